@@ -1,0 +1,287 @@
+"""Publications and subscriptions as values: first as written, then as they meet the tables.
+
+`Definitions` is what the parser reads from the text; nothing in it has been looked up.
+`Catalog` is what the source database says of the tables. `Plan` is the meeting of both:
+for each subscription and each relation whose changes can arrive, how it is published.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+from gateway.pgoutput.messages import ReplicaIdentity
+
+
+class Operation(Enum):
+    """What a publication's ``publish`` parameter can name."""
+
+    INSERT = "insert"
+    UPDATE = "update"
+    DELETE = "delete"
+    TRUNCATE = "truncate"
+
+
+ALL_OPERATIONS: Final = frozenset(Operation)
+
+
+@dataclass(frozen=True, slots=True)
+class TableClause:
+    """One table of a FOR TABLE list, as written.
+
+    Attributes:
+        schema: None when the name is not qualified (search_path decides, in the source database).
+        name: Unquoted, case folded as PostgreSQL does.
+        only: ``ONLY`` was written; without it, descendants by inheritance are included.
+        columns: The column list, or None.
+        where: The filter expression as SQL text without its outer brackets, or None.
+        position: 0-based character offset of the table in `Definitions.text`.
+        where_position: The same for the filter expression, or None.
+    """
+
+    schema: str | None
+    name: str
+    only: bool = False
+    columns: tuple[str, ...] | None = None
+    where: str | None = None
+    position: int = 0
+    where_position: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PublicationDefinition:
+    """A CREATE PUBLICATION statement. `schemas` may hold ``CURRENT_SCHEMA`` as None."""
+
+    name: str
+    tables: tuple[TableClause, ...] = ()
+    schemas: tuple[str | None, ...] = ()
+    all_tables: bool = False
+    operations: frozenset[Operation] = ALL_OPERATIONS
+    via_root: bool = False
+    position: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class SubscriptionDefinition:
+    """A CREATE SUBSCRIPTION statement; the options that are honoured, with PostgreSQL's defaults.
+
+    Attributes:
+        origin: ``any`` or ``none``.
+        streaming: ``off``, ``on`` or ``parallel``.
+        connection_given: A CONNECTION other than '' was written; it is not used and never shown.
+    """
+
+    name: str
+    publications: tuple[str, ...]
+    copy_data: bool = True
+    origin: str = "any"
+    binary: bool = False
+    streaming: str = "parallel"
+    two_phase: bool = False
+    connection_given: bool = False
+    position: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Definitions:
+    """The parsed definitions file.
+
+    Attributes:
+        text: The whole source, for error messages.
+        fingerprint: Hex digest that changes when the meaning may have changed
+            (not with comments or white space).
+    """
+
+    publications: tuple[PublicationDefinition, ...]
+    subscriptions: tuple[SubscriptionDefinition, ...]
+    text: str
+    fingerprint: str
+
+
+@dataclass(frozen=True, slots=True)
+class Collation:
+    """What a text column's collation allows us to reproduce.
+
+    Attributes:
+        name: Qualified as PostgreSQL prints it, or ``default``.
+        deterministic: Equal means equal bytes.
+        c_order: Sorts by bytes of the UTF-8 text (``C``, ``POSIX``, ``ucs_basic``, ``C.UTF-8`` builtin).
+    """
+
+    name: str
+    deterministic: bool
+    c_order: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column of a table in the source database, dropped ones left out.
+
+    Attributes:
+        type_name: ``format_type(atttypid, atttypmod)``, for messages and schemas.
+        base_type_oid: The type under any domains; equals `type_oid` for other types.
+        type_kind: ``pg_type.typtype`` of `type_oid`: b, c, d, e, p, r or m.
+        generated: ``attgenerated``: '' , 's' (stored) or 'v' (virtual).
+    """
+
+    name: str
+    attnum: int
+    type_oid: int
+    type_modifier: int
+    type_name: str
+    base_type_oid: int
+    base_type_modifier: int
+    type_kind: str
+    not_null: bool
+    generated: str
+    collation: Collation | None
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table or partitioned table of the source database.
+
+    Attributes:
+        kind: ``pg_class.relkind``: 'r' or 'p'.
+        identity: Names of the replica identity columns in table order; all columns under FULL,
+            empty when there is no usable identity.
+        primary_key: Names of the primary key columns in table order, or empty.
+        ancestors: OIDs of the partitioned tables above, nearest first, root last.
+        leaves: OIDs of all leaf partitions under a partitioned table, in no order.
+        may_toast: Names of the columns whose values can be TOASTed.
+    """
+
+    oid: int
+    schema: str
+    name: str
+    kind: str
+    columns: tuple[Column, ...]
+    replica_identity: ReplicaIdentity
+    identity: tuple[str, ...]
+    primary_key: tuple[str, ...]
+    ancestors: tuple[int, ...] = ()
+    leaves: tuple[int, ...] = ()
+    may_toast: frozenset[str] = frozenset()
+
+    def __str__(self) -> str:
+        return f"{self.schema}.{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class PublishedRelation:
+    """A table of a publication after its names were looked up.
+
+    `where` is the filter as the server itself prints it back (every cast explicit); it and
+    `columns` are None where the publication has none. One per table: inheritance children of a
+    FOR TABLE without ONLY have entries of their own, partitions do not.
+    """
+
+    table_oid: int
+    where: str | None
+    columns: tuple[str, ...] | None
+    clause: TableClause | None
+
+
+@dataclass(frozen=True, slots=True)
+class Publication:
+    """A publication as the server sees it."""
+
+    name: str
+    operations: frozenset[Operation]
+    via_root: bool
+    all_tables: bool
+    schemas: tuple[str, ...]
+    relations: tuple[PublishedRelation, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Catalog:
+    """What the source database says: its tables, by OID, and the publications, by name."""
+
+    tables: Mapping[int, Table]
+    publications: Mapping[str, Publication]
+
+
+@dataclass(frozen=True, slots=True)
+class FilterClause:
+    """A row filter in force. `text` is the server's own rendering, on the columns of `table_oid`."""
+
+    publication: str
+    table_oid: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Publish:
+    """How one subscription takes the changes of one relation.
+
+    Attributes:
+        subscription: Its name.
+        relation_oid: A plain table or leaf partition: where the change happens.
+        target_oid: The table it is published as: itself, or an ancestor.
+        operations: What is published at all.
+        filters: For INSERT, UPDATE and DELETE in `operations`: the filters of which one must be
+            true, on the columns of the target; an empty tuple lets every row pass.
+        columns: The published columns of the target in table order (generated ones as the server
+            publishes them).
+    """
+
+    subscription: str
+    relation_oid: int
+    target_oid: int
+    operations: frozenset[Operation]
+    filters: Mapping[Operation, tuple[FilterClause, ...]]
+    columns: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TableCopy:
+    """The initial copy of one subscriber table.
+
+    Rows pass when any of `filters` is true, all of them when it is empty. For a partitioned
+    target the whole tree is read, for any other only the table itself.
+    """
+
+    subscription: str
+    target_oid: int
+    filters: tuple[FilterClause, ...]
+    columns: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ServerPublication:
+    """A publication of the gateway's own that should exist in the source database.
+
+    Attributes:
+        name: Quoted nowhere.
+        table_oids: Its tables: roots under `via_root`, plain tables and leaves otherwise.
+        operations: What it publishes, so that no application's write can fail.
+    """
+
+    name: str
+    table_oids: tuple[int, ...]
+    operations: frozenset[Operation]
+    via_root: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Everything that follows from the definitions and the catalog.
+
+    Attributes:
+        tables: Every table named below, and the leaves and ancestors of those, by OID.
+        subscriptions: In the order of their definition.
+        publishes: In the order of the subscriptions.
+        copies: What the initial copy has to do, for subscriptions with `copy_data`.
+        server_publications: What the gateway needs on the server.
+        warnings: Lines for the log: tables accepted for insert only, and the like.
+    """
+
+    tables: Mapping[int, Table]
+    subscriptions: tuple[SubscriptionDefinition, ...]
+    publishes: tuple[Publish, ...]
+    copies: tuple[TableCopy, ...]
+    server_publications: tuple[ServerPublication, ...]
+    warnings: tuple[str, ...] = ()

@@ -1,0 +1,137 @@
+"""Every error that pgsluice raises on purpose, with the verdict in the class.
+
+    GatewayError
+    ├── TransientError      retry with backoff (connection lost, broker not available, slot active)
+    └── FatalError          exit; a person must act, and `hint` says how
+        ├── ConfigError         the settings cannot work
+        ├── DefinitionError     a publication or subscription cannot be served; text and position
+        │   └── FilterError         its row filter is not allowed or not supported
+        ├── ProtocolError       the bytes do not parse; has tag and offset
+        ├── SchemaError         a relation cannot be published as Avro, or changed incompatibly
+        ├── ValueFormatError    a value cannot be read, or cannot be carried by its Avro type
+        └── SlotError           the slot is gone, lost its WAL, or is ahead of the watermark
+
+`gateway.cli` maps the tree to exit codes: 1 fatal, 2 usage, 75 transient and given up.
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "ConfigError",
+    "DefinitionError",
+    "FatalError",
+    "FilterError",
+    "GatewayError",
+    "ProtocolError",
+    "SchemaError",
+    "SlotError",
+    "TransientError",
+    "ValueFormatError",
+    "quote_position",
+]
+
+
+class GatewayError(Exception):
+    """Base of the tree.
+
+    Attributes:
+        message: What is wrong and where, without secrets and without column values.
+        hint: What to do next, or None.
+    """
+
+    def __init__(self, message: str, *, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+    def __str__(self) -> str:
+        return self.message if self.hint is None else f"{self.message}\nhint: {self.hint}"
+
+
+class TransientError(GatewayError):
+    """Something outside failed in a way that may pass; nothing was lost, retry from the watermark."""
+
+
+class FatalError(GatewayError):
+    """Retrying cannot help; a person must act."""
+
+
+class ConfigError(FatalError):
+    """The settings cannot work.
+
+    Attributes:
+        key: The dotted key at fault, for example ``source.dsn``, or None.
+    """
+
+    def __init__(self, message: str, *, key: str | None = None, hint: str | None = None) -> None:
+        super().__init__(message if key is None else f"{key}: {message}", hint=hint)
+        self.key = key
+
+
+class DefinitionError(FatalError):
+    """A definition is wrong, not allowed or not supported.
+
+    Attributes:
+        text: The statement's source text, or None.
+        position: 0-based character offset of the fault in `text`, or None.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        text: str | None = None,
+        position: int | None = None,
+        hint: str | None = None,
+    ) -> None:
+        shown = message
+        if text is not None and position is not None:
+            shown = f"{message}\n{quote_position(text, position)}"
+        super().__init__(shown, hint=hint)
+        self.text = text
+        self.position = position
+
+
+class FilterError(DefinitionError):
+    """A row filter is not allowed by PostgreSQL's rules, or not supported here."""
+
+
+class ProtocolError(FatalError):
+    """Bytes that are not a message of the protocol version in use.
+
+    Attributes:
+        tag: First byte of the message (empty for an empty message).
+        offset: Where in the message reading stopped, in bytes.
+    """
+
+    def __init__(self, reason: str, *, tag: bytes, offset: int) -> None:
+        super().__init__(f"message {tag!r}, offset {offset}: {reason}")
+        self.reason = reason
+        self.tag = tag
+        self.offset = offset
+
+
+class SchemaError(FatalError):
+    """A relation cannot be published as Avro, or changed in an incompatible way."""
+
+
+class ValueFormatError(FatalError):
+    """A value does not read as its type's output format, or its Avro type cannot carry it.
+
+    The message names type and relation, never the value.
+    """
+
+
+class SlotError(FatalError):
+    """The replication slot is gone, invalidated, or not where the watermark needs it."""
+
+
+def quote_position(text: str, position: int) -> str:
+    """Show the line of `text` that holds `position`, with its number and a caret below it."""
+    start = text.rfind("\n", 0, position) + 1
+    end = text.find("\n", position)
+    line = text[start : end if end >= 0 else len(text)]
+    number = text.count("\n", 0, start) + 1
+    prefix = f"line {number}: "
+    column = len(line[: position - start].expandtabs(4))
+    return f"{prefix}{line.expandtabs(4)}\n{' ' * (len(prefix) + column)}^"

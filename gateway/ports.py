@@ -1,0 +1,75 @@
+"""The protocols between the pipeline and the two edges.
+
+Declared here and not at the edges, so that the pipeline can be read and tested without them.
+Every method that can wait has a bound; `fileno` lets one `select` watch both edges.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+from gateway.lsn import Lsn
+from gateway.records import Batch
+
+
+class Source(Protocol):
+    """A started replication stream."""
+
+    def fileno(self) -> int:
+        """Readable when the server has sent something."""
+
+    def receive(self, limit: int) -> Sequence[bytes]:
+        """Take what has arrived, at most `limit` frames, without waiting.
+
+        A frame is one CopyData payload: ``w`` XLogData (25 bytes of header: tag, wal_start,
+        wal_end, send time; then one pgoutput message) or ``k`` keepalive (tag, wal_end, send time,
+        reply requested). An empty result means: wait on `fileno`.
+
+        Raises:
+            TransientError: the connection is gone.
+            SlotError: the server ended the stream because of the slot.
+        """
+
+    def send_feedback(self, flush_lsn: Lsn, *, reply_requested: bool = False) -> None:
+        """Send a standby status update with write = flush = apply = `flush_lsn`.
+
+        Raises:
+            TransientError: the connection is gone.
+        """
+
+
+class Sink(Protocol):
+    """A transactional producer that works in the background, one batch at a time."""
+
+    def fileno(self) -> int:
+        """Readable when a batch has finished, or failed."""
+
+    @property
+    def busy(self) -> bool:
+        """A submitted batch has not been collected yet."""
+
+    def submit(self, batch: Batch) -> None:
+        """Hand over `batch` and return at once; only when not `busy`."""
+
+    def collect(self) -> Batch | None:
+        """Return the batch that has finished since, or None; never waits.
+
+        With a watermark, it is committed: durable in Kafka and visible to ``read_committed``.
+
+        Raises:
+            TransientError: the Kafka transaction was aborted; start again from the watermark.
+            FatalError: fenced by a newer gateway, not authorised, a record too large, ...
+        """
+
+
+class SchemaIds(Protocol):
+    """The schema registry, as far as encoding needs it."""
+
+    def register(self, subject: str, schema: Mapping[str, Any]) -> int:
+        """Return the id of `schema` under `subject`, registering it when it is new.
+
+        Raises:
+            SchemaError: the registry refuses it as incompatible.
+            TransientError: the registry cannot be reached.
+        """
