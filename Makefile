@@ -1,0 +1,58 @@
+# The one front door. Each target is short; what is longer is a Python file in tools/.
+
+PYTHON ?= python3
+BIN := .venv/bin
+
+.DEFAULT_GOAL := help
+.PHONY: help setup check format test test-unit test-oracle test-integration test-spark test-fault \
+        demo bench lock up down clean
+
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' Makefile
+
+setup: ## Create .venv from the lock file and fetch the jars (does nothing when nothing changed)
+	@command -v $(PYTHON) >/dev/null || { echo "setup: no $(PYTHON): install Python 3.11 or later (Debian, Ubuntu: apt install python3 python3-venv)" >&2; exit 1; }
+	@$(PYTHON) tools/setup.py
+
+check: setup ## Formatting, lint, types, layers
+	@$(BIN)/python tools/check.py
+
+format: setup ## Format, and repair what the linter can
+	@$(BIN)/ruff check --fix-only --quiet .
+	@$(BIN)/ruff format .
+
+test: setup ## Every tier; fails when one of them ran nothing
+	@$(BIN)/python tools/run_tests.py unit golden property oracle integration fault spark
+
+test-unit: setup ## Without servers: unit, golden and property tests
+	@$(BIN)/python tools/run_tests.py unit golden property
+
+test-oracle: setup ## Where a real PostgreSQL is the judge
+	@$(BIN)/python tools/run_tests.py oracle
+
+test-integration: setup ## PostgreSQL, Kafka and registry together
+	@$(BIN)/python tools/run_tests.py integration
+
+test-spark: setup ## The Spark job
+	@$(BIN)/python tools/run_tests.py spark
+
+test-fault: setup ## Kill, restart, compare
+	@$(BIN)/python tools/run_tests.py fault
+
+demo: setup ## The whole path on real parts; KEEP=1 leaves them running
+	@$(BIN)/pgsluice demo $(if $(KEEP),--keep)
+
+bench: setup ## Measure rows per second beside pg_recvlogical
+	@$(BIN)/python -m bench
+
+lock: setup ## Write the lock files anew
+	@$(BIN)/python tools/lock.py
+
+up: ## Bring the whole system up in containers
+	docker compose up --build --detach --wait
+
+down: ## Take the containers down; volumes stay
+	docker compose down
+
+clean: ## Remove what make and the tools made here; the download cache stays
+	rm -rf .venv build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis htmlcov .coverage
