@@ -1,0 +1,1 @@
+"""PostgreSQL's text formats <-> Python values, and comparison as PostgreSQL defines it. Pure."""
