@@ -1,0 +1,234 @@
+"""A real Kafka broker as a local process: one node that is broker and controller (KRaft)."""
+
+import base64
+import contextlib
+import logging
+import shutil
+import subprocess
+import tempfile
+import uuid
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
+
+from gateway.embedded import jars
+from gateway.embedded.java import java
+from gateway.embedded.processes import Server, ServerError, free_port, port_answers
+
+_PORT_ATTEMPTS = 5
+_LOG4J = """log4j.rootLogger=WARN, out
+log4j.appender.out=org.apache.log4j.ConsoleAppender
+log4j.appender.out.layout=org.apache.log4j.PatternLayout
+log4j.appender.out.layout.ConversionPattern=%d{ISO8601} %p %c{1} %m%n
+log4j.logger.kafka.server.KafkaRaftServer=INFO
+"""
+# Librdkafka complains about each refused connection while the broker comes up; nobody need read it.
+_silent = logging.getLogger("gateway.embedded.kafka.probe")
+_silent.addHandler(logging.NullHandler())
+_silent.propagate = False
+
+
+class EmbeddedKafka:
+    """One Kafka broker in a temporary folder, listening on 127.0.0.1 only.
+
+    Topics have to be created, as on a well-kept cluster (``auto.create.topics.enable=false``). The
+    data is new at `start` and is removed at `stop`; in between the broker can be killed and
+    restarted on the same data and the same port.
+
+    Args:
+        config: settings of server.properties, over the defaults here.
+        heap_mb: the Java heap, in MiB.
+    """
+
+    def __init__(self, *, config: Mapping[str, str] | None = None, heap_mb: int = 512) -> None:
+        self.port = 0
+        self._config = dict(config or {})
+        self._heap_mb = heap_mb
+        self._server: Server | None = None
+        self._folder: Path | None = None
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """Value of ``bootstrap.servers`` for clients."""
+        return f"127.0.0.1:{self.port}"
+
+    @property
+    def folder(self) -> Path:
+        """The temporary folder of data (``data``), settings and log (``log``)."""
+        if self._folder is None:
+            raise ServerError("Kafka has not been started")
+        return self._folder
+
+    @property
+    def log(self) -> Path:
+        """The broker's log file."""
+        return self.folder / "log"
+
+    @property
+    def pid(self) -> int | None:
+        """The broker's process id, None while it does not run."""
+        return self._server.pid if self._server and self._server.returncode() is None else None
+
+    def start(self) -> Self:
+        """Format the storage and start the broker; returns when it answers clients.
+
+        Raises:
+            ServerError: it did not come up; with the end of its log.
+        """
+        assert self._server is None, "already started"
+        self._folder = Path(tempfile.mkdtemp(prefix="pgsluice-kafka-"))
+        (self._folder / "log4j.properties").write_text(_LOG4J)
+        try:
+            for attempt in range(1, _PORT_ATTEMPTS + 1):
+                self._configure()
+                self._format()
+                try:
+                    self._launch()
+                except ServerError:
+                    # Somebody took a port between our look and the broker's bind.
+                    taken = "Address already in use" in self.log.read_text(errors="replace")
+                    if not taken or attempt == _PORT_ATTEMPTS:
+                        raise
+                    shutil.rmtree(self._folder / "data", ignore_errors=True)
+                else:
+                    break
+        except BaseException:
+            self._remove()
+            raise
+        return self
+
+    def stop(self) -> None:
+        """Stop the broker and remove its data."""
+        if self._server is not None:
+            # The data goes with the broker, so an orderly shutdown would only cost time.
+            self._server.kill()
+            self._server = None
+        self._remove()
+
+    def kill(self) -> None:
+        """``kill -9``; the data stays for `restart`."""
+        assert self._server is not None
+        self._server.kill()
+
+    def shut_down(self) -> None:
+        """Stop the broker in good order but keep its data for `restart`."""
+        assert self._server is not None
+        self._server.stop(timeout_s=30)
+
+    def restart(self) -> None:
+        """Start the broker again on the same data and port, after a stop if it still runs.
+
+        Raises:
+            ServerError: it did not come up; with the end of its log.
+        """
+        assert self._server is not None, "was never started"
+        if self._server.returncode() is None:
+            self.shut_down()
+        self._launch()
+
+    def __enter__(self) -> Self:
+        """Start the broker."""
+        return self.start()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Stop the broker."""
+        self.stop()
+
+    def _configure(self) -> None:
+        self.port = free_port()
+        controller_port = free_port()
+        while controller_port == self.port:
+            controller_port = free_port()
+        settings = {
+            "process.roles": "broker,controller",
+            "node.id": "1",
+            "controller.quorum.voters": f"1@127.0.0.1:{controller_port}",
+            "listeners": f"PLAINTEXT://127.0.0.1:{self.port},"
+            f"CONTROLLER://127.0.0.1:{controller_port}",
+            "advertised.listeners": f"PLAINTEXT://127.0.0.1:{self.port}",
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+            "controller.listener.names": "CONTROLLER",
+            "inter.broker.listener.name": "PLAINTEXT",
+            "log.dirs": str(self.folder / "data"),
+            "auto.create.topics.enable": "false",
+            "num.partitions": "1",
+            "offsets.topic.replication.factor": "1",
+            "offsets.topic.num.partitions": "4",
+            "transaction.state.log.replication.factor": "1",
+            "transaction.state.log.min.isr": "1",
+            "transaction.state.log.num.partitions": "4",
+            "group.initial.rebalance.delay.ms": "0",
+            **self._config,
+        }
+        lines = (f"{key}={value}\n" for key, value in settings.items())
+        self._properties.write_text("".join(lines))
+
+    @property
+    def _properties(self) -> Path:
+        return self.folder / "server.properties"
+
+    def _java(self, main_class: str, *arguments: str | Path) -> list[str | Path]:
+        return [
+            java(),
+            f"-Xmx{self._heap_mb}m",
+            "-XX:+UseSerialGC",
+            # A broker that lives for minutes never earns back what the second compiler costs.
+            "-XX:TieredStopAtLevel=1",
+            "-Xshare:auto",
+            "-Djava.awt.headless=true",
+            f"-Dlog4j.configuration={(self.folder / 'log4j.properties').as_uri()}",
+            f"-Dkafka.logs.dir={self.folder}",
+            "-cp",
+            f"{jars.folder('kafka')}/*",
+            main_class,
+            *arguments,
+        ]
+
+    def _format(self) -> None:
+        cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        # An id that starts with a dash would be read as an option.
+        cluster = "A" + cluster[1:]
+        done = subprocess.run(
+            self._java("kafka.tools.StorageTool", "format", "-t", cluster, "-c", self._properties),
+            capture_output=True,
+            text=True,
+            check=False,
+            stdin=subprocess.DEVNULL,
+            timeout=120,
+        )
+        if done.returncode != 0:
+            raise ServerError(f"Kafka could not format its storage:\n{done.stdout}{done.stderr}")
+
+    def _launch(self) -> None:
+        server = Server(
+            "Kafka",
+            self._java("kafka.Kafka", self._properties),
+            log=self.log,
+            cwd=self.folder,
+            remove=self.folder,
+        )
+        server.await_ready(self._answers, timeout_s=90)
+        self._server = server
+
+    def _answers(self) -> bool:
+        """Whether the broker tells clients about itself; a port that is open is not enough."""
+        if not port_answers(self.port):
+            return False
+        admin = AdminClient({"bootstrap.servers": self.bootstrap_servers}, logger=_silent)
+        with contextlib.suppress(KafkaException):
+            return len(admin.list_topics(timeout=5).brokers) == 1
+        return False
+
+    def _remove(self) -> None:
+        if self._folder is not None:
+            shutil.rmtree(self._folder, ignore_errors=True)
+            self._folder = None

