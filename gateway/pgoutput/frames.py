@@ -1,0 +1,118 @@
+"""What travels inside CopyData while a walsender streams: XLogData, keepalive, status update.
+
+A frame is the payload of one CopyData message. Integers are big-endian; LSNs are unsigned,
+times are signed microseconds since 2000-01-01 00:00 UTC.
+
+Source: manual, "Streaming Replication Protocol", START_REPLICATION; XLogSendLogical,
+WalSndKeepalive and ProcessStandbyReplyMessage in PostgreSQL's walsender.c.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from struct import Struct
+from typing import Final
+
+from gateway.errors import ProtocolError
+from gateway.lsn import Lsn
+
+__all__ = [
+    "KEEPALIVE_TAG",
+    "XLOGDATA_HEADER",
+    "XLOGDATA_TAG",
+    "Keepalive",
+    "decode_keepalive",
+    "message_error",
+    "standby_status_update",
+    "wal_start",
+]
+
+XLOGDATA_TAG: Final = ord("w")
+KEEPALIVE_TAG: Final = ord("k")
+
+XLOGDATA_HEADER: Final = 25
+"""Bytes before the pgoutput message: tag, wal_start, wal_end, send time."""
+
+_LSN: Final = Struct("!Q")
+_KEEPALIVE: Final = Struct("!cQqB")
+_STATUS_UPDATE: Final = Struct("!cQQQqB")
+_MAX_LSN: Final = 0xFFFF_FFFF_FFFF_FFFF
+
+
+@dataclass(frozen=True, slots=True)
+class Keepalive:
+    """The server is alive and has read WAL up to `wal_end`. Wire tag ``k``.
+
+    `reply_requested`: the server ends the connection soon if it gets no status update.
+    """
+
+    wal_end: Lsn
+    send_time: int
+    reply_requested: bool
+
+
+def decode_keepalive(frame: bytes) -> Keepalive:
+    """Read a keepalive frame.
+
+    Raises:
+        ProtocolError: it is not exactly one keepalive.
+    """
+    if len(frame) != _KEEPALIVE.size:
+        raise ProtocolError(
+            f"a keepalive has {_KEEPALIVE.size} bytes, this one {len(frame)}",
+            tag=frame[:1],
+            offset=min(len(frame), _KEEPALIVE.size),
+        )
+    tag, wal_end, send_time, reply = _KEEPALIVE.unpack(frame)
+    if tag != b"k":
+        raise ProtocolError("not a keepalive", tag=tag, offset=0)
+    if reply > 1:
+        raise ProtocolError(f"reply requested must be 0 or 1, not {reply}", tag=tag, offset=17)
+    return Keepalive(Lsn(wal_end), send_time, reply == 1)
+
+
+def wal_start(frame: bytes) -> Lsn:
+    """Return where the data of an XLogData frame starts in the WAL.
+
+    Raises:
+        ProtocolError: the frame is shorter than its header.
+    """
+    if len(frame) < XLOGDATA_HEADER:
+        raise ProtocolError("the header of XLogData is cut", tag=frame[:1], offset=len(frame))
+    return Lsn(_LSN.unpack_from(frame, 1)[0])
+
+
+def standby_status_update(
+    write_lsn: int,
+    flush_lsn: int,
+    apply_lsn: int,
+    now_us: int,
+    reply_requested: bool = False,
+) -> bytes:
+    """Write a standby status update, tag ``r``: the payload of one CopyData message.
+
+    Args:
+        write_lsn: Everything before it has been received.
+        flush_lsn: Everything before it is durable; the slot may forget it.
+        apply_lsn: Everything before it has been applied.
+        now_us: The client's clock, microseconds since 2000-01-01 00:00 UTC.
+        reply_requested: Ask the server for a keepalive at once.
+
+    Raises:
+        ValueError: a position does not fit 64 bits, or more is durable than was received.
+    """
+    if not (0 <= flush_lsn <= write_lsn <= _MAX_LSN and 0 <= apply_lsn <= write_lsn):
+        raise ValueError(
+            "a status update needs 0 <= flush, apply <= write < 2^64, has "
+            f"write {write_lsn}, flush {flush_lsn}, apply {apply_lsn}"
+        )
+    return _STATUS_UPDATE.pack(b"r", write_lsn, flush_lsn, apply_lsn, now_us, reply_requested)
+
+
+def message_error(data: bytes, position: int, reason: str) -> ProtocolError:
+    """Return the error for a pgoutput message that stands alone in `data` or behind a frame header.
+
+    Its tag and offset are the message's: the header of a frame is not counted.
+    """
+    start = XLOGDATA_HEADER if data[:1] == b"w" and len(data) > XLOGDATA_HEADER else 0
+    return ProtocolError(reason, tag=data[start : start + 1], offset=max(position - start, 0))
