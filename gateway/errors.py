@@ -49,7 +49,7 @@ class GatewayError(Exception):
 
 
 class TransientError(GatewayError):
-    """Something outside failed in a way that may pass; nothing was lost, retry from the watermark."""
+    """Something outside failed that may pass; nothing was lost, retry from the watermark."""
 
 
 class FatalError(GatewayError):

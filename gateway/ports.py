@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
+from gateway.definitions.model import Column, Table
 from gateway.lsn import Lsn
 from gateway.records import Batch
 
@@ -60,6 +61,20 @@ class Sink(Protocol):
         Raises:
             TransientError: the Kafka transaction was aborted; start again from the watermark.
             FatalError: fenced by a newer gateway, not authorised, a record too large, ...
+        """
+
+
+class CatalogReader(Protocol):
+    """The source's catalog as it is now, asked when a Relation message brings something new."""
+
+    def table(self, oid: int) -> Table | None:
+        """Describe a table or partitioned table, or return None when it is gone."""
+
+    def column(self, name: str, type_oid: int, type_modifier: int) -> Column:
+        """Describe a column of which only a Relation message is left.
+
+        Raises:
+            SchemaError: the type is gone as well.
         """
 
 

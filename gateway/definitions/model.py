@@ -107,7 +107,7 @@ class Collation:
     Attributes:
         name: Qualified as PostgreSQL prints it, or ``default``.
         deterministic: Equal means equal bytes.
-        c_order: Sorts by bytes of the UTF-8 text (``C``, ``POSIX``, ``ucs_basic``, ``C.UTF-8`` builtin).
+        c_order: Sorts by the bytes of the UTF-8 text (``C``, ``POSIX``, builtin ``C.UTF-8``, ...).
     """
 
     name: str
@@ -206,7 +206,7 @@ class Catalog:
 
 @dataclass(frozen=True, slots=True)
 class FilterClause:
-    """A row filter in force. `text` is the server's own rendering, on the columns of `table_oid`."""
+    """A row filter in force; `text` is the server's own rendering, on columns of `table_oid`."""
 
     publication: str
     table_oid: int
@@ -224,8 +224,8 @@ class Publish:
         operations: What is published at all.
         filters: For INSERT, UPDATE and DELETE in `operations`: the filters of which one must be
             true, on the columns of the target; an empty tuple lets every row pass.
-        columns: The published columns of the target in table order (generated ones as the server
-            publishes them).
+        columns: The column list, in the target's order; None publishes all columns, also those
+            that are added later (generated ones as the server publishes them).
     """
 
     subscription: str
@@ -233,7 +233,7 @@ class Publish:
     target_oid: int
     operations: frozenset[Operation]
     filters: Mapping[Operation, tuple[FilterClause, ...]]
-    columns: tuple[str, ...]
+    columns: tuple[str, ...] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,7 +241,8 @@ class TableCopy:
     """The initial copy of one subscriber table.
 
     Rows pass when any of `filters` is true, all of them when it is empty. For a partitioned
-    target the whole tree is read, for any other only the table itself.
+    target the whole tree is read, for any other only the table itself. `columns` names every
+    column that is copied, in the target's order.
     """
 
     subscription: str

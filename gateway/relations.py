@@ -1,0 +1,34 @@
+"""What Relation messages have taught us: how the tuples of each relation look now.
+
+The server announces a relation before its first change in a session, again after anything about
+it may have changed, and once more for each streamed transaction. Only a difference is news.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from gateway.pgoutput.messages import Relation
+
+__all__ = ["Relations"]
+
+
+class Relations:
+    """The announcements in force, by relation OID."""
+
+    __slots__ = ("_known",)
+
+    def __init__(self) -> None:
+        self._known: dict[int, Relation] = {}
+
+    def learn(self, relation: Relation) -> bool:
+        """Take an announcement; return whether it differs from the one before."""
+        relation = replace(relation, xid=None)
+        if self._known.get(relation.relation_oid) == relation:
+            return False
+        self._known[relation.relation_oid] = relation
+        return True
+
+    def get(self, relation_oid: int) -> Relation | None:
+        """Return the announcement in force, or None."""
+        return self._known.get(relation_oid)

@@ -1,0 +1,8 @@
+"""Committed transactions to Kafka records: which subscription takes what, under which key.
+
+`Router` is the front; `groups` is the hot path, prepared once per relation.
+"""
+
+from gateway.routing.router import Router, RoutingSettings
+
+__all__ = ["Router", "RoutingSettings"]

@@ -1,0 +1,425 @@
+"""The hot path: one tuple in, records for every subscription that takes it out.
+
+A `RelationRoute` is prepared when a Relation message arrives. It holds a `Group` for each form
+in which the row is published (target table and columns), and a group holds a `Taker` for each
+subscription. A row is split once, encoded once per group, and only if somebody takes it.
+
+``seq`` and ``total_order`` are assigned here, before filtering, so that they do not depend on the
+definitions. All functions append to `out` and never look at the clock, the log or a lock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final, TypeAlias
+
+from gateway.definitions.model import Operation
+from gateway.envelope.encoders import partition_of
+from gateway.envelope.envelope import EnvelopeEncoder, TransactionContext
+from gateway.envelope.headers import HeaderMaker
+from gateway.errors import ProtocolError
+from gateway.pgoutput.messages import UNCHANGED, ColumnValue
+from gateway.pgoutput.tuples import split_tuple
+from gateway.records import Header, Record
+from gateway.routing.totals import TopicCounter
+from gateway.rowfilter.transform import Action, decide_update
+
+__all__ = ["Group", "RelationRoute", "Taker", "TransactionState"]
+
+Row: TypeAlias = Sequence[ColumnValue]
+Passes: TypeAlias = Callable[[Row], bool]
+
+Draft: TypeAlias = tuple[bytes | None, bytes, bytes | None, list[Header]]
+"""A record before it has a topic: key, canonical key, value without wire prefix, headers."""
+
+_KEY: Final = ord("K")
+_FULL: Final = ord("O")
+
+
+class TransactionState:
+    """What the records of one transaction share, and its counters."""
+
+    __slots__ = ("context", "has_origin", "headers", "seq", "total_order")
+
+    def __init__(self, context: TransactionContext, headers: HeaderMaker) -> None:
+        self.context = context
+        self.headers = headers
+        self.has_origin = context.origin is not None
+        self.seq = 0
+        self.total_order = 0
+
+
+class CollectionOrder:
+    """``data_collection_order`` of one published table within the transaction."""
+
+    __slots__ = ("count", "transaction")
+
+    def __init__(self) -> None:
+        self.transaction: TransactionState | None = None
+        self.count = 0
+
+    def advance(self, transaction: TransactionState) -> None:
+        """Count one more change of the table."""
+        if self.transaction is not transaction:
+            self.transaction = transaction
+            self.count = 0
+        self.count += 1
+
+
+class Taker:
+    """One subscription's interest in one form of a row.
+
+    Attributes:
+        operations: What it publishes.
+        passes: Per operation, the decision on a row; None lets every row pass.
+        skips_origins: ``origin = none``: transactions that came from elsewhere are left out.
+    """
+
+    __slots__ = (
+        "counter",
+        "key_prefix",
+        "on_delete",
+        "on_insert",
+        "on_update",
+        "operations",
+        "passes",
+        "skips_origins",
+        "topic",
+        "value_prefix",
+    )
+
+    def __init__(
+        self,
+        counter: TopicCounter,
+        *,
+        key_prefix: bytes,
+        value_prefix: bytes,
+        operations: frozenset[Operation],
+        passes: dict[Operation, Passes | None],
+        skips_origins: bool,
+    ) -> None:
+        self.counter = counter
+        self.topic = counter.topic
+        self.key_prefix = key_prefix
+        self.value_prefix = value_prefix
+        self.operations = operations
+        self.passes = passes
+        self.skips_origins = skips_origins
+        self.on_insert = Operation.INSERT in operations
+        self.on_update = Operation.UPDATE in operations
+        self.on_delete = Operation.DELETE in operations
+
+
+class Group:
+    """One published form of a relation's rows, and who takes it.
+
+    Attributes:
+        encoder: Envelopes of this form.
+        encode_row: Tuple -> Avro record ``Value``.
+        encode_old: Old key tuple -> the same, identity columns only.
+        encode_key: Tuple -> Avro key, or None where the table has no key.
+        canonical: Tuple -> bytes that are equal when the keys are, for the partition.
+        unchanged: Tuple -> Avro array of the published columns that are UNCHANGED.
+    """
+
+    __slots__ = (
+        "_prefix",
+        "_prefix_of",
+        "canonical",
+        "encode_key",
+        "encode_old",
+        "encode_row",
+        "encoder",
+        "inserting",
+        "order",
+        "takers",
+        "target_oid",
+        "tombstones",
+        "unchanged",
+        "updating",
+    )
+
+    def __init__(
+        self,
+        encoder: EnvelopeEncoder,
+        target_oid: int,
+        takers: Sequence[Taker],
+        order: CollectionOrder,
+        *,
+        tombstones: bool,
+    ) -> None:
+        self.encoder = encoder
+        self.target_oid = target_oid
+        self.takers = takers
+        self.order = order
+        self.tombstones = tombstones
+        self.encode_row = encoder.encode_row
+        self.encode_old = encoder.encode_old
+        self.encode_key = encoder.encode_key
+        self.unchanged = encoder.encode_unchanged
+        # With one partition everywhere nobody asks for the hash.
+        spread = any(taker.counter.partitions > 1 for taker in takers)
+        self.canonical = encoder.canonical_key if spread else None
+        self.inserting = [
+            (taker, taker.passes[Operation.INSERT]) for taker in takers if taker.on_insert
+        ]
+        self.updating = [
+            (taker, taker.passes[Operation.UPDATE]) for taker in takers if taker.on_update
+        ]
+        self._prefix = b""
+        self._prefix_of: TransactionState | None = None
+
+    def insert(self, row: Row, lsn: int, tx: TransactionState, out: list[Record]) -> None:
+        """Publish an INSERT, or a row of the initial copy, to the takers whose filter it passes."""
+        drafts: list[Draft] | None = None
+        for taker, passes in self.inserting:
+            if (passes is None or passes(row)) and not (tx.has_origin and taker.skips_origins):
+                if drafts is None:
+                    op = b"r" if tx.context.snapshot != "false" else b"c"
+                    drafts = [self.draft(op, row, None, row, lsn, tx.seq, tx)]
+                self.emit(drafts, taker, out)
+
+    def update(
+        self, old: Row | None, full: bool, new: Row, lsn: int, tx: TransactionState, out: list[Record]
+    ) -> None:
+        """Publish an UPDATE as what it is for each taker: update, insert, delete or nothing."""
+        made: dict[Action, list[Draft]] = {}
+        for taker, passes in self.updating:
+            action = Action.UPDATE if passes is None else decide_update(passes, old, new)
+            if action is None or (tx.has_origin and taker.skips_origins):
+                continue
+            drafts = made.get(action)
+            if drafts is None:
+                drafts = made[action] = self.draft_update(action, old, full, new, lsn, tx)
+            self.emit(drafts, taker, out)
+
+    def delete(
+        self, old: Row, full: bool, lsn: int, tx: TransactionState, out: list[Record]
+    ) -> None:
+        """Publish a DELETE to the takers whose filter the old row passes."""
+        drafts: list[Draft] | None = None
+        for taker in self.takers:
+            if not taker.on_delete or (tx.has_origin and taker.skips_origins):
+                continue
+            passes = taker.passes[Operation.DELETE]
+            if passes is None or passes(old):
+                if drafts is None:
+                    drafts = self.draft_delete(old, full, lsn, tx.seq, tx)
+                self.emit(drafts, taker, out)
+
+    def truncate(self, lsn: int, tx: TransactionState, taker: Taker, out: list[Record]) -> None:
+        """Publish a TRUNCATE to every partition of the taker's topic."""
+        body = self.encoder.value(
+            b"t", None, None, self.prefix(tx), lsn, tx.seq, tx.total_order, self.order.count
+        )
+        headers = tx.headers.make(lsn, tx.seq, b"t")
+        for partition in range(taker.counter.partitions):
+            out.append((taker.topic, partition, None, taker.value_prefix + body, headers))
+            taker.counter.current[partition] += 1
+
+    def draft_update(
+        self,
+        action: Action,
+        old: Row | None,
+        full: bool,
+        new: Row,
+        lsn: int,
+        tx: TransactionState,
+    ) -> list[Draft]:
+        """Make the records of an UPDATE: both halves when the key changes."""
+        if action is Action.DELETE:
+            assert old is not None  # without an old row there is nothing to leave the filter
+            return self.draft_delete(old, full, lsn, tx.seq, tx)
+        if action is Action.INSERT:
+            return [self.draft(b"c", new, None, new, lsn, tx.seq, tx)]
+        if old is None:
+            return [self.draft(b"u", new, None, new, lsn, tx.seq, tx)]
+        before = self.encode_row(old) if full else self.encode_old(old)
+        if self.encode_key is None or self.encode_key(old) == self.encode_key(new):
+            return [self.draft(b"u", new, before, new, lsn, tx.seq, tx)]
+        drafts = self.draft_delete(old, full, lsn, tx.seq - 1, tx, rekey=b"old")
+        drafts.append(self.draft(b"c", new, before, new, lsn, tx.seq, tx, rekey=b"new"))
+        return drafts
+
+    def draft_delete(
+        self,
+        old: Row,
+        full: bool,
+        lsn: int,
+        seq: int,
+        tx: TransactionState,
+        rekey: bytes | None = None,
+    ) -> list[Draft]:
+        """Make a ``d`` record and, where the table has a key, its tombstone."""
+        before = self.encode_row(old) if full else self.encode_old(old)
+        draft = self.draft(b"d", old, before, None, lsn, seq, tx, rekey=rekey)
+        if self.tombstones and self.encoder.has_tombstones:
+            return [draft, (draft[0], draft[1], None, draft[3])]
+        return [draft]
+
+    def draft(
+        self,
+        op: bytes,
+        keyed: Row,
+        before: bytes | None,
+        after: Row | None,
+        lsn: int,
+        seq: int,
+        tx: TransactionState,
+        *,
+        rekey: bytes | None = None,
+    ) -> Draft:
+        """Encode one record; its key comes from `keyed`."""
+        key = None if self.encode_key is None else self.encode_key(keyed)
+        canonical = b"" if self.canonical is None else self.canonical(keyed)
+        if after is not None and UNCHANGED in after:
+            body = self.encoder.value(
+                op,
+                before,
+                self.encode_row(after),
+                self.prefix(tx),
+                lsn,
+                seq,
+                tx.total_order,
+                self.order.count,
+                self.unchanged(after),
+            )
+        else:
+            body = self.encoder.value(
+                op,
+                before,
+                None if after is None else self.encode_row(after),
+                self.prefix(tx),
+                lsn,
+                seq,
+                tx.total_order,
+                self.order.count,
+            )
+        return key, canonical, body, tx.headers.make(lsn, seq, op, rekey)
+
+    def prefix(self, tx: TransactionState) -> bytes:
+        """Return the source block's constant part, encoded once per transaction."""
+        if self._prefix_of is not tx:
+            self._prefix = self.encoder.begin(tx.context)
+            self._prefix_of = tx
+        return self._prefix
+
+    def emit(self, drafts: list[Draft], taker: Taker, out: list[Record]) -> None:
+        """Address drafts to one taker's topic, and count them."""
+        counter = taker.counter
+        for key, canonical, body, headers in drafts:
+            partition = partition_of(canonical, counter.partitions) if self.canonical else 0
+            wire_key = None if key is None else taker.key_prefix + key
+            if body is None:
+                out.append((taker.topic, partition, wire_key, None, headers))
+            else:
+                out.append((taker.topic, partition, wire_key, taker.value_prefix + body, headers))
+                counter.current[partition] += 1
+
+
+class RelationRoute:
+    """Everything prepared for one announced relation.
+
+    Attributes:
+        columns: Number of columns of its tuples.
+        key_indexes: Positions of the replica identity's columns.
+    """
+
+    __slots__ = ("columns", "groups", "key_indexes", "name", "orders", "relation_oid")
+
+    def __init__(
+        self,
+        relation_oid: int,
+        name: str,
+        columns: int,
+        key_indexes: frozenset[int],
+        groups: Sequence[Group],
+    ) -> None:
+        self.relation_oid = relation_oid
+        self.name = name
+        self.columns = columns
+        self.key_indexes = key_indexes
+        self.groups = groups
+        # Two forms of one table share its order: it counts changes, not records.
+        self.orders = list({id(group.order): group.order for group in groups}.values())
+
+    def insert(self, frame: bytes, at: int, tx: TransactionState, out: list[Record]) -> None:
+        """Route the Insert whose relation OID stands at `at` in `frame`."""
+        if frame[at + 4 : at + 5] != b"N":
+            raise _unexpected(frame, at + 4, "N")
+        row, end = split_tuple(frame, at + 5)
+        self._check(frame, row, end)
+        tx.seq += 1
+        tx.total_order += 1
+        lsn = int.from_bytes(frame[1:9])
+        for order in self.orders:
+            order.advance(tx)
+        for group in self.groups:
+            group.insert(row, lsn, tx, out)
+
+    def update(self, frame: bytes, at: int, tx: TransactionState, out: list[Record]) -> None:
+        """Route the Update whose relation OID stands at `at` in `frame`."""
+        old: list[ColumnValue] | None = None
+        tag, end = frame[at + 4 : at + 5], at + 4
+        full = tag == b"O"
+        if full or tag == b"K":
+            old, end = split_tuple(frame, at + 5)
+            tag = frame[end : end + 1]
+        if tag != b"N":
+            raise _unexpected(frame, end, "N")
+        new, end = split_tuple(frame, end + 1)
+        self._check(frame, new, end)
+        if old is not None and UNCHANGED in new:
+            self._fill(new, old, full)
+        tx.seq += 2
+        tx.total_order += 1
+        lsn = int.from_bytes(frame[1:9])
+        for order in self.orders:
+            order.advance(tx)
+        for group in self.groups:
+            group.update(old, full, new, lsn, tx, out)
+
+    def delete(self, frame: bytes, at: int, tx: TransactionState, out: list[Record]) -> None:
+        """Route the Delete whose relation OID stands at `at` in `frame`."""
+        tag = frame[at + 4]
+        if tag not in (_KEY, _FULL):
+            raise _unexpected(frame, at + 4, "K or O")
+        old, end = split_tuple(frame, at + 5)
+        self._check(frame, old, end)
+        tx.seq += 1
+        tx.total_order += 1
+        lsn = int.from_bytes(frame[1:9])
+        for order in self.orders:
+            order.advance(tx)
+        for group in self.groups:
+            group.delete(old, tag == _FULL, lsn, tx, out)
+
+    def _fill(self, new: list[ColumnValue], old: list[ColumnValue], full: bool) -> None:
+        """Take unchanged TOAST values from the old tuple where it has them.
+
+        Source: pgoutput_row_filter, which copies them before it filters. A key tuple has only the
+        identity's columns; its other NULLs mean "not logged".
+        """
+        for index, value in enumerate(new):
+            if value is UNCHANGED and (full or index in self.key_indexes):
+                new[index] = old[index]
+
+    def _check(self, frame: bytes, row: list[ColumnValue], end: int) -> None:
+        if end != len(frame):
+            raise ProtocolError(
+                f"{len(frame) - end} bytes left over", tag=frame[25:26], offset=end - 25
+            )
+        if len(row) != self.columns:
+            raise ProtocolError(
+                f"{len(row)} columns for relation {self.name}, announced with {self.columns}",
+                tag=frame[25:26],
+                offset=0,
+            )
+
+
+def _unexpected(frame: bytes, at: int, wanted: str) -> ProtocolError:
+    return ProtocolError(
+        f"expected tuple tag {wanted}, found {frame[at : at + 1]!r}",
+        tag=frame[25:26],
+        offset=at - 25,
+    )

@@ -1,0 +1,319 @@
+"""Routes of announced relations: built when a Relation message says something new.
+
+This is where a relation meets the plan: which subscriptions take it, as which table, with which
+columns, filters and schemas. Everything the hot path needs is prepared here, per relation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from gateway.definitions.model import (
+    Column,
+    FilterClause,
+    Operation,
+    Plan,
+    Publish,
+    Table,
+    TableCopy,
+)
+from gateway.envelope.envelope import EnvelopeEncoder
+from gateway.envelope.envelope import wire_prefix
+from gateway.envelope.naming import message_topic, topic_name, transaction_topic
+from gateway.errors import SchemaError
+from gateway.pgoutput.messages import Relation, ReplicaIdentity
+from gateway.ports import CatalogReader, SchemaIds
+from gateway.records import Header, Record
+from gateway.relations import Relations
+from gateway.routing.groups import CollectionOrder, Group, Passes, RelationRoute, Taker
+from gateway.routing.totals import Totals
+from gateway.rowfilter import RowFilter, combine, compile_filter
+
+__all__ = ["RelationRoutes", "RoutingSettings", "topic_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class RoutingSettings:
+    """What routing needs to know of the configuration.
+
+    Attributes:
+        partitions: Of each table topic, as it is in Kafka.
+        topic_names: Overrides, from ``subscription.schema.table``.
+    """
+
+    gateway: str
+    database: str
+    version: str
+    partitions: Mapping[str, int]
+    topic_names: Mapping[str, str] = field(default_factory=dict)
+    tombstones: bool = True
+    truncate: Literal["publish", "skip"] = "publish"
+    numeric: Literal["decimal", "string"] = "decimal"
+    message_prefixes: frozenset[str] = frozenset()
+
+
+def topic_of(subscription: str, table: Table, names: Mapping[str, str]) -> str:
+    """Return the topic of a subscriber table, with overrides."""
+    override = names.get(f"{subscription}.{table.schema}.{table.name}")
+    return override or topic_name(subscription, table.schema, table.name)
+
+
+class RelationRoutes:
+    """All routes in force, by the OID under which the server sends a relation."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        settings: RoutingSettings,
+        totals: Totals,
+        catalog: CatalogReader,
+        schemas: SchemaIds,
+        marker_schema: Mapping[str, object],
+        message_schema: Mapping[str, object],
+    ) -> None:
+        self.by_oid: dict[int, RelationRoute] = {}
+        self._settings = settings
+        self._totals = totals
+        self._catalog = catalog
+        self._schemas = schemas
+        self._tables = dict(plan.tables)
+        self._relations = Relations()
+        self._orders: dict[int, CollectionOrder] = {}
+        self._filters: dict[FilterClause, RowFilter] = {}
+        self._skips_origins = {s.name: s.origin == "none" for s in plan.subscriptions}
+        self._publishes: dict[int, list[Publish]] = {}
+        for publish in plan.publishes:
+            self._publishes.setdefault(publish.relation_oid, []).append(publish)
+            if publish.target_oid != publish.relation_oid:
+                self._publishes.setdefault(publish.target_oid, []).append(publish)
+        self._marker_prefix = {
+            s.name: self._register(f"{transaction_topic(s.name)}-value", marker_schema)
+            for s in plan.subscriptions
+        }
+        self._message_topic = message_topic(settings.gateway)
+        self._message_prefix = (
+            self._register(f"{self._message_topic}-value", message_schema)
+            if settings.message_prefixes
+            else b""
+        )
+        # A filter that cannot be evaluated is refused now, not at its first row.
+        for publish in plan.publishes:
+            for clauses in publish.filters.values():
+                for clause in clauses:
+                    self._filter(clause)
+
+    def marker(self, subscription: str, value: bytes, headers: list[Header]) -> Record:
+        """Address a marker."""
+        prefix = self._marker_prefix[subscription]
+        return (transaction_topic(subscription), 0, None, prefix + value, headers)
+
+    def message(self, value: bytes, headers: list[Header]) -> Record:
+        """Address a logical message."""
+        return (self._message_topic, 0, None, self._message_prefix + value, headers)
+
+    def announce(self, relation: Relation) -> None:
+        """Take a Relation message; rebuild the relation's route when it says something new.
+
+        Raises:
+            SchemaError: the relation cannot be published as it is now.
+            TransientError: the catalog or the registry could not be reached.
+        """
+        if not self._relations.learn(relation):
+            return
+        names = [column.name for column in relation.columns]
+        self.by_oid[relation.relation_oid] = RelationRoute(
+            relation.relation_oid,
+            f"{relation.namespace}.{relation.name}",
+            len(names),
+            frozenset(i for i, column in enumerate(relation.columns) if column.is_key),
+            self._groups(relation, names),
+        )
+
+    def truncated(self, oid: int, named: frozenset[int]) -> list[tuple[Group, Taker]]:
+        """Return who must see a TRUNCATE of `oid`, in a statement that names all of `named`."""
+        if self._settings.truncate == "skip":
+            return []
+        found = []
+        for group in self.by_oid[oid].groups:
+            target = self._tables[group.target_oid]
+            if target.oid == oid or named.issuperset(target.leaves):
+                found += [(group, t) for t in group.takers if Operation.TRUNCATE in t.operations]
+        return found
+
+    def copy_group(self, copy: TableCopy) -> tuple[Group, Taker]:
+        """Prepare the initial copy of one subscriber table; its tuples have `copy.columns`."""
+        table = self._tables[copy.target_oid]
+        by_name = {column.name: column for column in table.columns}
+        form = Form(
+            table,
+            tuple(by_name[name] for name in copy.columns),
+            table.replica_identity,
+            table.identity,
+            self._order(table.oid),
+        )
+        encoder = self._encoder(form, copy.columns)
+        operations = frozenset({Operation.INSERT, Operation.TRUNCATE})
+        taker = self._taker(copy.subscription, form, encoder, operations, {Operation.INSERT: None})
+        return self._group(form, encoder, [taker]), taker
+
+    def table(self, oid: int) -> Table:
+        """Return what is known of a table of the plan."""
+        return self._tables[oid]
+
+    def _groups(self, relation: Relation, names: Sequence[str]) -> list[Group]:
+        """Bring together the publishes that share target and columns."""
+        forms: dict[tuple[int, tuple[str, ...]], tuple[Form, EnvelopeEncoder, list[Taker]]] = {}
+        seen: set[str] = set()
+        for publish in self._publishes.get(relation.relation_oid, ()):
+            if publish.subscription in seen:
+                continue  # read under its root, each leaf of the tree says the same
+            seen.add(publish.subscription)
+            form = self._form(publish, relation)
+            key = (form.target.oid, tuple(column.name for column in form.columns))
+            if key not in forms:
+                forms[key] = (form, self._encoder(form, names), [])
+            form, encoder, takers = forms[key]
+            passes = {
+                operation: self._passes(publish.filters[operation], names)
+                for operation in publish.operations - {Operation.TRUNCATE}
+            }
+            takers.append(
+                self._taker(publish.subscription, form, encoder, publish.operations, passes)
+            )
+        return [self._group(form, encoder, takers) for form, encoder, takers in forms.values()]
+
+    def _form(self, publish: Publish, relation: Relation) -> Form:
+        """Find the columns and the key under which `publish` shows the relation's rows."""
+        direct = publish.target_oid == relation.relation_oid
+        target = self._current(publish.target_oid, relation if direct else None)
+        if direct:
+            known = {column.name: column for column in target.columns}
+            columns = tuple(
+                known.get(c.name) or self._catalog.column(c.name, c.type_oid, c.type_modifier)
+                for c in relation.columns
+            )
+            replica_identity = relation.replica_identity
+            identity = tuple(c.name for c in relation.columns if c.is_key)
+        else:
+            sent = {column.name for column in relation.columns}
+            columns = tuple(column for column in target.columns if column.name in sent)
+            replica_identity, identity = target.replica_identity, target.identity
+        if publish.columns is not None:
+            columns = tuple(c for c in columns if c.name in publish.columns)
+            if len(columns) < len(publish.columns):
+                missing = sorted(set(publish.columns) - {c.name for c in columns})
+                raise SchemaError(
+                    f"{target}: column {missing[0]!r} of the column list is gone",
+                    hint="change the publication's column list",
+                )
+        return Form(target, columns, replica_identity, identity, self._order(target.oid))
+
+    def _current(self, oid: int, relation: Relation | None) -> Table:
+        """Return the table's description, read anew when `relation` shows another shape."""
+        table = self._tables[oid]
+        if relation is None or _agrees(table, relation):
+            return table
+        fresh = self._catalog.table(oid)
+        if fresh is not None:
+            self._tables[oid] = table = fresh
+        return table
+
+    def _encoder(self, form: Form, layout: Sequence[str]) -> EnvelopeEncoder:
+        position = {name: index for index, name in enumerate(layout)}
+        return EnvelopeEncoder(
+            form.target.schema,
+            form.target.name,
+            form.columns,
+            key=form.key,
+            identity=form.identity,
+            replica_identity=form.replica_identity.value,
+            indexes=[position[column.name] for column in form.columns],
+            numeric=self._settings.numeric,
+        )
+
+    def _taker(
+        self,
+        subscription: str,
+        form: Form,
+        encoder: EnvelopeEncoder,
+        operations: frozenset[Operation],
+        passes: dict[Operation, Passes | None],
+    ) -> Taker:
+        topic = topic_of(subscription, form.target, self._settings.topic_names)
+        key_schema = encoder.key_schema
+        return Taker(
+            self._totals.counter(topic, subscription, self._settings.partitions[topic]),
+            key_prefix=b"" if key_schema is None else self._register(f"{topic}-key", key_schema),
+            value_prefix=self._register(f"{topic}-value", encoder.value_schema),
+            operations=operations,
+            passes=passes,
+            skips_origins=self._skips_origins[subscription],
+        )
+
+    def _group(self, form: Form, encoder: EnvelopeEncoder, takers: Sequence[Taker]) -> Group:
+        return Group(
+            encoder, form.target.oid, takers, form.order, tombstones=self._settings.tombstones
+        )
+
+    def _order(self, oid: int) -> CollectionOrder:
+        return self._orders.setdefault(oid, CollectionOrder())
+
+    def _passes(self, clauses: Sequence[FilterClause], names: Sequence[str]) -> Passes | None:
+        if not clauses:
+            return None
+        return combine([self._filter(clause) for clause in clauses], names)
+
+    def _filter(self, clause: FilterClause) -> RowFilter:
+        if clause not in self._filters:
+            table = self._tables[clause.table_oid]
+            self._filters[clause] = compile_filter(clause.text, table.columns)
+        return self._filters[clause]
+
+    def _register(self, subject: str, schema: Mapping[str, object]) -> bytes:
+        return wire_prefix(self._schemas.register(subject, schema))
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """One form in which a relation is published.
+
+    Attributes:
+        columns: The published ones, in the target's order.
+        identity: Names of the replica identity's columns.
+    """
+
+    target: Table
+    columns: tuple[Column, ...]
+    replica_identity: ReplicaIdentity
+    identity: tuple[str, ...]
+    order: CollectionOrder
+
+    @property
+    def key(self) -> tuple[str, ...] | None:
+        """Names of the record key's columns, () for the whole row, None for no key.
+
+        A key needs all its columns published; a column list may leave one out of a table that
+        publishes inserts only.
+        """
+        published = {column.name for column in self.columns}
+        if self.replica_identity is ReplicaIdentity.FULL:
+            primary_key = self.target.primary_key
+            return primary_key if primary_key and published.issuperset(primary_key) else ()
+        if not self.identity or not published.issuperset(self.identity):
+            return None
+        return self.identity
+
+
+def _agrees(table: Table, relation: Relation) -> bool:
+    """Whether the announced columns are those of the catalog, in type and order."""
+    sent = [(c.name, c.type_oid, c.type_modifier) for c in relation.columns]
+    names = {c.name for c in relation.columns}
+    known = [(c.name, c.type_oid, c.type_modifier) for c in table.columns if c.name in names]
+    unsent = [c for c in table.columns if c.name not in names]
+    return (
+        sent == known
+        and not any(c.generated == "" for c in unsent)
+        and table.replica_identity is relation.replica_identity
+    )
