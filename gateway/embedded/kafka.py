@@ -167,6 +167,9 @@ class EmbeddedKafka:
             "transaction.state.log.min.isr": "1",
             "transaction.state.log.num.partitions": "4",
             "group.initial.rebalance.delay.ms": "0",
+            # After kill -9 the broker may come back only when its old session has ended.
+            "broker.session.timeout.ms": "3000",
+            "broker.heartbeat.interval.ms": "500",
             **self._config,
         }
         lines = (f"{key}={value}\n" for key, value in settings.items())

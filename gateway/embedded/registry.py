@@ -12,7 +12,8 @@ from gateway.embedded import jars
 from gateway.embedded.java import java
 from gateway.embedded.processes import Server, ServerError, free_port, port_answers
 
-_API = "/apis/ccompat/v7"
+#: Where Apicurio has Confluent's API.
+API_PATH = "/apis/ccompat/v7"
 _PORT_ATTEMPTS = 5
 
 
@@ -35,7 +36,7 @@ class EmbeddedRegistry:
     @property
     def url(self) -> str:
         """Value of ``schema.registry.url`` for clients."""
-        return f"http://127.0.0.1:{self.port}{_API}"
+        return f"http://127.0.0.1:{self.port}{API_PATH}"
 
     @property
     def log(self) -> Path:
@@ -133,24 +134,29 @@ class EmbeddedRegistry:
         self._server = server
 
     def _answers(self) -> bool:
-        """Whether the API has taken the compatibility level; it refuses until all is up."""
-        if not port_answers(self.port):
-            return False
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
-        try:
-            connection.request(
-                "PUT",
-                f"{_API}/config",
-                body=json.dumps({"compatibility": "BACKWARD"}),
-                headers={"Content-Type": "application/vnd.schemaregistry.v1+json"},
-            )
-            return connection.getresponse().status == http.client.OK
-        except (OSError, http.client.HTTPException):
-            return False
-        finally:
-            connection.close()
+        return port_answers(self.port) and takes_compatibility("127.0.0.1", self.port)
 
     def _remove(self) -> None:
         if self._folder is not None:
             shutil.rmtree(self._folder, ignore_errors=True)
             self._folder = None
+
+
+def takes_compatibility(host: str, port: int) -> bool:
+    """Set an Apicurio registry's compatibility to BACKWARD; False while it is not up yet.
+
+    It refuses until all of it is up, so this is also how its readiness is known.
+    """
+    connection = http.client.HTTPConnection(host, port, timeout=30)
+    try:
+        connection.request(
+            "PUT",
+            f"{API_PATH}/config",
+            body=json.dumps({"compatibility": "BACKWARD"}),
+            headers={"Content-Type": "application/vnd.schemaregistry.v1+json"},
+        )
+        return connection.getresponse().status == http.client.OK
+    except (OSError, http.client.HTTPException):
+        return False
+    finally:
+        connection.close()

@@ -1,0 +1,181 @@
+"""Fixtures for every tier: real servers, started on first use, once in a run.
+
+``postgres_major`` is 18 unless a test says otherwise::
+
+    @pytest.mark.parametrize("postgres_major", [16, 18], indirect=True)
+    def test_...(database): ...
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import hypothesis
+import pytest
+
+from gateway.embedded import jars
+from gateway.embedded.java import java_home
+from tests.servers import Database, DatabaseFactory, PostgresServer, Servers
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+TESTS = Path(__file__).parent
+
+hypothesis.settings.register_profile("dev", deadline=None, print_blob=True)
+hypothesis.settings.register_profile("ci", deadline=None, print_blob=True, max_examples=200)
+hypothesis.settings.register_profile("deep", deadline=None, print_blob=True, max_examples=5000)
+hypothesis.settings.load_profile(
+    os.environ.get("HYPOTHESIS_PROFILE", "ci" if os.environ.get("CI") else "dev")
+)
+
+_servers = pytest.StashKey[Servers]()
+_passed = pytest.StashKey[Counter[str]]()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--require-tiers",
+        default="",
+        help="comma-separated folders of tests/; the run fails when no test of one of them passed",
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.stash[_servers] = Servers()
+    config.stash[_passed] = Counter()
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    # The fixture has stopped them already; this is for a run that ends before its fixtures do.
+    if _servers in config.stash:
+        config.stash[_servers].stop()
+
+
+def pytest_report_header(config: pytest.Config) -> str:
+    return f"servers: {config.stash[_servers].describe()}"
+
+
+class _TierCount:
+    """Counts the tests that passed, by tier, and fails a run in which a tier ran nothing."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._passed = config.stash[_passed]
+        wanted = str(config.getoption("--require-tiers"))
+        self._required = [tier for tier in wanted.split(",") if tier]
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.when == "call" and report.passed:
+            self._passed[_tier(report.nodeid)] += 1
+
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        if self._empty() and session.exitstatus == pytest.ExitCode.OK:
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        counts = ", ".join(f"{tier} {self._passed[tier]}" for tier in sorted(self._passed))
+        terminalreporter.write_line(f"passed by tier: {counts or 'none'}")
+        for tier in self._empty():
+            terminalreporter.write_line(f"FAILED: no test of tests/{tier} passed", red=True)
+
+    def _empty(self) -> list[str]:
+        return [tier for tier in self._required if not self._passed[tier]]
+
+
+def _tier(nodeid: str) -> str:
+    parts = nodeid.split("::", 1)[0].split("/")
+    return parts[1] if len(parts) > 2 else parts[-1]
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    session.config.pluginmanager.register(_TierCount(session.config), "tier-count")
+
+
+@pytest.fixture(scope="session")
+def servers(pytestconfig: pytest.Config) -> Iterator[Servers]:
+    """Every server of the run; for tests that choose among them at run time."""
+    running = pytestconfig.stash[_servers]
+    try:
+        yield running
+    finally:
+        running.stop()
+
+
+@pytest.fixture(scope="session")
+def postgres_major(request: pytest.FixtureRequest) -> int:
+    """The major version of the server that `postgres` and `database` are on."""
+    return int(getattr(request, "param", 18))
+
+
+@pytest.fixture(scope="session")
+def postgres(servers: Servers, postgres_major: int) -> PostgresServer:
+    """The run's PostgreSQL server of version `postgres_major`, shared by all tests."""
+    return servers.postgres(postgres_major)
+
+
+@pytest.fixture
+def make_database(postgres: PostgresServer) -> Iterator[DatabaseFactory]:
+    """Call it for a fresh database; all are dropped afterwards, with slots and subscriptions."""
+    factory = DatabaseFactory(postgres)
+    try:
+        yield factory
+    finally:
+        factory.drop_all()
+
+
+@pytest.fixture
+def database(make_database: DatabaseFactory) -> Database:
+    """A fresh database on `postgres`, dropped afterwards with its slots and subscriptions."""
+    return make_database()
+
+
+@pytest.fixture(scope="session")
+def kafka(servers: Servers) -> str:
+    """``bootstrap.servers`` of the run's broker, shared by all tests: use topic names of your own."""
+    return servers.kafka()
+
+
+@pytest.fixture(scope="session")
+def registry(servers: Servers) -> str:
+    """URL of the run's schema registry, shared by all tests: use subjects of your own."""
+    return servers.registry()
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """The run's one Spark session, with Delta and the Kafka connector; takes some ten seconds."""
+    from pyspark.sql import SparkSession
+
+    folder = tmp_path_factory.mktemp("spark")
+    os.environ["JAVA_HOME"] = str(java_home())
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    settings = {
+        "spark.jars": ",".join(str(jar) for jar in jars.jars("spark")),
+        "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+        "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+        "spark.databricks.delta.snapshotPartitions": "1",
+        "spark.sql.shuffle.partitions": "2",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.warehouse.dir": str(folder / "warehouse"),
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.extraJavaOptions": f"-Duser.timezone=UTC -Dderby.system.home={folder}",
+        "spark.local.dir": str(folder / "local"),
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+    }
+    builder = SparkSession.builder.master("local[2]").appName("pgsluice tests")
+    for key, value in settings.items():
+        builder = builder.config(key, value)
+    session = builder.getOrCreate()
+    session.sparkContext.setLogLevel("ERROR")
+    try:
+        yield session
+    finally:
+        session.stop()

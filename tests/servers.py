@@ -1,0 +1,285 @@
+"""The servers that tests run against, started on first use and once in a run.
+
+Containers where a Docker engine answers, the embedded parts otherwise, behind the same three
+methods. ``PGSLUICE_TEST_SERVERS`` set to ``embedded`` or ``containers`` decides by hand.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import psycopg
+from psycopg import sql
+
+from gateway.embedded.kafka import EmbeddedKafka
+from gateway.embedded.postgres import EmbeddedPostgres
+from gateway.embedded.registry import API_PATH, EmbeddedRegistry, takes_compatibility
+from tests.waiting import wait_until
+
+REGISTRY_IMAGE = "apicurio/apicurio-registry:3.0.9"
+KAFKA_IMAGE = "confluentinc/cp-kafka:7.9.1"
+
+Connection = psycopg.Connection[tuple[Any, ...]]
+
+
+class PostgresServer(Protocol):
+    """What tests may ask of a PostgreSQL server, wherever it runs."""
+
+    @property
+    def major(self) -> int:
+        """The server's major version."""
+
+    def dsn(self, dbname: str = "postgres") -> str:
+        """A connection URI for a superuser, as this process reaches the server."""
+
+    def server_dsn(self, dbname: str = "postgres") -> str:
+        """The same as the server reaches itself: for CREATE SUBSCRIPTION ... CONNECTION."""
+
+
+@dataclass(frozen=True)
+class LocalPostgres:
+    """An embedded server."""
+
+    server: EmbeddedPostgres
+
+    @property
+    def major(self) -> int:
+        return self.server.major
+
+    def dsn(self, dbname: str = "postgres") -> str:
+        return self.server.dsn(dbname)
+
+    def server_dsn(self, dbname: str = "postgres") -> str:
+        return self.server.dsn(dbname)
+
+
+@dataclass(frozen=True)
+class ContainerPostgres:
+    """A server in a container."""
+
+    major: int
+    host: str
+    port: int
+    password: str
+
+    def dsn(self, dbname: str = "postgres") -> str:
+        return f"postgresql://postgres:{self.password}@{self.host}:{self.port}/{dbname}"
+
+    def server_dsn(self, dbname: str = "postgres") -> str:
+        return f"postgresql://postgres:{self.password}@127.0.0.1:5432/{dbname}"
+
+
+@dataclass(frozen=True)
+class Database:
+    """A database of one test's own."""
+
+    name: str
+    server: PostgresServer
+
+    @property
+    def dsn(self) -> str:
+        """A superuser's connection URI."""
+        return self.server.dsn(self.name)
+
+    @property
+    def server_dsn(self) -> str:
+        """The connection URI by which the server itself reaches it, for CREATE SUBSCRIPTION."""
+        return self.server.server_dsn(self.name)
+
+    def connect(self) -> Connection:
+        """A new autocommit connection; use it as a context manager, or close it."""
+        return psycopg.connect(self.dsn, autocommit=True)
+
+
+class Servers:
+    """All servers of a run; each is started on its first use."""
+
+    def __init__(self) -> None:
+        self.containers = _use_containers()
+        self._open = contextlib.ExitStack()
+        self._postgres: dict[int, PostgresServer] = {}
+        self._bootstrap_servers: str | None = None
+        self._registry_url: str | None = None
+
+    def describe(self) -> str:
+        """One line that says what the tests run against."""
+        if self.containers:
+            return f"containers: postgres:*, {KAFKA_IMAGE}, {REGISTRY_IMAGE}"
+        return "embedded PostgreSQL, Kafka and registry (no Docker engine answers)"
+
+    def postgres(self, major: int) -> PostgresServer:
+        """The run's server of this major version."""
+        if major not in self._postgres:
+            start = self._container_postgres if self.containers else self._local_postgres
+            self._postgres[major] = start(major)
+        return self._postgres[major]
+
+    def kafka(self) -> str:
+        """``bootstrap.servers`` of the run's broker."""
+        if self._bootstrap_servers is None:
+            if self.containers:
+                self._bootstrap_servers = self._container_kafka()
+            else:
+                self._bootstrap_servers = self._open.enter_context(
+                    EmbeddedKafka()
+                ).bootstrap_servers
+        return self._bootstrap_servers
+
+    def registry(self) -> str:
+        """URL of the run's schema registry."""
+        if self._registry_url is None:
+            if self.containers:
+                self._registry_url = self._container_registry()
+            else:
+                self._registry_url = self._open.enter_context(EmbeddedRegistry()).url
+        return self._registry_url
+
+    def stop(self) -> None:
+        """Stop all of them."""
+        self._open.close()
+
+    def _local_postgres(self, major: int) -> PostgresServer:
+        return LocalPostgres(self._open.enter_context(EmbeddedPostgres(major)))
+
+    def _container_postgres(self, major: int) -> PostgresServer:
+        from testcontainers.community.postgres import PostgresContainer
+
+        password = uuid.uuid4().hex
+        container = PostgresContainer(
+            f"postgres:{major}", username="postgres", password=password, driver=None
+        ).with_command(
+            "postgres -c wal_level=logical -c max_wal_senders=64 -c max_replication_slots=64 "
+            "-c max_logical_replication_workers=64 -c max_worker_processes=80 "
+            "-c max_prepared_transactions=20 -c timezone=UTC -c fsync=off"
+        )
+        running = self._open.enter_context(container)
+        return ContainerPostgres(
+            major, running.get_container_host_ip(), int(running.get_exposed_port(5432)), password
+        )
+
+    def _container_kafka(self) -> str:
+        from testcontainers.community.kafka import KafkaContainer
+
+        container = (
+            KafkaContainer(KAFKA_IMAGE)
+            .with_kraft()
+            .with_env("KAFKA_AUTO_CREATE_TOPICS_ENABLE", "false")
+            .with_env("KAFKA_TRANSACTION_STATE_LOG_REPLICATION_FACTOR", "1")
+            .with_env("KAFKA_TRANSACTION_STATE_LOG_MIN_ISR", "1")
+        )
+        return str(self._open.enter_context(container).get_bootstrap_server())
+
+    def _container_registry(self) -> str:
+        from testcontainers.core.container import DockerContainer
+
+        container = DockerContainer(REGISTRY_IMAGE).with_exposed_ports(8080)
+        running = self._open.enter_context(container)
+        host = running.get_container_host_ip()
+        port = int(running.get_exposed_port(8080))
+        wait_until(lambda: takes_compatibility(host, port), 120, "the schema registry")
+        return f"http://{host}:{port}{API_PATH}"
+
+
+class DatabaseFactory:
+    """Makes fresh databases and drops them again, with all that hangs on them."""
+
+    def __init__(self, server: PostgresServer) -> None:
+        self._server = server
+        self._made: list[Database] = []
+
+    def __call__(self, prefix: str = "test") -> Database:
+        """A new, empty database whose name begins with ``prefix``."""
+        database = Database(f"{prefix}_{uuid.uuid4().hex[:12]}", self._server)
+        with psycopg.connect(self._server.dsn(), autocommit=True) as connection:
+            connection.execute(
+                sql.SQL("CREATE DATABASE {} TEMPLATE template0").format(
+                    sql.Identifier(database.name)
+                )
+            )
+        self._made.append(database)
+        return database
+
+    def drop_all(self) -> None:
+        """Drop what was made: subscriptions first, then slots, then the databases."""
+        for database in self._made:
+            with database.connect() as connection:
+                _drop_subscriptions(connection)
+                _roll_back_prepared(connection)
+        with psycopg.connect(self._server.dsn(), autocommit=True) as connection:
+            for database in self._made:
+                _drop_slots(connection, database.name)
+            for database in self._made:
+                connection.execute(
+                    sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(database.name))
+                )
+        self._made.clear()
+
+
+def _drop_subscriptions(connection: Connection) -> None:
+    names = connection.execute(
+        "SELECT subname FROM pg_subscription s JOIN pg_database d ON d.oid = s.subdbid"
+        " WHERE d.datname = current_database()"
+    ).fetchall()
+    for (name,) in names:
+        subscription = sql.Identifier(name)
+        connection.execute(sql.SQL("ALTER SUBSCRIPTION {} DISABLE").format(subscription))
+        # Its slot may be gone, or in use by somebody else: it is dropped by itself, afterwards.
+        connection.execute(
+            sql.SQL("ALTER SUBSCRIPTION {} SET (slot_name = NONE)").format(subscription)
+        )
+        connection.execute(sql.SQL("DROP SUBSCRIPTION {}").format(subscription))
+
+
+def _roll_back_prepared(connection: Connection) -> None:
+    gids = connection.execute(
+        "SELECT gid FROM pg_prepared_xacts WHERE database = current_database()"
+    ).fetchall()
+    for (gid,) in gids:
+        connection.execute(sql.SQL("ROLLBACK PREPARED {}").format(sql.Literal(gid)))
+
+
+def _drop_slots(connection: Connection, dbname: str) -> None:
+    def none_left() -> bool:
+        slots = connection.execute(
+            "SELECT slot_name, active_pid FROM pg_replication_slots WHERE database = %s", [dbname]
+        ).fetchall()
+        for name, pid in slots:
+            if pid is not None:
+                connection.execute("SELECT pg_terminate_backend(%s)", [pid])
+            # Its walsender may need a moment to let go; then the next look finds it again.
+            with contextlib.suppress(psycopg.errors.ObjectInUse, psycopg.errors.UndefinedObject):
+                connection.execute("SELECT pg_drop_replication_slot(%s)", [name])
+        return not slots
+
+    wait_until(none_left, 30, f"the slots of {dbname} to be dropped")
+
+
+def _use_containers() -> bool:
+    wish = os.environ.get("PGSLUICE_TEST_SERVERS", "")
+    choices: dict[str, Callable[[], bool]] = {
+        "": _docker_answers,
+        "embedded": lambda: False,
+        "containers": lambda: True,
+    }
+    return choices[wish]()
+
+
+def _docker_answers() -> bool:
+    import docker
+    from docker.errors import DockerException
+
+    try:
+        client = docker.from_env(timeout=5)
+    except DockerException:
+        return False
+    try:
+        return bool(client.ping())
+    except (DockerException, OSError):
+        return False
+    finally:
+        client.close()

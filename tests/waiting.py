@@ -1,0 +1,37 @@
+"""Wait for what another process does: by looking, with a deadline, never by a fixed sleep."""
+
+import threading
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+_Answer = TypeVar("_Answer")
+
+
+def wait_until(
+    predicate: Callable[[], _Answer],
+    timeout_s: float,
+    what: str,
+    *,
+    poll_s: float = 0.05,
+) -> _Answer:
+    """Call ``predicate`` until its answer is true; that answer.
+
+    Args:
+        predicate: is asked at least once, also when ``timeout_s`` is 0.
+        timeout_s: seconds until giving up.
+        what: what is waited for, for the failure's message.
+        poll_s: seconds between two calls.
+
+    Raises:
+        AssertionError: ``timeout_s`` passed; with ``what`` and the last answer.
+    """
+    deadline = time.monotonic() + timeout_s
+    pause = threading.Event()
+    while True:
+        answer = predicate()
+        if answer:
+            return answer
+        if time.monotonic() > deadline:
+            raise AssertionError(f"waited {timeout_s} s for {what}; last answer: {answer!r}")
+        pause.wait(poll_s)
