@@ -1,0 +1,1 @@
+"""The edge to PostgreSQL: replication connection, slot, snapshot, catalog."""

@@ -1,0 +1,351 @@
+"""Connections to the source database: settings, timeouts, and errors that say what to do.
+
+Every session whose text output ends in a record has the same settings (`SESSION_SETTINGS`), so
+that a row reads the same whether it came from the copy or from the stream. The settings are given
+with the start-up packet: they take precedence over ALTER ROLE and ALTER DATABASE ... SET.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final
+
+import psycopg
+from psycopg import conninfo, pq
+
+from gateway.errors import ConfigError, FatalError, GatewayError, SlotError, TransientError
+from gateway.lsn import Lsn, parse_lsn
+
+__all__ = [
+    "SESSION_SETTINGS",
+    "ServerFacts",
+    "classify_connect_failure",
+    "classify_server_error",
+    "connect",
+    "connection_string",
+    "current_wal_lsn",
+    "replication_settings",
+    "server_facts",
+]
+
+SESSION_SETTINGS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "DateStyle": "ISO",
+        "IntervalStyle": "postgres",
+        "extra_float_digits": "3",
+        "bytea_output": "hex",
+        "TimeZone": "UTC",
+    }
+)
+"""What the text format of values depends on, beside the encoding (always UTF8)."""
+
+_WITHOUT_TIMEOUTS: Final = {
+    "idle_session_timeout": "0",
+    "idle_in_transaction_session_timeout": "0",
+}
+
+_CONNECTION_DEFAULTS: Final = {
+    "connect_timeout": "10",
+    "keepalives": "1",
+    "keepalives_idle": "20",
+    "keepalives_interval": "10",
+    "keepalives_count": "4",
+    "tcp_user_timeout": "60000",
+}
+"""A network that is cut without a word is noticed within a minute; the DSN's own values win."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServerFacts:
+    """What the source server is.
+
+    Attributes:
+        system_identifier: Decimal digits; the same for a primary and its standbys.
+        timeline: Current one; on a standby that of its last restart point.
+        version_num: ``server_version_num``, for example 160004.
+    """
+
+    system_identifier: str
+    database: str
+    timeline: int
+    version_num: int
+    encoding: str
+    wal_level: str
+    in_recovery: bool
+    max_replication_slots: int
+    max_wal_senders: int
+    max_slot_wal_keep_size: str
+    user: str
+    can_replicate: bool
+
+
+def connection_string(
+    dsn: str,
+    *,
+    application_name: str,
+    settings: Mapping[str, str] = SESSION_SETTINGS,
+    replication: bool = False,
+) -> str:
+    """Complete `dsn`: encoding, keepalives, time limits, and `settings` after its own options.
+
+    Raises:
+        ConfigError: `dsn` does not parse; the message has no part of it.
+    """
+    try:
+        given = conninfo.conninfo_to_dict(dsn)
+    except psycopg.Error:
+        raise ConfigError(
+            "not a PostgreSQL connection string",
+            key="source.dsn",
+            hint="write postgresql://user@host:port/database, or host=... port=... dbname=...; "
+            "percent-encode special characters in a URI",
+        ) from None
+    options = str(given.get("options") or os.environ.get("PGOPTIONS", ""))
+    for name, value in settings.items():
+        escaped = value.replace("\\", "\\\\").replace(" ", "\\ ")
+        options += f" -c {name}={escaped}"
+    parameters: dict[str, str | int] = {
+        **_CONNECTION_DEFAULTS,
+        "fallback_application_name": application_name,
+        **{name: value for name, value in given.items() if value is not None},
+        "options": options.strip(),
+        "client_encoding": "UTF8",
+    }
+    if replication:
+        parameters["replication"] = "database"
+    return conninfo.make_conninfo("", **parameters)
+
+
+def connect(
+    dsn: str,
+    *,
+    application_name: str = "pgsluice",
+    settings: Mapping[str, str] = SESSION_SETTINGS,
+    statement_timeout_s: float = 60.0,
+    lock_timeout_s: float = 10.0,
+) -> psycopg.Connection:
+    """Open an autocommit connection for queries.
+
+    Args:
+        dsn: As the user gave it.
+        application_name: Shown in pg_stat_activity unless the DSN has its own.
+        settings: Session settings beside the timeouts, in addition to the DSN's options.
+        statement_timeout_s: 0 means none.
+        lock_timeout_s: 0 means none.
+
+    Raises:
+        ConfigError: the DSN does not parse.
+        TransientError: the server cannot be reached, is starting, or has no free connection.
+        FatalError: the server refuses this user, password or database.
+    """
+    complete = connection_string(
+        dsn,
+        application_name=application_name,
+        settings={
+            **settings,
+            **_WITHOUT_TIMEOUTS,
+            "statement_timeout": str(int(statement_timeout_s * 1000)),
+            "lock_timeout": str(int(lock_timeout_s * 1000)),
+        },
+    )
+    try:
+        return psycopg.connect(complete, autocommit=True)
+    except psycopg.Error as error:
+        raise classify_connect_failure(complete, str(error)) from None
+
+
+def replication_settings() -> dict[str, str]:
+    """What a walsender's session needs: `SESSION_SETTINGS`, and no time limits."""
+    return {
+        **SESSION_SETTINGS,
+        **_WITHOUT_TIMEOUTS,
+        "statement_timeout": "0",
+        "lock_timeout": "0",
+    }
+
+
+_FACTS: Final = """
+SELECT (SELECT system_identifier FROM pg_catalog.pg_control_system()),
+       pg_catalog.current_database()::text,
+       CASE WHEN pg_catalog.pg_is_in_recovery()
+            THEN (SELECT timeline_id FROM pg_catalog.pg_control_checkpoint())::text
+            ELSE pg_catalog.substr(pg_catalog.pg_walfile_name(
+                     pg_catalog.pg_current_wal_lsn()), 1, 8) END,
+       pg_catalog.pg_is_in_recovery(),
+       pg_catalog.current_setting('server_version_num')::int,
+       pg_catalog.current_setting('server_encoding'),
+       pg_catalog.current_setting('wal_level'),
+       pg_catalog.current_setting('max_replication_slots')::int,
+       pg_catalog.current_setting('max_wal_senders')::int,
+       pg_catalog.current_setting('max_slot_wal_keep_size'),
+       current_user::text,
+       (SELECT rolreplication OR rolsuper FROM pg_catalog.pg_roles WHERE rolname = current_user)
+"""
+
+
+def server_facts(connection: psycopg.Connection) -> ServerFacts:
+    """Ask the server what it is.
+
+    Raises:
+        FatalError: older than 14, or not a UTF8 database.
+        TransientError: the connection is gone.
+    """
+    if connection.info.server_version < 140000:
+        raise FatalError(
+            f"the source server is PostgreSQL {connection.info.server_version // 10000}",
+            hint="pgsluice reads from PostgreSQL 14 and later",
+        )
+    try:
+        row = connection.execute(_FACTS).fetchone()
+    except psycopg.Error as error:
+        raise classify_server_error(error.sqlstate, str(error), doing="reading facts") from None
+    assert row is not None
+    in_recovery = bool(row[3])
+    facts = ServerFacts(
+        system_identifier=str(int(row[0]) & 0xFFFFFFFFFFFFFFFF),
+        database=row[1],
+        timeline=int(row[2], 10 if in_recovery else 16),
+        in_recovery=in_recovery,
+        version_num=row[4],
+        encoding=row[5],
+        wal_level=row[6],
+        max_replication_slots=row[7],
+        max_wal_senders=row[8],
+        max_slot_wal_keep_size=row[9],
+        user=row[10],
+        can_replicate=bool(row[11]),
+    )
+    if facts.encoding != "UTF8":
+        raise FatalError(
+            f"database {facts.database} has encoding {facts.encoding}, UTF8 is needed",
+            hint="text in records is UTF-8, and conversion in the server can fail in the middle "
+            "of the stream; move the data to a database made with ENCODING 'UTF8'",
+        )
+    return facts
+
+
+def current_wal_lsn(connection: psycopg.Connection) -> Lsn:
+    """The server's write position; on a standby, what it has replayed.
+
+    Raises:
+        TransientError: the connection is gone.
+    """
+    try:
+        row = connection.execute(
+            "SELECT CASE WHEN pg_catalog.pg_is_in_recovery()"
+            " THEN pg_catalog.pg_last_wal_replay_lsn()"
+            " ELSE pg_catalog.pg_current_wal_lsn() END::text"
+        ).fetchone()
+    except psycopg.Error as error:
+        raise classify_server_error(error.sqlstate, str(error), doing="reading the LSN") from None
+    assert row is not None
+    return parse_lsn(row[0])
+
+
+# English texts first; the server may speak another language, then `PQping` decides.
+_REFUSALS: Final = (
+    (
+        re.compile(r"password authentication failed|no password supplied|fe_sendauth"),
+        "check the user and password of source.dsn (PGPASSWORD and ~/.pgpass work, too)",
+    ),
+    (
+        re.compile(r"no pg_hba\.conf entry|pg_hba\.conf rejects"),
+        "allow this host, user and database in the server's pg_hba.conf",
+    ),
+    (re.compile(r'role ".*" does not exist'), "create the role, or name another in source.dsn"),
+    (
+        re.compile(r'database ".*" does not exist'),
+        "source.dsn must name the database that has the tables",
+    ),
+    (
+        re.compile(r"to start WAL sender|superuser or replication role"),
+        "ALTER ROLE ... REPLICATION for the role of source.dsn",
+    ),
+    (re.compile(r"permission denied for database"), "GRANT CONNECT ON DATABASE ... to this role"),
+    (
+        re.compile(r"SSL|certificate", re.IGNORECASE),
+        "check sslmode, sslrootcert and the server's certificate",
+    ),
+)
+_FULL: Final = re.compile(
+    r"too many (clients|connections)|connection slots|exceeds max_wal_senders"
+)
+_PINGS_UP: Final = pq.Ping.OK
+
+
+def classify_connect_failure(complete: str, text: str) -> GatewayError:
+    """Turn a failure to connect into an error; `complete` is only used to ask again.
+
+    libpq gives no SQLSTATE here, and the server's text may be in any language; what the text does
+    not tell, `PQping` does: a server that answers has refused, one that does not may come back.
+    """
+    message = _without_secrets(complete, text)
+    if _FULL.search(text):
+        return TransientError(
+            f"the source server has no free connection: {message}",
+            hint="raise max_connections or max_wal_senders, or close what is not needed",
+        )
+    for pattern, hint in _REFUSALS:
+        if pattern.search(text):
+            return FatalError(f"the source server refuses the connection: {message}", hint=hint)
+    if pq.PGconn.ping(complete.encode()) == _PINGS_UP:
+        return FatalError(
+            f"the source server refuses the connection: {message}",
+            hint="try the same DSN with psql on this machine",
+        )
+    return TransientError(
+        f"the source server cannot be reached: {message}",
+        hint="start it, or correct host and port in source.dsn",
+    )
+
+
+def _without_secrets(complete: str, text: str) -> str:
+    message = " ".join(text.split())
+    for name, value in conninfo.conninfo_to_dict(complete).items():
+        if name in ("password", "sslpassword", "passfile", "options") and value:
+            message = message.replace(str(value), "***")
+    return message
+
+
+_PASSING: Final = frozenset({"08", "40", "53", "57"})
+"""SQLSTATE classes that may pass: connection, rollback, resources, operator intervention."""
+
+_HINTS: Final = {
+    "42501": "grant the role of source.dsn what it lacks (REPLICATION, SELECT on the tables, "
+    "USAGE on their schemas)",
+    "53400": "raise max_replication_slots (a restart of the server), or drop a slot not needed",
+    "55006": "another process reads the slot: stop it, or wait until the server notices that it "
+    "has gone (wal_sender_timeout)",
+    "55P03": "another session holds a lock on the table",
+}
+
+
+def classify_server_error(sqlstate: str | None, text: str, *, doing: str) -> GatewayError:
+    """Turn an error from the server into ours by its SQLSTATE.
+
+    The text of a class 22 error (data exception) can quote a value and is not shown.
+
+    Args:
+        text: The server's primary message, or libpq's own.
+        sqlstate: None when the connection broke without a word from the server.
+        doing: What the gateway was doing, for the message: "creating slot x".
+    """
+    message = " ".join(text.split())
+    if sqlstate is None:
+        return TransientError(f"connection to the source server lost while {doing}: {message}")
+    if sqlstate.startswith("22"):
+        return FatalError(
+            f"the source server raised SQLSTATE {sqlstate} while {doing}",
+            hint="a row makes an expression fail; the server's log has the details",
+        )
+    shown = f"{doing}: {message} (SQLSTATE {sqlstate})"
+    hint = _HINTS.get(sqlstate)
+    if sqlstate == "58P01":
+        return SlotError(shown, hint="the server has removed WAL that is still needed")
+    if sqlstate in ("55006", "55P03", "58030", "53400") or sqlstate[:2] in _PASSING:
+        return TransientError(shown, hint=hint)
+    return FatalError(shown, hint=hint)
