@@ -10,10 +10,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
-from gateway.definitions.model import Operation
 from gateway.envelope.envelope import TransactionContext
 from gateway.envelope.headers import HeaderMaker
 from gateway.envelope.markers import encode_end, encode_message, encode_progress_marker
@@ -43,16 +42,12 @@ _TYPE: Final = ord("Y")
 _MESSAGE: Final = ord("M")
 
 
-@dataclass(frozen=True, slots=True)
-class MarkerTopics:
-    """Where markers go, and their registered schema, per subscription."""
-
-    topics: dict[str, str]
-    value_prefix: dict[str, bytes]
-
-
 class Router:
-    """Routes one slot's transactions. Not thread-safe; owns the running totals."""
+    """Routes one slot's transactions. Not thread-safe; owns the running totals.
+
+    Attributes:
+        ended: Per subscription, the end of the last transaction that got an END marker.
+    """
 
     def __init__(
         self,
@@ -66,6 +61,7 @@ class Router:
         self._totals = totals
         self._settings = settings
         self._now_ms = now_ms
+        self.ended: dict[str, Lsn] = {}
 
     @property
     def totals(self) -> Totals:
@@ -221,19 +217,17 @@ class Router:
 
     def _end_markers(self, transaction: Transaction, tx: TransactionState) -> list[Record]:
         headers = tx.headers.make(transaction.commit_lsn, tx.seq, b"END")
-        return [
-            self._routes.marker(
-                subscription,
-                encode_end(
-                    xid=transaction.xid,
-                    commit_lsn=transaction.commit_lsn,
-                    end_lsn=transaction.end_lsn,
-                    commit_time=transaction.commit_time,
-                    origin=tx.context.origin,
-                    gid=transaction.gid,
-                    partitions=[(c.topic, c.partition, c.records, c.total) for c in counts],
-                ),
-                headers,
+        markers = []
+        for subscription, counts in self._totals.settle():
+            value = encode_end(
+                xid=transaction.xid,
+                commit_lsn=transaction.commit_lsn,
+                end_lsn=transaction.end_lsn,
+                commit_time=transaction.commit_time,
+                origin=tx.context.origin,
+                gid=transaction.gid,
+                partitions=[(c.topic, c.partition, c.records, c.total) for c in counts],
             )
-            for subscription, counts in self._totals.settle()
-        ]
+            markers.append(self._routes.marker(subscription, value, headers))
+            self.ended[subscription] = transaction.end_lsn
+        return markers

@@ -1,0 +1,60 @@
+"""What the daemon says of itself: log lines with fields, and counters.
+
+One event per line: a lower-case constant, then ``name=value`` fields; never a column value, never a
+DSN. Counters are plain attributes, incremented per batch and not per row.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+from dataclasses import dataclass
+
+__all__ = ["Counters", "event", "set_up_logging"]
+
+
+@dataclass(slots=True)
+class Counters:
+    """Since the start of the process."""
+
+    frames: int = 0
+    transactions: int = 0
+    records: int = 0
+    copied_rows: int = 0
+    durable_lsn: int = 0
+
+
+def event(logger: logging.Logger, level: int, message: str, **fields: object) -> None:
+    """Log one event with its fields."""
+    if logger.isEnabledFor(level):
+        logger.log(level, message, extra={"fields": fields})
+
+
+class _FieldFormatter(logging.Formatter):
+    """``2026-01-31T12:00:00.000Z info  gateway.daemon: slot created slot=pgsluice``."""
+
+    def __init__(self) -> None:
+        super().__init__("%(asctime)s %(levelname)s %(name)s: %(message)s", "%Y-%m-%dT%H:%M:%S%z")
+
+    def format(self, record: logging.LogRecord) -> str:
+        line = super().format(record)
+        fields: dict[str, object] = getattr(record, "fields", {})
+        return line + "".join(f" {name}={_quote(value)}" for name, value in fields.items())
+
+
+def _quote(value: object) -> str:
+    text = str(value)
+    return json.dumps(text) if not text or any(c in text for c in " \n\t\"=") else text
+
+
+def set_up_logging(*, verbose: bool = False) -> None:
+    """Send log lines to standard error."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(_FieldFormatter())
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(logging.INFO)
+    logging.getLogger("gateway").setLevel(logging.DEBUG if verbose else logging.INFO)
+    for noisy in ("py4j", "httpx", "httpcore"):
+        logging.getLogger(noisy).setLevel(logging.WARNING)

@@ -1,0 +1,357 @@
+"""The one loop: frames in, records out, feedback back. Owns all ordering.
+
+Invariant: the flush LSN told to PostgreSQL never passes the watermark that Kafka has committed,
+and the watermark never passes a transaction that is not in Kafka. Everything else here exists to
+keep that sentence true and cheap.
+
+    source ──frames──► assembler ──transactions──► router ──records──► batch ──► sink
+      ▲                                                                            │
+      └───────────────────────────── flush LSN ◄───────── committed watermark ─────┘
+
+Group commit. Records are gathered while the sink is busy with the batch before, and handed over
+when it is free and either the stream has nothing more to give or a bound is reached. A source
+transaction that is larger than a batch goes over in pieces of one Kafka transaction.
+
+Idle advance. A keepalive's ``wal_end`` says that the server has sent all there was up to there; with
+no transaction open or waiting, it is as good a position as the end of a transaction. Such a
+position is committed as a watermark with PROGRESS markers, at most once per progress interval. So
+the slot moves on while other databases of the cluster write, and consumers know that they are
+complete.
+"""
+
+from __future__ import annotations
+
+import select
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import Final
+
+from gateway.config import LimitsTable
+from gateway.lsn import ZERO_LSN, Lsn
+from gateway.observe import Counters
+from gateway.ports import Sink, Source
+from gateway.records import Batch, Record, Watermark
+from gateway.routing import Router
+from gateway.transactions import (
+    Assembler,
+    KeepaliveEvent,
+    Prepared,
+    RolledBack,
+    StandaloneMessage,
+    Transaction,
+)
+
+__all__ = ["Outcome", "Pipeline"]
+
+FRAMES_PER_TURN: Final = 2_000
+"""Frames taken from the source before the sink and the clock are looked at again."""
+
+
+class Outcome(Enum):
+    """Why the loop ended."""
+
+    STOPPED = "stopped"
+    REACHED_ENDPOS = "reached endpos"
+
+
+@dataclass(slots=True)
+class Gathering:
+    """The batch that is being gathered.
+
+    Attributes:
+        end_lsn: End of the last transaction that is wholly inside, or of a piece before.
+        whole: No transaction is partly inside, so it can be committed.
+        since: When its first record came, in the loop's clock.
+    """
+
+    records: list[Record]
+    size: int
+    end_lsn: Lsn
+    whole: bool
+    since: float
+
+
+class Pipeline:
+    """Replicates from a started source until told to stop.
+
+    Args:
+        watermark: What Kafka has committed; transactions that end at or before it are dropped.
+        subscriptions: Those that get PROGRESS markers.
+        endpos: Publish every transaction with ``end_lsn`` <= this and none after, then end.
+        stopping: Asked once per turn; what is complete is committed, then the loop ends.
+        clock: Seconds, monotonic.
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        sink: Sink,
+        assembler: Assembler,
+        router: Router,
+        watermark: Watermark,
+        subscriptions: Sequence[str],
+        limits: LimitsTable,
+        counters: Counters,
+        *,
+        endpos: Lsn | None = None,
+        stopping: Callable[[], bool] = lambda: False,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._source = source
+        self._sink = sink
+        self._assembler = assembler
+        self._router = router
+        self._durable = watermark
+        self._limits = limits
+        self._counters = counters
+        self._endpos = endpos
+        self._stopping = stopping
+        self._clock = clock
+
+        self._waiting: deque[Transaction | StandaloneMessage] = deque()
+        self._waiting_bytes = 0
+        self._routing: Iterator[list[Record]] | None = None
+        self._routed: Transaction | None = None
+        self._batch = Gathering([], 0, watermark.end_lsn, True, 0.0)
+        self._position = watermark.end_lsn
+        self._passed_endpos = False
+        self._draining = False
+        self._uncommitted = False
+        self._started_at = watermark.end_lsn
+        # What earlier runs have marked is not known: mark once at the start.
+        self._marked: dict[str, Lsn] = dict.fromkeys(subscriptions, ZERO_LSN)
+        self._next_progress = clock()
+        self._next_feedback = clock()
+
+    def run(self) -> Outcome:
+        """Replicate; return why it ended. Everything complete is committed then.
+
+        Raises:
+            TransientError: an edge failed; start again from the watermark in Kafka.
+            FatalError: a person must act; nothing was acknowledged past the watermark.
+        """
+        self._feed_back(reply_requested=True)
+        deadline: float | None = None
+        while True:
+            self._draining = self._draining or self._passed_endpos
+            if deadline is None and self._stopping():
+                self._draining = True
+                deadline = self._clock() + self._limits.shutdown_timeout_s
+            received = 0 if self._draining or self._is_full() else self._receive()
+            self._route()
+            self._collect()
+            self._submit(idle=received == 0)
+            if self._draining and self._is_drained():
+                self._feed_back()
+                return Outcome.REACHED_ENDPOS if self._passed_endpos else Outcome.STOPPED
+            if deadline is not None and self._clock() > deadline:
+                return Outcome.STOPPED  # closing the sink aborts what is not committed
+            if self._clock() >= self._next_feedback:
+                self._feed_back(reply_requested=self._awaits_endpos())
+            if received == 0 and not self._has_work():
+                self._wait()
+
+    @property
+    def durable(self) -> Watermark:
+        """The watermark that Kafka has committed."""
+        return self._durable
+
+    def _receive(self) -> int:
+        frames = self._source.receive(FRAMES_PER_TURN)
+        if frames:
+            self._counters.frames += len(frames)
+            for event in self._assembler.push(frames):
+                self._take(event)
+        return len(frames)
+
+    def _take(
+        self, event: Transaction | StandaloneMessage | KeepaliveEvent | Prepared | RolledBack
+    ) -> None:
+        match event:
+            case Transaction():
+                self._take_transaction(event)
+            case KeepaliveEvent():
+                self._take_keepalive(event)
+            case StandaloneMessage():
+                # It can come again after a restart, like a transaction; it has no end_lsn, and
+                # the byte behind its position serves as one.
+                if event.message.lsn + 1 > self._started_at:
+                    self._waiting.append(event)
+            case Prepared() | RolledBack():
+                pass  # two_phase is not requested from the server
+
+    def _take_transaction(self, transaction: Transaction) -> None:
+        if self._endpos is not None and transaction.end_lsn > self._endpos:
+            self._passed_endpos = True
+            self._position = max(self._position, self._endpos)
+        if self._passed_endpos or transaction.end_lsn <= self._durable.end_lsn:
+            transaction.release()  # after endpos, or replayed by the slot after a restart
+            return
+        self._waiting.append(transaction)
+        self._waiting_bytes += transaction.size
+
+    def _take_keepalive(self, keepalive: KeepaliveEvent) -> None:
+        wal_end = keepalive.wal_end
+        if not self._assembler.has_open_transactions and not self._passed_endpos:
+            if self._endpos is not None and wal_end >= self._endpos:
+                self._passed_endpos = True
+                wal_end = self._endpos
+            self._position = max(self._position, wal_end)
+        if keepalive.reply_requested:
+            self._feed_back()
+
+    def _route(self) -> None:
+        """Turn waiting transactions into records until the batch is full or nothing waits."""
+        while not self._is_batch_full():
+            if self._routing is None:
+                if not self._waiting:
+                    return
+                item = self._waiting.popleft()
+                if isinstance(item, StandaloneMessage):
+                    self._add(self._router.route_standalone(item))
+                    self._reach(Lsn(item.message.lsn + 1))
+                    continue
+                self._waiting_bytes -= item.size
+                self._routed = item
+                self._routing = self._router.route(item)
+                self._batch.whole = False
+            records = next(self._routing, None)
+            if records is not None:
+                self._add(records)
+                return  # one piece per turn: the sink and the clock come first
+            self._finish_transaction()
+
+    def _finish_transaction(self) -> None:
+        assert self._routed is not None
+        self._reach(self._routed.end_lsn)
+        self._batch.whole = True
+        self._routed.release()
+        self._counters.transactions += 1
+        self._routing = self._routed = None
+
+    def _reach(self, end_lsn: Lsn) -> None:
+        self._batch.end_lsn = max(self._batch.end_lsn, end_lsn)
+        self._position = max(self._position, end_lsn)
+
+    def _add(self, records: list[Record]) -> None:
+        batch = self._batch
+        if not batch.records:
+            batch.since = self._clock()
+        batch.records += records
+        batch.size += sum(len(record[3] or b"") for record in records)
+        self._counters.records += len(records)
+
+    def _submit(self, *, idle: bool) -> None:
+        """Hand the batch over when the sink is free and it is time."""
+        if self._sink.busy:
+            return
+        batch = self._batch
+        due = self._is_batch_full() or (
+            batch.whole
+            and (bool(batch.records) or self._uncommitted)
+            and (
+                (idle and not self._waiting)
+                or (self._clock() - batch.since) * 1000 >= self._limits.max_batch_ms
+            )
+        )
+        if due and not batch.whole:
+            self._sink.submit(Batch(batch.records))
+            self._uncommitted = True
+        elif due or self._is_progress_due():
+            self._commit(batch)
+        else:
+            return
+        self._batch = Gathering([], 0, batch.end_lsn, batch.whole, 0.0)
+
+    def _commit(self, batch: Gathering) -> None:
+        if not self._waiting:
+            # Whatever came before an idle position is inside, so that the position holds too.
+            batch.end_lsn = max(batch.end_lsn, self._position)
+        if self._is_progress_time():
+            behind = self._behind(batch.end_lsn)
+            batch.records += self._router.progress(behind, batch.end_lsn)
+            self._marked |= dict.fromkeys(behind, batch.end_lsn)
+            self._next_progress = self._clock() + self._limits.progress_interval_s
+        self._uncommitted = False
+        self._sink.submit(
+            Batch(
+                batch.records,
+                replace(self._durable, end_lsn=batch.end_lsn),
+                self._router.totals.take_changed(),
+            )
+        )
+
+    def _collect(self) -> None:
+        batch = self._sink.collect()
+        if batch is not None and batch.watermark is not None:
+            self._durable = batch.watermark
+            self._counters.durable_lsn = batch.watermark.end_lsn
+            self._next_feedback = min(self._next_feedback, self._clock() + 0.1)
+
+    def _is_progress_time(self) -> bool:
+        return self._draining or self._clock() >= self._next_progress
+
+    def _is_progress_due(self) -> bool:
+        """Whether a position without records should be committed now."""
+        if not self._batch.whole or self._waiting or not self._is_progress_time():
+            return False
+        return self._position > self._durable.end_lsn or bool(self._behind(self._position))
+
+    def _behind(self, end_lsn: Lsn) -> list[str]:
+        """Return the subscriptions whose last marker, END or PROGRESS, is before `end_lsn`."""
+        ended = self._router.ended
+        return [
+            name
+            for name, marked in self._marked.items()
+            if max(marked, ended.get(name, ZERO_LSN)) < end_lsn
+        ]
+
+    def _is_batch_full(self) -> bool:
+        return (
+            len(self._batch.records) >= self._limits.max_batch_records
+            or self._batch.size >= self._limits.max_batch_bytes
+        )
+
+    def _is_full(self) -> bool:
+        """Whether receiving must pause for the memory's sake; feedback goes on."""
+        return self._waiting_bytes >= self._limits.max_buffer_bytes
+
+    def _has_work(self) -> bool:
+        routable = (self._routing is not None or bool(self._waiting)) and not self._is_batch_full()
+        return routable or (not self._sink.busy and self._is_batch_full())
+
+    def _is_drained(self) -> bool:
+        return (
+            not self._waiting
+            and self._routing is None
+            and not self._batch.records
+            and not self._uncommitted
+            and not self._sink.busy
+            and not self._is_progress_due()
+        )
+
+    def _awaits_endpos(self) -> bool:
+        return self._endpos is not None and not self._passed_endpos
+
+    def _feed_back(self, *, reply_requested: bool = False) -> None:
+        self._source.send_feedback(self._durable.end_lsn, reply_requested=reply_requested)
+        interval = self._limits.feedback_interval_s
+        if self._awaits_endpos():
+            interval = min(interval, 0.2)  # ask often how far the server is
+        self._next_feedback = self._clock() + interval
+
+    def _wait(self) -> None:
+        """Wait for either edge, until the next thing that the clock makes due."""
+        due = [self._next_feedback]
+        if not self._sink.busy and self._position > self._durable.end_lsn:
+            due.append(self._next_progress)
+        if self._batch.records and not self._sink.busy:
+            due.append(self._batch.since + self._limits.max_batch_ms / 1000)
+        edges = [self._sink.fileno()]
+        if not self._draining and not self._is_full():
+            edges.append(self._source.fileno())
+        timeout = min(max(0.0, min(due) - self._clock()), 0.5)
+        select.select(edges, [], [], timeout)
