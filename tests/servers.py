@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import contextlib
 import os
+import socket
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
+from urllib.parse import urlsplit
 
 import psycopg
 from psycopg import sql
@@ -270,11 +272,14 @@ def _use_containers() -> bool:
 
 
 def _docker_answers() -> bool:
+    # The client leaks its socket when nobody listens, so look before it does.
+    if not _somebody_listens(os.environ.get("DOCKER_HOST", "unix:///var/run/docker.sock")):
+        return False
     import docker
     from docker.errors import DockerException
 
     try:
-        client = docker.from_env(timeout=5)
+        client = docker.from_env(timeout=10)
     except DockerException:
         return False
     try:
@@ -283,3 +288,16 @@ def _docker_answers() -> bool:
         return False
     finally:
         client.close()
+
+
+def _somebody_listens(address: str) -> bool:
+    parts = urlsplit(address)
+    try:
+        if parts.scheme == "unix":
+            with socket.socket(socket.AF_UNIX) as probe:
+                probe.connect(parts.path)
+        else:
+            socket.create_connection((parts.hostname, parts.port or 2375), timeout=5).close()
+    except OSError:
+        return False
+    return True

@@ -62,7 +62,9 @@ def inputs_digest():  # type: ignore[no-untyped-def]
 def install(python):  # type: ignore[no-untyped-def]
     """Create ``.venv`` when there is none and bring it to the state of the lock; the exit code."""
     inside = VENV / "bin" / "python"
-    if subprocess.call([str(inside), "-c", ""], stderr=subprocess.DEVNULL) if inside.exists() else 1:
+    # A venv whose Python was removed or upgraded away is made anew.
+    works = inside.exists() and subprocess.call([str(inside), "-c", ""]) == 0
+    if not works:
         print("setup: creating .venv", flush=True)
         shutil.rmtree(str(VENV), ignore_errors=True)
         if subprocess.call([python, "-m", "venv", str(VENV)]) != 0:
@@ -72,6 +74,7 @@ def install(python):  # type: ignore[no-untyped-def]
             )
             shutil.rmtree(str(VENV), ignore_errors=True)
             return 1
+    pip = [str(inside), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
     uv = [str(VENV / "bin" / "uv"), "pip"]
     # Settings of a surrounding virtual environment must not send the packages elsewhere.
     env = dict(os.environ, VIRTUAL_ENV=str(VENV))
@@ -79,8 +82,7 @@ def install(python):  # type: ignore[no-untyped-def]
     steps = (
         (
             "installing the installer",
-            [str(inside), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-            + ["--require-hashes", "-r", str(ROOT / "requirements-uv.lock")],
+            [*pip, "--require-hashes", "-r", str(ROOT / "requirements-uv.lock")],
         ),
         (
             "installing the packages of requirements.lock (Spark alone is 400 MB)",
