@@ -1,0 +1,21 @@
+"""Raw frames -> committed transactions in commit order. Pure but for the spool."""
+
+from gateway.transactions.assembler import Assembler
+from gateway.transactions.events import (
+    Event,
+    KeepaliveEvent,
+    Prepared,
+    RolledBack,
+    StandaloneMessage,
+    Transaction,
+)
+
+__all__ = [
+    "Assembler",
+    "Event",
+    "KeepaliveEvent",
+    "Prepared",
+    "RolledBack",
+    "StandaloneMessage",
+    "Transaction",
+]

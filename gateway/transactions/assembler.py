@@ -1,0 +1,390 @@
+"""Frames in, committed transactions out, in commit order, in bounded memory.
+
+A transaction reaches us whole at its commit (Begin ... Commit), or while it runs, in stream blocks
+that interleave with others (version 2), or at its PREPARE (version 3). Frames are collected as
+they are; only the messages that open and close something are decoded. What a committed transaction
+contains is its reader's business.
+
+Source: manual, "Streaming Replication Protocol" and "Logical Replication Message Formats";
+apply_dispatch in PostgreSQL's logical/worker.c.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from gateway.errors import FatalError, ProtocolError
+from gateway.lsn import Lsn, format_lsn
+from gateway.pgoutput.decoder import DATA_TAGS, Decoder
+from gateway.pgoutput.frames import (
+    KEEPALIVE_TAG,
+    XLOGDATA_HEADER,
+    XLOGDATA_TAG,
+    decode_keepalive,
+    message_error,
+    wal_start,
+)
+from gateway.pgoutput.messages import (
+    Begin,
+    BeginPrepare,
+    Commit,
+    CommitPrepared,
+    LogicalMessage,
+    Message,
+    Origin,
+    Prepare,
+    RollbackPrepared,
+    StreamAbort,
+    StreamCommit,
+    StreamPrepare,
+    StreamStart,
+    StreamStop,
+)
+from gateway.transactions.buffer import FRAME_OVERHEAD, FrameBuffer
+from gateway.transactions.events import (
+    Event,
+    Prepared,
+    RolledBack,
+    StandaloneMessage,
+    Transaction,
+)
+from gateway.transactions.spool import Spool
+
+__all__ = ["Assembler"]
+
+_DATA: Final = frozenset(DATA_TAGS)
+_NOTHING: Final[frozenset[int]] = frozenset()
+
+
+@dataclass(slots=True, eq=False)
+class _Open:
+    """A transaction that has not ended: being sent, streamed in blocks, or prepared.
+
+    `begin` is None when it is streamed.
+    """
+
+    xid: int
+    begin: Begin | BeginPrepare | None
+    origin: Origin | None = None
+    buffer: FrameBuffer = field(default_factory=FrameBuffer)
+
+
+@dataclass(frozen=True, slots=True)
+class _Held:
+    """A prepared transaction and where its PREPARE stands."""
+
+    transaction: _Open
+    prepare_lsn: Lsn
+
+
+class Assembler:
+    """Assembles the transactions of one replication stream, from its start to its end.
+
+    A new connection needs a new assembler: the server sends again whatever had not ended.
+
+    Args:
+        version: Of the protocol, 1 to 4.
+        parallel_streaming: ``streaming = parallel``, version 4 only.
+        max_buffer_bytes: What the frames of all transactions that have not ended may cost in
+            memory; above it the biggest goes to disk, whole.
+        spool_directory: Where to; None: the system's temporary directory.
+
+    Raises:
+        ValueError: no such version, parallel streaming below version 4, a negative bound.
+    """
+
+    __slots__ = ("_decoder", "_held", "_open", "_room", "_spool_directory", "_streams")
+
+    def __init__(
+        self,
+        *,
+        version: int = 1,
+        parallel_streaming: bool = False,
+        max_buffer_bytes: int = 64 << 20,
+        spool_directory: Path | None = None,
+    ) -> None:
+        if max_buffer_bytes < 0:
+            raise ValueError(f"max_buffer_bytes cannot be negative: {max_buffer_bytes}")
+        self._decoder = Decoder(version, parallel_streaming=parallel_streaming)
+        self._spool_directory = spool_directory
+        # What is left of the bound: max_buffer_bytes minus the memory of every buffer below.
+        self._room = max_buffer_bytes
+        self._open: _Open | None = None  # the one that frames belong to now
+        self._streams: dict[int, _Open] = {}  # by xid, the one in `_open` included
+        self._held: dict[str, _Held] = {}  # prepared, by gid
+
+    @property
+    def has_open_transactions(self) -> bool:
+        """Whether confirming a keepalive's position could lose rows that are held here.
+
+        True in the middle of a transaction or stream block, and while a prepared transaction is
+        held. A streamed transaction between its blocks does not count: it is sent again as a whole
+        as long as its commit has not been confirmed.
+        """
+        return self._open is not None or bool(self._held)
+
+    @property
+    def oldest_prepare_lsn(self) -> Lsn | None:
+        """The lowest LSN of a PREPARE whose rows are held here; `flush_lsn` must not pass it."""
+        return min((held.prepare_lsn for held in self._held.values()), default=None)
+
+    def push(self, frames: Sequence[bytes]) -> list[Event]:
+        """Take frames in the order of the stream; return what they completed, in that order.
+
+        Raises:
+            ProtocolError: a frame or message that does not parse or is not allowed here. What this
+                call had completed before is lost with it: start again from the watermark.
+            FatalError: COMMIT PREPARED of a transaction whose rows are not here, or no spool.
+        """
+        events: list[Event] = []
+        # The hot loop: everything but a data message inside an open transaction is the exception.
+        accepted, append, room = self._accepting()
+        for frame in frames:
+            try:
+                is_data = frame[0] == XLOGDATA_TAG and frame[XLOGDATA_HEADER] in accepted
+            except IndexError:
+                is_data = False
+            if is_data:
+                append(frame)
+                room -= len(frame) + FRAME_OVERHEAD
+                if room < 0:
+                    self._settle(room)
+                    self._make_room()
+                    room = self._room
+            else:
+                self._settle(room)
+                self._push_other(frame, events)
+                accepted, append, room = self._accepting()
+        self._settle(room)
+        return events
+
+    def close(self) -> None:
+        """Forget everything that has not ended, and free its memory and spools."""
+        for transaction in self._unended():
+            transaction.buffer.release()
+        self._open = None
+        self._streams.clear()
+        self._held.clear()
+
+    def _accepting(self) -> tuple[frozenset[int], Callable[[bytes], None], int]:
+        if self._open is None:
+            return _NOTHING, _refuse, self._room
+        return _DATA, self._open.buffer.frames.append, self._room
+
+    def _settle(self, room: int) -> None:
+        """Book what the hot loop has appended since the last call to the open buffer."""
+        if self._open is not None:
+            self._open.buffer.memory += self._room - room
+        self._room = room
+
+    def _make_room(self) -> None:
+        while self._room < 0:
+            biggest = max((t.buffer for t in self._unended()), key=lambda buffer: buffer.memory)
+            self._room += biggest.memory
+            biggest.spool(lambda: Spool(self._spool_directory))
+
+    def _unended(self) -> Iterator[_Open]:
+        if self._open is not None and self._open.begin is not None:
+            yield self._open
+        yield from self._streams.values()
+        for held in self._held.values():
+            yield held.transaction
+
+    def _push_other(self, frame: bytes, events: list[Event]) -> None:
+        tag = frame[0] if frame else None
+        if tag == KEEPALIVE_TAG:
+            events.append(decode_keepalive(frame))
+        elif tag == XLOGDATA_TAG:
+            start = wal_start(frame)
+            try:
+                event = self._handle(self._decoder.decode(frame, XLOGDATA_HEADER), start)
+            except _Violation as violation:
+                raise message_error(frame, XLOGDATA_HEADER, str(violation)) from None
+            if event is not None:
+                events.append(event)
+        else:
+            raise ProtocolError("neither XLogData nor a keepalive", tag=frame[:1], offset=0)
+
+    def _handle(self, message: Message, start: Lsn) -> Event | None:
+        match message:
+            case Begin() | BeginPrepare():
+                self._nothing_open()
+                self._open = _Open(message.xid, message)
+            case Commit():
+                return self._commit(message)
+            case Origin():
+                self._origin(message)
+            case StreamStart():
+                self._stream_start(message)
+            case StreamStop():
+                self._stream_stop()
+            case StreamCommit(xid=xid):
+                return self._complete(self._end_stream(xid), message, gid=None)
+            case StreamAbort():
+                self._stream_abort(message)
+            case Prepare():
+                return self._prepare(message)
+            case StreamPrepare(xid=xid):
+                return self._hold(self._end_stream(xid), message)
+            case CommitPrepared():
+                return self._commit_prepared(message, start)
+            case RollbackPrepared():
+                return self._rollback_prepared(message)
+            case LogicalMessage(transactional=False):
+                return StandaloneMessage(message, start)
+            case _:
+                raise _Violation("a data message outside of any transaction")
+        return None
+
+    def _nothing_open(self) -> None:
+        if self._open is not None:
+            raise _Violation(f"transaction {self._open.xid} has not ended, or its block has not")
+
+    def _commit(self, message: Commit) -> Transaction:
+        if self._open is None or not isinstance(begin := self._open.begin, Begin):
+            raise _Violation("Commit without Begin")
+        if (begin.final_lsn, begin.commit_time) != (message.commit_lsn, message.commit_time):
+            raise _Violation(
+                f"Begin of transaction {begin.xid} announced a commit at "
+                f"{format_lsn(begin.final_lsn)}, this is one at {format_lsn(message.commit_lsn)}"
+            )
+        transaction, self._open = self._open, None
+        return self._complete(transaction, message, gid=None)
+
+    def _complete(
+        self,
+        transaction: _Open,
+        commit: Commit | StreamCommit | CommitPrepared,
+        *,
+        gid: str | None,
+    ) -> Transaction:
+        buffer = transaction.buffer
+        self._room += buffer.memory
+        return Transaction(
+            xid=transaction.xid,
+            commit_lsn=commit.commit_lsn,
+            end_lsn=commit.end_lsn,
+            commit_time=commit.commit_time,
+            origin=transaction.origin,
+            gid=gid,
+            streamed=transaction.begin is None,
+            message_count=len(buffer),
+            byte_size=buffer.byte_size,
+            _buffer=buffer,
+        )
+
+    def _origin(self, message: Origin) -> None:
+        if self._open is None:
+            raise _Violation("Origin outside of any transaction")
+        if self._open.origin is not None or (self._open.begin is not None and self._open.buffer):
+            raise _Violation(f"Origin in the middle of transaction {self._open.xid}")
+        self._open.origin = message
+
+    def _stream_start(self, message: StreamStart) -> None:
+        self._nothing_open()
+        if message.first_segment == (message.xid in self._streams):
+            what = "a second first" if message.first_segment else "no first"
+            raise _Violation(f"transaction {message.xid} has {what} stream block")
+        if message.first_segment:
+            self._streams[message.xid] = _Open(message.xid, None)
+        self._open = self._streams[message.xid]
+
+    def _stream_stop(self) -> None:
+        if self._open is None or self._open.begin is not None:
+            raise _Violation("Stream Stop without Stream Start")
+        self._open = None
+
+    def _stream(self, xid: int) -> _Open:
+        self._nothing_open()
+        if (transaction := self._streams.get(xid)) is None:
+            raise _Violation(f"transaction {xid} has no stream block")
+        return transaction
+
+    def _end_stream(self, xid: int) -> _Open:
+        transaction = self._stream(xid)
+        del self._streams[xid]
+        return transaction
+
+    def _stream_abort(self, message: StreamAbort) -> None:
+        if message.xid == message.subxid:
+            self._discard(self._end_stream(message.xid))
+        else:
+            self._stream(message.xid).buffer.abort(message.subxid)
+
+    def _discard(self, transaction: _Open) -> None:
+        self._room += transaction.buffer.memory
+        transaction.buffer.release()
+
+    def _prepare(self, message: Prepare) -> Prepared:
+        if self._open is None or not isinstance(begin := self._open.begin, BeginPrepare):
+            raise _Violation("Prepare without Begin Prepare")
+        if (begin.xid, begin.gid, begin.prepare_lsn, begin.end_lsn) != (
+            message.xid,
+            message.gid,
+            message.prepare_lsn,
+            message.end_lsn,
+        ):
+            raise _Violation(f"Prepare does not match the Begin Prepare of transaction {begin.xid}")
+        transaction, self._open = self._open, None
+        return self._hold(transaction, message)
+
+    def _hold(self, transaction: _Open, message: Prepare | StreamPrepare) -> Prepared:
+        # The seam for durable spools: from here on the rows must survive this process, or the
+        # server must be kept from forgetting them. For now the latter: see oldest_prepare_lsn.
+        if message.gid in self._held:
+            raise _Violation(f"gid {message.gid!r} is prepared already")
+        self._held[message.gid] = _Held(transaction, message.prepare_lsn)
+        return Prepared(
+            xid=message.xid,
+            gid=message.gid,
+            prepare_lsn=message.prepare_lsn,
+            end_lsn=message.end_lsn,
+            prepare_time=message.prepare_time,
+        )
+
+    def _unhold(self, message: CommitPrepared | RollbackPrepared) -> _Open | None:
+        self._nothing_open()
+        if (held := self._held.get(message.gid)) is None:
+            return None
+        if held.transaction.xid != message.xid:
+            raise _Violation(
+                f"gid {message.gid!r} was prepared by transaction {held.transaction.xid}, "
+                f"not by {message.xid}"
+            )
+        del self._held[message.gid]
+        return held.transaction
+
+    def _commit_prepared(self, message: CommitPrepared, start: Lsn) -> Transaction:
+        if (transaction := self._unhold(message)) is None:
+            raise FatalError(
+                f"COMMIT PREPARED {message.gid!r} (xid {message.xid}) at {format_lsn(start)}: "
+                "its rows are not here, and the server does not send them again, because the slot "
+                "has been confirmed past its PREPARE",
+                hint="repeat the initial copy: drop the slot and start again; what was published "
+                "so far stays in Kafka. See docs/protocol.md, two-phase commit",
+            )
+        return self._complete(transaction, message, gid=message.gid)
+
+    def _rollback_prepared(self, message: RollbackPrepared) -> RolledBack:
+        # Not held here: it was prepared before this process started. There is nothing to drop.
+        if (transaction := self._unhold(message)) is not None:
+            self._discard(transaction)
+        return RolledBack(
+            xid=message.xid,
+            gid=message.gid,
+            prepare_end_lsn=message.prepare_end_lsn,
+            end_lsn=message.rollback_end_lsn,
+            prepare_time=message.prepare_time,
+            rollback_time=message.rollback_time,
+        )
+
+
+class _Violation(Exception):
+    """A message that parses but may not come now; the frame is added where it is known."""
+
+
+def _refuse(_: bytes) -> None:
+    raise AssertionError("a data frame was accepted outside of any transaction")

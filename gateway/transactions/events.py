@@ -1,0 +1,104 @@
+"""What the assembler gives out. LSNs, xids and times as in `gateway.pgoutput.messages`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from gateway.lsn import Lsn
+from gateway.pgoutput.frames import Keepalive
+from gateway.pgoutput.messages import LogicalMessage, Origin
+from gateway.transactions.buffer import FrameBuffer
+
+__all__ = [
+    "Event",
+    "KeepaliveEvent",
+    "Prepared",
+    "RolledBack",
+    "StandaloneMessage",
+    "Transaction",
+]
+
+KeepaliveEvent: TypeAlias = Keepalive
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Transaction:
+    """A committed transaction. Whoever receives it owns it and calls `release`.
+
+    Attributes:
+        xid: Of the top-level transaction.
+        commit_lsn: Of its commit record (of COMMIT PREPARED for a prepared one).
+        end_lsn: Behind that record; decides whether a position is at or before a boundary.
+        commit_time: Microseconds since 2000-01-01 00:00 UTC.
+        origin: Where it came from, None: from here.
+        gid: Of a prepared transaction, None otherwise.
+        streamed: Its data messages carry a 4-byte xid behind their tag.
+        message_count: Frames received for it; those of aborted subtransactions count too.
+        byte_size: Bytes of those frames, their headers included.
+    """
+
+    xid: int
+    commit_lsn: Lsn
+    end_lsn: Lsn
+    commit_time: int
+    origin: Origin | None
+    gid: str | None
+    streamed: bool
+    message_count: int
+    byte_size: int
+    _buffer: FrameBuffer = field(repr=False)
+
+    def frames(self) -> Iterator[list[bytes]]:
+        """Yield its ``w`` frames in order, in lists of about 1,000 frames or 1 MiB, never empty.
+
+        Relation, Type, Insert, Update, Delete, Truncate and transactional Message frames; without
+        the changes of aborted subtransactions, but with their Relation and Type messages. Can be
+        called again until `release`. The lists must not be changed.
+
+        Raises:
+            FatalError: the spool cannot be read.
+        """
+        return self._buffer.chunks()
+
+    def release(self) -> None:
+        """Free memory and spool; `frames` yields nothing afterwards."""
+        self._buffer.release()
+
+
+@dataclass(frozen=True, slots=True)
+class StandaloneMessage:
+    """A logical message outside of any transaction. `wal_start` is its frame's."""
+
+    message: LogicalMessage
+    wal_start: Lsn
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """PREPARE TRANSACTION. Its rows are held until COMMIT PREPARED."""
+
+    xid: int
+    gid: str
+    prepare_lsn: Lsn
+    end_lsn: Lsn
+    prepare_time: int
+
+
+@dataclass(frozen=True, slots=True)
+class RolledBack:
+    """ROLLBACK PREPARED. Its rows are gone.
+
+    `prepare_end_lsn` and `prepare_time` are those of the PREPARE.
+    """
+
+    xid: int
+    gid: str
+    prepare_end_lsn: Lsn
+    end_lsn: Lsn
+    prepare_time: int
+    rollback_time: int
+
+
+Event: TypeAlias = Transaction | StandaloneMessage | Keepalive | Prepared | RolledBack
