@@ -191,7 +191,7 @@ class Pipeline:
             transaction.release()  # after endpos, or replayed by the slot after a restart
             return
         self._waiting.append(transaction)
-        self._waiting_bytes += transaction.size
+        self._waiting_bytes += transaction.byte_size
 
     def _take_keepalive(self, keepalive: KeepaliveEvent) -> None:
         wal_end = keepalive.wal_end
@@ -214,7 +214,7 @@ class Pipeline:
                     self._add(self._router.route_standalone(item))
                     self._reach(Lsn(item.message.lsn + 1))
                     continue
-                self._waiting_bytes -= item.size
+                self._waiting_bytes -= item.byte_size
                 self._routed = item
                 self._routing = self._router.route(item)
                 self._batch.whole = False

@@ -22,7 +22,7 @@ from gateway.pgoutput.messages import UNCHANGED, ColumnValue
 from gateway.pgoutput.tuples import split_tuple
 from gateway.records import Header, Record
 from gateway.routing.totals import TopicCounter
-from gateway.rowfilter.transform import Action, decide_update
+from gateway.rowfilter import Action, decide_update, fill_unchanged
 
 __all__ = ["Group", "RelationRoute", "Taker", "TransactionState"]
 
@@ -322,23 +322,20 @@ class RelationRoute:
 
     Attributes:
         columns: Number of columns of its tuples.
-        key_indexes: Positions of the replica identity's columns.
     """
 
-    __slots__ = ("columns", "groups", "key_indexes", "name", "orders", "relation_oid")
+    __slots__ = ("columns", "groups", "name", "orders", "relation_oid")
 
     def __init__(
         self,
         relation_oid: int,
         name: str,
         columns: int,
-        key_indexes: frozenset[int],
         groups: Sequence[Group],
     ) -> None:
         self.relation_oid = relation_oid
         self.name = name
         self.columns = columns
-        self.key_indexes = key_indexes
         self.groups = groups
         # Two forms of one table share its order: it counts changes, not records.
         self.orders = list({id(group.order): group.order for group in groups}.values())
@@ -367,10 +364,11 @@ class RelationRoute:
             tag = frame[end : end + 1]
         if tag != b"N":
             raise _unexpected(frame, end, "N")
+        new: Row
         new, end = split_tuple(frame, end + 1)
         self._check(frame, new, end)
         if old is not None and UNCHANGED in new:
-            self._fill(new, old, full)
+            new = fill_unchanged(old, new)
         tx.seq += 2
         tx.total_order += 1
         lsn = int.from_bytes(frame[1:9])
@@ -394,17 +392,7 @@ class RelationRoute:
         for group in self.groups:
             group.delete(old, tag == _FULL, lsn, tx, out)
 
-    def _fill(self, new: list[ColumnValue], old: list[ColumnValue], full: bool) -> None:
-        """Take unchanged TOAST values from the old tuple where it has them.
-
-        Source: pgoutput_row_filter, which copies them before it filters. A key tuple has only the
-        identity's columns; its other NULLs mean "not logged".
-        """
-        for index, value in enumerate(new):
-            if value is UNCHANGED and (full or index in self.key_indexes):
-                new[index] = old[index]
-
-    def _check(self, frame: bytes, row: list[ColumnValue], end: int) -> None:
+    def _check(self, frame: bytes, row: Row, end: int) -> None:
         if end != len(frame):
             raise ProtocolError(
                 f"{len(frame) - end} bytes left over", tag=frame[25:26], offset=end - 25

@@ -17,14 +17,14 @@ from gateway.envelope.envelope import TransactionContext
 from gateway.envelope.headers import HeaderMaker
 from gateway.envelope.markers import encode_end, encode_message, encode_progress_marker
 from gateway.errors import ProtocolError
-from gateway.lsn import Lsn
+from gateway.lsn import Lsn, format_lsn
 from gateway.pgoutput.decoder import decode_message
 from gateway.pgoutput.messages import LogicalMessage, Relation, Truncate, Type
 from gateway.records import Record
-from gateway.routing.groups import RelationRoute, TransactionState
+from gateway.routing.groups import TransactionState
 from gateway.routing.routes import RelationRoutes, RoutingSettings
 from gateway.routing.totals import Totals
-from gateway.rowfilter.errors import FilterEvaluationError
+from gateway.rowfilter import FilterEvaluationError
 from gateway.transactions import StandaloneMessage, Transaction
 
 __all__ = ["Router", "RoutingSettings"]
@@ -145,13 +145,11 @@ class Router:
                 offset=at - _MESSAGE_AT,
             ) from error
         except FilterEvaluationError as error:
-            raise error.located(
-                relation=self._name_of(frame, at), lsn=Lsn(int.from_bytes(frame[1:9]))
+            raise FilterEvaluationError(
+                f"{error.reason} (row at LSN {format_lsn(int.from_bytes(frame[1:9]))}, "
+                f"transaction {transaction.xid})",
+                error.source,
             ) from error
-
-    def _name_of(self, frame: bytes, at: int) -> str:
-        route: RelationRoute | None = self._routes.by_oid.get(int.from_bytes(frame[at : at + 4]))
-        return "?" if route is None else route.name
 
     def _route_other(
         self,

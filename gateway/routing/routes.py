@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
+import schemas as avro_schemas
 from gateway.definitions.model import (
     Column,
     FilterClause,
@@ -29,7 +30,7 @@ from gateway.records import Header, Record
 from gateway.relations import Relations
 from gateway.routing.groups import CollectionOrder, Group, Passes, RelationRoute, Taker
 from gateway.routing.totals import Totals
-from gateway.rowfilter import RowFilter, combine, compile_filter
+from gateway.rowfilter import FilterSource, RowFilter, combine, compile_filter
 
 __all__ = ["RelationRoutes", "RoutingSettings", "topic_of"]
 
@@ -70,8 +71,6 @@ class RelationRoutes:
         totals: Totals,
         catalog: CatalogReader,
         schemas: SchemaIds,
-        marker_schema: Mapping[str, object],
-        message_schema: Mapping[str, object],
     ) -> None:
         self.by_oid: dict[int, RelationRoute] = {}
         self._settings = settings
@@ -83,21 +82,25 @@ class RelationRoutes:
         self._orders: dict[int, CollectionOrder] = {}
         self._filters: dict[FilterClause, RowFilter] = {}
         self._skips_origins = {s.name: s.origin == "none" for s in plan.subscriptions}
+        self._publishes_once = {
+            (publish.subscription, publish.target_oid): publish for publish in plan.publishes
+        }.values()
         self._publishes: dict[int, list[Publish]] = {}
         for publish in plan.publishes:
             self._publishes.setdefault(publish.relation_oid, []).append(publish)
             if publish.target_oid != publish.relation_oid:
                 self._publishes.setdefault(publish.target_oid, []).append(publish)
+        marker_schema = avro_schemas.load("transaction")
         self._marker_prefix = {
             s.name: self._register(f"{transaction_topic(s.name)}-value", marker_schema)
             for s in plan.subscriptions
         }
         self._message_topic = message_topic(settings.gateway)
-        self._message_prefix = (
-            self._register(f"{self._message_topic}-value", message_schema)
-            if settings.message_prefixes
-            else b""
-        )
+        self._message_prefix = b""
+        if settings.message_prefixes:
+            self._message_prefix = self._register(
+                f"{self._message_topic}-value", avro_schemas.load("message")
+            )
         # A filter that cannot be evaluated is refused now, not at its first row.
         for publish in plan.publishes:
             for clauses in publish.filters.values():
@@ -127,7 +130,6 @@ class RelationRoutes:
             relation.relation_oid,
             f"{relation.namespace}.{relation.name}",
             len(names),
-            frozenset(i for i, column in enumerate(relation.columns) if column.is_key),
             self._groups(relation, names),
         )
 
@@ -145,22 +147,38 @@ class RelationRoutes:
     def copy_group(self, copy: TableCopy) -> tuple[Group, Taker]:
         """Prepare the initial copy of one subscriber table; its tuples have `copy.columns`."""
         table = self._tables[copy.target_oid]
-        by_name = {column.name: column for column in table.columns}
-        form = Form(
-            table,
-            tuple(by_name[name] for name in copy.columns),
-            table.replica_identity,
-            table.identity,
-            self._order(table.oid),
-        )
+        form = self._stored_form(table, copy.columns)
         encoder = self._encoder(form, copy.columns)
         operations = frozenset({Operation.INSERT, Operation.TRUNCATE})
         taker = self._taker(copy.subscription, form, encoder, operations, {Operation.INSERT: None})
         return self._group(form, encoder, [taker]), taker
 
+    def register_all(self) -> None:
+        """Register the schemas of every subscriber table as the catalog has it now.
+
+        Raises:
+            SchemaError: a table cannot be published, or its schema changed incompatibly.
+        """
+        for publish in self._publishes_once:
+            table = self._tables[publish.target_oid]
+            columns = publish.columns or tuple(c.name for c in table.columns if not c.generated)
+            form = self._stored_form(table, columns)
+            encoder = self._encoder(form, columns)
+            self._taker(publish.subscription, form, encoder, frozenset(), {})
+
     def table(self, oid: int) -> Table:
         """Return what is known of a table of the plan."""
         return self._tables[oid]
+
+    def _stored_form(self, table: Table, columns: Sequence[str]) -> Form:
+        by_name = {column.name: column for column in table.columns}
+        return Form(
+            table,
+            tuple(by_name[name] for name in columns),
+            table.replica_identity,
+            table.identity,
+            self._order(table.oid),
+        )
 
     def _groups(self, relation: Relation, names: Sequence[str]) -> list[Group]:
         """Bring together the publishes that share target and columns."""
@@ -268,7 +286,8 @@ class RelationRoutes:
     def _filter(self, clause: FilterClause) -> RowFilter:
         if clause not in self._filters:
             table = self._tables[clause.table_oid]
-            self._filters[clause] = compile_filter(clause.text, table.columns)
+            source = FilterSource(str(table), clause.publication)
+            self._filters[clause] = compile_filter(clause.text, table.columns, source=source)
         return self._filters[clause]
 
     def _register(self, subject: str, schema: Mapping[str, object]) -> bytes:

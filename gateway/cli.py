@@ -1,0 +1,167 @@
+"""The command `pgsluice`.
+
+Exit codes: 0 stopped or done, 1 failed and a person must act, 2 usage, 75 gave up on something that
+may pass (EX_TEMPFAIL).
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Sequence
+from importlib.metadata import version
+from pathlib import Path
+from typing import Final
+
+from gateway.config import load_settings
+from gateway.errors import FatalError, GatewayError, TransientError
+from gateway.lsn import Lsn, parse_lsn
+from gateway.observe import set_up_logging
+
+__all__ = ["main"]
+
+EXIT_FAILED: Final = 1
+EXIT_GAVE_UP: Final = 75
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; return its exit code."""
+    arguments = _parser().parse_args(argv)
+    set_up_logging(verbose=arguments.verbose)
+    command: Callable[[argparse.Namespace], int] = arguments.command
+    try:
+        return command(arguments)
+    except TransientError as error:
+        return _fail(error, EXIT_GAVE_UP)
+    except FatalError as error:
+        return _fail(error, EXIT_FAILED)
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:
+        return 0  # the reader of our output has had enough
+
+
+def _fail(error: GatewayError, code: int) -> int:
+    print(f"pgsluice: {error}", file=sys.stderr)
+    return code
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    from gateway.commands.run import run
+
+    return run(load_settings(arguments.config), endpos=arguments.endpos)
+
+
+def _consume(arguments: argparse.Namespace) -> int:
+    from gateway.commands.consume import consume
+
+    return consume(
+        load_settings(arguments.config),
+        subscriptions=arguments.subscription,
+        endpos=arguments.endpos,
+    )
+
+
+def _check(arguments: argparse.Namespace) -> int:
+    from gateway.commands.check import check
+
+    return check(load_settings(arguments.config))
+
+
+def _schemas(arguments: argparse.Namespace) -> int:
+    from gateway.commands.schemas import show_schemas
+
+    return show_schemas(load_settings(arguments.config))
+
+
+def _status(arguments: argparse.Namespace) -> int:
+    from gateway.commands.status import show_status
+
+    return show_status(load_settings(arguments.config))
+
+
+def _slot_drop(arguments: argparse.Namespace) -> int:
+    from gateway.commands.slot import drop
+
+    return drop(load_settings(arguments.config))
+
+
+def _demo(arguments: argparse.Namespace) -> int:
+    from gateway.demo.main import demo
+
+    return demo(keep=arguments.keep, postgres_major=arguments.postgres)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="pgsluice",
+        description="PostgreSQL tables, filtered by row, through Kafka into lakehouse tables.",
+        epilog="Exit codes: 0 stopped or done; 1 failed, a person must act; 2 usage; "
+        "75 gave up on something that may pass.",
+    )
+    parser.add_argument("--version", action="version", version=f"pgsluice {version('pgsluice')}")
+    parser.set_defaults(verbose=False)
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+
+    demo = commands.add_parser("demo", help="the whole path on local servers, with a verdict")
+    demo.add_argument("--keep", action="store_true", help="leave everything running at the end")
+    demo.add_argument(
+        "--postgres", type=int, choices=(16, 18), default=18, help="major version (default 18)"
+    )
+    demo.set_defaults(command=_demo)
+
+    run = _configured(commands, "run", _run, "the gateway daemon: replication slot to Kafka")
+    _add_endpos(run, "publish every transaction that ends at or before LSN, then stop")
+
+    consume = _configured(commands, "consume", _consume, "the Spark job: Kafka to Delta tables")
+    consume.add_argument(
+        "--subscription",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="only this one; can be given several times (default: all that are defined)",
+    )
+    _add_endpos(consume, "stop when all subscriber tables are complete up to LSN")
+
+    _configured(commands, "check", _check, "look for what would go wrong, and say what to do")
+    _configured(commands, "schemas", _schemas, "print the Avro schemas that will be registered")
+    _configured(commands, "status", _status, "slot, watermark and lag")
+    slot = commands.add_parser("slot", help="the replication slot")
+    slot_commands = slot.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    _configured(
+        slot_commands,
+        "drop",
+        _slot_drop,
+        "drop the slot and forget the watermark; the next run copies all tables anew",
+    )
+    return parser
+
+
+def _configured(
+    commands: argparse._SubParsersAction[argparse.ArgumentParser],
+    name: str,
+    command: Callable[[argparse.Namespace], int],
+    help_: str,
+) -> argparse.ArgumentParser:
+    parser = commands.add_parser(name, help=help_, description=help_)
+    parser.add_argument(
+        "--config", type=Path, required=True, metavar="FILE", help="the TOML configuration"
+    )
+    parser.add_argument("--verbose", action="store_true", help="log more")
+    parser.set_defaults(command=command)
+    return parser
+
+
+def _add_endpos(parser: argparse.ArgumentParser, help_: str) -> None:
+    parser.add_argument("--endpos", type=_lsn, metavar="LSN", help=help_)
+
+
+def _lsn(text: str) -> Lsn:
+    try:
+        return parse_lsn(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""The commands of `pgsluice`, one module each; `gateway.cli` parses and dispatches."""

@@ -1,0 +1,59 @@
+"""``pgsluice run``: the daemon."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from typing import Final
+
+from gateway.commands.stopping import stop_on_signals
+from gateway.config import Settings
+from gateway.daemon import Daemon
+from gateway.definitions.model import Table
+from gateway.lsn import Lsn
+from gateway.observe import event
+
+__all__ = ["run"]
+
+_LOG: Final = logging.getLogger(__name__)
+_BAR_WIDTH: Final = 30
+
+
+def run(settings: Settings, *, endpos: Lsn | None) -> int:
+    """Run until SIGTERM, SIGINT or `endpos`; return the exit code 0.
+
+    Raises:
+        TransientError: gave up after ``limits.retry_for_s``.
+        FatalError: a person must act.
+    """
+    with stop_on_signals() as flag:
+        Daemon(
+            settings,
+            endpos=endpos,
+            stopping=flag.is_set,
+            pause=flag.wait,
+            report_copy=_show_bar if sys.stderr.isatty() else _log_copy,
+        ).run()
+    return 0
+
+
+def _log_copy(subscription: str, table: Table, rows: int, estimate: int) -> None:
+    event(
+        _LOG,
+        logging.INFO,
+        "copying",
+        subscription=subscription,
+        relation=table,
+        rows=rows,
+        estimate=estimate if estimate >= 0 else "unknown",
+    )
+
+
+def _show_bar(subscription: str, table: Table, rows: int, estimate: int) -> None:
+    """Draw one line in place; a filter or stale statistics make the estimate a guess."""
+    share = min(rows / estimate, 1.0) if estimate > 0 else 0.0
+    done = round(share * _BAR_WIDTH)
+    bar = "#" * done + "." * (_BAR_WIDTH - done)
+    end = "\n" if rows == estimate else ""
+    sys.stderr.write(f"\r\x1b[Kcopying {subscription}: {table} [{bar}] {rows} rows{end}")
+    sys.stderr.flush()

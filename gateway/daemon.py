@@ -1,0 +1,436 @@
+"""The daemon: from the configuration to a running pipeline, and again after what may pass.
+
+Every attempt begins from nothing but the configuration, the server and the watermark in Kafka, so
+that a retry is the same as a restart. Order matters at the first start: the producer fences a
+predecessor before the slot is looked at; the publications exist before the slot's first position,
+because pgoutput looks them up as of the position it decodes.
+
+What a start does (delivery contract, point 2):
+
+    slot     watermark   ──►
+    no       no              first start: new slot, initial copy
+    yes      no              the copy died: new slot, the copy again
+    no       yes             stop: changes since the watermark are gone
+    yes      yes             go on from the watermark, if the slot is not beyond it
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from importlib.metadata import version
+from typing import Final
+
+import psycopg
+
+from gateway.config import Settings
+from gateway.copy import CopyStopped, InitialCopy
+from gateway.definitions.combine import make_plan
+from gateway.definitions.model import Definitions, Plan, Table
+from gateway.definitions.parser import parse_definitions
+from gateway.envelope.envelope import TransactionContext
+from gateway.envelope.naming import message_topic, transaction_topic
+from gateway.errors import ConfigError, FatalError, SlotError, TransientError
+from gateway.lsn import ZERO_LSN, Lsn, format_lsn
+from gateway.observe import Counters, event
+from gateway.pipeline import Outcome, Pipeline
+from gateway.records import Watermark
+from gateway.routing import Router, RoutingSettings
+from gateway.routing.routes import RelationRoutes, topic_of
+from gateway.routing.totals import Totals
+from gateway.sink.producer import TransactionalSink
+from gateway.sink.registry import Registry
+from gateway.sink.topics import TopicSpec, ensure_topics
+from gateway.source.catalog import LiveCatalog, read_catalog
+from gateway.source.connection import ServerFacts, connect, server_facts
+from gateway.source.publications import ensure_publications
+from gateway.source.replication import ReplicationConnection
+from gateway.source.slot import SlotStatus, slot_status
+from gateway.source.snapshot import SnapshotReader
+from gateway.transactions import Assembler
+
+__all__ = ["Daemon", "read_definitions"]
+
+_LOG: Final = logging.getLogger(__name__)
+_FIRST_BACKOFF_S: Final = 0.5
+_MAX_BACKOFF_S: Final = 15.0
+
+CopyReport = Callable[[str, Table, int, int], None]
+
+
+def read_definitions(settings: Settings) -> Definitions:
+    """Read and parse the definitions file.
+
+    Raises:
+        ConfigError: the file cannot be read.
+        DefinitionError: it does not parse, or says what is not supported.
+    """
+    path = settings.definitions.file
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise ConfigError(f"the file {path} does not exist", key="definitions.file") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path} cannot be read: {error}", key="definitions.file") from error
+    definitions = parse_definitions(text)
+    if not definitions.subscriptions:
+        raise ConfigError(
+            f"{path} defines no subscription",
+            key="definitions.file",
+            hint="add a line like: CREATE SUBSCRIPTION s CONNECTION '' PUBLICATION p;",
+        )
+    return definitions
+
+
+@dataclass(frozen=True, slots=True)
+class _Prepared:
+    """What an attempt has found out before it touches the slot."""
+
+    facts: ServerFacts
+    plan: Plan
+    definitions: Definitions
+    routing: RoutingSettings
+
+
+class Daemon:
+    """Runs the gateway.
+
+    Args:
+        stopping: Asked often; True ends the run in good order.
+        pause: Waits for so many seconds, or until `stopping` may have changed.
+        report_copy: Told how far the initial copy is: subscription, table, rows, estimate.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        endpos: Lsn | None,
+        stopping: Callable[[], bool],
+        pause: Callable[[float], None],
+        report_copy: CopyReport,
+    ) -> None:
+        self._settings = settings
+        self._endpos = endpos
+        self._stopping = stopping
+        self._pause = pause
+        self._report_copy = report_copy
+        self.counters = Counters()
+
+    def run(self) -> Outcome:
+        """Run until stopped or at endpos; try again after what may pass.
+
+        Raises:
+            TransientError: nothing has worked for ``limits.retry_for_s``.
+            FatalError: a person must act.
+        """
+        for warning in self._settings.warnings:
+            event(_LOG, logging.WARNING, "doubtful setting", detail=warning)
+        failing_since: float | None = None
+        backoff = _FIRST_BACKOFF_S
+        while not self._stopping():
+            before = self.counters.durable_lsn
+            try:
+                return self._attempt()
+            except CopyStopped:
+                break
+            except TransientError as error:
+                now = time.monotonic()
+                if failing_since is None or self.counters.durable_lsn > before:
+                    failing_since, backoff = now, _FIRST_BACKOFF_S
+                if now - failing_since + backoff > self._settings.limits.retry_for_s:
+                    raise
+                event(_LOG, logging.WARNING, "trying again", in_s=backoff, error=error.message)
+                self._pause(backoff)
+                backoff = min(backoff * 2, _MAX_BACKOFF_S)
+        return Outcome.STOPPED
+
+    def _attempt(self) -> Outcome:
+        settings = self._settings
+        definitions = read_definitions(settings)
+        with connect(settings.source.dsn) as connection:
+            prepared = self._prepare(connection, definitions)
+            registry = Registry(settings.registry)
+            sink = TransactionalSink(
+                settings.kafka,
+                registry,
+                system_identifier=prepared.facts.system_identifier,
+                database=prepared.facts.database,
+                slot=settings.source.slot,
+                progress_topic=settings.topics.progress,
+                totals_topic=settings.topics.totals,
+            )
+            try:
+                recovered = sink.open()
+                totals = Totals(recovered.totals)
+                routes = RelationRoutes(
+                    prepared.plan, prepared.routing, totals, LiveCatalog(connection), registry
+                )
+                watermark = self._start_from(recovered.watermark, connection, prepared)
+                if watermark is None:
+                    watermark = self._first_start(prepared, routes, totals, sink)
+                return self._stream(prepared, routes, totals, sink, watermark)
+            finally:
+                sink.close(settings.limits.shutdown_timeout_s)
+
+    def _prepare(self, connection: psycopg.Connection, definitions: Definitions) -> _Prepared:
+        settings = self._settings
+        facts = server_facts(connection)
+        if facts.wal_level != "logical":
+            raise FatalError(
+                f"the source server has wal_level = {facts.wal_level}",
+                hint="set wal_level = logical in postgresql.conf and restart the server",
+            )
+        for subscription in definitions.subscriptions:
+            if subscription.connection_given:
+                event(
+                    _LOG,
+                    logging.INFO,
+                    "CONNECTION is not used, source.dsn is",
+                    subscription=subscription.name,
+                )
+        catalog = read_catalog(connection, definitions)
+        plan = make_plan(
+            definitions,
+            catalog,
+            prefix=settings.source.slot,
+            missing_identity=settings.definitions.missing_identity,
+        )
+        for warning in plan.warnings:
+            event(_LOG, logging.WARNING, "definition", detail=warning)
+        topics = table_topics(plan, settings)
+        partitions = self._ensure_topics(plan, topics)
+        for line in ensure_publications(connection, plan, prefix=settings.source.slot):
+            event(_LOG, logging.INFO, "publication", detail=line)
+        routing = RoutingSettings(
+            gateway=settings.gateway.name,
+            database=facts.database,
+            version=version("pgsluice"),
+            partitions=partitions,
+            topic_names=settings.topics.names,
+            tombstones=settings.topics.tombstones,
+            truncate=settings.topics.truncate,
+            numeric=settings.types.numeric,
+            message_prefixes=frozenset(settings.messages.prefixes),
+        )
+        return _Prepared(facts, plan, definitions, routing)
+
+    def _ensure_topics(self, plan: Plan, tables: Sequence[TopicSpec]) -> dict[str, int]:
+        """Create or check every topic; return the partitions of the table topics."""
+        settings = self._settings
+        names = [transaction_topic(s.name) for s in plan.subscriptions]
+        if settings.messages.prefixes:
+            names.append(message_topic(settings.gateway.name))
+        specs = [
+            *tables,
+            *(TopicSpec(name, 1, {"cleanup.policy": "delete"}) for name in names),
+            *(
+                TopicSpec(name, 1, {"cleanup.policy": "compact"})
+                for name in (settings.topics.progress, settings.topics.totals)
+            ),
+        ]
+        found = ensure_topics(
+            settings.kafka, specs, replication_factor=settings.topics.replication_factor
+        )
+        return {spec.name: found[spec.name] for spec in tables}
+
+    def _start_from(
+        self, watermark: Watermark | None, connection: psycopg.Connection, prepared: _Prepared
+    ) -> Watermark | None:
+        """Decide by slot and watermark; None: make a new slot and copy."""
+        name = self._settings.source.slot
+        status = slot_status(connection, name)
+        if watermark is None or watermark.end_lsn == ZERO_LSN:
+            if status is not None:
+                event(_LOG, logging.WARNING, "the initial copy was not finished: again", slot=name)
+                self._drop_slot(name)
+            return None
+        if status is None:
+            raise SlotError(
+                f'replication slot "{name}" is gone; Kafka has its changes up to '
+                f"{format_lsn(watermark.end_lsn)}, and those since are lost",
+                hint="`pgsluice slot drop` forgets the watermark too; the next `pgsluice run` "
+                "then copies all tables anew",
+            )
+        _check_slot(status, watermark)
+        if watermark.definitions != prepared.definitions.fingerprint:
+            raise ConfigError(
+                "the definitions have changed since the slot was made",
+                key="definitions.file",
+                hint="put the old ones back, or start over: `pgsluice slot drop`, then "
+                "`pgsluice run` copies all tables anew",
+            )
+        return watermark
+
+    def _drop_slot(self, name: str) -> None:
+        replication = ReplicationConnection(self._settings.source.dsn)
+        try:
+            replication.drop_slot(name, wait=True)
+        finally:
+            replication.close()
+
+    def _first_start(
+        self,
+        prepared: _Prepared,
+        routes: RelationRoutes,
+        totals: Totals,
+        sink: TransactionalSink,
+    ) -> Watermark:
+        """Create the slot and copy the tables at its consistent point."""
+        settings = self._settings
+        replication = ReplicationConnection(settings.source.dsn)
+        try:
+            snapshot = replication.create_slot(
+                settings.source.slot, on_wait=self._waiting_for_slot
+            )
+            point = snapshot.consistent_point
+            event(
+                _LOG,
+                logging.INFO,
+                "slot created",
+                slot=settings.source.slot,
+                consistent_point=format_lsn(point),
+            )
+            base = Watermark(
+                ZERO_LSN, prepared.facts.timeline, prepared.definitions.fingerprint, ()
+            )
+            with SnapshotReader(settings.source.dsn, snapshot.snapshot_name) as reader:
+                copy = InitialCopy(
+                    prepared.plan,
+                    routes,
+                    totals,
+                    reader,
+                    sink,
+                    settings.limits,
+                    self.counters,
+                    consistent_point=point,
+                    context=_copy_context(prepared.routing, point),
+                    report=self._report_copy,
+                    stopping=self._stopping,
+                )
+                return copy.run(base)
+        finally:
+            replication.close()
+
+    def _waiting_for_slot(self, waited_s: float) -> None:
+        if self._stopping():
+            raise CopyStopped
+        if int(waited_s) % 10 == 9:
+            event(
+                _LOG,
+                logging.WARNING,
+                "the slot waits for transactions that are still running",
+                waited_s=int(waited_s),
+            )
+
+    def _stream(
+        self,
+        prepared: _Prepared,
+        routes: RelationRoutes,
+        totals: Totals,
+        sink: TransactionalSink,
+        watermark: Watermark,
+    ) -> Outcome:
+        settings = self._settings
+        assembler = Assembler(
+            max_buffer_bytes=settings.limits.max_buffer_bytes,
+            spool_directory=settings.gateway.spool_directory,
+        )
+        source = ReplicationConnection(settings.source.dsn)
+        try:
+            source.start(
+                settings.source.slot,
+                [publication.name for publication in prepared.plan.server_publications],
+                messages=bool(settings.messages.prefixes),
+            )
+            self.counters.durable_lsn = watermark.end_lsn
+            event(
+                _LOG,
+                logging.INFO,
+                "streaming",
+                slot=settings.source.slot,
+                watermark=format_lsn(watermark.end_lsn),
+            )
+            pipeline = Pipeline(
+                source,
+                sink,
+                assembler,
+                Router(routes, totals, prepared.routing),
+                watermark,
+                [subscription.name for subscription in prepared.plan.subscriptions],
+                settings.limits,
+                self.counters,
+                endpos=self._endpos,
+                stopping=self._stopping,
+            )
+            outcome = pipeline.run()
+            event(
+                _LOG,
+                logging.INFO,
+                outcome.value,
+                watermark=format_lsn(pipeline.durable.end_lsn),
+                transactions=self.counters.transactions,
+                records=self.counters.records,
+            )
+            return outcome
+        finally:
+            source.close()
+            assembler.close()
+
+
+def table_topics(plan: Plan, settings: Settings) -> list[TopicSpec]:
+    """Return the topics of all subscriber tables, each once.
+
+    Raises:
+        ConfigError: two tables would share a topic, or an override is invalid.
+    """
+    owner: dict[str, tuple[str, int]] = {}
+    specs: dict[str, TopicSpec] = {}
+    for publish in plan.publishes:
+        table = plan.tables[publish.target_oid]
+        topic = topic_of(publish.subscription, table, settings.topics.names)
+        identity = (publish.subscription, publish.target_oid)
+        if owner.setdefault(topic, identity) != identity:
+            raise ConfigError(
+                f"two subscriber tables share the topic {topic!r}",
+                key="topics.names",
+                hint="give one of them another name",
+            )
+        keyed = bool(table.identity)
+        truncates = any(o.value == "truncate" for o in publish.operations)
+        specs[topic] = TopicSpec(
+            topic,
+            settings.topics.partitions,
+            {"cleanup.policy": "delete", **settings.topics.config},
+            forbid_compaction=not keyed or (truncates and settings.topics.truncate == "publish"),
+        )
+    return list(specs.values())
+
+
+def _check_slot(status: SlotStatus, watermark: Watermark) -> None:
+    """Refuse a slot from which changes since the watermark can no longer be read."""
+    confirmed = status.confirmed_flush_lsn
+    if confirmed is not None and confirmed > watermark.end_lsn:
+        raise SlotError(
+            f'replication slot "{status.name}" was moved to {format_lsn(confirmed)}, beyond the '
+            f"watermark {format_lsn(watermark.end_lsn)}: changes in between are lost",
+            hint="find out who advanced the slot; `pgsluice slot drop`, then `pgsluice run` copies "
+            "all tables anew",
+        )
+
+
+def _copy_context(routing: RoutingSettings, point: Lsn) -> TransactionContext:
+    now_ms = time.time_ns() // 1_000_000
+    return TransactionContext(
+        gateway=routing.gateway,
+        db=routing.database,
+        version=routing.version,
+        xid=None,
+        commit_lsn=point,
+        commit_time=now_ms * 1000 - 946_684_800_000_000,
+        origin=None,
+        snapshot="true",
+        ts_ms=now_ms,
+    )
