@@ -48,8 +48,11 @@ bench: setup ## Measure rows per second beside pg_recvlogical
 lock: setup ## Write the lock files anew
 	@$(BIN)/python tools/lock.py
 
-up: ## Bring the whole system up in containers
+up: .env ## Bring the whole system up in containers
 	docker compose up --build --detach --wait
+
+.env:
+	@(umask 077; printf 'POSTGRES_PASSWORD=%s\n' "$$($(PYTHON) -c 'import secrets; print(secrets.token_hex(16))')" > .env)
 
 down: ## Take the containers down; volumes stay
 	docker compose down

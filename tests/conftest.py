@@ -136,7 +136,7 @@ def database(make_database: DatabaseFactory) -> Database:
 
 @pytest.fixture(scope="session")
 def kafka(servers: Servers) -> str:
-    """``bootstrap.servers`` of the run's broker, shared by all tests: use topic names of your own."""
+    """``bootstrap.servers`` of the run's broker, shared by all: use topic names of your own."""
     return servers.kafka()
 
 

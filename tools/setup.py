@@ -1,9 +1,11 @@
 """Make ``.venv`` from the lock file and fetch the jars: what ``make setup`` runs.
 
-Runs under any Python 3 and imports only the standard library, so that a machine where something is
+Runs under Python 3.7 or later and imports only the standard library, so that a machine where something is
 missing gets an answer that names the package to install instead of a traceback. When nothing has
 changed since the last run it does nothing but look at a stamp file and the cache folder.
 """
+
+from __future__ import annotations
 
 import hashlib
 import os
@@ -40,7 +42,7 @@ def main() -> int:
     return subprocess.call([str(VENV / "bin" / "python"), "-m", "gateway.embedded.fetch"])
 
 
-def find_python():  # type: ignore[no-untyped-def]  # has to parse under any Python 3
+def find_python() -> str | None:
     """A Python that is new enough, this one before others; None when there is none."""
     if sys.version_info >= OLDEST:
         return sys.executable
@@ -51,7 +53,7 @@ def find_python():  # type: ignore[no-untyped-def]  # has to parse under any Pyt
     return None
 
 
-def inputs_digest():  # type: ignore[no-untyped-def]
+def inputs_digest() -> str:
     """A hash over everything that decides what ``.venv`` holds, and over where it stands."""
     digest = hashlib.sha256(str(ROOT).encode())
     for name in INPUTS:
@@ -59,7 +61,7 @@ def inputs_digest():  # type: ignore[no-untyped-def]
     return digest.hexdigest()
 
 
-def install(python):  # type: ignore[no-untyped-def]
+def install(python: str) -> int:
     """Create ``.venv`` when there is none and bring it to the state of the lock; the exit code."""
     inside = VENV / "bin" / "python"
     # A venv whose Python was removed or upgraded away is made anew.

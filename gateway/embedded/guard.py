@@ -61,7 +61,7 @@ def main() -> int:
             env=spec["env"],
             # One thread, so running Python between fork and exec is safe here. It runs after the
             # change of user, which would reset the death signal.
-            preexec_fn=die_with_guard,  # noqa: PLW1509
+            preexec_fn=die_with_guard,
             start_new_session=True,
             **identity,
         )

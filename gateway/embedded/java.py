@@ -23,7 +23,7 @@ def java_home() -> Path:
     A ``$JAVA_HOME`` with another version gives way to a ``java`` on the path that fits.
 
     Raises:
-        ConfigError: neither is there in a version that Spark and Kafka run on; says what to install.
+        ConfigError: neither is a version that Spark and Kafka run on; says what to install.
     """
     seen: list[str] = []
     for source, executable in _candidates():

@@ -2,7 +2,7 @@
 
 Every server runs below a guard (`gateway.embedded.guard`) that holds the other end of a pipe of
 ours: when we end in whatever way, the pipe closes and the guard stops the server. Signals go
-through that pipe as well, so that a pid which meanwhile belongs to somebody else is never signalled.
+through that pipe as well, so that a pid which now belongs to somebody else is never signalled.
 """
 
 import atexit
@@ -97,7 +97,7 @@ class Server:
         return self._guard.poll()
 
     def signal(self, number: signal.Signals) -> None:
-        """Send a signal; SIGKILL goes to all processes below the server, too. No-op when it ended."""
+        """Send a signal, SIGKILL to all processes below the server, too; no-op when it ended."""
         assert self._guard.stdin is not None
         # A guard that has ended has closed its end; then there is nobody left to be signalled.
         with self._pipe_lock, contextlib.suppress(BrokenPipeError, ValueError):

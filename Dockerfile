@@ -1,0 +1,48 @@
+# syntax=docker/dockerfile:1
+# Two images from one file: `--target gateway` and `--target consumer`.
+
+FROM python:3.11-slim-bookworm AS python
+ENV PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1
+RUN useradd --system --uid 10001 --create-home --home-dir /var/lib/pgsluice pgsluice
+
+# Builds the two environments; neither pip's caches nor the build tools reach an image.
+FROM python AS build
+WORKDIR /src
+COPY requirements-gateway.lock requirements-consumer.lock ./
+RUN python -m venv /opt/gateway \
+ && /opt/gateway/bin/pip install --no-cache-dir --require-hashes -r requirements-gateway.lock
+RUN python -m venv /opt/consumer \
+ && /opt/consumer/bin/pip install --no-cache-dir --require-hashes -r requirements-consumer.lock
+COPY pyproject.toml README.md LICENSE ivy.xml ./
+COPY gateway gateway
+COPY schemas schemas
+COPY spark_consumer spark_consumer
+RUN pip wheel --no-cache-dir --no-deps --wheel-dir /wheels . \
+ && /opt/gateway/bin/pip install --no-cache-dir --no-deps /wheels/*.whl \
+ && /opt/consumer/bin/pip install --no-cache-dir --no-deps /wheels/*.whl
+
+FROM python AS gateway
+COPY --from=build /opt/gateway /opt/gateway
+ENV PATH=/opt/gateway/bin:$PATH
+USER pgsluice
+WORKDIR /var/lib/pgsluice
+STOPSIGNAL SIGTERM
+ENTRYPOINT ["pgsluice"]
+CMD ["run", "--config", "/etc/pgsluice/pgsluice.toml"]
+
+FROM python AS consumer
+RUN apt-get update \
+ && apt-get install -y --no-install-recommends openjdk-17-jre-headless procps \
+ && rm -rf /var/lib/apt/lists/*
+COPY --from=build /opt/consumer /opt/consumer
+ENV PATH=/opt/consumer/bin:$PATH PGSLUICE_CACHE=/opt/pgsluice-cache
+# The connectors are part of the image: a job that restarts needs no repository.
+RUN python -m gateway.embedded.fetch spark \
+ && rm -rf /opt/pgsluice-cache/ivy \
+ && mkdir -p /var/lib/pgsluice/warehouse /var/lib/pgsluice/checkpoint \
+ && chown -R pgsluice: /opt/pgsluice-cache /var/lib/pgsluice
+USER pgsluice
+WORKDIR /var/lib/pgsluice
+STOPSIGNAL SIGTERM
+ENTRYPOINT ["pgsluice"]
+CMD ["consume", "--config", "/etc/pgsluice/pgsluice.toml"]
