@@ -1,0 +1,262 @@
+"""The value of a record: constant parts encoded once, the rest joined to them.
+
+The record ``Source`` is ordered by how often its fields change: first those of the gateway, then
+those of the table, of the transaction, of the change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from importlib.metadata import version
+from typing import Any, Final, Literal, TypeAlias
+
+from gateway.envelope.encoders import (
+    EMPTY_ARRAY,
+    RowEncoder,
+    compile_canonical_key,
+    compile_key_encoder,
+    compile_old_encoder,
+    compile_row_encoder,
+    compile_unchanged_encoder,
+)
+from gateway.envelope.schema import ColumnLike, KeyColumns, KeyKind, NumericMode, describe
+from gateway.envelope.values import EPOCH_SHIFT_US
+from gateway.envelope.varint import TAILS, encode_long, encode_text
+
+__all__ = [
+    "CONNECTOR",
+    "EMPTY_ARRAY",
+    "EnvelopeEncoder",
+    "Snapshot",
+    "SourcePrefix",
+    "TransactionContext",
+    "package_version",
+    "wire_prefix",
+]
+
+CONNECTOR: Final = "postgresql"
+"""``source.connector``, as Debezium names it."""
+
+Snapshot: TypeAlias = Literal["false", "true", "first"]
+
+SourcePrefix: TypeAlias = tuple[bytes, bytes | None, bytes]
+"""``source`` up to ``origin``; ``transaction.id`` behind its branch index, or None; ``ts_ms``."""
+
+_NULL: Final = b"\x00"
+_PRESENT: Final = b"\x02"
+_OPS: Final = {op: encode_text(op.decode()) for op in (b"c", b"u", b"d", b"t", b"r")}
+
+
+@cache
+def package_version() -> str:
+    """Return the installed package's version, for ``source.version``."""
+    return version("pgsluice")
+
+
+def wire_prefix(schema_id: int) -> bytes:
+    """Return the five bytes that Confluent's wire format puts before Avro."""
+    return b"\x00" + schema_id.to_bytes(4, "big")
+
+
+@cache
+def _gateway_part(version_: str, gateway: str, db: str) -> bytes:
+    return b"".join(map(encode_text, (version_, CONNECTOR, gateway, db)))
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionContext:
+    """What all records of a transaction share.
+
+    Attributes:
+        gateway: Name of the gateway (``source.name``).
+        db: The source database.
+        version: Of this package.
+        xid: None for records of a snapshot: then ``transaction`` and ``txId`` are null.
+        commit_lsn: For a snapshot its consistent point.
+        commit_time: Microseconds since 2000-01-01 00:00 UTC; for a snapshot when it was taken.
+        origin: Name of the replication origin, or None.
+        snapshot: ``true`` for the records of an initial copy, ``first`` for its ``t`` record.
+        ts_ms: When the gateway worked on it, in milliseconds since 1970-01-01 00:00 UTC.
+    """
+
+    gateway: str
+    db: str
+    version: str
+    xid: int | None
+    commit_lsn: int
+    commit_time: int
+    origin: str | None
+    snapshot: Snapshot
+    ts_ms: int
+    gateway_part: bytes = field(init=False, repr=False, compare=False)
+    transaction_part: bytes = field(init=False, repr=False, compare=False)
+    transaction_id: bytes | None = field(init=False, repr=False, compare=False)
+    processed: bytes = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        """Encode everything once: a transaction may touch many tables."""
+        xid, transaction_id = _NULL, None
+        if self.xid is not None:
+            xid = _PRESENT + encode_long(self.xid)
+            transaction_id = _PRESENT + encode_text(f"{self.xid}:{self.commit_lsn}")
+        part = b"".join(
+            (
+                encode_long((self.commit_time + EPOCH_SHIFT_US) // 1000),
+                encode_text(self.snapshot),
+                encode_long(self.commit_lsn),
+                xid,
+                _NULL if self.origin is None else _PRESENT + encode_text(self.origin),
+            )
+        )
+        set_field = object.__setattr__
+        set_field(self, "gateway_part", _gateway_part(self.version, self.gateway, self.db))
+        set_field(self, "transaction_part", part)
+        set_field(self, "transaction_id", transaction_id)
+        set_field(self, "processed", _PRESENT + encode_long(self.ts_ms))
+
+
+class EnvelopeEncoder:
+    """Everything that turns the tuples of one relation into keys and values of one table.
+
+    One for each published table, column list and layout of tuples.
+
+    Args:
+        table_schema: Of the table that the rows are published under.
+        table_name: Its name.
+        columns: Its published columns, in its order.
+        key: Names of the key's columns, ``()`` for the whole row, None for no key.
+        identity: Names of the replica identity's columns, for `encode_old`.
+        replica_identity: ``d``, ``n``, ``f`` or ``i``: ``source.identity``.
+        indexes: For each of `columns`, its position in the tuples.
+        numeric: See `gateway.envelope.schema.describe`.
+
+    Attributes:
+        schema: The table as Avro.
+        value_schema: What is to be registered for values.
+        key_schema: The same for keys, or None.
+        has_tombstones: A delete can be followed by a tombstone: the key names columns.
+        encode_row: Tuple -> record ``Value``.
+        encode_old: The same with the identity columns only.
+        encode_key: Tuple -> record ``Key``, or None without a key.
+        canonical_key: Tuple -> canonical form of the key, or None without a key.
+        encode_unchanged: Tuple -> Avro array of the names of unchanged TOAST columns.
+
+    Raises:
+        SchemaError: see `describe`.
+    """
+
+    __slots__ = (
+        "_table_part",
+        "canonical_key",
+        "encode_key",
+        "encode_old",
+        "encode_row",
+        "encode_unchanged",
+        "has_tombstones",
+        "key_schema",
+        "schema",
+        "value_schema",
+    )
+
+    def __init__(
+        self,
+        table_schema: str,
+        table_name: str,
+        columns: Sequence[ColumnLike],
+        *,
+        key: KeyColumns,
+        identity: Sequence[str],
+        replica_identity: str,
+        indexes: Sequence[int],
+        numeric: NumericMode = "decimal",
+    ) -> None:
+        schema = describe(table_schema, table_name, columns, key, numeric=numeric)
+        self.schema = schema
+        self.value_schema: dict[str, Any] = schema.value_schema
+        self.key_schema = schema.key_schema
+        self.has_tombstones = schema.key_kind is KeyKind.COLUMNS
+        self.encode_row: RowEncoder = compile_row_encoder(schema, indexes)
+        self.encode_old: RowEncoder = compile_old_encoder(schema, indexes, frozenset(identity))
+        self.encode_unchanged: RowEncoder = compile_unchanged_encoder(schema, indexes)
+        self.encode_key: RowEncoder | None = None
+        self.canonical_key: RowEncoder | None = None
+        if schema.key_schema is not None:
+            self.encode_key = compile_key_encoder(schema, indexes)
+            self.canonical_key = compile_canonical_key(schema, indexes)
+        self._table_part = b"".join(map(encode_text, (table_schema, table_name, replica_identity)))
+
+    def begin(self, context: TransactionContext) -> SourcePrefix:
+        """Put together what this table's records of one transaction share."""
+        return (
+            context.gateway_part + self._table_part + context.transaction_part,
+            context.transaction_id,
+            context.processed,
+        )
+
+    def value(
+        self,
+        op: bytes,
+        before: bytes | None,
+        after: bytes | None,
+        prefix: SourcePrefix,
+        lsn: int,
+        seq: int,
+        total_order: int,
+        data_collection_order: int,
+        unchanged: bytes = EMPTY_ARRAY,
+    ) -> bytes:
+        """Assemble record ``Envelope``, without the wire format's prefix.
+
+        Args:
+            op: ``c``, ``u``, ``d``, ``t`` or ``r``.
+            before: What `encode_row` or `encode_old` made of the old tuple, or None.
+            after: What `encode_row` made of the new tuple, or None.
+            prefix: Of the transaction, from `begin`.
+            lsn: Of the change.
+            seq: Its number.
+            total_order: Changes of the transaction up to this one.
+            data_collection_order: Those of them that were of this table.
+            unchanged: What `encode_unchanged` made of the new tuple.
+        """
+        source, transaction_id, processed = prefix
+        if before is None:
+            old, new = (_NULL, _NULL) if after is None else (_NULL, _PRESENT)
+        else:
+            old, new = _PRESENT + before, _NULL if after is None else _PRESENT
+        # Small numbers are looked up in place: a call would cost more than the look-up.
+        number = TAILS[seq << 1] if seq < 8192 else encode_long(seq)
+        if transaction_id is None:
+            return b"".join(
+                (
+                    old,
+                    new,
+                    after or b"",
+                    source,
+                    encode_long(lsn),
+                    number,
+                    _NULL,
+                    _OPS[op],
+                    processed,
+                    unchanged,
+                )
+            )
+        return b"".join(
+            (
+                old,
+                new,
+                after or b"",
+                source,
+                encode_long(lsn),
+                number,
+                transaction_id,
+                TAILS[total_order << 1] if total_order < 8192 else encode_long(total_order),
+                TAILS[data_collection_order << 1]
+                if data_collection_order < 8192
+                else encode_long(data_collection_order),
+                _OPS[op],
+                processed,
+                unchanged,
+            )
+        )

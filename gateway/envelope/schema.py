@@ -1,0 +1,337 @@
+"""A table as Avro: which type each column becomes, and the schemas of key and value.
+
+The schemas depend on the table, its published columns and its key alone, never on a subscription
+or a topic, so that a row which many subscriptions take is encoded once. schemas/envelope.avsc and
+schemas/envelope-key.avsc are what `describe` makes of the manual's table t1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, Final, Literal, Protocol, TypeAlias
+
+from gateway.definitions.model import Table
+from gateway.envelope.naming import avro_name
+from gateway.errors import SchemaError
+from gateway.pgoutput.messages import ReplicaIdentity
+from schemas import load
+
+__all__ = [
+    "AvroKind",
+    "ColumnLike",
+    "EnvelopeColumn",
+    "Field",
+    "KeyColumns",
+    "KeyKind",
+    "NumericMode",
+    "TableSchema",
+    "describe",
+    "describe_table",
+    "key_of",
+]
+
+NumericMode: TypeAlias = Literal["decimal", "string"]
+"""``[types] numeric``: whether numeric(p, s) becomes an Avro decimal or its text."""
+
+KeyColumns: TypeAlias = tuple[str, ...] | None
+"""Names of the key's columns in table order, ``()`` for the whole row, None for no key."""
+
+MAX_DECIMAL_PRECISION: Final = 38
+"""What Spark, Flink and Connect can hold."""
+
+
+class AvroKind(Enum):
+    """The Avro types in use; several PostgreSQL types share each of them."""
+
+    BOOLEAN = "boolean"
+    INT = "int"
+    LONG = "long"
+    FLOAT = "float"
+    DOUBLE = "double"
+    DECIMAL = "decimal"
+    BYTES = "bytes"
+    DATE = "date"
+    TIMESTAMP = "local-timestamp-micros"
+    TIMESTAMPTZ = "timestamp-micros"
+    UUID = "uuid"
+    STRING = "string"
+
+
+class ColumnLike(Protocol):
+    """What has to be known of a column; `gateway.definitions.model.Column` has it."""
+
+    @property
+    def name(self) -> str: ...  # noqa: D102
+    @property
+    def type_oid(self) -> int: ...  # noqa: D102
+    @property
+    def type_modifier(self) -> int: ...  # noqa: D102
+    @property
+    def type_name(self) -> str: ...  # noqa: D102
+    @property
+    def base_type_oid(self) -> int: ...  # noqa: D102
+    @property
+    def base_type_modifier(self) -> int: ...  # noqa: D102
+    @property
+    def type_kind(self) -> str: ...  # noqa: D102
+
+
+@dataclass(frozen=True, slots=True)
+class EnvelopeColumn:
+    """A column by itself, without a catalog; see `gateway.definitions.model.Column`."""
+
+    name: str
+    type_oid: int
+    type_modifier: int
+    type_name: str
+    base_type_oid: int
+    base_type_modifier: int
+    type_kind: str
+
+
+class KeyKind(Enum):
+    """What identifies a row in the topic."""
+
+    COLUMNS = "columns"
+    """The columns of the primary key or of the identity's index; never NULL."""
+    WHOLE_ROW = "whole row"
+    """REPLICA IDENTITY FULL without a primary key: every column, each may be NULL."""
+    NONE = "none"
+    """No replica identity: records have no key."""
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A published column as a field of record ``Value``.
+
+    Attributes:
+        name: The Avro name.
+        base_type_oid: The type under any domains.
+        precision: Of a decimal; else 0.
+        scale: Of a decimal; else 0.
+        is_enum: The type under any domains is not built in, but an enum.
+    """
+
+    column: str
+    name: str
+    kind: AvroKind
+    base_type_oid: int
+    precision: int = 0
+    scale: int = 0
+    is_enum: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class TableSchema:
+    """A published table, or some of its columns, as Avro.
+
+    Attributes:
+        fields: One per published column, in the order that was given.
+        key_fields: The fields of the key record in its order; empty without a key.
+        value_schema: Of record ``Envelope``. Not to be changed.
+        key_schema: Of record ``Key``, or None. Not to be changed.
+    """
+
+    schema: str
+    table: str
+    fields: tuple[Field, ...]
+    key_kind: KeyKind
+    key_fields: tuple[Field, ...]
+    value_schema: dict[str, Any]
+    key_schema: dict[str, Any] | None
+
+    def __str__(self) -> str:
+        return f"{self.schema}.{self.table}"
+
+
+_BUILT_IN: Final = {
+    16: AvroKind.BOOLEAN,
+    17: AvroKind.BYTES,
+    20: AvroKind.LONG,  # int8
+    21: AvroKind.INT,  # int2
+    23: AvroKind.INT,  # int4
+    26: AvroKind.LONG,  # oid: unsigned
+    28: AvroKind.LONG,  # xid
+    29: AvroKind.LONG,  # cid
+    700: AvroKind.FLOAT,
+    701: AvroKind.DOUBLE,
+    1082: AvroKind.DATE,
+    1114: AvroKind.TIMESTAMP,
+    1184: AvroKind.TIMESTAMPTZ,
+    2950: AvroKind.UUID,
+}
+_NUMERIC: Final = 1700
+
+_PLAIN: Final[dict[AvroKind, str | dict[str, Any]]] = {
+    AvroKind.BOOLEAN: "boolean",
+    AvroKind.INT: "int",
+    AvroKind.LONG: "long",
+    AvroKind.FLOAT: "float",
+    AvroKind.DOUBLE: "double",
+    AvroKind.BYTES: "bytes",
+    AvroKind.STRING: "string",
+    AvroKind.DATE: {"type": "int", "logicalType": "date"},
+    AvroKind.TIMESTAMP: {"type": "long", "logicalType": "local-timestamp-micros"},
+    AvroKind.TIMESTAMPTZ: {"type": "long", "logicalType": "timestamp-micros"},
+    AvroKind.UUID: {"type": "string", "logicalType": "uuid"},
+}
+
+
+def describe(
+    table_schema: str,
+    table_name: str,
+    columns: Sequence[ColumnLike],
+    key: KeyColumns = None,
+    *,
+    numeric: NumericMode = "decimal",
+) -> TableSchema:
+    """Build the Avro schemas of a table.
+
+    Args:
+        table_schema: The PostgreSQL schema the table is published under.
+        table_name: The table.
+        columns: The published columns, in table order.
+        key: See `key_of`; its columns must be among `columns`.
+        numeric: ``string`` writes every numeric as text.
+
+    Raises:
+        SchemaError: a column twice, or a key column that is not published.
+    """
+    fields = tuple(_field(column, numeric) for column in columns)
+    by_column = {field.column: field for field in fields}
+    where = f"{table_schema}.{table_name}"
+    if len(by_column) != len(fields):
+        raise SchemaError(f"{where}: a column is named twice")
+    key_kind = KeyKind.NONE
+    key_fields: tuple[Field, ...] = ()
+    if key == ():
+        key_kind, key_fields = KeyKind.WHOLE_ROW, fields
+    elif key is not None:
+        if missing := [name for name in key if name not in by_column]:
+            raise SchemaError(
+                f"{where}: key columns are not published: {', '.join(missing)}",
+                hint="add them to the publication's column list",
+            )
+        key_kind, key_fields = KeyKind.COLUMNS, tuple(by_column[name] for name in key)
+    namespace = f"pgsluice.{avro_name(table_schema)}.{avro_name(table_name)}"
+    type_names = {column.name: column.type_name for column in columns}
+    return TableSchema(
+        schema=table_schema,
+        table=table_name,
+        fields=fields,
+        key_kind=key_kind,
+        key_fields=key_fields,
+        value_schema=_value_schema(namespace, fields, type_names),
+        key_schema=_key_schema(namespace, key_kind, key_fields) if key_fields else None,
+    )
+
+
+def describe_table(
+    table: Table, published: Sequence[str], *, numeric: NumericMode = "decimal"
+) -> TableSchema:
+    """Build the Avro schemas of a catalog table, of which the columns `published` are published.
+
+    Raises:
+        SchemaError: see `describe`.
+    """
+    wanted = set(published)
+    columns = [column for column in table.columns if column.name in wanted]
+    if unknown := wanted - {column.name for column in columns}:
+        raise SchemaError(f"{table}: no such column: {', '.join(sorted(unknown))}")
+    return describe(table.schema, table.name, columns, key_of(table, wanted), numeric=numeric)
+
+
+def key_of(table: Table, published: Collection[str]) -> KeyColumns:
+    """Say what the key of `table` is when the columns `published` are published.
+
+    The replica identity columns; under FULL the primary key, else the whole row. There is none
+    under NOTHING and without a usable identity. A column list may leave out a part of it when
+    neither UPDATE nor DELETE is published: then there is none either, under FULL the whole row.
+    """
+    match table.replica_identity:
+        case ReplicaIdentity.NOTHING:
+            return None
+        case ReplicaIdentity.FULL:
+            complete = table.primary_key and set(table.primary_key) <= set(published)
+            return table.primary_key if complete else ()
+        case _:
+            complete = table.identity and set(table.identity) <= set(published)
+            return table.identity if complete else None
+
+
+def _field(column: ColumnLike, numeric: NumericMode) -> Field:
+    oid = column.base_type_oid
+    modifier = column.base_type_modifier if column.type_kind == "d" else column.type_modifier
+    kind, precision, scale = _BUILT_IN.get(oid, AvroKind.STRING), 0, 0
+    if oid == _NUMERIC and numeric == "decimal" and modifier >= 4:
+        precision, scale = _precision_and_scale(modifier)
+        if precision <= MAX_DECIMAL_PRECISION and 0 <= scale <= precision:
+            kind = AvroKind.DECIMAL
+        else:
+            precision = scale = 0
+    return Field(
+        column=column.name,
+        name=avro_name(column.name),
+        kind=kind,
+        base_type_oid=oid,
+        precision=precision,
+        scale=scale,
+        is_enum=column.type_kind == "e",
+    )
+
+
+def _precision_and_scale(type_modifier: int) -> tuple[int, int]:
+    """Take a numeric's type modifier apart; the scale is signed since PostgreSQL 15.
+
+    Source: numeric_typmod_precision, numeric_typmod_scale in numeric.c.
+    """
+    packed = type_modifier - 4
+    return packed >> 16 & 0xFFFF, ((packed & 0x7FF) ^ 1024) - 1024
+
+
+def _avro_type(field: Field) -> str | dict[str, Any]:
+    if field.kind is AvroKind.DECIMAL:
+        return {
+            "type": "bytes",
+            "logicalType": "decimal",
+            "precision": field.precision,
+            "scale": field.scale,
+        }
+    plain = _PLAIN[field.kind]
+    return plain if isinstance(plain, str) else dict(plain)
+
+
+def _value_schema(
+    namespace: str, fields: Sequence[Field], type_names: dict[str, str]
+) -> dict[str, Any]:
+    schema = load("envelope")
+    schema["namespace"] = namespace
+    columns = []
+    for field in fields:
+        entry = _nullable(field)
+        entry["pg_type"] = type_names[field.column]
+        if field.name != field.column:
+            entry["pg_column"] = field.column
+        columns.append(entry)
+    schema["fields"][0]["type"][1]["fields"] = columns
+    return schema
+
+
+def _key_schema(namespace: str, kind: KeyKind, fields: Sequence[Field]) -> dict[str, Any]:
+    return {
+        "type": "record",
+        "name": "Key",
+        "namespace": namespace,
+        "fields": [
+            _nullable(field)
+            if kind is KeyKind.WHOLE_ROW
+            else {"name": field.name, "type": _avro_type(field)}
+            for field in fields
+        ],
+    }
+
+
+def _nullable(field: Field) -> dict[str, Any]:
+    return {"name": field.name, "type": ["null", _avro_type(field)], "default": None}
