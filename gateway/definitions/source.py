@@ -99,6 +99,13 @@ class SourceText:
             last += 1
         return self._tokens[first].start, self._tokens[last - 1].end
 
+    def after_where(self) -> str:
+        """Return what follows the first WHERE of a query, without the semicolon at its end."""
+        kinds = [token.kind for token in self._tokens]
+        first = kinds.index(pb.WHERE) + 1
+        last = len(kinds) - 1 - (kinds[-1] == pb.ASCII_59)
+        return self.text[self._tokens[first].start : self._tokens[last].end]
+
     def error(self, message: str, position: int, *, hint: str | None = None) -> DefinitionError:
         """Make the error that points at `position`."""
         return DefinitionError(message, text=self.text, position=position, hint=hint)

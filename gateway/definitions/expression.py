@@ -1,0 +1,28 @@
+"""What can be read off an expression without resolving it: its columns, its place in a query."""
+
+from __future__ import annotations
+
+from postgast import pg_query_pb2 as pb
+
+import postgast
+from gateway.definitions.source import SourceText
+
+__all__ = ["column_names", "select_where"]
+
+
+def column_names(expression: str) -> frozenset[str]:
+    """Return the names of the columns that a filter, as the server printed it, refers to.
+
+    A name may be qualified with the table's; the last part is the column.
+    """
+    tree = postgast.parse(f"SELECT WHERE ({expression}\n)")
+    return frozenset(
+        reference.fields[-1].string.sval
+        for reference in postgast.find_nodes(tree, pb.ColumnRef)
+        if reference.fields[-1].HasField("string")
+    )
+
+
+def select_where(query: str) -> str:
+    """Return the WHERE expression of a one-table SELECT as ``pg_get_viewdef`` prints it."""
+    return SourceText(query).after_where()

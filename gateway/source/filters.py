@@ -1,0 +1,195 @@
+"""Row filters as the source server itself understands and prints them.
+
+A filter is never interpreted here: the server parses it in the session that defines it, resolves
+every type, cast and operator, and prints it back. Whatever is created for that is rolled back.
+"""
+
+from __future__ import annotations
+
+import secrets
+from typing import Any, Final, cast
+
+import psycopg
+from psycopg import sql
+
+from gateway.definitions.expression import select_where
+from gateway.definitions.model import Table, TableClause
+from gateway.errors import FatalError, FilterError, GatewayError
+from gateway.source.connection import classify_server_error
+from gateway.source.node_tree import (
+    FilterFault,
+    Node,
+    Value,
+    find_fault,
+    function_oids,
+    parse_node_tree,
+)
+
+__all__ = ["RENDERING_SETTINGS", "FilterResolver"]
+
+RENDERING_SETTINGS: Final = (
+    "SET LOCAL search_path = pg_catalog; SET LOCAL DateStyle = 'ISO'; SET LOCAL TimeZone = 'UTC';"
+    "SET LOCAL IntervalStyle = 'postgres'; SET LOCAL extra_float_digits = 3;"
+    "SET LOCAL bytea_output = 'hex'; SET LOCAL quote_all_identifiers = off"
+)
+"""Under these an expression is printed so that it reads the same everywhere."""
+
+_PUBLICATION_FILTER: Final = """
+    SELECT pg_get_expr(r.prqual, r.prrelid)
+    FROM pg_publication_rel AS r JOIN pg_publication AS p ON p.oid = r.prpubid
+    WHERE p.pubname = %s"""
+
+_VIEW_QUERY: Final = """
+    SELECT r.ev_action::text, pg_get_viewdef(r.ev_class)
+    FROM pg_rewrite AS r WHERE r.ev_class = %s::regclass"""
+
+
+class FilterResolver:
+    """Resolves the filters of one definitions text over one connection, inside its transaction.
+
+    Where the role may create publications on the table (and the server is 15 or later), the server
+    judges the filter by a publication that is rolled back; elsewhere by a temporary view that is
+    rolled back, and the rules for row filters are applied here.
+    """
+
+    def __init__(self, connection: psycopg.Connection[Any], text: str) -> None:
+        self._connection = connection
+        self._text = text
+        self._by_publication = connection.info.server_version >= 150000
+
+    def resolve(self, clause: TableClause, table: Table) -> str:
+        """Return the server's own rendering of the filter of `clause`, on `table`.
+
+        Raises:
+            FilterError: the server, or its rules for row filters, refuse it; with the position.
+            FatalError: the role may not even create a temporary view.
+            TransientError: a lock could not be had in time, or the connection is gone.
+        """
+        if self._by_publication:
+            try:
+                return self._ask_publication(clause, table)
+            except psycopg.errors.InsufficientPrivilege:
+                pass
+            except psycopg.Error as error:
+                raise self._refusal(error, clause, self._prefix_length) from None
+        try:
+            return self._ask_view(clause, table)
+        except psycopg.errors.InsufficientPrivilege as error:
+            raise FatalError(
+                f"the server does not let this role resolve the filter on {table}: "
+                f"{error.diag.message_primary}",
+                hint="grant TEMPORARY on the database to the role of [source].dsn",
+            ) from None
+        except psycopg.Error as error:
+            raise self._refusal(error, clause, self._prefix_length) from None
+
+    def _ask_publication(self, clause: TableClause, table: Table) -> str:
+        name = f"pgsluice_{secrets.token_hex(8)}"
+        with self._connection.transaction(force_rollback=True):
+            self._create(
+                sql.SQL("CREATE PUBLICATION {} FOR TABLE ONLY {} WHERE (").format(
+                    sql.Identifier(name), sql.Identifier(table.schema, table.name)
+                ),
+                clause,
+                ") WITH (publish_via_partition_root = true)",
+            )
+            self._connection.execute(RENDERING_SETTINGS)
+            row = self._connection.execute(_PUBLICATION_FILTER, (name,)).fetchone()
+            assert row is not None
+            return str(row[0])
+
+    def _ask_view(self, clause: TableClause, table: Table) -> str:
+        name = f"pgsluice_{secrets.token_hex(8)}"
+        with self._connection.transaction(force_rollback=True):
+            self._create(
+                sql.SQL("CREATE TEMPORARY VIEW {} AS SELECT 1 FROM ONLY {} WHERE (").format(
+                    sql.Identifier(name), sql.Identifier(table.schema, table.name)
+                ),
+                clause,
+                ")",
+            )
+            self._connection.execute(RENDERING_SETTINGS)
+            row = self._connection.execute(_VIEW_QUERY, (f"pg_temp.{name}",)).fetchone()
+            assert row is not None
+            self._check(parse_node_tree(row[0]), clause, table)
+            return select_where(row[1])
+
+    def _create(self, prefix: sql.Composed, clause: TableClause, suffix: str) -> None:
+        """Run a statement with the filter in it; errors in the filter keep their position."""
+        assert clause.where is not None
+        before = prefix.as_string(self._connection)
+        self._prefix_length = len(before)
+        # The line break ends a comment that the filter may end with.
+        self._connection.execute(f"{before}{clause.where}\n{suffix}".encode())
+
+    def _check(self, tree: Value, clause: TableClause, table: Table) -> None:
+        qualification = _qualification(tree)
+        functions = function_oids(qualification)
+        rows = self._connection.execute(
+            "SELECT oid, provolatile::text FROM pg_proc WHERE oid = ANY(%s)", (sorted(functions),)
+        )
+        volatility: dict[int, str] = dict(rows.fetchall())
+        fault = find_fault(qualification, volatility)
+        if fault is not None:
+            raise FilterError(
+                "invalid publication WHERE expression",
+                text=self._text,
+                position=self._position(clause, fault),
+                hint=fault.detail,
+            )
+        virtual = {column.attnum for column in table.columns if column.generated == "v"}
+        if virtual & _columns(qualification):
+            raise FilterError(
+                f"not supported for this role: the filter on {table} uses a virtual column",
+                text=self._text,
+                position=clause.where_position,
+                hint="make the role of [source].dsn owner of the table, or use another column",
+            )
+
+    def _position(self, clause: TableClause, fault: FilterFault) -> int | None:
+        """Place a fault; servers before 17 store byte offsets in the tree, later ones -1."""
+        assert clause.where is not None
+        if clause.where_position is None:
+            return None
+        inside = fault.location - self._prefix_length
+        if not 0 <= inside < len(clause.where.encode()):
+            return clause.where_position
+        return clause.where_position + len(clause.where.encode()[:inside].decode(errors="ignore"))
+
+    def _refusal(self, error: psycopg.Error, clause: TableClause, before: int) -> GatewayError:
+        diag = error.diag
+        if error.sqlstate is None or error.sqlstate[:2] in ("53", "55", "57", "58", "08"):
+            return classify_server_error(
+                error.sqlstate, diag.message_primary or str(error), doing="resolving a row filter"
+            )
+        message = (diag.message_primary or "").replace(
+            "argument of WHERE must be", "argument of PUBLICATION WHERE must be"
+        )
+        position = clause.where_position
+        if diag.statement_position is not None and position is not None:
+            assert clause.where is not None
+            inside = int(diag.statement_position) - 1 - before
+            position += min(max(inside, 0), len(clause.where))
+        details = [part for part in (diag.message_detail, diag.message_hint) if part]
+        return FilterError(
+            message, text=self._text, position=position, hint=" ".join(details) or None
+        )
+
+
+def _qualification(tree: Value) -> Value:
+    """Take the WHERE expression out of the query of a view."""
+    query = cast("Node", tree[0] if isinstance(tree, list) else tree)
+    jointree = query.fields["jointree"]
+    assert isinstance(jointree, Node)
+    return jointree.fields["quals"]
+
+
+def _columns(value: Value) -> set[int]:
+    """Return the numbers of the columns that an expression reads."""
+    if isinstance(value, list):
+        return set().union(*(_columns(item) for item in value))
+    if not isinstance(value, Node):
+        return set()
+    if value.name == "VAR":
+        return {value.number("varattno")}
+    return set().union(*(_columns(item) for item in value.fields.values()))
