@@ -39,7 +39,7 @@ _LOG: Final = logging.getLogger(__name__)
 _REPORT_INTERVAL_S: Final = 5.0
 
 
-class CopyStopped(Exception):  # noqa: N818 - not an error: the copy was asked to stop
+class CopyStopped(Exception):
     """The copy was told to stop; it starts anew next time."""
 
 

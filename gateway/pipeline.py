@@ -12,7 +12,7 @@ Group commit. Records are gathered while the sink is busy with the batch before,
 when it is free and either the stream has nothing more to give or a bound is reached. A source
 transaction that is larger than a batch goes over in pieces of one Kafka transaction.
 
-Idle advance. A keepalive's ``wal_end`` says that the server has sent all there was up to there; with
+Idle advance. A keepalive's ``wal_end`` says that the server has sent all there was before it; with
 no transaction open or waiting, it is as good a position as the end of a transaction. Such a
 position is committed as a watermark with PROGRESS markers, at most once per progress interval. So
 the slot moves on while other databases of the cluster write, and consumers know that they are
@@ -24,17 +24,16 @@ from __future__ import annotations
 import select
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import Final
+from typing import Final, Protocol
 
 from gateway.config import LimitsTable
 from gateway.lsn import ZERO_LSN, Lsn
 from gateway.observe import Counters
 from gateway.ports import Sink, Source
 from gateway.records import Batch, Record, Watermark
-from gateway.routing import Router
 from gateway.transactions import (
     Assembler,
     KeepaliveEvent,
@@ -48,6 +47,28 @@ __all__ = ["Outcome", "Pipeline"]
 
 FRAMES_PER_TURN: Final = 2_000
 """Frames taken from the source before the sink and the clock are looked at again."""
+
+
+class TransactionRouter(Protocol):
+    """Turns transactions into records; `gateway.routing.Router` in production.
+
+    Attributes:
+        ended: Per subscription, the end of the last transaction that got an END marker.
+    """
+
+    ended: dict[str, Lsn]
+
+    def route(self, transaction: Transaction) -> Iterator[list[Record]]:
+        """Yield its records in bounded pieces."""
+
+    def route_standalone(self, message: StandaloneMessage) -> list[Record]:
+        """Return the records of a non-transactional message."""
+
+    def progress(self, subscriptions: Sequence[str], end_lsn: Lsn) -> list[Record]:
+        """Return PROGRESS markers."""
+
+    def take_totals(self) -> Mapping[str, tuple[int, ...]]:
+        """Return the running totals that have changed since the last call."""
 
 
 class Outcome(Enum):
@@ -90,7 +111,7 @@ class Pipeline:
         source: Source,
         sink: Sink,
         assembler: Assembler,
-        router: Router,
+        router: TransactionRouter,
         watermark: Watermark,
         subscriptions: Sequence[str],
         limits: LimitsTable,
@@ -280,7 +301,7 @@ class Pipeline:
             Batch(
                 batch.records,
                 replace(self._durable, end_lsn=batch.end_lsn),
-                self._router.totals.take_changed(),
+                self._router.take_totals(),
             )
         )
 

@@ -180,7 +180,13 @@ class Group:
                 self.emit(drafts, taker, out)
 
     def update(
-        self, old: Row | None, full: bool, new: Row, lsn: int, tx: TransactionState, out: list[Record]
+        self,
+        old: Row | None,
+        full: bool,
+        new: Row,
+        lsn: int,
+        tx: TransactionState,
+        out: list[Record],
     ) -> None:
         """Publish an UPDATE as what it is for each taker: update, insert, delete or nothing."""
         made: dict[Action, list[Draft]] = {}

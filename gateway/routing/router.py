@@ -9,7 +9,7 @@ the relation is announced (`RelationRoutes`), not here.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -63,10 +63,9 @@ class Router:
         self._now_ms = now_ms
         self.ended: dict[str, Lsn] = {}
 
-    @property
-    def totals(self) -> Totals:
-        """The running totals, for the batch that commits them."""
-        return self._totals
+    def take_totals(self) -> Mapping[str, tuple[int, ...]]:
+        """Return the running totals that have changed since the last call, to be committed."""
+        return self._totals.take_changed()
 
     def route(self, transaction: Transaction) -> Iterator[list[Record]]:
         """Yield the records of `transaction` in bounded pieces, its END markers at the end.
@@ -210,7 +209,9 @@ class Router:
     ) -> list[Record]:
         if message.prefix not in self._settings.message_prefixes:
             return []
-        value = encode_message(message, commit_lsn=commit_lsn, xid=xid, seq=seq, ts_ms=self._now_ms())
+        value = encode_message(
+            message, commit_lsn=commit_lsn, xid=xid, seq=seq, ts_ms=self._now_ms()
+        )
         return [self._routes.message(value, headers)]
 
     def _end_markers(self, transaction: Transaction, tx: TransactionState) -> list[Record]:

@@ -20,8 +20,7 @@ from gateway.definitions.model import (
     Table,
     TableCopy,
 )
-from gateway.envelope.envelope import EnvelopeEncoder
-from gateway.envelope.envelope import wire_prefix
+from gateway.envelope.envelope import EnvelopeEncoder, wire_prefix
 from gateway.envelope.naming import message_topic, topic_name, transaction_topic
 from gateway.errors import SchemaError
 from gateway.pgoutput.messages import Relation, ReplicaIdentity

@@ -44,9 +44,7 @@ class TopicCounter:
         for partition, records in enumerate(self.current):
             if records:
                 self.total[partition] += records
-                counts.append(
-                    PartitionCount(self.topic, partition, records, self.total[partition])
-                )
+                counts.append(PartitionCount(self.topic, partition, records, self.total[partition]))
         self.current = [0] * len(self.total)
         return counts
 
