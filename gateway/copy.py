@@ -21,9 +21,9 @@ from typing import Final, Protocol
 
 from gateway.config import LimitsTable
 from gateway.definitions.model import Plan, Table, TableCopy
-from gateway.envelope.envelope import TransactionContext
+from gateway.envelope.envelope import Snapshot, TransactionContext
 from gateway.envelope.headers import HeaderMaker
-from gateway.envelope.markers import encode_copy_marker
+from gateway.envelope.markers import encode_copy
 from gateway.lsn import Lsn, format_lsn
 from gateway.observe import Counters, event
 from gateway.pgoutput.messages import ColumnValue
@@ -173,10 +173,9 @@ class InitialCopy:
         """Set the state of a table, and say so."""
         entry = self._state(copy, state)
         self._states[copy.subscription, copy.target_oid] = entry
-        value = encode_copy_marker(
+        value = encode_copy(
             entry,
-            end_lsn=self._consistent_point,
-            partitions=[(c.topic, c.partition, c.records, c.total) for c in counts],
+            [(c.topic, c.partition, c.records, c.total) for c in counts],
         )
         headers = self._headers.make(self._consistent_point, 0, b"COPY")
         return self._routes.marker(copy.subscription, value, headers)
@@ -188,7 +187,7 @@ class InitialCopy:
     def _copies(self) -> tuple[CopyState, ...]:
         return tuple(self._states.values())
 
-    def _transaction(self, snapshot: str) -> TransactionState:
+    def _transaction(self, snapshot: Snapshot) -> TransactionState:
         return TransactionState(replace(self._context, snapshot=snapshot), self._headers)
 
     def _submit(self, batch: Batch) -> None:

@@ -14,8 +14,8 @@ from collections.abc import Callable, Sequence
 from typing import Final, TypeAlias
 
 from gateway.definitions.model import Operation
-from gateway.envelope.encoders import partition_of
-from gateway.envelope.envelope import EnvelopeEncoder, TransactionContext
+from gateway.envelope.canonical import partition_of
+from gateway.envelope.envelope import EnvelopeEncoder, SourcePrefix, TransactionContext
 from gateway.envelope.headers import HeaderMaker
 from gateway.errors import ProtocolError
 from gateway.pgoutput.messages import UNCHANGED, ColumnValue
@@ -166,7 +166,7 @@ class Group:
         self.updating = [
             (taker, taker.passes[Operation.UPDATE]) for taker in takers if taker.on_update
         ]
-        self._prefix = b""
+        self._prefix: SourcePrefix | None = None
         self._prefix_of: TransactionState | None = None
 
     def insert(self, row: Row, lsn: int, tx: TransactionState, out: list[Record]) -> None:
@@ -303,9 +303,9 @@ class Group:
             )
         return key, canonical, body, tx.headers.make(lsn, seq, op, rekey)
 
-    def prefix(self, tx: TransactionState) -> bytes:
+    def prefix(self, tx: TransactionState) -> SourcePrefix:
         """Return the source block's constant part, encoded once per transaction."""
-        if self._prefix_of is not tx:
+        if self._prefix is None or self._prefix_of is not tx:
             self._prefix = self.encoder.begin(tx.context)
             self._prefix_of = tx
         return self._prefix

@@ -7,7 +7,7 @@ columns, filters and schemas. Everything the hot path needs is prepared here, pe
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import schemas as avro_schemas
@@ -22,6 +22,7 @@ from gateway.definitions.model import (
 )
 from gateway.envelope.envelope import EnvelopeEncoder, wire_prefix
 from gateway.envelope.naming import message_topic, topic_name, transaction_topic
+from gateway.envelope.schema import KeyColumns, key_of
 from gateway.errors import SchemaError
 from gateway.pgoutput.messages import Relation, ReplicaIdentity
 from gateway.ports import CatalogReader, SchemaIds
@@ -309,19 +310,12 @@ class Form:
     order: CollectionOrder
 
     @property
-    def key(self) -> tuple[str, ...] | None:
-        """Names of the record key's columns, () for the whole row, None for no key.
-
-        A key needs all its columns published; a column list may leave one out of a table that
-        publishes inserts only.
-        """
-        published = {column.name for column in self.columns}
-        if self.replica_identity is ReplicaIdentity.FULL:
-            primary_key = self.target.primary_key
-            return primary_key if primary_key and published.issuperset(primary_key) else ()
-        if not self.identity or not published.issuperset(self.identity):
-            return None
-        return self.identity
+    def key(self) -> KeyColumns:
+        """The record key under the identity that the relation was announced with."""
+        as_announced = replace(
+            self.target, replica_identity=self.replica_identity, identity=self.identity
+        )
+        return key_of(as_announced, {column.name for column in self.columns})
 
 
 def _agrees(table: Table, relation: Relation) -> bool:
