@@ -14,6 +14,7 @@ import re
 from typing import Final, NoReturn
 
 from gateway.errors import ValueFormatError
+from gateway.pgtypes.errors import EvaluationError
 
 __all__ = [
     "DATE_INFINITY",
@@ -21,7 +22,11 @@ __all__ = [
     "TIMESTAMP_INFINITY",
     "TIMESTAMP_MINUS_INFINITY",
     "USECS_PER_DAY",
+    "add_days",
+    "date_as_timestamp",
     "date_to_julian",
+    "date_to_timestamp",
+    "days_between",
     "format_date",
     "format_timestamp",
     "format_timestamptz",
@@ -29,6 +34,9 @@ __all__ = [
     "parse_date",
     "parse_timestamp",
     "parse_timestamptz",
+    "round_timestamp",
+    "subtract_days",
+    "timestamp_to_date",
 ]
 
 DATE_INFINITY: Final = 2**31 - 1
@@ -252,6 +260,68 @@ def julian_to_date(julian: int) -> tuple[int, int, int]:
     year += quad * 4
     quad = julian * 2141 // 65536
     return year - 4800, (quad + 10) % 12 + 1, julian - 7834 * quad // 256
+
+
+def add_days(date: int, days: int) -> int:
+    """date + integer (date_pli)."""
+    if date in (DATE_INFINITY, DATE_MINUS_INFINITY):
+        return date
+    if not MIN_DATE <= date + days < END_DATE:
+        raise EvaluationError("date out of range")
+    return date + days
+
+
+def subtract_days(date: int, days: int) -> int:
+    """date - integer (date_mii)."""
+    return add_days(date, -days)
+
+
+def days_between(left: int, right: int) -> int:
+    """date - date (date_mi)."""
+    if {left, right} & {DATE_INFINITY, DATE_MINUS_INFINITY}:
+        raise EvaluationError("cannot subtract infinite dates")
+    return left - right
+
+
+def date_to_timestamp(date: int) -> int:
+    """Cast date to timestamp."""
+    usecs = date_as_timestamp(date)
+    if usecs >= END_TIMESTAMP and date != DATE_INFINITY:
+        raise EvaluationError("date out of range for timestamp")
+    return usecs
+
+
+def date_as_timestamp(date: int) -> int:
+    """What a date is compared with timestamps as: its midnight, below infinity at any rate.
+
+    Source: date_cmp_timestamp_internal().
+    """
+    if date == DATE_INFINITY:
+        return TIMESTAMP_INFINITY
+    if date == DATE_MINUS_INFINITY:
+        return TIMESTAMP_MINUS_INFINITY
+    return min(date * USECS_PER_DAY, TIMESTAMP_INFINITY - 1)
+
+
+def timestamp_to_date(usecs: int) -> int:
+    """Cast timestamp to date."""
+    if usecs == TIMESTAMP_INFINITY:
+        return DATE_INFINITY
+    if usecs == TIMESTAMP_MINUS_INFINITY:
+        return DATE_MINUS_INFINITY
+    return usecs // USECS_PER_DAY
+
+
+def round_timestamp(usecs: int, digits: int) -> int:
+    """Cast to ``timestamp(digits)``, half away from 2000-01-01 (AdjustTimestampForTypmod)."""
+    if usecs in (TIMESTAMP_INFINITY, TIMESTAMP_MINUS_INFINITY) or digits not in range(6):
+        return usecs
+    unit: int = 10 ** (6 - digits)
+    rounded = (abs(usecs) + unit // 2) // unit * unit
+    rounded = -rounded if usecs < 0 else rounded
+    if not MIN_TIMESTAMP <= rounded < END_TIMESTAMP:
+        raise EvaluationError("timestamp out of range")
+    return rounded
 
 
 def format_date(days: int) -> bytes:

@@ -1,0 +1,348 @@
+"""Typed expression -> the source text of one Python expression over a tuple.
+
+Four ways to ask for an expression, so that NULL costs nothing where it does not matter:
+
+    is_true   source of a bool: the expression is true (what a filter is asked)
+    is_false  source of a bool: the expression is false (what NOT asks of its operand)
+    value     source of a value or None
+    parts     a guard (source of a bool, '' when none is needed) and the value under it
+
+`is_true(a AND b)` may stop at a NULL `a`, where PostgreSQL goes on to `b`; that can be told apart
+only when `b` raises, and then the three-valued form is used. A column that is read once is read
+where it stands; one that is read more often is read before the expression.
+
+`interpret` is the specification of all this.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, Final, NoReturn
+
+from gateway.errors import ValueFormatError
+from gateway.pgoutput.messages import UNCHANGED
+from gateway.pgtypes.catalog import TYPES
+from gateway.pgtypes.strings import compile_like
+from gateway.rowfilter.expr import (
+    And,
+    AnyAll,
+    ArrayOf,
+    Call,
+    ColumnRef,
+    Constant,
+    Distinct,
+    Expr,
+    IsNull,
+    IsTrue,
+    Not,
+    Operation,
+    Or,
+    can_raise,
+    children,
+    column_names,
+)
+from gateway.rowfilter.interpret import any_all, distinct
+from gateway.rowfilter.operators import ASCII_LIKE, LIKE
+from gateway.rowfilter.types import PARSERS
+
+__all__ = ["Generator"]
+
+_INLINE: Final = MappingProxyType(
+    {
+        TYPES[name][0]: template
+        for name, template in {
+            "int2": "int({})",
+            "int4": "int({})",
+            "int8": "int({})",
+            "oid": "int({})",
+            "bool": "({} == b't')",
+            "uuid": "{}",
+            "name": "{}",
+        }.items()
+    }
+)
+_TOASTABLE_TEXT: Final = frozenset(TYPES[name][0] for name in ("text", "varchar", "bpchar"))
+"""Read as they are, so an unsent value would not be noticed by itself."""
+_EXACT_WIDENING: Final = frozenset(
+    ("int28", "i2toi4", "int48", "ftod", "i2tod", "i4tod", "int2_numeric", "int4_numeric",
+     "int8_numeric")
+)  # fmt: skip
+"""Casts that a comparison need not carry out: Python compares the numbers exactly as they are."""
+
+
+class Generator:
+    """Collects what the generated function refers to, for one layout of tuples."""
+
+    def __init__(self, indexes: Mapping[str, int], expr: Expr) -> None:
+        self._indexes = indexes
+        self._temporaries = 0
+        self.constants: dict[str, Any] = {}
+        self.prologue: list[str] = []
+        self._loaded: dict[str, str] = {}
+        times = Counter(column_names(expr))
+        for column in _columns(expr):
+            if times[column.name] > 1 and column.name not in self._loaded:
+                name = self._temporary()
+                self.prologue.append(f"{name} = {self._read(column)}")
+                self._loaded[column.name] = name
+
+    # Names
+
+    def _temporary(self) -> str:
+        self._temporaries += 1
+        return f"t{self._temporaries}"
+
+    def _constant(self, value: Any) -> str:
+        if value is None or type(value) in (bool, int, bytes):
+            return repr(value) if type(value) is not int or value >= 0 else f"({value})"
+        name = f"k{len(self.constants)}"
+        self.constants[name] = value
+        return name
+
+    # Columns
+
+    def _raw(self, column: ColumnRef) -> str:
+        return f"row[{self._indexes[column.name]}]"
+
+    def _parse(self, column: ColumnRef, raw: str) -> str:
+        if column.type_oid in _TOASTABLE_TEXT:
+            return f"{self._constant(_sent)}({raw})"
+        if column.type_oid in _INLINE:
+            return _INLINE[column.type_oid].format(raw)
+        return f"{self._constant(PARSERS[column.type_oid])}({raw})"
+
+    def _read(self, column: ColumnRef) -> str:
+        """The value of `column`, or None."""
+        raw = self._temporary()
+        parsed = self._parse(column, raw)
+        return f"(None if ({raw} := {self._raw(column)}) is None else {parsed})"
+
+    # The four forms
+
+    def is_true(self, expr: Expr) -> str:
+        """Source of a bool: `expr` is true."""
+        match expr:
+            case Constant(value):
+                return repr(value is True)
+            case And(arguments) if not any(map(can_raise, arguments[1:])):
+                return f"({' and '.join(map(self.is_true, arguments))})"
+            case Or(arguments):
+                return f"({' or '.join(map(self.is_true, arguments))})"
+            case Not(argument):
+                return self.is_false(argument)
+            case IsNull(argument):
+                return self._is_null(argument, "is")
+            case IsTrue(argument, expected):
+                return self.is_true(argument) if expected else self.is_false(argument)
+            case AnyAll() if (search := self._search(expr)) is not None:
+                return self._found(expr, search, wanted=True)
+            case Call() if (fast := self._equals_text(expr)) is not None:
+                return fast
+            case ColumnRef() | Call():
+                return _both(*self.parts(expr))
+            case Distinct(equal, left, right):
+                sources = f"{self.value(left)}, {self.value(right)}"
+                return f"{self._constant(distinct)}({self._function(equal)}, {sources})"
+        return f"({self.value(expr)} is True)"
+
+    def is_false(self, expr: Expr) -> str:
+        """Source of a bool: `expr` is false."""
+        match expr:
+            case Constant(value):
+                return repr(value is False)
+            case And(arguments):
+                return f"({' or '.join(map(self.is_false, arguments))})"
+            case Or(arguments) if not any(map(can_raise, arguments[1:])):
+                return f"({' and '.join(map(self.is_false, arguments))})"
+            case Not(argument):
+                return self.is_true(argument)
+            case IsNull(argument):
+                return self._is_null(argument, "is not")
+            case IsTrue() | Distinct():
+                return f"(not {self.is_true(expr)})"
+            case AnyAll() if (search := self._search(expr)) is not None:
+                return self._found(expr, search, wanted=False)
+            case ColumnRef() | Call():
+                guard, source = self.parts(expr)
+                return _both(guard, f"not {source}")
+        return f"({self.value(expr)} is False)"
+
+    def value(self, expr: Expr) -> str:
+        """Source of the value of `expr`, or None."""
+        match expr:
+            case Constant(value):
+                return self._constant(value)
+            case ColumnRef(name):
+                return self._loaded.get(name) or self._read(expr)
+            case And(arguments):
+                return self._junction(arguments, decides=False)
+            case Or(arguments):
+                return self._junction(arguments, decides=True)
+            case IsNull() | IsTrue() | Distinct():
+                return self.is_true(expr)
+            case ArrayOf(elements):
+                return f"({''.join(self.value(element) + ', ' for element in elements)})"
+            case AnyAll(operation, scalar, array, is_any):
+                sources = f"{self.value(scalar)}, {self.value(array)}, {is_any}"
+                return f"{self._constant(any_all)}({self._function(operation)}, {sources})"
+            case Not() | Call():
+                guard, source = self.parts(expr)
+                return f"({source} if {guard} else None)" if guard else source
+        raise AssertionError(expr)
+
+    def parts(self, expr: Expr) -> tuple[str, str]:
+        """A guard that is true when `expr` is not NULL, and its value where the guard is true."""
+        match expr:
+            case ColumnRef(name):
+                if name in self._loaded:
+                    return f"{self._loaded[name]} is not None", self._loaded[name]
+                raw = self._temporary()
+                return f"({raw} := {self._raw(expr)}) is not None", self._parse(expr, raw)
+            case Constant(value) if value is not None:
+                return "", self._constant(value)
+            case IsNull() | IsTrue() | Distinct():
+                return "", self.is_true(expr)
+            case Not(argument):
+                guard, source = self.parts(argument)
+                return guard, f"(not {source})"
+            case Call(operation, arguments):
+                return self._call_parts(operation, _unwidened(operation, arguments))
+        name = self._temporary()
+        return f"({name} := {self.value(expr)}) is not None", name
+
+    def _call_parts(self, operation: Operation, arguments: Sequence[Expr]) -> tuple[str, str]:
+        like = self._like(operation, arguments)
+        if like is not None:
+            return like
+        parts = [self.parts(argument) for argument in arguments]
+        guards = [guard for guard, _ in parts if guard]
+        if len(guards) > 1 and any(map(can_raise, arguments)):
+            # A NULL must not keep the other argument from being evaluated, and from raising.
+            names = [self._temporary() for _ in arguments]
+            tests = [
+                f"(({name} := {self.value(argument)}) is not None)"
+                for name, argument in zip(names, arguments, strict=True)
+            ]
+            return f"({' & '.join(tests)})", self._apply(operation, names)
+        return " and ".join(guards), self._apply(operation, [source for _, source in parts])
+
+    def _apply(self, operation: Operation, sources: Sequence[str]) -> str:
+        if operation.infix is not None:
+            return f"({f' {operation.infix} '.join(sources)})"
+        return f"{self._function(operation)}({', '.join(sources)})"
+
+    def _function(self, operation: Operation) -> str:
+        return self._constant(operation.function)
+
+    # Special cases
+
+    def _like(self, operation: Operation, arguments: Sequence[Expr]) -> tuple[str, str] | None:
+        """LIKE with a constant pattern, prepared."""
+        positive = LIKE.get(operation.name, ASCII_LIKE.get(operation.name))
+        if positive is None or not isinstance(arguments[1], Constant):
+            return None
+        pattern = arguments[1].value
+        assert isinstance(pattern, bytes)
+        folds = operation.name in ASCII_LIKE
+        matches = self._constant(compile_like(pattern.lower() if folds else pattern))
+        guard, source = self.parts(arguments[0])
+        call = f"{matches}({source}{'.lower()' if folds else ''})"
+        return guard, call if positive else f"(not {call})"
+
+    def _equals_text(self, expr: Call) -> str | None:
+        """``text column = constant``, on the bytes as they came; NULL is not equal to them."""
+        if expr.operation.infix != "==":
+            return None
+        left, right = expr.arguments
+        if not isinstance(left, ColumnRef) or not isinstance(right, Constant):
+            return None
+        if not isinstance(right.value, bytes) or left.name in self._loaded:
+            return None
+        return self._member(left, f"== {self._constant(right.value)}")
+
+    def _member(self, column: ColumnRef, test: str) -> str | None:
+        raw = self._raw(column)
+        if column.type_oid in _TOASTABLE_TEXT:
+            name = self._temporary()
+            unchanged = self._constant(UNCHANGED)
+            refuse = self._constant(_not_sent)
+            return f"(({name} := {raw}) {test} or {name} is {unchanged} and {refuse}())"
+        return f"({raw} {test})" if _INLINE.get(column.type_oid) == "{}" else None
+
+    def _search(self, expr: AnyAll) -> tuple[frozenset[Any], bool] | None:
+        """The constant array of ``= ANY`` or ``<> ALL`` as a set, and whether it has NULLs."""
+        if expr.equality is not expr.is_any or not isinstance(expr.array, Constant):
+            return None
+        items = expr.array.value
+        if not isinstance(items, tuple) or not items:
+            return None
+        return frozenset(item for item in items if item is not None), None in items
+
+    def _found(self, expr: AnyAll, search: tuple[frozenset[Any], bool], *, wanted: bool) -> str:
+        items, has_null = search
+        scalar = expr.scalar
+        name = self._constant(items)
+        # = ANY is true, and <> ALL is false, when the scalar is found.
+        if wanted is expr.is_any:
+            if isinstance(scalar, ColumnRef) and scalar.name not in self._loaded:
+                fast = self._member(scalar, f"in {name}")
+                if fast is not None:
+                    return fast
+            guard, source = self.parts(_narrow(scalar))
+            return _both(guard, f"{source} in {name}")
+        guard, source = self.parts(_narrow(scalar))
+        # With a NULL in the array, not found is unknown.
+        last = " and False" if has_null else ""
+        return f"({_both(guard, f'{source} not in {name}')}{last})"
+
+    def _is_null(self, argument: Expr, test: str) -> str:
+        if isinstance(argument, ColumnRef):
+            source = self._loaded.get(argument.name) or self._raw(argument)
+        else:
+            source = self.value(argument)
+        return f"({source} {test} None)"
+
+    def _junction(self, arguments: Sequence[Expr], *, decides: bool) -> str:
+        names = [self._temporary() for _ in arguments]
+        steps = " or ".join(
+            f"({name} := {self.value(argument)}) is {decides}"
+            for name, argument in zip(names, arguments, strict=True)
+        )
+        unknown = " or ".join(f"{name} is None" for name in names)
+        return f"({decides} if {steps} else None if {unknown} else {not decides})"
+
+
+def _both(guard: str, source: str) -> str:
+    return f"({guard} and {source})" if guard else source
+
+
+def _columns(expr: Expr) -> list[ColumnRef]:
+    if isinstance(expr, ColumnRef):
+        return [expr]
+    return [column for child in children(expr) for column in _columns(child)]
+
+
+def _unwidened(operation: Operation, arguments: Sequence[Expr]) -> Sequence[Expr]:
+    """Arguments of a comparison without the casts that cannot change its result."""
+    if operation.infix not in ("==", "!=", "<", "<=", ">", ">="):
+        return arguments
+    return tuple(map(_narrow, arguments))
+
+
+def _narrow(expr: Expr) -> Expr:
+    while isinstance(expr, Call) and expr.operation.name in _EXACT_WIDENING:
+        expr = expr.arguments[0]
+    return expr
+
+
+def _sent(value: Any) -> Any:
+    return _not_sent() if value is UNCHANGED else value
+
+
+def _not_sent() -> NoReturn:
+    raise ValueFormatError(
+        "an unchanged TOAST value that was not sent is needed by a row filter",
+        hint="every column of a filter must be part of the replica identity",
+    )
