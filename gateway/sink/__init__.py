@@ -1,0 +1,1 @@
+"""The edge to Kafka: transactional producer, registry, topics, progress."""

@@ -1,0 +1,150 @@
+"""Properties of the Kafka clients: our defaults, the user's table, and what must not be changed."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, Final, TypeVar
+
+from confluent_kafka import KafkaException
+
+from gateway.errors import ConfigError
+
+__all__ = [
+    "admin_properties",
+    "consumer_properties",
+    "make_client",
+    "producer_properties",
+]
+
+_FIXED: Final = {
+    "transactional.id": "it is derived from the slot, so that two gateways cannot both write",
+    "enable.idempotence": "exactly-once delivery needs it",
+    "acks": "exactly-once delivery needs acks=all",
+    "request.required.acks": "exactly-once delivery needs acks=all",
+    "enable.gapless.guarantee": "exactly-once delivery depends on it",
+    "isolation.level": "the watermark is read with read_committed",
+    "partitioner": "the gateway chooses the partition: docs/envelope.md",
+    "delivery.report.only.error": "failed deliveries fail the Kafka transaction",
+    "enable.auto.commit": "the gateway keeps no consumer offsets",
+    "enable.auto.offset.store": "the gateway keeps no consumer offsets",
+    "enable.partition.eof": "the end of the progress topic must be seen",
+    "max.in.flight": "exactly-once delivery limits it to 5, the client's default here",
+    "max.in.flight.requests.per.connection": "exactly-once delivery limits it",
+    "retries": "the client retries until delivery.timeout.ms",
+    "message.send.max.retries": "the client retries until delivery.timeout.ms",
+}
+
+_PRODUCER_DEFAULTS: Final[Mapping[str, str | int | bool]] = {
+    # A batch is flushed by its commit; lingering longer than this would only delay that.
+    "linger.ms": 5,
+    "batch.size": 1_000_000,
+    "compression.type": "lz4",
+    "queue.buffering.max.kbytes": 65_536,
+    "queue.buffering.max.messages": 500_000,
+    "transaction.timeout.ms": 900_000,
+}
+
+_ONLY_PRODUCER: Final = frozenset(
+    {
+        "batch.num.messages",
+        "batch.size",
+        "compression.codec",
+        "compression.level",
+        "compression.type",
+        "delivery.timeout.ms",
+        "linger.ms",
+        "message.timeout.ms",
+        "queue.buffering.backpressure.threshold",
+        "queue.buffering.max.kbytes",
+        "queue.buffering.max.messages",
+        "queue.buffering.max.ms",
+        "request.timeout.ms",
+        "sticky.partitioning.linger.ms",
+        "transaction.timeout.ms",
+    }
+)
+
+_logger: Final = logging.getLogger("gateway.sink.kafka")
+
+
+def producer_properties(
+    user: Mapping[str, str | int | bool], transactional_id: str
+) -> dict[str, Any]:
+    """Properties for the transactional producer: defaults, then `user`, then what is fixed.
+
+    Raises:
+        ConfigError: `user` sets a property that must not be changed.
+    """
+    _refuse_fixed(user)
+    return {
+        **_PRODUCER_DEFAULTS,
+        **user,
+        "transactional.id": transactional_id,
+        "enable.idempotence": True,
+        "acks": "all",
+        "delivery.report.only.error": True,
+        "logger": _logger,
+    }
+
+
+def consumer_properties(user: Mapping[str, str | int | bool]) -> dict[str, Any]:
+    """Properties for reading a topic back without a consumer group.
+
+    Raises:
+        ConfigError: `user` sets a property that must not be changed.
+    """
+    return {
+        # librdkafka wants a name; nothing is ever committed under it.
+        "group.id": "pgsluice",
+        **admin_properties(user),
+        "isolation.level": "read_committed",
+        "enable.auto.commit": False,
+        "enable.auto.offset.store": False,
+        "enable.partition.eof": True,
+        "auto.offset.reset": "error",
+    }
+
+
+def admin_properties(user: Mapping[str, str | int | bool]) -> dict[str, Any]:
+    """Properties for the admin client: `user` without what only a producer understands.
+
+    Raises:
+        ConfigError: `user` sets a property that must not be changed.
+    """
+    _refuse_fixed(user)
+    kept = {name: value for name, value in user.items() if name not in _ONLY_PRODUCER}
+    return {**kept, "logger": _logger}
+
+
+_Client = TypeVar("_Client")
+_PROPERTY_IN_TEXT: Final = re.compile(r'property:? "([a-z0-9._]+)"')
+
+
+def make_client(
+    kind: Callable[[dict[str, Any]], _Client], properties: Mapping[str, Any]
+) -> _Client:
+    """Construct a client of `kind`.
+
+    Raises:
+        ConfigError: librdkafka does not know a property, or not this value of it. The message
+            names the property and leaves out the value, which may be a password.
+    """
+    try:
+        return kind(dict(properties))
+    except (KafkaException, TypeError, ValueError) as error:
+        match = _PROPERTY_IN_TEXT.search(str(error))
+        raise ConfigError(
+            "librdkafka does not accept this property or its value",
+            key=f"kafka.{match[1]}" if match else "[kafka]",
+            hint="see CONFIGURATION.md of librdkafka for the names and values",
+        ) from None
+
+
+def _refuse_fixed(user: Mapping[str, str | int | bool]) -> None:
+    for name in user:
+        if name in _FIXED:
+            raise ConfigError(
+                "must not be set", key=f"kafka.{name}", hint=f"{_FIXED[name]}; remove the line"
+            )

@@ -1,0 +1,196 @@
+"""Topics: made where they are missing, checked where they are not."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType
+
+from gateway.errors import FatalError, GatewayError, TransientError
+from gateway.sink.clients import admin_properties, make_client
+from gateway.sink.failures import classify_kafka_error
+
+__all__ = [
+    "TopicDescription",
+    "TopicSpec",
+    "describe_topics",
+    "ensure_topics",
+    "progress_topic_spec",
+]
+
+_POLICY: Final = "cleanup.policy"
+_GRACE_S: Final = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class TopicSpec:
+    """A topic as the gateway needs it.
+
+    Attributes:
+        name: Its name.
+        partitions: How many it must have.
+        config: Topic settings at creation; ``cleanup.policy`` is delete unless given.
+        replication_factor: At creation; -1 leaves it to the broker.
+        forbid_compaction: A topic that exists must not be compacted, because it has records
+            without a key.
+        require_compaction: A topic that exists must be compacted and nothing else.
+        partitions_at_creation_only: Take a topic that exists with as many partitions as it has.
+    """
+
+    name: str
+    partitions: int = 1
+    config: Mapping[str, str] = field(default_factory=dict)
+    replication_factor: int = -1
+    forbid_compaction: bool = False
+    require_compaction: bool = False
+    partitions_at_creation_only: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class TopicDescription:
+    """A topic that exists.
+
+    Attributes:
+        config: All of its settings in force that have a value.
+    """
+
+    name: str
+    partitions: int
+    config: Mapping[str, str]
+
+    @property
+    def is_compacted(self) -> bool:
+        """``cleanup.policy`` has compact in it."""
+        return "compact" in self.config.get(_POLICY, "delete")
+
+
+def progress_topic_spec(name: str, *, replication_factor: int = -1) -> TopicSpec:
+    """What the topics of the watermark and of the totals must be: compacted, one partition."""
+    return TopicSpec(
+        name,
+        partitions=1,
+        config={_POLICY: "compact"},
+        replication_factor=replication_factor,
+        require_compaction=True,
+    )
+
+
+def ensure_topics(
+    kafka: Mapping[str, str | int | bool],
+    topics: Sequence[TopicSpec],
+    *,
+    timeout_s: float = 30.0,
+) -> dict[str, TopicDescription]:
+    """Create the topics that are missing and check those that exist; all of them, described.
+
+    Args:
+        kafka: librdkafka properties of the user.
+        topics: What is needed; names are unique.
+        timeout_s: For each of the (at most four) requests.
+
+    Raises:
+        TransientError: Kafka does not answer in time.
+        FatalError: not authorised; another number of partitions; compacted or not compacted
+            against the need. All topics are looked at before the first one is made.
+    """
+    wanted = {spec.name: spec for spec in topics}
+    existing = describe_topics(kafka, list(wanted), timeout_s=timeout_s)
+    for description in existing.values():
+        _check(wanted[description.name], description)
+    missing = [spec for spec in topics if spec.name not in existing]
+    if not missing:
+        return existing
+    admin = make_client(AdminClient, admin_properties(kafka))
+    futures = admin.create_topics([_new_topic(spec) for spec in missing], request_timeout=timeout_s)
+    for name, future in futures.items():
+        _result(future, timeout_s, f"creating topic {name}", ok=KafkaError.TOPIC_ALREADY_EXISTS)
+    made = describe_topics(kafka, [spec.name for spec in missing], timeout_s=timeout_s)
+    for spec in missing:
+        if spec.name not in made:
+            raise TransientError(f"topic {spec.name} was created but cannot be seen yet")
+        # Somebody else may have been faster, with other settings.
+        _check(spec, made[spec.name])
+    return {**existing, **made}
+
+
+def describe_topics(
+    kafka: Mapping[str, str | int | bool], names: Sequence[str], *, timeout_s: float = 30.0
+) -> dict[str, TopicDescription]:
+    """Those of the topics that exist, by name.
+
+    Raises:
+        TransientError: Kafka does not answer in time.
+        FatalError: not authorised.
+    """
+    if not names:
+        return {}
+    admin = make_client(AdminClient, admin_properties(kafka))
+    try:
+        metadata = admin.list_topics(timeout=timeout_s)
+    except KafkaException as error:
+        raise classify_kafka_error(error.args[0], doing="listing topics") from None
+    found = [name for name in names if name in metadata.topics]
+    if not found:
+        return {}
+    resources = [ConfigResource(ResourceType.TOPIC, name) for name in found]
+    futures = admin.describe_configs(resources, request_timeout=timeout_s)
+    described: dict[str, TopicDescription] = {}
+    for resource, future in futures.items():
+        doing = f"describing topic {resource.name}"
+        entries = _result(future, timeout_s, doing, ok=KafkaError.UNKNOWN_TOPIC_OR_PART)
+        if entries is None:
+            continue  # deleted between the two requests
+        config = {name: entry.value for name, entry in entries.items() if entry.value is not None}
+        partitions = len(metadata.topics[resource.name].partitions)
+        described[resource.name] = TopicDescription(resource.name, partitions, config)
+    return described
+
+
+def _new_topic(spec: TopicSpec) -> NewTopic:
+    return NewTopic(
+        spec.name,
+        num_partitions=spec.partitions,
+        replication_factor=spec.replication_factor,
+        config={_POLICY: "delete", **spec.config},
+    )
+
+
+def _check(spec: TopicSpec, found: TopicDescription) -> None:
+    if found.partitions != spec.partitions and not spec.partitions_at_creation_only:
+        raise FatalError(
+            f"topic {spec.name} has {found.partitions} partitions, {spec.partitions} expected",
+            hint="records of one key would change their partition: restore the number, or let "
+            "the gateway write to a new topic and repeat the initial copy",
+        )
+    policy = found.config.get(_POLICY, "delete")
+    if spec.forbid_compaction and found.is_compacted:
+        raise FatalError(
+            f"topic {spec.name} has cleanup.policy={policy}, but takes records that compaction "
+            "would lose (without a key, or of TRUNCATE)",
+            hint='set cleanup.policy=delete; for TRUNCATE alone, [topics] truncate = "skip" '
+            "leaves it out",
+        )
+    if spec.require_compaction and policy != "compact":
+        raise FatalError(
+            f"topic {spec.name} has cleanup.policy={policy}, but must keep the last record of "
+            "every key",
+            hint="set cleanup.policy=compact before anything is deleted from it",
+        )
+
+
+def _result(future: Future[Any], timeout_s: float, doing: str, *, ok: int) -> Any:
+    """The future's result; None when it failed with the error code `ok`."""
+    try:
+        return future.result(timeout_s + _GRACE_S)
+    except KafkaException as raised:
+        error: KafkaError = raised.args[0]
+        if error.code() == ok:
+            return None
+        failure: GatewayError = classify_kafka_error(error, doing=doing)
+        raise failure from None
+    except TimeoutError:
+        raise TransientError(f"{doing}: no answer within {timeout_s:.0f} s") from None
