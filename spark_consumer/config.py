@@ -1,0 +1,166 @@
+"""The settings of the Spark job, as one value."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from spark_consumer.errors import SettingsError
+
+__all__ = ["ConsumerSettings", "admin_properties", "java_properties"]
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerSettings:
+    """What the job needs to know.
+
+    Attributes:
+        kafka: Client properties under their librdkafka names; those of a producer are left out.
+        registry_url: Base URL of a schema registry with Confluent's API.
+        warehouse: Folder (any Hadoop file system) of the tables, at
+            ``<warehouse>/<subscription>/<schema>/<table>``.
+        checkpoint: Folder of Spark's checkpoints, one folder below it per subscription.
+        subscriptions: Names; each gets a streaming query of its own.
+        registry: Further properties of confluent-kafka's registry client
+            (``basic.auth.user.info``, ``ssl.ca.location``, ...).
+        kafka_java: Kafka properties under their Java names, given to Spark as they are.
+        topic_names: Topics of a subscription that do not follow the naming rule
+            (``[topics] names`` of the gateway).
+        trigger_interval_s: Seconds between two micro-batches.
+        max_records_per_batch: Bound of a micro-batch, in records; None for no bound.
+        endpos: Stop when the tables are complete up to this LSN; None to run until stopped.
+        shutdown_timeout_s: Seconds that a micro-batch may take to finish after a stop.
+        jars: Connector jars for a session that is made here; see `spark_consumer.session`.
+        spark: Further Spark properties for a session that is made here.
+    """
+
+    kafka: Mapping[str, str]
+    registry_url: str
+    warehouse: str
+    checkpoint: str
+    subscriptions: tuple[str, ...]
+    registry: Mapping[str, str] = field(default_factory=dict)
+    kafka_java: Mapping[str, str] = field(default_factory=dict)
+    topic_names: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    trigger_interval_s: float = 5.0
+    max_records_per_batch: int | None = 1_000_000
+    endpos: int | None = None
+    shutdown_timeout_s: float = 10.0
+    jars: tuple[str, ...] = ()
+    spark: Mapping[str, str] = field(default_factory=dict)
+
+
+_COMMON: Final = (
+    "bootstrap.servers",
+    "security.protocol",
+    "client.id",
+    "client.rack",
+    "fetch.max.bytes",
+    "max.partition.fetch.bytes",
+    "sasl.kerberos.service.name",
+)
+"""Properties that both clients know by the same name and with the same meaning."""
+
+_ADMIN: Final = re.compile(
+    r"(bootstrap|security|sasl|ssl|socket|broker|client|api)\..*|metadata\.broker\.list"
+    r"|enable\.ssl\..*|reconnect\..*|resolve\..*"
+)
+_LOGIN_MODULES: Final = {
+    "PLAIN": "org.apache.kafka.common.security.plain.PlainLoginModule",
+    "SCRAM-SHA-256": "org.apache.kafka.common.security.scram.ScramLoginModule",
+    "SCRAM-SHA-512": "org.apache.kafka.common.security.scram.ScramLoginModule",
+}
+
+
+def admin_properties(settings: ConsumerSettings) -> dict[str, str]:
+    """The librdkafka properties that an admin client takes: connection and security."""
+    return {key: value for key, value in settings.kafka.items() if _ADMIN.fullmatch(key)}
+
+
+def java_properties(settings: ConsumerSettings) -> dict[str, str]:
+    """Translate the librdkafka properties for Spark's Kafka client.
+
+    Properties of a producer and tuning that only librdkafka knows are left out; everything that
+    concerns security is translated or refused, never dropped.
+
+    Returns:
+        Java names without Spark's prefix ``kafka.``; `ConsumerSettings.kafka_java` prevails.
+
+    Raises:
+        SettingsError: no broker is named, or a security property has no equivalent.
+    """
+    given = dict(settings.kafka)
+    if "metadata.broker.list" in given:
+        given.setdefault("bootstrap.servers", given["metadata.broker.list"])
+    translated: dict[str, str] = {key: given[key] for key in _COMMON if key in given}
+    translated |= _sasl(given) | _tls(given) | dict(settings.kafka_java)
+    if not translated.get("bootstrap.servers"):
+        raise SettingsError('kafka: "bootstrap.servers" is missing')
+    if "security.protocol" in translated:
+        translated["security.protocol"] = translated["security.protocol"].upper()
+    return translated
+
+
+def _sasl(given: Mapping[str, str]) -> dict[str, str]:
+    mechanism = given.get("sasl.mechanism", given.get("sasl.mechanisms"))
+    if mechanism is None:
+        return {}
+    translated = {"sasl.mechanism": mechanism}
+    if mechanism in _LOGIN_MODULES:
+        user, password = (_jaas(given.get(f"sasl.{part}", "")) for part in ("username", "password"))
+        translated["sasl.jaas.config"] = (
+            f'{_LOGIN_MODULES[mechanism]} required username="{user}" password="{password}";'
+        )
+    elif mechanism != "GSSAPI":
+        raise SettingsError(
+            f"kafka: the Spark job cannot translate sasl.mechanism {mechanism}",
+            hint="give Spark's Kafka client its own properties in [consumer.kafka_java]",
+        )
+    return translated
+
+
+def _jaas(text: str) -> str:
+    return text.replace("\\", "\\\\").replace('"', '\\"')
+
+
+def _tls(given: Mapping[str, str]) -> dict[str, str]:
+    translated: dict[str, str] = {}
+    if given.get("enable.ssl.certificate.verification", "true").lower() == "false":
+        raise SettingsError(
+            "kafka: enable.ssl.certificate.verification = false has no equivalent in Spark",
+            hint="name the certificate of the authority in ssl.ca.location",
+        )
+    if ca := given.get("ssl.ca.pem") or _content(given, "ssl.ca.location"):
+        translated["ssl.truststore.type"] = "PEM"
+        translated["ssl.truststore.certificates"] = ca
+    certificate = given.get("ssl.certificate.pem") or _content(given, "ssl.certificate.location")
+    key = given.get("ssl.key.pem") or _content(given, "ssl.key.location")
+    if certificate and key:
+        translated["ssl.keystore.type"] = "PEM"
+        translated["ssl.keystore.certificate.chain"] = certificate
+        translated["ssl.keystore.key"] = key
+        if "ssl.key.password" in given:
+            translated["ssl.key.password"] = given["ssl.key.password"]
+    if "ssl.keystore.location" in given:
+        raise SettingsError(
+            "kafka: ssl.keystore.location is a PKCS#12 file, which the Spark job does not read",
+            hint="use ssl.certificate.location and ssl.key.location",
+        )
+    algorithm = given.get("ssl.endpoint.identification.algorithm")
+    if algorithm is not None:
+        translated["ssl.endpoint.identification.algorithm"] = (
+            "" if algorithm == "none" else algorithm
+        )
+    return translated
+
+
+def _content(given: Mapping[str, str], key: str) -> str | None:
+    if key not in given:
+        return None
+    try:
+        return Path(given[key]).read_text(encoding="ascii")
+    except OSError as error:
+        raise SettingsError(f"kafka: {key} cannot be read: {error.strerror}") from error

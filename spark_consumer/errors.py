@@ -1,0 +1,57 @@
+"""Every error that the Spark job raises on purpose, with the verdict in the class.
+
+ConsumerError
+├── TransientConsumerError   run again (a broker or a registry that is down)
+└── FatalConsumerError       a person must act, and `hint` says how
+    ├── SettingsError            the settings cannot work
+    ├── ContractError            what a topic holds is not what the topic contract says
+    └── TableError               a Delta table cannot take what the topic brings
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "ConsumerError",
+    "ContractError",
+    "FatalConsumerError",
+    "SettingsError",
+    "TableError",
+    "TransientConsumerError",
+]
+
+
+class ConsumerError(Exception):
+    """Base of the tree.
+
+    Attributes:
+        message: What is wrong and where, without secrets and without column values.
+        hint: What to do next, or None.
+    """
+
+    def __init__(self, message: str, *, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+    def __str__(self) -> str:
+        return self.message if self.hint is None else f"{self.message}\nhint: {self.hint}"
+
+
+class TransientConsumerError(ConsumerError):
+    """Something outside failed in a way that may pass; starting again goes on where it stopped."""
+
+
+class FatalConsumerError(ConsumerError):
+    """Retrying cannot help; a person must act."""
+
+
+class SettingsError(FatalConsumerError):
+    """The settings cannot work."""
+
+
+class ContractError(FatalConsumerError):
+    """A record, or a topic, is not as the topic contract says; the message names the place."""
+
+
+class TableError(FatalConsumerError):
+    """A Delta table cannot take what its topic brings."""
