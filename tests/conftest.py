@@ -9,6 +9,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator
@@ -149,6 +150,7 @@ def registry(servers: Servers) -> str:
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """The run's one Spark session, with Delta and the Kafka connector; takes some ten seconds."""
+    from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
     folder = tmp_path_factory.mktemp("spark")
@@ -179,3 +181,12 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         yield session
     finally:
         session.stop()
+        # The JVM ends when its standard input does; wait, so that the run leaves no process.
+        gateway = SparkContext._gateway
+        assert gateway is not None
+        gateway.shutdown()
+        jvm: subprocess.Popen[bytes] = gateway.proc
+        if jvm.stdin is not None:
+            jvm.stdin.close()
+        jvm.wait(60)
+        SparkContext._gateway = SparkContext._jvm = None

@@ -243,6 +243,8 @@ def _defaults(major: int, *, fsync: bool) -> dict[str, str]:
         "max_prepared_transactions": "20",
         "max_connections": "100",
         "shared_buffers": "64MB",
+        # In the cluster's folder, so that it goes with the folder after a kill -9, too.
+        "dynamic_shared_memory_type": "mmap",
         "timezone": "UTC",
         "log_timezone": "UTC",
         "log_line_prefix": "%m [%p] %a ",
