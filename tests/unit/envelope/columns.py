@@ -1,0 +1,29 @@
+"""Columns and tables for the tests of gateway.envelope."""
+
+from __future__ import annotations
+
+from gateway.envelope.schema import EnvelopeColumn
+
+INT4 = (23, "integer")
+INT8 = (20, "bigint")
+TEXT = (25, "text")
+BOOL = (16, "boolean")
+TIMESTAMPTZ = (1184, "timestamp with time zone")
+
+
+def column(
+    name: str, kind: tuple[int, str], *, modifier: int = -1, typtype: str = "b"
+) -> EnvelopeColumn:
+    """A column of a type that is not a domain."""
+    oid, type_name = kind
+    return EnvelopeColumn(name, oid, modifier, type_name, oid, modifier, typtype)
+
+
+def numeric(name: str, precision: int, scale: int) -> EnvelopeColumn:
+    """A numeric(precision, scale); the type modifier as numerictypmodin makes it."""
+    modifier = (precision << 16 | scale & 0x7FF) + 4
+    return column(name, (1700, f"numeric({precision},{scale})"), modifier=modifier)
+
+
+T1 = [column("a", INT4), column("b", INT4), column("c", TEXT)]
+"""The manual's t1(a int, b int, c text, PRIMARY KEY (a, c))."""

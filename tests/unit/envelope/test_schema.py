@@ -1,0 +1,225 @@
+"""Which Avro a table becomes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import fastavro
+import pytest
+
+import schemas
+from gateway.definitions.model import Column, Table
+from gateway.envelope.schema import EnvelopeColumn, describe, describe_table, key_of
+from gateway.errors import SchemaError
+from gateway.pgoutput.messages import ReplicaIdentity
+from tests.unit.envelope.columns import INT4, T1, TEXT, column, numeric
+
+
+def value_fields(schema: dict[str, Any]) -> list[dict[str, Any]]:
+    fields: list[dict[str, Any]] = schema["fields"][0]["type"][1]["fields"]
+    return fields
+
+
+def test_the_manuals_t1_has_the_value_schema_of_the_contract() -> None:
+    assert describe("public", "t1", T1, ("a", "c")).value_schema == schemas.load("envelope")
+
+
+def test_the_manuals_t1_has_the_key_schema_of_the_contract() -> None:
+    assert describe("public", "t1", T1, ("a", "c")).key_schema == schemas.load("envelope-key")
+
+
+DATE = {"type": "int", "logicalType": "date"}
+LOCAL = {"type": "long", "logicalType": "local-timestamp-micros"}
+INSTANT = {"type": "long", "logicalType": "timestamp-micros"}
+UUID = {"type": "string", "logicalType": "uuid"}
+
+
+@pytest.mark.parametrize(
+    ("oid", "avro"),
+    [
+        pytest.param(16, "boolean", id="bool"),
+        pytest.param(21, "int", id="int2"),
+        pytest.param(23, "int", id="int4"),
+        pytest.param(20, "long", id="int8"),
+        pytest.param(26, "long", id="oid"),
+        pytest.param(28, "long", id="xid"),
+        pytest.param(29, "long", id="cid"),
+        pytest.param(700, "float", id="float4"),
+        pytest.param(701, "double", id="float8"),
+        pytest.param(1700, "string", id="numeric"),
+        pytest.param(25, "string", id="text"),
+        pytest.param(1043, "string", id="varchar"),
+        pytest.param(1042, "string", id="bpchar"),
+        pytest.param(19, "string", id="name"),
+        pytest.param(18, "string", id="char"),
+        pytest.param(114, "string", id="json"),
+        pytest.param(3802, "string", id="jsonb"),
+        pytest.param(142, "string", id="xml"),
+        pytest.param(2950, UUID, id="uuid"),
+        pytest.param(869, "string", id="inet"),
+        pytest.param(17, "bytes", id="bytea"),
+        pytest.param(1082, DATE, id="date"),
+        pytest.param(1114, LOCAL, id="timestamp"),
+        pytest.param(1184, INSTANT, id="timestamptz"),
+        pytest.param(1083, "string", id="time"),
+        pytest.param(1266, "string", id="timetz"),
+        pytest.param(1186, "string", id="interval"),
+        pytest.param(1007, "string", id="int4[]"),
+        pytest.param(3904, "string", id="int4range"),
+        pytest.param(65000, "string", id="unknown"),
+    ],
+)
+def test_a_type_becomes_its_avro_type(oid: int, avro: object) -> None:
+    schema = describe("public", "t", [column("c", (oid, "the type"))], ("c",))
+
+    assert value_fields(schema.value_schema) == [
+        {"name": "c", "type": ["null", avro], "default": None, "pg_type": "the type"}
+    ]
+    assert schema.key_schema is not None
+    assert schema.key_schema["fields"] == [{"name": "c", "type": avro}]
+
+
+@pytest.mark.parametrize(("precision", "scale"), [(1, 0), (10, 2), (38, 0), (38, 38)])
+def test_a_numeric_that_fits_becomes_a_decimal(precision: int, scale: int) -> None:
+    schema = describe("public", "t", [numeric("n", precision, scale)])
+
+    assert value_fields(schema.value_schema)[0]["type"] == [
+        "null",
+        {"type": "bytes", "logicalType": "decimal", "precision": precision, "scale": scale},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("precision", "scale"),
+    [
+        pytest.param(39, 2, id="more than 38 digits"),
+        pytest.param(3, -2, id="negative scale"),
+        pytest.param(3, 5, id="scale beyond precision"),
+    ],
+)
+def test_another_numeric_becomes_a_string(precision: int, scale: int) -> None:
+    schema = describe("public", "t", [numeric("n", precision, scale)])
+
+    assert value_fields(schema.value_schema)[0]["type"] == ["null", "string"]
+
+
+def test_every_numeric_becomes_a_string_when_the_setting_says_so() -> None:
+    schema = describe("public", "t", [numeric("n", 10, 2)], numeric="string")
+
+    assert value_fields(schema.value_schema)[0]["type"] == ["null", "string"]
+
+
+def test_a_domain_becomes_what_its_base_type_becomes() -> None:
+    domain = EnvelopeColumn("price", 65001, -1, "money_amount", 1700, (12 << 16 | 4) + 4, "d")
+
+    (field,) = value_fields(describe("public", "t", [domain]).value_schema)
+
+    assert field["pg_type"] == "money_amount"
+    assert field["type"][1] == {
+        "type": "bytes",
+        "logicalType": "decimal",
+        "precision": 12,
+        "scale": 4,
+    }
+
+
+def test_names_that_avro_does_not_know_are_escaped_and_kept_beside() -> None:
+    schema = describe("my schema", "1st", [column("Größe", INT4)], ("Größe",))
+
+    assert schema.value_schema["namespace"] == "pgsluice.my_x0020_schema._x0031_st"
+    assert value_fields(schema.value_schema)[0] == {
+        "name": "Gr_x00F6__x00DF_e",
+        "type": ["null", "int"],
+        "default": None,
+        "pg_type": "integer",
+        "pg_column": "Größe",
+    }
+    assert schema.key_schema is not None
+    assert schema.key_schema["fields"] == [{"name": "Gr_x00F6__x00DF_e", "type": "int"}]
+
+
+def test_the_whole_row_as_key_has_nullable_fields_without_properties() -> None:
+    schema = describe("public", "t", [column("a", INT4), column("c", TEXT)], ())
+
+    assert schema.key_schema is not None
+    assert schema.key_schema["fields"] == [
+        {"name": "a", "type": ["null", "int"], "default": None},
+        {"name": "c", "type": ["null", "string"], "default": None},
+    ]
+
+
+def test_without_identity_there_is_no_key_schema() -> None:
+    assert describe("public", "t", T1, None).key_schema is None
+
+
+def test_a_key_column_that_is_not_published_is_refused() -> None:
+    with pytest.raises(SchemaError, match=r"public\.t: key columns are not published: z"):
+        describe("public", "t", T1, ("a", "z"))
+
+
+def test_fastavro_accepts_value_and_key_schema_of_awkward_names() -> None:
+    schema = describe("a.b", "t-1", [column("x.y", INT4), column("select", TEXT)], ("x.y",))
+
+    fastavro.parse_schema(schema.value_schema)
+    fastavro.parse_schema(schema.key_schema or {})
+
+
+def table(
+    replica_identity: ReplicaIdentity,
+    identity: tuple[str, ...],
+    primary_key: tuple[str, ...],
+) -> Table:
+    columns = tuple(
+        Column(name, number, oid, -1, text, oid, -1, "b", False, "", None)
+        for number, (name, (oid, text)) in enumerate([("a", INT4), ("b", INT4), ("c", TEXT)], 1)
+    )
+    return Table(
+        oid=16384,
+        schema="public",
+        name="t1",
+        kind="r",
+        columns=columns,
+        replica_identity=replica_identity,
+        identity=identity,
+        primary_key=primary_key,
+    )
+
+
+ALL = ("a", "b", "c")
+DEFAULT, INDEX = ReplicaIdentity.DEFAULT, ReplicaIdentity.INDEX
+FULL, NOTHING = ReplicaIdentity.FULL, ReplicaIdentity.NOTHING
+
+
+@pytest.mark.parametrize(
+    ("replica_identity", "identity", "primary_key", "published", "key"),
+    [
+        pytest.param(DEFAULT, ("a", "c"), ("a", "c"), ALL, ("a", "c"), id="primary key"),
+        pytest.param(DEFAULT, (), (), ALL, None, id="default without primary key"),
+        pytest.param(INDEX, ("b",), ("a", "c"), ALL, ("b",), id="index"),
+        pytest.param(FULL, ALL, ("a", "c"), ALL, ("a", "c"), id="full with primary key"),
+        pytest.param(FULL, ALL, (), ALL, (), id="full without primary key"),
+        pytest.param(NOTHING, (), ("a", "c"), ALL, None, id="nothing"),
+        pytest.param(DEFAULT, ("a", "c"), ("a", "c"), ("a", "b"), None, id="left out"),
+        pytest.param(FULL, ALL, ("a", "c"), ("a", "b"), (), id="left out under full"),
+    ],
+)
+def test_the_key_follows_from_the_replica_identity(
+    replica_identity: ReplicaIdentity,
+    identity: tuple[str, ...],
+    primary_key: tuple[str, ...],
+    published: tuple[str, ...],
+    key: tuple[str, ...] | None,
+) -> None:
+    assert key_of(table(replica_identity, identity, primary_key), published) == key
+
+
+def test_a_catalog_table_is_described_with_its_published_columns_in_table_order() -> None:
+    schema = describe_table(table(DEFAULT, ("a",), ("a",)), ["c", "a"])
+
+    assert [field.column for field in schema.fields] == ["a", "c"]
+    assert [field.column for field in schema.key_fields] == ["a"]
+
+
+def test_a_column_that_the_table_does_not_have_is_refused() -> None:
+    with pytest.raises(SchemaError, match=r"public\.t1: no such column: z"):
+        describe_table(table(DEFAULT, ("a",), ("a",)), ["a", "z"])
