@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Final
@@ -31,7 +31,7 @@ from gateway.definitions.combine import make_plan
 from gateway.definitions.model import Definitions, Plan, Table
 from gateway.definitions.parser import parse_definitions
 from gateway.envelope.envelope import TransactionContext
-from gateway.envelope.naming import message_topic, transaction_topic
+from gateway.envelope.naming import find_collisions, message_topic, transaction_topic
 from gateway.errors import ConfigError, FatalError, SlotError, TransientError
 from gateway.lsn import ZERO_LSN, Lsn, format_lsn
 from gateway.observe import Counters, event
@@ -40,10 +40,12 @@ from gateway.records import Watermark
 from gateway.routing import Router, RoutingSettings
 from gateway.routing.routes import RelationRoutes, topic_of
 from gateway.routing.totals import Totals
+from gateway.sink.identity import SlotIdentity
 from gateway.sink.producer import TransactionalSink
+from gateway.sink.progress import KafkaProgress
 from gateway.sink.registry import Registry
-from gateway.sink.topics import TopicSpec, ensure_topics
-from gateway.source.catalog import LiveCatalog, read_catalog
+from gateway.sink.topics import TopicSpec, ensure_topics, progress_topic_spec
+from gateway.source.catalog import ServerCatalog, read_catalog
 from gateway.source.connection import ServerFacts, connect, server_facts
 from gateway.source.publications import ensure_publications
 from gateway.source.replication import ReplicationConnection
@@ -153,21 +155,23 @@ class Daemon:
         with connect(settings.source.dsn) as connection:
             prepared = self._prepare(connection, definitions)
             registry = Registry(settings.registry)
-            sink = TransactionalSink(
+            identity = slot_identity(prepared.facts, settings)
+            progress = KafkaProgress(
                 settings.kafka,
+                identity,
                 registry,
-                system_identifier=prepared.facts.system_identifier,
-                database=prepared.facts.database,
-                slot=settings.source.slot,
                 progress_topic=settings.topics.progress,
                 totals_topic=settings.topics.totals,
             )
+            sink = TransactionalSink(settings.kafka, identity, progress)
             try:
                 recovered = sink.open()
+                _check_partitions(prepared.routing.partitions, recovered.totals)
                 totals = Totals(recovered.totals)
                 routes = RelationRoutes(
-                    prepared.plan, prepared.routing, totals, LiveCatalog(connection), registry
+                    prepared.plan, prepared.routing, totals, ServerCatalog(connection), registry
                 )
+                routes.register_all()
                 watermark = self._start_from(recovered.watermark, connection, prepared)
                 if watermark is None:
                     watermark = self._first_start(prepared, routes, totals, sink)
@@ -220,21 +224,21 @@ class Daemon:
     def _ensure_topics(self, plan: Plan, tables: Sequence[TopicSpec]) -> dict[str, int]:
         """Create or check every topic; return the partitions of the table topics."""
         settings = self._settings
+        factor = settings.topics.replication_factor
         names = [transaction_topic(s.name) for s in plan.subscriptions]
         if settings.messages.prefixes:
             names.append(message_topic(settings.gateway.name))
         specs = [
             *tables,
-            *(TopicSpec(name, 1, {"cleanup.policy": "delete"}) for name in names),
+            *(TopicSpec(name, replication_factor=factor, forbid_compaction=True) for name in names),
             *(
-                TopicSpec(name, 1, {"cleanup.policy": "compact"})
+                progress_topic_spec(name, replication_factor=factor)
                 for name in (settings.topics.progress, settings.topics.totals)
             ),
         ]
-        found = ensure_topics(
-            settings.kafka, specs, replication_factor=settings.topics.replication_factor
-        )
-        return {spec.name: found[spec.name] for spec in tables}
+        _refuse_collisions([spec.name for spec in specs])
+        found = ensure_topics(settings.kafka, specs)
+        return {spec.name: found[spec.name].partitions for spec in tables}
 
     def _start_from(
         self, watermark: Watermark | None, connection: psycopg.Connection, prepared: _Prepared
@@ -282,9 +286,7 @@ class Daemon:
         settings = self._settings
         replication = ReplicationConnection(settings.source.dsn)
         try:
-            snapshot = replication.create_slot(
-                settings.source.slot, on_wait=self._waiting_for_slot
-            )
+            snapshot = replication.create_slot(settings.source.slot, on_wait=self._waiting_for_slot)
             point = snapshot.consistent_point
             event(
                 _LOG,
@@ -403,10 +405,39 @@ def table_topics(plan: Plan, settings: Settings) -> list[TopicSpec]:
         specs[topic] = TopicSpec(
             topic,
             settings.topics.partitions,
-            {"cleanup.policy": "delete", **settings.topics.config},
+            settings.topics.config,
+            settings.topics.replication_factor,
+            partitions_at_creation_only=True,
             forbid_compaction=not keyed or (truncates and settings.topics.truncate == "publish"),
         )
     return list(specs.values())
+
+
+def slot_identity(facts: ServerFacts, settings: Settings) -> SlotIdentity:
+    """Return under which key this gateway's watermark stands in Kafka."""
+    return SlotIdentity(facts.system_identifier, facts.database, settings.source.slot)
+
+
+def _refuse_collisions(names: Sequence[str]) -> None:
+    """Refuse names that Kafka takes for the same metric name: they differ in '.' and '_' only."""
+    for group in find_collisions(names):
+        raise ConfigError(
+            f"the topics {', '.join(group)} collide in Kafka, which takes '.' and '_' for one",
+            key="topics.names",
+            hint="give one of them another name",
+        )
+
+
+def _check_partitions(now: Mapping[str, int], totals: Mapping[str, Sequence[int]]) -> None:
+    """Refuse a topic that has another number of partitions than when it was last written to."""
+    for topic, partitions in now.items():
+        before = len(totals.get(topic, ()))
+        if before not in (0, partitions):
+            raise FatalError(
+                f"topic {topic} has {partitions} partitions, it had {before}",
+                hint="records of one key would change their partition: restore the number, or "
+                "start over with a new topic ([topics] names) and `pgsluice slot drop`",
+            )
 
 
 def _check_slot(status: SlotStatus, watermark: Watermark) -> None:

@@ -13,7 +13,7 @@ from gateway.definitions.combine import make_plan
 from gateway.routing import RoutingSettings
 from gateway.routing.routes import RelationRoutes
 from gateway.routing.totals import Totals
-from gateway.source.catalog import LiveCatalog, read_catalog
+from gateway.source.catalog import ServerCatalog, read_catalog
 from gateway.source.connection import connect, server_facts
 
 __all__ = ["CollectedSchemas", "show_schemas"]
@@ -59,7 +59,7 @@ def show_schemas(settings: Settings) -> int:
             numeric=settings.types.numeric,
             message_prefixes=frozenset(settings.messages.prefixes),
         )
-        routes = RelationRoutes(plan, routing, Totals({}), LiveCatalog(connection), schemas)
+        routes = RelationRoutes(plan, routing, Totals({}), ServerCatalog(connection), schemas)
         routes.register_all()
     json.dump(dict(sorted(schemas.schemas.items())), sys.stdout, indent=2, ensure_ascii=False)
     sys.stdout.write("\n")

@@ -1,0 +1,85 @@
+"""``pgsluice consume``: the Spark job, in this process.
+
+Under spark-submit the session is there already, with its jars; otherwise one is made, in local
+mode unless ``[consumer] spark`` says otherwise, with the jars that `gateway.embedded.jars` fetches.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Final
+
+from gateway.config import Settings
+from gateway.daemon import read_definitions
+from gateway.errors import ConfigError, FatalError, GatewayError, TransientError
+from gateway.lsn import Lsn
+from spark_consumer.config import ConsumerSettings
+from spark_consumer.errors import ConsumerError, SettingsError, TransientConsumerError
+
+__all__ = ["consume", "consumer_settings"]
+
+_SUBMITTED: Final = "PYSPARK_GATEWAY_PORT"
+"""Set by spark-submit for the Python process that it starts."""
+
+
+def consume(settings: Settings, *, subscriptions: Sequence[str], endpos: Lsn | None) -> int:
+    """Run until SIGTERM, SIGINT or `endpos`; return the exit code.
+
+    Raises:
+        ConfigError: a subscription that is not defined, or a setting that cannot work.
+        FatalError: a person must act.
+        TransientError: what failed may pass.
+    """
+    known = [s.name for s in read_definitions(settings).subscriptions]
+    for name in subscriptions:
+        if name not in known:
+            raise ConfigError(
+                f'subscription "{name}" is not defined',
+                key="--subscription",
+                hint=f"defined are {', '.join(known)}",
+            )
+    from spark_consumer.job import run  # late: pyspark takes a second to import
+
+    try:
+        return run(consumer_settings(settings, subscriptions or known, endpos))
+    except ConsumerError as error:
+        raise _translated(error) from error
+
+
+def consumer_settings(
+    settings: Settings, subscriptions: Sequence[str], endpos: Lsn | None
+) -> ConsumerSettings:
+    """Return the part of the configuration that the Spark job needs."""
+    registry = dict(settings.registry)
+    names: dict[str, list[str]] = {}
+    for table, topic in settings.topics.names.items():
+        names.setdefault(table.partition(".")[0], []).append(topic)
+    return ConsumerSettings(
+        kafka=settings.kafka,
+        registry_url=registry.pop("url"),
+        registry=registry,
+        warehouse=settings.consumer.warehouse,
+        checkpoint=settings.consumer.checkpoint,
+        subscriptions=tuple(subscriptions),
+        topic_names={name: tuple(topics) for name, topics in names.items()},
+        trigger_interval_s=settings.consumer.trigger_interval_s,
+        endpos=endpos,
+        shutdown_timeout_s=settings.limits.shutdown_timeout_s,
+        jars=() if _SUBMITTED in os.environ else _jars(),
+        spark=settings.consumer.spark,
+    )
+
+
+def _jars() -> tuple[str, ...]:
+    from gateway.embedded.jars import jars
+
+    return tuple(str(path) for path in jars("spark"))
+
+
+def _translated(error: ConsumerError) -> GatewayError:
+    if isinstance(error, SettingsError):
+        return ConfigError(error.message, hint=error.hint)
+    if isinstance(error, TransientConsumerError):
+        return TransientError(error.message, hint=error.hint)
+    return FatalError(error.message, hint=error.hint)
