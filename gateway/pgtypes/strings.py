@@ -97,51 +97,67 @@ def like_escape(pattern: bytes, escape: bytes) -> bytes:
 
 
 def match_like(text: bytes, pattern: bytes) -> bool:
-    """``text LIKE pattern``: the plain form, a walk over both like MatchText().
+    """``text LIKE pattern``: a walk over both that meets everything in MatchText()'s order.
+
+    Only the last ``%`` has to be gone back to: when the text after it ends without a match, an
+    earlier one cannot help (LIKE_ABORT).
 
     Raises:
         EvaluationError: the walk meets a backslash at the end of the pattern.
     """
     t = p = 0
-    # Where to go on when what follows the last % did not match; only the last % needs it.
     star_p = star_t = -1
+    first = b""
     while True:
-        if p == len(pattern):
-            if t == len(text):
-                return True
-        elif pattern[p] == _PERCENT:
-            p += 1
-            if p == len(pattern):
-                return True
-            star_p, star_t = p, t
-            continue
-        elif t == len(text):
-            # PostgreSQL stops here too; a lone backslash that was not met raises nothing.
-            if star_p >= 0 and _lone_escape_after_wildcards(pattern, star_p):
-                raise EvaluationError(_ESCAPE_AT_END)
-            return False
-        elif pattern[p] == _UNDERSCORE:
-            p += 1
-            t = _next_character(text, t)
-            continue
-        else:
-            if pattern[p] == _BACKSLASH:
-                if p + 1 == len(pattern):
-                    raise EvaluationError(_ESCAPE_AT_END)
-                literal = p + 1
+        while t < len(text) and p < len(pattern):
+            c = pattern[p]
+            if c == _PERCENT:
+                p, t, enough = _skip_wildcards(pattern, p, text, t)
+                if p == len(pattern) or not enough:
+                    return enough
+                first = _literal_at(pattern, p)
+                t = text.find(first, t)
+                if t < 0:
+                    return False
+                star_p, star_t = p, t
+            elif c == _UNDERSCORE:
+                t = _next_character(text, t)
+                p += 1
             else:
-                literal = p
-            if pattern[literal] == text[t]:
-                p, t = literal + 1, t + 1
-                continue
-        if star_p < 0 or star_t >= len(text):
+                literal = _literal_at(pattern, p)
+                if literal[0] != text[t]:
+                    break
+                t += 1
+                p += 2 if c == _BACKSLASH else 1
+        else:
+            if t == len(text):
+                return not pattern[p:].strip(b"%")
+        if star_p < 0:
             return False
-        star_t = _next_character(text, star_t)
-        p, t = star_p, star_t
+        star_t = t = text.find(first, _next_character(text, star_t))
+        p = star_p
+        if t < 0:
+            return False
 
 
-def _lone_escape_after_wildcards(pattern: bytes, p: int) -> bool:
-    return pattern[p:].lstrip(b"%_") == b"\\"
+def _literal_at(pattern: bytes, p: int) -> bytes:
+    """The byte that has to match at `p`, which may be written with an escape."""
+    if pattern[p] == _BACKSLASH:
+        p += 1
+        if p == len(pattern):
+            raise EvaluationError(_ESCAPE_AT_END)
+    return pattern[p : p + 1]
+
+
+def _skip_wildcards(pattern: bytes, p: int, text: bytes, t: int) -> tuple[int, int, bool]:
+    """Where pattern and text go on after the wildcards at `p`; False: the text is too short."""
+    while p < len(pattern) and pattern[p] in (_PERCENT, _UNDERSCORE):
+        if pattern[p] == _UNDERSCORE:
+            if t >= len(text):
+                return p, t, False
+            t = _next_character(text, t)
+        p += 1
+    return p, t, True
 
 
 def _next_character(text: bytes, at: int) -> int:

@@ -241,10 +241,10 @@ class _Analyzer:
                 continue
             if typed.explicit and not explicit:
                 found, explicit = collation, True
-            elif typed.explicit is explicit and collation.name != found.name:
-                if found.name == _DEFAULT_COLLATION.name and not explicit:
+            elif typed.explicit is explicit and _plain(collation) != _plain(found):
+                if _plain(found) == "default" and not explicit:
                     found = collation
-                elif collation.name != _DEFAULT_COLLATION.name or explicit:
+                elif _plain(collation) != "default" or explicit:
                     raise self.text.refuse("collation mismatch", node)
         return found, explicit
 
@@ -262,7 +262,7 @@ class _Analyzer:
                 'write COLLATE "C"',
                 node,
             )
-        if folds_case and collation.name.removeprefix("pg_catalog.").strip('"') not in _C_NAMES:
+        if folds_case and _plain(collation) not in _C_NAMES:
             raise self.text.refuse(
                 f'ILIKE under collation {collation.name} cannot be reproduced; write COLLATE "C"',
                 node,
@@ -493,6 +493,11 @@ class _Analyzer:
 def _operator_type(typed: Typed) -> int:
     """The type that operators are declared for: varchar has none of its own, it uses text's."""
     return TEXT if typed.type_oid == types.VARCHAR else typed.type_oid
+
+
+def _plain(collation: Collation) -> str:
+    """The name of a built-in collation without schema and quotes."""
+    return collation.name.removeprefix("pg_catalog.").strip('"')
 
 
 def _negated(expr: Expr) -> Expr:

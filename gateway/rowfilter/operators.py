@@ -308,7 +308,6 @@ def length_coercion(type_oid: int, typmod: int) -> Operation | None:
         return Operation(
             f"timestamp({typmod})",
             partial(datetime.round_timestamp, digits=typmod),
-            can_raise=True,
         )
     return None
 
