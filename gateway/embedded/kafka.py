@@ -4,7 +4,6 @@ import base64
 import contextlib
 import logging
 import shutil
-import subprocess
 import tempfile
 import uuid
 from collections.abc import Mapping
@@ -200,16 +199,12 @@ class EmbeddedKafka:
         cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
         # An id that starts with a dash would be read as an option.
         cluster = "A" + cluster[1:]
-        done = subprocess.run(
+        Server(
+            "the formatting of Kafka's storage",
             self._java("kafka.tools.StorageTool", "format", "-t", cluster, "-c", self._properties),
-            capture_output=True,
-            text=True,
-            check=False,
-            stdin=subprocess.DEVNULL,
-            timeout=120,
-        )
-        if done.returncode != 0:
-            raise ServerError(f"Kafka could not format its storage:\n{done.stdout}{done.stderr}")
+            log=self.folder / "format.log",
+            remove=self.folder,
+        ).await_success(timeout_s=120)
 
     def _launch(self) -> None:
         server = Server(

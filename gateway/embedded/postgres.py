@@ -10,7 +10,6 @@ import os
 import pwd
 import shutil
 import signal
-import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
@@ -165,7 +164,8 @@ class EmbeddedPostgres:
     def _initdb(self) -> None:
         if self._user is not None:
             os.chown(self.folder, self._user.pw_uid, self._user.pw_gid)
-        done = subprocess.run(
+        Server(
+            f"initdb of PostgreSQL {self.major}",
             [
                 self._bin / "initdb",
                 f"--pgdata={self.folder / 'data'}",
@@ -176,20 +176,11 @@ class EmbeddedPostgres:
                 "--no-sync",
                 "--no-instructions",
             ],
-            capture_output=True,
-            text=True,
-            errors="replace",
-            check=False,
-            cwd="/",
+            log=self.folder / "initdb.log",
+            user=self._user,
             env=_environment(),
-            stdin=subprocess.DEVNULL,
-            timeout=120,
-            user=self._user.pw_uid if self._user else None,
-            group=self._user.pw_gid if self._user else None,
-            extra_groups=[] if self._user else None,
-        )
-        if done.returncode != 0:
-            raise ServerError(f"initdb of PostgreSQL {self.major} failed:\n{done.stderr}")
+            remove=self.folder,
+        ).await_success(timeout_s=120)
         lines = (f"{key} = '{value}'\n" for key, value in sorted(self._config.items()))
         with (self.folder / "data" / "postgresql.conf").open("a") as conf:
             conf.writelines(lines)

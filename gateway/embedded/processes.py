@@ -153,6 +153,18 @@ class Server:
                 )
             pause.wait(_POLL_S)
 
+    def await_success(self, timeout_s: float) -> None:
+        """Wait until it has done its work, for programs that end by themselves.
+
+        Raises:
+            ServerError: it failed, or ``timeout_s`` passed; then it is killed.
+        """
+        if not self.wait(timeout_s):
+            self.kill()
+            raise ServerError(f"{self.name} took more than {timeout_s:.0f} s")
+        if self.returncode() != 0:
+            raise ServerError(f"{self.name} failed:\n{self.log_tail()}")
+
     def log_tail(self, lines: int = _LOG_TAIL_LINES) -> str:
         """The last lines of its log."""
         try:
