@@ -105,8 +105,9 @@ def test_the_gateway_encodes_the_golden_marker() -> None:
         commit_lsn=datum["commit_lsn"],
         end_lsn=datum["end_lsn"],
         commit_time=datum["commit_time"] - POSTGRES_EPOCH_US,
-        partitions=[(p["topic"], p["partition"], p["records"], p["total"])
-                    for p in datum["partitions"]],
+        partitions=[
+            (p["topic"], p["partition"], p["records"], p["total"]) for p in datum["partitions"]
+        ],
     ) == golden_bytes("transaction")
 
 

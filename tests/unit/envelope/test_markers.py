@@ -30,7 +30,7 @@ from gateway.pgoutput.messages import LogicalMessage
 from gateway.records import CopyState, Watermark
 
 ONE_DAY = 86_400_000_000
-EMPTY = {
+EMPTY: dict[str, object] = {
     "commit_lsn": None,
     "xid": None,
     "commit_time": None,
