@@ -1,0 +1,133 @@
+"""The replication slot as the server sees it, and whether the gateway can go on with it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final, LiteralString
+
+import psycopg
+from psycopg import sql
+
+from gateway.errors import SlotError
+from gateway.lsn import Lsn, parse_lsn
+from gateway.source.connection import classify_server_error, current_wal_lsn
+from gateway.source.replication import OUTPUT_PLUGIN
+
+__all__ = ["SlotStatus", "check_slot", "current_wal_lsn", "slot_status"]
+
+
+@dataclass(frozen=True, slots=True)
+class SlotStatus:
+    """One row of pg_replication_slots.
+
+    Attributes:
+        plugin: None for a physical slot.
+        active_pid: The process that reads it, or None.
+        confirmed_flush_lsn: What a consumer has confirmed; None when the slot is physical, or not
+            finished.
+        restart_lsn: WAL from here on is kept; None when it is lost.
+        wal_status: reserved, extended, unreserved or lost; None when the slot has no restart_lsn.
+        safe_wal_bytes: WAL that can be written before the slot may be lost; None: no limit.
+        invalidation_reason: Why the slot was invalidated (rows_removed, wal_removed,
+            wal_level_insufficient, idle_timeout); None when it was not, and before 16 where only
+            `wal_status` tells.
+        two_phase: It decodes at PREPARE.
+    """
+
+    name: str
+    plugin: str | None
+    database: str | None
+    temporary: bool
+    active_pid: int | None
+    confirmed_flush_lsn: Lsn | None
+    restart_lsn: Lsn | None
+    wal_status: str | None
+    safe_wal_bytes: int | None
+    invalidation_reason: str | None
+    two_phase: bool
+
+    @property
+    def active(self) -> bool:
+        """Some process reads it."""
+        return self.active_pid is not None
+
+    @property
+    def lost(self) -> bool:
+        """It can never be read again."""
+        return self.wal_status == "lost" or self.invalidation_reason is not None
+
+
+_QUERY: Final = sql.SQL(
+    "SELECT plugin::text, database::text, temporary, active_pid, confirmed_flush_lsn::text,"
+    " restart_lsn::text, wal_status, safe_wal_size, {}, two_phase"
+    " FROM pg_catalog.pg_replication_slots WHERE slot_name = %s"
+)
+# Columns that came later than 14, and what stands in for them before.
+_INVALIDATION_REASON: Final[tuple[tuple[int, LiteralString], ...]] = (
+    (170000, "invalidation_reason"),
+    (160000, "CASE WHEN conflicting THEN 'rows_removed' END"),
+    (0, "NULL"),
+)
+
+
+def slot_status(connection: psycopg.Connection[Any], name: str) -> SlotStatus | None:
+    """Look the slot up, on an autocommit connection; None when there is no slot of this name.
+
+    Raises:
+        TransientError: the connection is gone.
+    """
+    version = connection.info.server_version
+    reason = next(text for since, text in _INVALIDATION_REASON if version >= since)
+    try:
+        row = connection.execute(_QUERY.format(sql.SQL(reason)), [name]).fetchone()
+    except psycopg.Error as error:
+        doing = f'looking up replication slot "{name}"'
+        raise classify_server_error(error.sqlstate, str(error), doing=doing) from None
+    if row is None:
+        return None
+    return SlotStatus(
+        name=name,
+        plugin=row[0],
+        database=row[1],
+        temporary=row[2],
+        active_pid=row[3],
+        confirmed_flush_lsn=None if row[4] is None else parse_lsn(row[4]),
+        restart_lsn=None if row[5] is None else parse_lsn(row[5]),
+        wal_status=row[6],
+        safe_wal_bytes=row[7],
+        invalidation_reason=row[8],
+        two_phase=row[9],
+    )
+
+
+def check_slot(status: SlotStatus, database: str) -> None:
+    """Say whether the gateway can read the slot.
+
+    Raises:
+        SlotError: it is another plugin's or another database's, or is lost.
+    """
+    if status.plugin != OUTPUT_PLUGIN:
+        kind = "a physical slot" if status.plugin is None else f"one of plugin {status.plugin}"
+        raise SlotError(
+            f'replication slot "{status.name}" is {kind}, not of {OUTPUT_PLUGIN}',
+            hint="somebody else uses this name: choose another source.slot",
+        )
+    if status.database != database:
+        raise SlotError(
+            f'replication slot "{status.name}" belongs to database {status.database}, not to '
+            f"{database}",
+            hint="choose another source.slot, or name the other database in source.dsn",
+        )
+    if status.lost:
+        why = status.invalidation_reason or "its WAL was removed"
+        raise SlotError(
+            f'replication slot "{status.name}" is lost ({why})',
+            hint="changes are missing for good: drop it with 'pgsluice slot drop' and repeat the "
+            "initial copy; raise max_slot_wal_keep_size (and, since 18, "
+            "idle_replication_slot_timeout) so that it outlasts the next pause",
+        )
+    if status.confirmed_flush_lsn is None:
+        raise SlotError(
+            f'replication slot "{status.name}" was not created to its end',
+            hint="drop it with 'pgsluice slot drop', unless it is being created at this moment",
+        )
