@@ -1,0 +1,324 @@
+"""Values that PostgreSQL prints, encoded, read back by fastavro, and compared with its own casts.
+
+The values come from the server (`generate_series`, `random`, literals at the limits); what they
+mean comes from the server, too, by way of casts and `extract`, never by way of the same text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from io import BytesIO
+from itertools import product
+from typing import Any
+
+import fastavro
+import psycopg
+import pytest
+
+from gateway.envelope.canonical import compile_canonical_key
+from gateway.envelope.encoders import compile_row_encoder
+from gateway.envelope.schema import AvroKind, EnvelopeColumn, TableSchema, describe
+from gateway.errors import ValueFormatError
+from tests.servers import PostgresServer
+
+pytestmark = pytest.mark.postgres
+
+Connection = psycopg.Connection[tuple[Any, ...]]
+
+SESSION = """
+    SET DateStyle = 'ISO'; SET IntervalStyle = 'postgres'; SET TimeZone = 'UTC';
+    SET extra_float_digits = 3; SET bytea_output = 'hex'; SELECT setseed(0.4711)
+"""
+
+
+@pytest.fixture
+def server(postgres: PostgresServer) -> Iterator[Connection]:
+    """A session with the gateway's settings; only temporary tables are made in it."""
+    with psycopg.connect(postgres.dsn(), autocommit=True) as connection:
+        connection.execute(SESSION)
+        yield connection
+
+
+def schema_of(server: Connection, type_name: str) -> TableSchema:
+    """Describe a table with one column of the type, from the catalog."""
+    server.execute(f"CREATE TEMP TABLE probe (v {type_name})")
+    row = server.execute(
+        """
+        SELECT atttypid::int8, atttypmod, format_type(atttypid, atttypmod), typtype::text
+        FROM pg_attribute JOIN pg_type ON pg_type.oid = atttypid
+        WHERE attrelid = 'probe'::regclass AND attname = 'v'
+        """
+    ).fetchone()
+    assert row is not None
+    server.execute("DROP TABLE probe")
+    oid, modifier, text, typtype = row
+    return describe(
+        "public",
+        "probe",
+        [EnvelopeColumn("v", oid, modifier, text, oid, modifier, typtype)],
+        ("v",),
+    )
+
+
+def read_back(schema: TableSchema, text: bytes) -> Any:
+    """Encode a value and let fastavro read it; the logical types of times are left off."""
+    data = compile_row_encoder(schema, [0])((text,))
+    avro = schema.value_schema["fields"][0]["type"][1]["fields"][0]["type"][1]
+    if schema.fields[0].kind in (AvroKind.DATE, AvroKind.TIMESTAMP, AvroKind.TIMESTAMPTZ):
+        avro = avro["type"]
+    elif schema.fields[0].kind is AvroKind.UUID:
+        avro = "string"
+    source = BytesIO(data)
+    assert source.read(1) == b"\x02"
+    value = fastavro.schemaless_reader(source, fastavro.parse_schema(avro), None)
+    assert source.read() == b""
+    return value
+
+
+INT8_ENDS = "(-9223372036854775808), (9223372036854775807)"
+# A day or a microsecond inside the ends that the manual gives, and around 1970 and 2000.
+DATES = """('4713-01-01 BC'), ('0001-12-31 BC'), ('0001-01-01'), ('1582-10-15'), ('1969-12-31'),
+    ('1970-01-01'), ('1999-12-31'), ('2000-01-01'), ('2024-02-29'), ('9999-12-31'),
+    ('10000-01-01'), ('5874897-12-31')"""
+TIMES = """('4713-01-01 00:00:00 BC'), ('0001-12-31 23:59:59.999999 BC'), ('0001-01-01'),
+    ('1969-12-31 23:59:59.999999'), ('1970-01-01'), ('1970-01-01 00:00:00.000001'),
+    ('1999-12-31 23:59:59.999999'), ('2000-01-01'), ('2024-02-29 12:34:56.7'),
+    ('9999-12-31 23:59:59.999999'), ('10000-01-01'), ('294247-01-10 04:00:54.775806')"""
+
+# type, rows of a VALUES list or a query, and what the value is by PostgreSQL's own account.
+CASES = [
+    ("boolean", "VALUES (true), (false)", "v"),
+    ("int2", "SELECT (random() * 65535 - 32768)::int FROM generate_series(1, 300)", "v"),
+    ("int2", "VALUES (-32768), (-1), (0), (1), (32767)", "v"),
+    ("int4", "SELECT ((random() - 0.5) * 4294967294)::int8 FROM generate_series(1, 300)", "v"),
+    ("int4", "VALUES (-2147483648), (-64), (63), (64), (8191), (8192), (2147483647)", "v"),
+    (
+        "int8",
+        "SELECT ((random() - 0.5) * 2 ^ (random() * 64))::int8 FROM generate_series(1, 500)",
+        "v",
+    ),
+    ("int8", f"VALUES {INT8_ENDS}", "v"),
+    ("oid", "VALUES ('0'), ('2147483648'), ('4294967295')", "v::int8"),
+    ("xid", "VALUES ('3'), ('4294967295')", "v::text::int8"),
+    ("cid", "VALUES ('0'), ('4294967295')", "v::text::int8"),
+    (
+        "numeric(10,2)",
+        "SELECT ((random() - 0.5) * 10 ^ (random() * 8))::numeric FROM generate_series(1, 300)",
+        "v",
+    ),
+    ("numeric(10,2)", "VALUES (0), (-0.01), (1.27), (1.28), (-1.28), (-1.29), (99999999.99)", "v"),
+    ("numeric(38,0)", "VALUES (repeat('9', 38)), ('-' || repeat('9', 38)), ('0')", "v"),
+    ("numeric(38,38)", "VALUES ('0.' || repeat('9', 38)), ('-0.' || repeat('9', 38))", "v"),
+    ("numeric(20,10)", "SELECT (random() - 0.5) * 1e9 FROM generate_series(1, 200)", "v"),
+    ("numeric", "VALUES ('NaN'), ('Infinity'), ('-Infinity'), ('1.00'), ('0')", "v::text"),
+    ("numeric", "VALUES (('1' || repeat('0', 131071))), ('0.' || repeat('1', 16383))", "v::text"),
+    ("numeric(50,2)", "VALUES (repeat('9', 48)), ('NaN')", "v::text"),
+    ("text", "VALUES (''), ('a'), (repeat('x', 63)), (repeat('x', 64)), ('it''s')", "v"),
+    (
+        "text",
+        "SELECT string_agg(chr((128 + random() * 50000)::int), '') FROM generate_series(1, 400)"
+        " GROUP BY generate_series % 20",
+        "v",
+    ),
+    ("text", "VALUES (repeat('€', 3000)), (repeat('x', 100000)), (E'\\u6ce8\\U0001f600\\n')", "v"),
+    ("varchar(10)", "VALUES (''), ('Größe'), ('ab   ')", "v"),
+    ("char(5)", "VALUES ('ab'), (''), ('Größe')", "v"),
+    ("name", "VALUES ('pg_class'), ('')", "v::text"),
+    ('"char"', "VALUES ('a'), ('')", "v::text"),
+    ("json", """VALUES ('{"a":  1.0}'), ('null')""", "v::text"),
+    ("jsonb", """VALUES ('{"b":1, "a": "\\u00e9"}'), ('[]')""", "v::text"),
+    ("uuid", "SELECT gen_random_uuid() FROM generate_series(1, 20)", "v::text"),
+    ("inet", "VALUES ('10.0.0.1'), ('10.0.0.1/8'), ('::1')", "abbrev(v)"),
+    ("bytea", "VALUES (''), ('\\x00ff5c27'), ('\\x01')", "v"),
+    (
+        "bytea",
+        "SELECT decode(string_agg(md5(random()::text), ''), 'hex') FROM generate_series(1, 300)"
+        " GROUP BY generate_series % 10",
+        "v",
+    ),
+    ("date", f"VALUES {DATES}", "v - date '1970-01-01'"),
+    (
+        "date",
+        "SELECT date '0001-01-01' + (random() * 3000000)::int FROM generate_series(1, 300)",
+        "v - date '1970-01-01'",
+    ),
+    ("timestamp", f"VALUES {TIMES}", "(extract(epoch FROM v) * 1000000)::int8"),
+    (
+        "timestamp",
+        "SELECT timestamp '1900-01-01' + random() * interval '200 years'"
+        " FROM generate_series(1, 300)",
+        "(extract(epoch FROM v) * 1000000)::int8",
+    ),
+    ("timestamptz", f"VALUES {TIMES}", "(extract(epoch FROM v) * 1000000)::int8"),
+    (
+        "timestamptz",
+        "SELECT timestamptz '1900-01-01' + random() * interval '200 years'"
+        " FROM generate_series(1, 300)",
+        "(extract(epoch FROM v) * 1000000)::int8",
+    ),
+    ("time", "VALUES ('24:00:00'), ('00:00:00.000001')", "v::text"),
+    ("timetz", "VALUES ('12:00:00+05:30')", "v::text"),
+    ("interval", "VALUES ('1 year 2 mons -3 days -04:05:06.7'), ('0')", "v::text"),
+    ("int4[]", "VALUES ('{1,NULL,3}'), ('[0:1]={1,2}'), ('{}')", "v::text"),
+    ("int4range", "VALUES ('[1,5)'), ('empty')", "v::text"),
+    ("bit(3)", "VALUES (B'101')", "v::text"),
+    ("money", "VALUES ('12.34')", "v::text"),
+]
+
+
+@pytest.mark.parametrize(
+    ("type_name", "rows", "meaning"), CASES, ids=[f"{n}-{c[0]}" for n, c in enumerate(CASES)]
+)
+def test_a_value_means_what_postgresql_says(
+    server: Connection, type_name: str, rows: str, meaning: str
+) -> None:
+    schema = schema_of(server, type_name)
+    server.execute(f"CREATE TEMP TABLE given (v {type_name})")
+    inner = f"INSERT INTO given SELECT v::text::{type_name} FROM ({rows}) AS r(v)"
+    server.execute(inner if type_name != "bytea" else inner.replace("v::text::", "v::"))
+
+    # format() calls the type's output function, as the walsender does; a cast may differ.
+    found = server.execute(
+        f"SELECT convert_to(format('%s', v), 'UTF8'), {meaning} FROM given"
+    ).fetchall()
+
+    assert found
+    assert [read_back(schema, text) for text, _ in found] == [value for _, value in found]
+
+
+FLOATS = [
+    ("float4", "float4send", "SELECT (random() - 0.5) * 10 ^ (random() * 76 - 38)"
+     " FROM generate_series(1, 5000)"),
+    ("float4", "float4send", "VALUES ('NaN'), ('Infinity'), ('-Infinity'), ('-0'), ('1e-45'),"
+     " ('3.4028235e+38'), ('1.17549435e-38'), ('16777216'), ('0.1')"),
+    ("float8", "float8send", "SELECT (random() - 0.5) * 10 ^ (random() * 600 - 300)"
+     " FROM generate_series(1, 2000)"),
+    ("float8", "float8send", "VALUES ('NaN'), ('Infinity'), ('-Infinity'), ('-0'), ('5e-324'),"
+     " ('1.7976931348623157e+308'), ('0.1'), ('9007199254740993')"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("type_name", "send", "rows"), FLOATS)
+def test_a_float_has_the_bits_that_postgresql_has(
+    server: Connection, type_name: str, send: str, rows: str
+) -> None:
+    encode = compile_row_encoder(schema_of(server, type_name), [0])
+
+    found = server.execute(
+        f"SELECT convert_to(v::text, 'UTF8'), {send}(v)"
+        f" FROM (SELECT v::text::{type_name} FROM ({rows}) AS r(v)) AS f(v)"
+    ).fetchall()
+
+    # Both are IEEE 754; PostgreSQL sends the highest byte first, Avro the lowest.
+    assert [encode((text,)) for text, _ in found] == [b"\x02" + bits[::-1] for _, bits in found]
+
+
+@pytest.mark.parametrize(
+    ("type_name", "bits"), [("date", 31), ("timestamp", 63), ("timestamptz", 63)]
+)
+def test_the_infinities_are_beyond_every_finite_value(
+    server: Connection, type_name: str, bits: int
+) -> None:
+    schema = schema_of(server, type_name)
+
+    found = server.execute(
+        f"SELECT convert_to(v::{type_name}::text, 'UTF8')"
+        " FROM (VALUES ('infinity'), ('-infinity')) AS r(v)"
+    ).fetchall()
+
+    assert [read_back(schema, text) for (text,) in found] == [2**bits - 1, -(2**bits)]
+
+
+@pytest.mark.parametrize("type_name", ["timestamp", "timestamptz"])
+def test_a_timestamp_of_postgresqls_that_avro_cannot_hold_is_refused(
+    server: Connection, type_name: str
+) -> None:
+    schema = schema_of(server, type_name)
+    row = server.execute(
+        f"SELECT convert_to(('294247-01-10 04:00:54.775807'::{type_name})::text, 'UTF8')"
+    ).fetchone()
+    assert row is not None
+
+    with pytest.raises(ValueFormatError, match="a timestamp lies after"):
+        read_back(schema, row[0])
+
+
+EQUALITY = {
+    "numeric": "0 0.00 1 1.0 1.00 10 100 100.0 -1.5 -1.50 NaN Infinity -Infinity 1e10 1e-10",
+    "float8": "0 -0 1 NaN Infinity -Infinity 0.1 0.10 1e300 1e22",
+    "float4": "0 -0 1 NaN Infinity 0.1 0.10000000149 1e30",
+    "char(4)": "|a|a |a  | a|ab|A",
+    "text": "|a|a | a|A|1.0|1.00|é|e\u0301",
+    "varchar(9)": "|a|a |A",
+    "interval": "1 day|24:00:00|1 mon|30 days|720:00:00|1 year|12 mons|360 days|0|-0:00:01|-1 sec|"
+    "-1 day +24:00:00|1 mon -30 days|-1 mon|-30 days|0.5 sec|500 ms|-1 year -2 mons +3 days -4:05",
+    "timestamptz": "2024-01-01 12:00+00|2024-01-01 13:00+01|2024-01-01 12:00:00.000000+00|"
+    "2024-01-01 12:00:00.000001+00|infinity|-infinity|0044-03-15 12:00+00 BC|12000-01-01 00:00+00",
+    "timestamp": "2024-01-01 12:00|2024-01-01 12:00:00.0|2024-01-01 12:00:01|infinity",
+    "timetz": "12:00+00|13:00+01|12:00:00.0+00|24:00+00|00:00+00",
+    "time": "24:00|00:00|12:00|12:00:00.00",
+    "jsonb": '{"a":1.0}|{"a": 1.00}|{"a":1}|{"a":"1.0"}|{"a":"1.00"}|[1,10]|[1.0,10]|1e2|100|'
+    '{"x\\"1.0":1}|{"x\\"1.00":1}',
+    "inet": "10.0.0.1|10.0.0.1/32|10.0.0.1/8|::1",
+    "bit varying": "1|10|01|",
+    "bytea": r"\x01|\x0100|\001|",
+    "uuid": "A0EEBC99-9C0B-4EF8-BB6D-6BB9BD380A11|a0eebc999c0b4ef8bb6d6bb9bd380a11",
+}
+
+
+@pytest.mark.parametrize("type_name", EQUALITY)
+def test_canonical_keys_are_equal_exactly_when_the_server_says_so(
+    server: Connection, type_name: str
+) -> None:
+    given = EQUALITY[type_name]
+    values = given.split("|") if "|" in given else given.split()
+    canonical = compile_canonical_key(schema_of(server, type_name), [0])
+
+    found = server.execute(
+        f"SELECT a, b, a::{type_name} = b::{type_name},"
+        f" convert_to(format('%%s', a::{type_name}), 'UTF8'),"
+        f" convert_to(format('%%s', b::{type_name}), 'UTF8')"
+        " FROM unnest(%s::text[]) AS x(a), unnest(%s::text[]) AS y(b)",
+        (values, values),
+    ).fetchall()
+
+    wrong = [
+        (a, b)
+        for a, b, equal, one, other in found
+        if (canonical((one,)) == canonical((other,))) is not equal
+    ]
+    assert wrong == []
+    assert len(found) == len(list(product(values, values)))
+
+
+@pytest.mark.parametrize(
+    ("type_name", "value"),
+    [
+        (
+            "interval",
+            "make_interval(months => (random() * 3)::int - 1, days => (random() * 90)::int - 45,"
+            " hours => 24 * ((random() * 90)::int - 45))",
+        ),
+        ("numeric", "round((random() * 3)::numeric, 1) * (10 ^ (random() * 3)::int)::numeric"),
+    ],
+)
+def test_canonical_keys_of_random_values_are_equal_when_the_server_says_so(
+    server: Connection, type_name: str, value: str
+) -> None:
+    canonical = compile_canonical_key(schema_of(server, type_name), [0])
+
+    server.execute(
+        f"CREATE TEMP TABLE given AS SELECT ({value})::{type_name} AS v"
+        " FROM generate_series(1, 200)"
+    )
+    found = server.execute(
+        "SELECT convert_to(x.v::text, 'UTF8'), convert_to(y.v::text, 'UTF8'), x.v = y.v"
+        " FROM given x, given y"
+    ).fetchall()
+
+    assert {equal for _, _, equal in found} == {True, False}
+    assert [
+        (one, other)
+        for one, other, equal in found
+        if (canonical((one,)) == canonical((other,))) is not equal
+    ] == []
