@@ -1,0 +1,73 @@
+"""Any history, cut into any batches and replayed in any way, ends in the apply worker's table."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from spark_consumer.apply import Applier
+from spark_consumer.decode import survey, wire
+from tests.spark.apply_worker import KeyedTable, Multiset
+from tests.spark.histories import BAG_COLUMNS, KEYED_COLUMNS, bag_history, keyed_history
+from tests.spark.records import StaticSchemas, TableTopic, frame
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = pytest.mark.spark
+
+
+def apply(applier: Applier, records: DataFrame) -> None:
+    cut = wire(records, "s.transaction").cache()
+    for found in survey(cut):
+        applier.apply(cut, found)
+    cut.unpersist()
+
+
+def contents(spark: SparkSession, path: Path) -> list[tuple[Any, ...]]:
+    rows = spark.read.format("delta").load(str(path)).collect()
+    return sorted((tuple(row) for row in rows), key=repr)
+
+
+def play(
+    spark: SparkSession, warehouse: Path, topic: TableTopic, chance: random.Random, batches: int
+) -> None:
+    """Apply in random cuts, going back to an earlier record now and then, with new appliers."""
+    end = len(topic.records)
+    cuts = sorted(chance.sample(range(1, end), batches - 1)) + [end]
+    first = 0
+    for cut in cuts:
+        applier = Applier(spark, str(warehouse), "s", topic.registry)
+        apply(applier, frame(spark, topic.records, first, cut))
+        first = chance.choice([cut, chance.randrange(cut)])
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_a_keyed_table_ends_as_the_apply_worker_leaves_it(
+    spark: SparkSession, tmp_path: Path, seed: int
+) -> None:
+    chance = random.Random(seed)
+    topic = TableTopic(StaticSchemas(), "s.public.t", KEYED_COLUMNS, ["id"])
+    model = KeyedTable("id")
+    keyed_history(chance, topic, model, changes=400, keys=60)
+
+    play(spark, tmp_path, topic, chance, batches=3)
+
+    assert contents(spark, tmp_path / "s/public/t") == model.contents()
+
+
+@pytest.mark.parametrize("seed", [3])
+def test_a_multiset_ends_as_the_apply_worker_leaves_it(
+    spark: SparkSession, tmp_path: Path, seed: int
+) -> None:
+    chance = random.Random(seed)
+    topic = TableTopic(StaticSchemas(), "s.public.t", BAG_COLUMNS, [])
+    model = Multiset()
+    bag_history(chance, topic, model, changes=300, values=25)
+
+    play(spark, tmp_path, topic, chance, batches=3)
+
+    assert contents(spark, tmp_path / "s/public/t") == model.contents()
