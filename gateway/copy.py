@@ -51,8 +51,8 @@ class RowReader(Protocol):
     ) -> Iterator[Sequence[Sequence[ColumnValue]]]:
         """Yield batches of rows for which any of `where` is true; all rows when it is empty."""
 
-    def estimate_rows(self, table: Table) -> int:
-        """Return the planner's idea of the number of rows; -1 when it has none."""
+    def estimate_rows(self, table: Table) -> int | None:
+        """Return the planner's idea of the number of rows; None when it has none."""
 
 
 class InitialCopy:
@@ -75,7 +75,7 @@ class InitialCopy:
         *,
         consistent_point: Lsn,
         context: TransactionContext,
-        report: Callable[[str, Table, int, int], None],
+        report: Callable[[str, Table, int, int | None], None],
         stopping: Callable[[], bool],
     ) -> None:
         self._plan = plan

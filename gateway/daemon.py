@@ -48,8 +48,8 @@ from gateway.sink.topics import TopicSpec, ensure_topics, progress_topic_spec
 from gateway.source.catalog import ServerCatalog, read_catalog
 from gateway.source.connection import ServerFacts, connect, server_facts
 from gateway.source.publications import ensure_publications
-from gateway.source.replication import ReplicationConnection
-from gateway.source.slot import SlotStatus, slot_status
+from gateway.source.replication import OUTPUT_PLUGIN, ReplicationConnection
+from gateway.source.slot import SlotStatus, check_slot, slot_status
 from gateway.source.snapshot import SnapshotReader
 from gateway.transactions import Assembler
 
@@ -59,7 +59,7 @@ _LOG: Final = logging.getLogger(__name__)
 _FIRST_BACKOFF_S: Final = 0.5
 _MAX_BACKOFF_S: Final = 15.0
 
-CopyReport = Callable[[str, Table, int, int], None]
+CopyReport = Callable[[str, Table, int, int | None], None]
 
 
 def read_definitions(settings: Settings) -> Definitions:
@@ -155,15 +155,7 @@ class Daemon:
         with connect(settings.source.dsn) as connection:
             prepared = self._prepare(connection, definitions)
             registry = Registry(settings.registry)
-            identity = slot_identity(prepared.facts, settings)
-            progress = KafkaProgress(
-                settings.kafka,
-                identity,
-                registry,
-                progress_topic=settings.topics.progress,
-                totals_topic=settings.topics.totals,
-            )
-            sink = TransactionalSink(settings.kafka, identity, progress)
+            sink = make_sink(settings, prepared.facts, registry)
             try:
                 recovered = sink.open()
                 _check_partitions(prepared.routing.partitions, recovered.totals)
@@ -248,6 +240,8 @@ class Daemon:
         status = slot_status(connection, name)
         if watermark is None or watermark.end_lsn == ZERO_LSN:
             if status is not None:
+                if status.plugin != OUTPUT_PLUGIN or status.database != prepared.facts.database:
+                    check_slot(status, prepared.facts.database)  # not ours to drop
                 event(_LOG, logging.WARNING, "the initial copy was not finished: again", slot=name)
                 self._drop_slot(name)
             return None
@@ -258,7 +252,8 @@ class Daemon:
                 hint="`pgsluice slot drop` forgets the watermark too; the next `pgsluice run` "
                 "then copies all tables anew",
             )
-        _check_slot(status, watermark)
+        check_slot(status, prepared.facts.database)
+        _check_position(status, watermark)
         if watermark.definitions != prepared.definitions.fingerprint:
             raise ConfigError(
                 "the definitions have changed since the slot was made",
@@ -418,6 +413,23 @@ def slot_identity(facts: ServerFacts, settings: Settings) -> SlotIdentity:
     return SlotIdentity(facts.system_identifier, facts.database, settings.source.slot)
 
 
+def make_sink(settings: Settings, facts: ServerFacts, registry: Registry) -> TransactionalSink:
+    """Make the producer of this gateway's slot; not yet opened.
+
+    Raises:
+        SchemaError, TransientError: the registry refuses its schemas, or cannot be reached.
+    """
+    identity = slot_identity(facts, settings)
+    progress = KafkaProgress(
+        settings.kafka,
+        identity,
+        registry,
+        progress_topic=settings.topics.progress,
+        totals_topic=settings.topics.totals,
+    )
+    return TransactionalSink(settings.kafka, identity, progress)
+
+
 def _refuse_collisions(names: Sequence[str]) -> None:
     """Refuse names that Kafka takes for the same metric name: they differ in '.' and '_' only."""
     for group in find_collisions(names):
@@ -440,7 +452,7 @@ def _check_partitions(now: Mapping[str, int], totals: Mapping[str, Sequence[int]
             )
 
 
-def _check_slot(status: SlotStatus, watermark: Watermark) -> None:
+def _check_position(status: SlotStatus, watermark: Watermark) -> None:
     """Refuse a slot from which changes since the watermark can no longer be read."""
     confirmed = status.confirmed_flush_lsn
     if confirmed is not None and confirmed > watermark.end_lsn:

@@ -45,7 +45,7 @@ class _FieldFormatter(logging.Formatter):
 
 def _quote(value: object) -> str:
     text = str(value)
-    return json.dumps(text) if not text or any(c in text for c in " \n\t\"=") else text
+    return json.dumps(text) if not text or any(c in text for c in ' \n\t"=') else text
 
 
 def set_up_logging(*, verbose: bool = False) -> None:

@@ -37,7 +37,7 @@ def run(settings: Settings, *, endpos: Lsn | None) -> int:
     return 0
 
 
-def _log_copy(subscription: str, table: Table, rows: int, estimate: int) -> None:
+def _log_copy(subscription: str, table: Table, rows: int, estimate: int | None) -> None:
     event(
         _LOG,
         logging.INFO,
@@ -45,13 +45,13 @@ def _log_copy(subscription: str, table: Table, rows: int, estimate: int) -> None
         subscription=subscription,
         relation=table,
         rows=rows,
-        estimate=estimate if estimate >= 0 else "unknown",
+        estimate="unknown" if estimate is None else estimate,
     )
 
 
-def _show_bar(subscription: str, table: Table, rows: int, estimate: int) -> None:
+def _show_bar(subscription: str, table: Table, rows: int, estimate: int | None) -> None:
     """Draw one line in place; a filter or stale statistics make the estimate a guess."""
-    share = min(rows / estimate, 1.0) if estimate > 0 else 0.0
+    share = min(rows / estimate, 1.0) if estimate else 0.0
     done = round(share * _BAR_WIDTH)
     bar = "#" * done + "." * (_BAR_WIDTH - done)
     end = "\n" if rows == estimate else ""
