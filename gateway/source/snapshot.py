@@ -15,7 +15,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from types import TracebackType
-from typing import Final, LiteralString, Self, cast
+from typing import Final, Self
 
 import psycopg
 from psycopg import sql
@@ -116,7 +116,7 @@ class SnapshotReader:
             sql.SQL("" if table.kind == "p" else "ONLY "),
             name,
             # The server's own rendering of an expression it has parsed before.
-            sql.SQL(cast(LiteralString, _condition(where))),
+            sql.SQL(_condition(where)),
         )
         try:
             with self._connection.cursor() as cursor, cursor.copy(statement) as copy:
