@@ -34,8 +34,8 @@ __all__ = [
 
 Float: TypeAlias = float | NotANumber
 
-_SINGLE: Final = struct.Struct("f")
-_SINGLE_BITS: Final = struct.Struct("I")
+_SINGLE: Final = struct.Struct("<f")
+_SINGLE_BITS: Final = struct.Struct("<I")
 
 
 def parse_float8(text: bytes) -> Float:
@@ -44,11 +44,18 @@ def parse_float8(text: bytes) -> Float:
     Raises:
         ValueFormatError: not a number.
     """
+    value = _parse(text, "double precision")
+    return value if value == value else NAN
+
+
+def _parse(text: bytes, name: str) -> float:
     try:
         value = float(text)
     except ValueError:
-        raise ValueFormatError("a value does not read as double precision") from None
-    return value if value == value else NAN
+        raise ValueFormatError(f"a value does not read as {name}") from None
+    if isinf(value) and text[-1:] != b"y":  # digits that no double can hold
+        raise ValueFormatError(f"a value does not read as {name}")
+    return value
 
 
 def parse_float4(text: bytes) -> Float:
@@ -57,10 +64,7 @@ def parse_float4(text: bytes) -> Float:
     Raises:
         ValueFormatError: not a number, or too large.
     """
-    try:
-        value = float(text)
-    except ValueError:
-        raise ValueFormatError("a value does not read as real") from None
+    value = _parse(text, "real")
     if value != value:
         return NAN
     try:

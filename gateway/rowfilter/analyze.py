@@ -10,7 +10,6 @@ Source: src/backend/parser/parse_expr.c, src/backend/optimizer/util/clauses.c.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from gateway.definitions.model import Collation, Column
@@ -23,9 +22,9 @@ from gateway.pgtypes.catalog import (
     VOLATILE_OPERATORS,
 )
 from gateway.pgtypes.errors import EvaluationError
-from gateway.rowfilter import operators, types
+from gateway.rowfilter import collations, operators, types
+from gateway.rowfilter.collations import Typed
 from gateway.rowfilter.expr import (
-    And,
     AnyAll,
     ArrayOf,
     Call,
@@ -35,35 +34,17 @@ from gateway.rowfilter.expr import (
     Expr,
     IsNull,
     IsTrue,
-    Not,
     Operation,
-    Or,
     Value,
 )
+from gateway.rowfilter.fold import Junction, fold_distinct, negate
 from gateway.rowfilter.interpret import any_all
 from gateway.rowfilter.parse import Node, Text, unwrap
 from gateway.rowfilter.types import BOOL, INT4, INT8, NUMERIC, TEXT, TEXT_TYPES, type_name
 
-__all__ = ["Typed", "analyze"]
+__all__ = ["analyze"]
 
-_DEFAULT_COLLATION: Final = Collation("default", deterministic=True, c_order=False)
-_C_COLLATION: Final = Collation("C", deterministic=True, c_order=True)
-_C_NAMES: Final = frozenset({"C", "POSIX", "ucs_basic"})
-_BYTE_ORDER_NAMES: Final = _C_NAMES | {"pg_c_utf8"}
 _NOT_IMMUTABLE: Final = "depends on settings of the session, so it is not immutable"
-
-
-@dataclass(frozen=True, slots=True)
-class Typed:
-    """An expression, its type, and the collation that an operator above it takes from it.
-
-    `collation` is None for types without one; `explicit` means that COLLATE was written.
-    """
-
-    expr: Expr
-    type_oid: int
-    collation: Collation | None = None
-    explicit: bool = False
 
 
 def analyze(root: Node, columns: Sequence[Column], text: Text) -> Expr:
@@ -116,7 +97,7 @@ class _Analyzer:
             )
         collation = column.collation
         if column.type_oid in TEXT_TYPES and collation is None:
-            collation = _C_COLLATION if column.type_oid == types.NAME else _DEFAULT_COLLATION
+            collation = collations.C if column.type_oid == types.NAME else collations.DEFAULT
         return Typed(ColumnRef(column.name, column.type_oid), column.type_oid, collation)
 
     def _a_const(self, node: Node) -> Typed:
@@ -188,8 +169,8 @@ class _Analyzer:
 
     def _type_collation(self, oid: int) -> Collation | None:
         if oid == types.NAME:
-            return _C_COLLATION
-        return _DEFAULT_COLLATION if oid in TEXT_TYPES else None
+            return collations.C
+        return collations.DEFAULT if oid in TEXT_TYPES else None
 
     def _cast(self, typed: Typed, target: int, node: Node) -> Typed:
         source = typed.type_oid
@@ -229,44 +210,20 @@ class _Analyzer:
         names = [unwrap(name)[1].sval for name in node.collname]
         if names[:-1] not in ([], ["pg_catalog"]):
             raise self.text.refuse("user-defined collations are not allowed", node)
-        collation = Collation(names[-1], True, names[-1] in _BYTE_ORDER_NAMES)
+        collation = Collation(names[-1], True, names[-1] in collations.BYTE_ORDER_NAMES)
         return Typed(typed.expr, typed.type_oid, collation, explicit=True)
 
     def _merged_collation(self, arguments: Sequence[Typed], node: Node) -> tuple[Collation, bool]:
-        """The collation of an operator on `arguments` (assign_collations_walker)."""
-        found, explicit = _DEFAULT_COLLATION, False
-        for typed in arguments:
-            collation = typed.collation
-            if collation is None:
-                continue
-            if typed.explicit and not explicit:
-                found, explicit = collation, True
-            elif typed.explicit is explicit and _plain(collation) != _plain(found):
-                if _plain(found) == "default" and not explicit:
-                    found = collation
-                elif _plain(collation) != "default" or explicit:
-                    raise self.text.refuse("collation mismatch", node)
-        return found, explicit
+        try:
+            return collations.merge(arguments)
+        except collations.CollationError as error:
+            raise self.text.refuse(str(error), node) from None
 
     def _check_collation(self, name: str, arguments: Sequence[Typed], node: Node) -> None:
-        needs_order = name in operators.ORDER_COLLATION
-        folds_case = name in operators.ASCII_LIKE
-        if not (needs_order or folds_case or name in operators.EQUALITY_COLLATION):
-            return
-        collation, _ = self._merged_collation(arguments, node)
-        if not collation.deterministic:
-            raise self.text.refuse(f"collation {collation.name} is nondeterministic", node)
-        if needs_order and not collation.c_order:
-            raise self.text.refuse(
-                f"the order of text under collation {collation.name} cannot be reproduced; "
-                'write COLLATE "C"',
-                node,
-            )
-        if folds_case and _plain(collation) not in _C_NAMES:
-            raise self.text.refuse(
-                f'ILIKE under collation {collation.name} cannot be reproduced; write COLLATE "C"',
-                node,
-            )
+        try:
+            collations.check(name, arguments)
+        except collations.CollationError as error:
+            raise self.text.refuse(str(error), node) from None
 
     # Operators
 
@@ -340,13 +297,8 @@ class _Analyzer:
         operation, _ = self._operator(node, name, *map(_operator_type, arguments))
         self._check_collation(operation.name, arguments, node)
         left, right = self._adapted(operation, arguments, node)
-        expr: Expr = Distinct(operation, left, right)
-        if isinstance(left, Constant) and isinstance(right, Constant):
-            if left.value is None or right.value is None:
-                expr = Constant(left.value is not right.value)
-            else:
-                expr = Constant(not operation.function(left.value, right.value))
-        return Typed(_negated(expr) if negated else expr, BOOL)
+        expr = fold_distinct(Distinct(operation, left, right))
+        return Typed(negate(expr) if negated else expr, BOOL)
 
     # Arrays
 
@@ -418,7 +370,7 @@ class _Analyzer:
             case 1 | 2:  # AND_EXPR, OR_EXPR
                 return Typed(self._junction(node, is_and=node.boolop == 1), BOOL)
             case _:
-                return Typed(_negated(self._boolean(node.args[0])), BOOL)
+                return Typed(negate(self._boolean(node.args[0])), BOOL)
 
     def _boolean(self, node: Node) -> Expr:
         typed = self.typed(node)
@@ -433,38 +385,22 @@ class _Analyzer:
 
         Source: simplify_and_arguments(), simplify_or_arguments().
         """
-        decides = not is_and
-        kept: list[Expr] = []
-        has_null = False
-        decided = False
+        fold = Junction(is_and=is_and)
         for argument in node.args:
             failures = len(self.failures)
             expr = self._boolean(argument)
-            if decided:  # PostgreSQL no longer looks here: errors of constants do not count
+            if fold.decided:  # PostgreSQL no longer looks here: errors of constants do not count
                 del self.failures[failures:]
-            elif isinstance(expr, Constant):
-                has_null |= expr.value is None
-                decided = expr.value is decides
-            elif isinstance(expr, And if is_and else Or):
-                kept += expr.arguments
             else:
-                kept.append(expr)
-        if decided:
-            return Constant(decides)
-        if has_null:
-            kept.append(Constant(None))
-        if not kept:
-            return Constant(is_and)
-        if len(kept) == 1:
-            return kept[0]
-        return And(tuple(kept)) if is_and else Or(tuple(kept))
+                fold.add(expr)
+        return fold.result()
 
     def _null_test(self, node: Node) -> Typed:
         typed = self.typed(node.arg)
         expr: Expr = IsNull(typed.expr)
         if isinstance(typed.expr, Constant):
             expr = Constant(typed.expr.value is None)
-        return Typed(_negated(expr) if node.nulltesttype == 2 else expr, BOOL)
+        return Typed(negate(expr) if node.nulltesttype == 2 else expr, BOOL)
 
     def _boolean_test(self, node: Node) -> Typed:
         argument = self._boolean(node.arg)
@@ -475,7 +411,7 @@ class _Analyzer:
             expr = Constant(argument.value is expected)
         else:
             expr = IsNull(argument) if expected is None else IsTrue(argument, expected)
-        return Typed(_negated(expr) if negated else expr, BOOL)
+        return Typed(negate(expr) if negated else expr, BOOL)
 
     def _func_call(self, node: Node) -> Typed:
         names = [unwrap(name)[1].sval for name in node.funcname]
@@ -493,14 +429,3 @@ class _Analyzer:
 def _operator_type(typed: Typed) -> int:
     """The type that operators are declared for: varchar has none of its own, it uses text's."""
     return TEXT if typed.type_oid == types.VARCHAR else typed.type_oid
-
-
-def _plain(collation: Collation) -> str:
-    """The name of a built-in collation without schema and quotes."""
-    return collation.name.removeprefix("pg_catalog.").strip('"')
-
-
-def _negated(expr: Expr) -> Expr:
-    if isinstance(expr, Constant):
-        return Constant(None if expr.value is None else not expr.value)
-    return Not(expr)

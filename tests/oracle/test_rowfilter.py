@@ -6,7 +6,7 @@ PGSLUICE_ORACLE_SEED repeats a run, PGSLUICE_ORACLE_PAIRS (default 6000) sets it
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from random import Random
 
 import psycopg
@@ -102,27 +102,30 @@ def differences(oracle: Oracle, expression: str, text: str) -> Iterator[str]:
             column.name: None if raw is None else PARSERS[column.type_oid](raw)
             for column, raw in zip(COLUMNS, row, strict=True)
         }
-        checks: list[tuple[str, object, object]] = []
         for name, function, wanted in (
             ("interpreted", lambda: evaluate(values), truth),  # noqa: B023
             ("reference", lambda: slow(row), truth is True),  # noqa: B023
             ("generated", lambda: passes(row), truth is True),  # noqa: B023
             ("negated", lambda: negated(row), truth is False),  # noqa: B023
         ):
-            try:
-                got: object = function()
-            except EvaluationError as error:
-                got = error.message
-            except FilterEvaluationError as error:
-                got = error.reason
-            checks.append((name, got, truth if isinstance(truth, str) else wanted))
-        for name, got, wanted in checks:
-            agree = got is wanted
-            if isinstance(got, str) and isinstance(wanted, str):
-                agree = same(wanted, got)
+            got = outcome(function)
+            if isinstance(truth, str):
+                agree = isinstance(got, str) and same(truth, got)
+            else:
+                agree = got is wanted
             if not agree:
                 read = {n: values[n] for n in sorted(filter_.columns)}
-                yield f"{name}: {got!r}, the server {wanted!r}; row {read}"
+                yield f"{name}: {got!r}, the server {truth!r}; row {read}"
+
+
+def outcome(function: Callable[[], object]) -> object:
+    """What `function` returns, or the text of its error."""
+    try:
+        return function()
+    except EvaluationError as error:
+        return error.message
+    except FilterEvaluationError as error:
+        return error.reason
 
 
 def same(server: str, ours: str) -> bool:

@@ -1,0 +1,88 @@
+"""Which collation an operator on text uses, and whether its result can be reproduced under it.
+
+Source: src/backend/parser/parse_collate.c; manual, "Collation Support".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from gateway.definitions.model import Collation
+from gateway.rowfilter import operators
+from gateway.rowfilter.expr import Expr
+
+__all__ = ["BYTE_ORDER_NAMES", "DEFAULT", "C", "CollationError", "Typed", "check", "merge"]
+
+DEFAULT: Final = Collation("default", deterministic=True, c_order=False)
+"""Of literals. The database's collation is always deterministic; its order is not known here."""
+C: Final = Collation("C", deterministic=True, c_order=True)
+_C_NAMES: Final = frozenset({"C", "POSIX", "ucs_basic"})
+BYTE_ORDER_NAMES: Final = _C_NAMES | {"pg_c_utf8"}
+
+
+class CollationError(Exception):
+    """The operator is not supported under this collation; the message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Typed:
+    """An expression, its type, and the collation that an operator above it takes from it.
+
+    `collation` is None for types without one; `explicit` means that COLLATE was written.
+    """
+
+    expr: Expr
+    type_oid: int
+    collation: Collation | None = None
+    explicit: bool = False
+
+
+def merge(arguments: Sequence[Typed]) -> tuple[Collation, bool]:
+    """The collation of an operator on `arguments`, and whether COLLATE chose it.
+
+    Raises:
+        CollationError: the arguments disagree.
+    """
+    found, explicit = DEFAULT, False
+    for typed in arguments:
+        collation = typed.collation
+        if collation is None or (explicit and not typed.explicit):
+            continue
+        if typed.explicit and not explicit:
+            found, explicit = collation, True
+        elif _plain(found) == "default" and not explicit:
+            found = collation
+        elif _plain(collation) != _plain(found) and (explicit or _plain(collation) != "default"):
+            raise CollationError(f"collation mismatch between {found.name} and {collation.name}")
+    return found, explicit
+
+
+def check(function: str, arguments: Sequence[Typed]) -> None:
+    """Make sure that `function`, a ``prosrc``, can be reproduced on `arguments`.
+
+    Raises:
+        CollationError: not under their collation.
+    """
+    needs_order = function in operators.ORDER_COLLATION
+    folds_case = function in operators.ASCII_LIKE
+    if not (needs_order or folds_case or function in operators.EQUALITY_COLLATION):
+        return
+    collation, _ = merge(arguments)
+    if not collation.deterministic:
+        raise CollationError(f"collation {collation.name} is nondeterministic")
+    if needs_order and not collation.c_order:
+        raise CollationError(
+            f"the order of text under collation {collation.name} cannot be reproduced; "
+            'write COLLATE "C"'
+        )
+    if folds_case and _plain(collation) not in _C_NAMES:
+        raise CollationError(
+            f'ILIKE under collation {collation.name} cannot be reproduced; write COLLATE "C"'
+        )
+
+
+def _plain(collation: Collation) -> str:
+    """The name of a built-in collation without schema and quotes."""
+    return collation.name.removeprefix("pg_catalog.").strip('"')

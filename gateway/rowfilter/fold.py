@@ -1,0 +1,61 @@
+"""What PostgreSQL's planner does with constant parts, as far as it decides which errors appear.
+
+Source: eval_const_expressions(), simplify_and_arguments(), simplify_or_arguments().
+"""
+
+from __future__ import annotations
+
+from gateway.rowfilter.expr import And, Constant, Distinct, Expr, Not, Or
+from gateway.rowfilter.interpret import distinct
+
+__all__ = ["Junction", "fold_distinct", "negate"]
+
+
+class Junction:
+    """AND, or OR, taking its arguments from left to right.
+
+    A constant that decides (false for AND) cuts off what follows and drops what came before; the
+    constant that does not is dropped itself; NULLs become one, at the end.
+    """
+
+    __slots__ = ("_has_null", "_is_and", "_kept", "decided")
+
+    def __init__(self, *, is_and: bool) -> None:
+        self._is_and = is_and
+        self._kept: list[Expr] = []
+        self._has_null = False
+        self.decided = False
+
+    def add(self, expr: Expr) -> None:
+        """Take the next argument."""
+        if isinstance(expr, Constant):
+            self._has_null |= expr.value is None
+            self.decided = expr.value is (not self._is_and)
+        elif isinstance(expr, And if self._is_and else Or):
+            self._kept += expr.arguments
+        else:
+            self._kept.append(expr)
+
+    def result(self) -> Expr:
+        """The expression that is left."""
+        if self.decided:
+            return Constant(not self._is_and)
+        kept = [*self._kept, Constant(None)] if self._has_null else self._kept
+        if len(kept) < 2:
+            return kept[0] if kept else Constant(self._is_and)
+        return And(tuple(kept)) if self._is_and else Or(tuple(kept))
+
+
+def negate(expr: Expr) -> Expr:
+    """NOT."""
+    if isinstance(expr, Constant):
+        return Constant(None if expr.value is None else not expr.value)
+    return Not(expr)
+
+
+def fold_distinct(expr: Distinct) -> Expr:
+    """IS DISTINCT FROM, folded when both sides are constant."""
+    match expr:
+        case Distinct(equal, Constant(left), Constant(right)):
+            return Constant(distinct(equal.function, left, right))
+    return expr
