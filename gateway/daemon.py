@@ -20,7 +20,6 @@ import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from importlib.metadata import version
 from typing import Final
 
 import psycopg
@@ -30,7 +29,7 @@ from gateway.copy import CopyStopped, InitialCopy
 from gateway.definitions.combine import make_plan
 from gateway.definitions.model import Definitions, Plan, Table
 from gateway.definitions.parser import parse_definitions
-from gateway.envelope.envelope import TransactionContext
+from gateway.envelope.envelope import TransactionContext, package_version
 from gateway.envelope.naming import find_collisions, message_topic, transaction_topic
 from gateway.errors import ConfigError, FatalError, SlotError, TransientError
 from gateway.lsn import ZERO_LSN, Lsn, format_lsn
@@ -200,18 +199,7 @@ class Daemon:
         partitions = self._ensure_topics(plan, topics)
         for line in ensure_publications(connection, plan, prefix=settings.source.slot):
             event(_LOG, logging.INFO, "publication", detail=line)
-        routing = RoutingSettings(
-            gateway=settings.gateway.name,
-            database=facts.database,
-            version=version("pgsluice"),
-            partitions=partitions,
-            topic_names=settings.topics.names,
-            tombstones=settings.topics.tombstones,
-            truncate=settings.topics.truncate,
-            numeric=settings.types.numeric,
-            message_prefixes=frozenset(settings.messages.prefixes),
-        )
-        return _Prepared(facts, plan, definitions, routing)
+        return _Prepared(facts, plan, definitions, routing_settings(settings, facts, partitions))
 
     def _ensure_topics(self, plan: Plan, tables: Sequence[TopicSpec]) -> dict[str, int]:
         """Create or check every topic; return the partitions of the table topics."""
@@ -375,6 +363,23 @@ class Daemon:
         finally:
             source.close()
             assembler.close()
+
+
+def routing_settings(
+    settings: Settings, facts: ServerFacts, partitions: Mapping[str, int]
+) -> RoutingSettings:
+    """Return what routing needs of the configuration."""
+    return RoutingSettings(
+        gateway=settings.gateway.name,
+        database=facts.database,
+        version=package_version(),
+        partitions=partitions,
+        topic_names=settings.topics.names,
+        tombstones=settings.topics.tombstones,
+        truncate=settings.topics.truncate,
+        numeric=settings.types.numeric,
+        message_prefixes=frozenset(settings.messages.prefixes),
+    )
 
 
 def table_topics(plan: Plan, settings: Settings) -> list[TopicSpec]:

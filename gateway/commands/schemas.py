@@ -7,16 +7,19 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
+import psycopg
+
 from gateway.config import Settings
-from gateway.daemon import read_definitions, table_topics
+from gateway.daemon import read_definitions, routing_settings, table_topics
 from gateway.definitions.combine import make_plan
-from gateway.routing import RoutingSettings
+from gateway.definitions.model import Definitions, Plan
+from gateway.ports import SchemaIds
 from gateway.routing.routes import RelationRoutes
 from gateway.routing.totals import Totals
 from gateway.source.catalog import ServerCatalog, read_catalog
-from gateway.source.connection import connect, server_facts
+from gateway.source.connection import ServerFacts, connect, server_facts
 
-__all__ = ["CollectedSchemas", "show_schemas"]
+__all__ = ["CollectedSchemas", "plan_of", "routes_of", "show_schemas"]
 
 
 class CollectedSchemas:
@@ -42,25 +45,42 @@ def show_schemas(settings: Settings) -> int:
     schemas = CollectedSchemas()
     with connect(settings.source.dsn) as connection:
         facts = server_facts(connection)
-        catalog = read_catalog(connection, definitions)
-        plan = make_plan(
-            definitions,
-            catalog,
-            prefix=settings.source.slot,
-            missing_identity=settings.definitions.missing_identity,
-        )
-        topics = table_topics(plan, settings)
-        routing = RoutingSettings(
-            gateway=settings.gateway.name,
-            database=facts.database,
-            version="",
-            partitions={topic.name: topic.partitions for topic in topics},
-            topic_names=settings.topics.names,
-            numeric=settings.types.numeric,
-            message_prefixes=frozenset(settings.messages.prefixes),
-        )
-        routes = RelationRoutes(plan, routing, Totals({}), ServerCatalog(connection), schemas)
-        routes.register_all()
+        plan = plan_of(connection, definitions, settings)
+        routes_of(connection, plan, facts, settings, schemas)
     json.dump(dict(sorted(schemas.schemas.items())), sys.stdout, indent=2, ensure_ascii=False)
     sys.stdout.write("\n")
     return 0
+
+
+def plan_of(connection: psycopg.Connection, definitions: Definitions, settings: Settings) -> Plan:
+    """Return what follows from the definitions on this server.
+
+    Raises:
+        DefinitionError: the definitions cannot be served.
+    """
+    return make_plan(
+        definitions,
+        read_catalog(connection, definitions),
+        prefix=settings.source.slot,
+        missing_identity=settings.definitions.missing_identity,
+    )
+
+
+def routes_of(
+    connection: psycopg.Connection,
+    plan: Plan,
+    facts: ServerFacts,
+    settings: Settings,
+    schemas: SchemaIds,
+) -> RelationRoutes:
+    """Compile every filter and schema of the plan, as if all topics were still to be created.
+
+    Raises:
+        FilterError: a filter cannot be evaluated here.
+        SchemaError: a table cannot be published.
+    """
+    partitions = {topic.name: topic.partitions for topic in table_topics(plan, settings)}
+    routing = routing_settings(settings, facts, partitions)
+    routes = RelationRoutes(plan, routing, Totals({}), ServerCatalog(connection), schemas)
+    routes.register_all()
+    return routes

@@ -1,0 +1,207 @@
+"""``pgsluice check``: a preflight that says, for each finding, what to do.
+
+Nothing is created or changed. Every part is looked at, also when another one has failed, so that one
+run shows everything there is to repair.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+import psycopg
+
+from gateway.commands.schemas import CollectedSchemas, plan_of, routes_of
+from gateway.config import Settings
+from gateway.daemon import read_definitions
+from gateway.definitions.model import Definitions, Operation, Plan
+from gateway.errors import GatewayError
+from gateway.pgoutput.messages import ReplicaIdentity
+from gateway.sink.registry import Registry
+from gateway.sink.topics import describe_topics
+from gateway.source.connection import ServerFacts, connect, server_facts
+from gateway.source.publications import check_publications
+from gateway.source.slot import check_slot, slot_status
+
+__all__ = ["check"]
+
+
+class Severity(Enum):
+    """How bad a finding is."""
+
+    ERROR = "ERROR"
+    WARNING = "WARNING"
+    FINE = "ok"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One line of the report, and what to do."""
+
+    severity: Severity
+    message: str
+    hint: str | None = None
+
+    def __str__(self) -> str:
+        lines = f"{self.severity.value:8}{self.message}".split("\n")
+        if self.hint is not None:
+            lines += [f"-> {line}" for line in self.hint.split("\n")]
+        return "\n        ".join(lines)
+
+
+def check(settings: Settings) -> int:
+    """Print the findings; return 1 when one of them is an error, else 0."""
+    worst = 0
+    for finding in _findings(settings):
+        print(finding, flush=True)
+        worst |= finding.severity is Severity.ERROR
+    return worst
+
+
+def _findings(settings: Settings) -> Iterator[Finding]:
+    for warning in settings.warnings:
+        yield Finding(Severity.WARNING, warning)
+    definitions: Definitions | None = None
+    try:
+        definitions = read_definitions(settings)
+        yield _fine(
+            f"definitions: {len(definitions.publications)} publications, "
+            f"{len(definitions.subscriptions)} subscriptions"
+        )
+    except GatewayError as error:
+        yield _failed("definitions", error)
+    try:
+        with connect(settings.source.dsn) as connection:
+            yield from _source_findings(connection, settings, definitions)
+    except GatewayError as error:
+        yield _failed("source", error)
+    yield from _guarded("kafka", lambda: _kafka_findings(settings))
+    yield from _guarded("registry", lambda: _registry_findings(settings))
+
+
+def _guarded(part: str, find: Callable[[], Iterator[Finding]]) -> Iterator[Finding]:
+    try:
+        yield from find()
+    except GatewayError as error:
+        yield _failed(part, error)
+
+
+def _fine(message: str) -> Finding:
+    return Finding(Severity.FINE, message)
+
+
+def _failed(part: str, error: GatewayError) -> Finding:
+    return Finding(Severity.ERROR, f"{part}: {error.message}", error.hint)
+
+
+def _source_findings(
+    connection: psycopg.Connection, settings: Settings, definitions: Definitions | None
+) -> Iterator[Finding]:
+    facts = server_facts(connection)
+    major = facts.version_num // 10000
+    yield _fine(f"source: PostgreSQL {major}, database {facts.database}")
+    yield from _server_findings(facts)
+    yield from _guarded("slot", lambda: _slot_findings(connection, settings, facts))
+    if definitions is None:
+        return
+    plan = plan_of(connection, definitions, settings)
+    for warning in plan.warnings:
+        yield Finding(Severity.WARNING, warning)
+    yield _fine(f"definitions: {len(plan.copies)} subscriber tables with an initial copy")
+    # Building the routes compiles every filter and every schema.
+    routes_of(connection, plan, facts, settings, CollectedSchemas())
+    yield _fine("row filters: all can be evaluated here")
+    yield from _table_findings(connection, plan)
+    for line in check_publications(connection, plan, prefix=settings.source.slot):
+        yield Finding(Severity.WARNING, f"publication to be made: {line}")
+
+
+def _server_findings(facts: ServerFacts) -> Iterator[Finding]:
+    if facts.wal_level != "logical":
+        yield Finding(
+            Severity.ERROR,
+            f"source: wal_level = {facts.wal_level}",
+            "set wal_level = logical in postgresql.conf and restart the server",
+        )
+    if not facts.can_replicate:
+        yield Finding(
+            Severity.ERROR,
+            f"source: role {facts.user} may not replicate",
+            f'ALTER ROLE "{facts.user}" REPLICATION;',
+        )
+    if facts.max_slot_wal_keep_size == "-1":
+        yield Finding(
+            Severity.WARNING,
+            "source: max_slot_wal_keep_size is not set: a gateway that is down for long fills "
+            "the server's disk with WAL",
+            "set it to what the disk can spare; a slot that falls behind it is lost and the "
+            "tables are copied anew",
+        )
+
+
+def _slot_findings(
+    connection: psycopg.Connection, settings: Settings, facts: ServerFacts
+) -> Iterator[Finding]:
+    status = slot_status(connection, settings.source.slot)
+    if status is None:
+        used = _value(connection, "SELECT count(*) FROM pg_catalog.pg_replication_slots")
+        if used >= facts.max_replication_slots:
+            yield Finding(
+                Severity.ERROR,
+                f"slot: all {facts.max_replication_slots} replication slots are in use",
+                "raise max_replication_slots and restart the server, or drop a slot",
+            )
+        else:
+            yield _fine(f"slot: {settings.source.slot} will be created at the first start")
+        return
+    check_slot(status, facts.database)
+    yield _fine(f"slot: {settings.source.slot} exists, WAL {status.wal_status}")
+
+
+_UNREADABLE: Final = """
+SELECT c.oid FROM pg_catalog.pg_class c
+WHERE c.oid = ANY (%s::oid[]) AND NOT pg_catalog.has_table_privilege(c.oid, 'SELECT')
+"""
+
+
+def _table_findings(connection: psycopg.Connection, plan: Plan) -> Iterator[Finding]:
+    targets = {copy.target_oid for copy in plan.copies}
+    for (oid,) in connection.execute(_UNREADABLE, [sorted(targets)]):
+        yield Finding(
+            Severity.ERROR,
+            f"table {plan.tables[oid]}: this role may not read it, the initial copy would fail",
+            f"GRANT SELECT ON {plan.tables[oid]} TO the role of source.dsn",
+        )
+    filtered = {
+        publish.target_oid for publish in plan.publishes if publish.filters.get(Operation.UPDATE)
+    }
+    for oid in sorted(filtered):
+        table = plan.tables[oid]
+        lost = sorted(table.may_toast.difference(table.identity))
+        if lost and table.replica_identity is not ReplicaIdentity.FULL:
+            yield Finding(
+                Severity.WARNING,
+                f"table {table}: when an UPDATE of the key makes a row enter a filter, large "
+                f"unchanged values of {', '.join(lost)} are not in the WAL; the subscriber gets "
+                "NULL, as a native one does",
+                f"ALTER TABLE {table} REPLICA IDENTITY FULL, if such updates happen",
+            )
+
+
+def _value(connection: psycopg.Connection, query: str) -> int:
+    row = connection.execute(query.encode()).fetchone()
+    assert row is not None
+    return int(row[0])
+
+
+def _kafka_findings(settings: Settings) -> Iterator[Finding]:
+    found = describe_topics(settings.kafka, [settings.topics.progress])
+    made = "exists" if found else "will be created"
+    yield _fine(f"kafka: reached; topic {settings.topics.progress} {made}")
+
+
+def _registry_findings(settings: Settings) -> Iterator[Finding]:
+    Registry(settings.registry).check()
+    yield _fine("registry: reached")
