@@ -1,0 +1,545 @@
+"""The edge to PostgreSQL against real servers, oldest and newest of those at hand."""
+
+from __future__ import annotations
+
+import select
+import struct
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import psycopg
+import pytest
+
+from gateway.definitions.model import Table
+from gateway.errors import ConfigError, FatalError, GatewayError, SlotError, TransientError
+from gateway.lsn import Lsn, parse_lsn
+from gateway.pgoutput.messages import ReplicaIdentity
+from gateway.source.connection import connect, server_facts
+from gateway.source.replication import ReplicationConnection
+from gateway.source.slot import SlotStatus, check_slot, slot_status
+from gateway.source.snapshot import SnapshotReader
+from tests.servers import Database, PostgresServer
+from tests.waiting import wait_until
+
+pytestmark = pytest.mark.postgres
+majors = pytest.mark.parametrize("postgres_major", [16, 18], indirect=True)
+
+XLOG_HEADER_BYTES = 25
+HOSTILE_SETTINGS = {
+    "DateStyle": "SQL, DMY",
+    "IntervalStyle": "sql_standard",
+    "extra_float_digits": "-5",
+    "bytea_output": "escape",
+    "TimeZone": "Asia/Tokyo",
+}
+
+
+def a_table(name: str, *columns: str, kind: str = "r", oid: int = 0) -> Table:
+    return Table(oid, "public", name, kind, (), ReplicaIdentity.DEFAULT, columns, columns)
+
+
+def slot_name(database: Database) -> str:
+    return f"slot_{database.name}"
+
+
+def messages(source: ReplicationConnection, enough: Callable[[list[bytes]], bool]) -> list[bytes]:
+    """The pgoutput messages of XLogData frames, until `enough` says so."""
+    found: list[bytes] = []
+    deadline = time.monotonic() + 20
+    while not enough(found):
+        assert time.monotonic() < deadline, f"not enough messages: {found!r}"
+        frames = source.receive(100)
+        found += [frame[XLOG_HEADER_BYTES:] for frame in frames if frame[:1] == b"w"]
+        if not frames:
+            select.select([source], [], [], 1.0)
+    return found
+
+
+def until_error(source: ReplicationConnection) -> GatewayError:
+    deadline = time.monotonic() + 20
+    while time.monotonic() < deadline:
+        try:
+            if not source.receive(100):
+                select.select([source], [], [], 1.0)
+        except GatewayError as error:
+            return error
+    raise AssertionError("the stream did not end")
+
+
+def commits(count: int) -> Callable[[list[bytes]], bool]:
+    return lambda found: sum(message[:1] == b"C" for message in found) >= count
+
+
+def inserted(message: bytes) -> list[bytes | None]:
+    """The columns of an Insert message, read by the manual's table of TupleData."""
+    assert message[:1] == b"I" and message[5:6] == b"N"
+    (count,) = struct.unpack_from(">H", message, 6)
+    at = 8
+    columns: list[bytes | None] = []
+    for _ in range(count):
+        kind = message[at : at + 1]
+        if kind == b"n":
+            columns.append(None)
+            at += 1
+        else:
+            (size,) = struct.unpack_from(">I", message, at + 1)
+            columns.append(message[at + 5 : at + 5 + size])
+            at += 5 + size
+    return columns
+
+
+@pytest.fixture
+def replication(database: Database) -> Iterator[ReplicationConnection]:
+    with ReplicationConnection(database.dsn) as connection:
+        yield connection
+
+
+@majors
+def test_facts_agree_with_identify_system(
+    database: Database, replication: ReplicationConnection
+) -> None:
+    identity = replication.identify_system()
+
+    with connect(database.dsn) as connection:
+        facts = server_facts(connection)
+
+    assert (facts.system_identifier, facts.timeline) == (
+        identity.system_identifier,
+        identity.timeline,
+    )
+    assert facts.database == identity.database == database.name
+    assert (facts.encoding, facts.wal_level) == ("UTF8", "logical")
+
+
+@majors
+def test_snapshot_has_exactly_the_rows_before_the_consistent_point_and_the_stream_the_rest(
+    database: Database,
+) -> None:
+    with database.connect() as writer, ReplicationConnection(database.dsn) as source:
+        writer.execute("CREATE TABLE t (id int PRIMARY KEY)")
+        writer.execute("CREATE PUBLICATION p FOR TABLE t")
+        writer.execute("INSERT INTO t VALUES (1), (2)")
+        snapshot = source.create_slot(slot_name(database))
+        writer.execute("INSERT INTO t VALUES (3)")
+        with SnapshotReader(database.dsn, snapshot.snapshot_name) as reader:
+            writer.execute("INSERT INTO t VALUES (4)")
+            copied = [row for rows in reader.copy_rows(a_table("t", "id"), ["id"]) for row in rows]
+
+        source.start(snapshot.slot, ["p"])
+        streamed = [inserted(m) for m in messages(source, commits(2)) if m[:1] == b"I"]
+
+    assert copied == [[b"1"], [b"2"]]
+    assert streamed == [[b"3"], [b"4"]]
+
+
+@majors
+def test_feedback_advances_confirmed_flush_lsn_and_never_takes_it_back(database: Database) -> None:
+    name = slot_name(database)
+    with database.connect() as writer, ReplicationConnection(database.dsn) as source:
+        writer.execute("CREATE TABLE t (id int PRIMARY KEY)")
+        writer.execute("CREATE PUBLICATION p FOR TABLE t")
+        source.create_slot(name)
+        source.start(name, ["p"])
+        writer.execute("INSERT INTO t VALUES (1)")
+        commit = next(m for m in messages(source, commits(1)) if m[:1] == b"C")
+        (end_lsn,) = struct.unpack_from(">Q", commit, 10)
+
+        source.send_feedback(Lsn(end_lsn))
+        source.send_feedback(Lsn(1))
+
+        def confirmed() -> bool:
+            status = slot_status(writer, name)
+            return status is not None and status.confirmed_flush_lsn == end_lsn
+
+        wait_until(confirmed, 20, "confirmed_flush_lsn to reach the commit")
+        assert struct.unpack_from(">Q", _reply(source), 1)[0] >= end_lsn
+        assert confirmed()
+
+
+def _reply(source: ReplicationConnection) -> bytes:
+    """The keepalive that answers a status update with `reply_requested`."""
+    source.send_feedback(Lsn(0), reply_requested=True)
+    deadline = time.monotonic() + 20
+    while time.monotonic() < deadline:
+        for frame in source.receive(100):
+            if frame[:1] == b"k":
+                return frame
+        select.select([source], [], [], 1.0)
+    raise AssertionError("no keepalive")
+
+
+@majors
+def test_stream_and_copy_write_the_same_text_whatever_the_role_has_set(database: Database) -> None:
+    values = (
+        "'2024-02-03'::date, '2024-02-03 04:05:06.7+02'::timestamptz, '1 day 02:03:04'::interval,"
+        " 0.1::float8 + 0.2::float8, '\\x00ff'::bytea"
+    )
+    expected = [
+        b"2024-02-03",
+        b"2024-02-03 02:05:06.7+00",
+        b"1 day 02:03:04",
+        b"0.30000000000000004",
+        b"\\x00ff",
+    ]
+    columns = ["d", "z", "i", "f", "b"]
+    with database.connect() as writer, ReplicationConnection(database.dsn):
+        writer.execute("CREATE TABLE t (d date, z timestamptz, i interval, f float8, b bytea)")
+        writer.execute("CREATE PUBLICATION p FOR TABLE t")
+        for setting, value in HOSTILE_SETTINGS.items():
+            writer.execute(f"ALTER DATABASE \"{database.name}\" SET {setting} = '{value}'")
+        writer.execute(f"INSERT INTO t SELECT {values}")
+
+    with database.connect() as writer, ReplicationConnection(database.dsn) as source:
+        snapshot = source.create_slot(slot_name(database))
+        with SnapshotReader(database.dsn, snapshot.snapshot_name) as reader:
+            copied = [row for rows in reader.copy_rows(a_table("t"), columns) for row in rows]
+        source.start(snapshot.slot, ["p"])
+        writer.execute(f"INSERT INTO t SELECT {values}")
+        streamed = [inserted(m) for m in messages(source, commits(1)) if m[:1] == b"I"]
+
+    assert copied == [expected]
+    assert streamed == [expected]
+
+
+NASTY = [
+    "",
+    "\\",
+    "\\\\",
+    "\\N",
+    "\\.",
+    "a\tb",
+    "a\nb",
+    "a\r\nb",
+    "\b\f\v\x01\x7f",
+    "\\t",
+    "\\x41\\101",
+    "ends with \\",
+    "日本語\\ü\t𐍈",
+    None,
+]
+
+
+@majors
+def test_copy_gives_back_every_string_that_went_in(
+    database: Database, replication: ReplicationConnection
+) -> None:
+    with database.connect() as writer:
+        writer.execute('CREATE TABLE "nasty ""t" (id int, "a ""b" text, c text)')
+        for number, text in enumerate(NASTY):
+            writer.execute('INSERT INTO "nasty ""t" VALUES (%s, %s, %s)', [number, text, text])
+    snapshot = replication.create_slot(slot_name(database), temporary=True)
+
+    with SnapshotReader(database.dsn, snapshot.snapshot_name) as reader:
+        table = a_table('nasty "t')
+        rows = [row for rows in reader.copy_rows(table, ['a "b', "id", "c"]) for row in rows]
+
+    encoded = [None if text is None else text.encode() for text in NASTY]
+    assert rows == [[text, str(n).encode(), text] for n, text in enumerate(encoded)]
+
+
+def test_copy_of_one_column_or_none_keeps_its_rows(
+    database: Database, replication: ReplicationConnection
+) -> None:
+    with database.connect() as writer:
+        writer.execute("CREATE TABLE t (a text)")
+        writer.execute("INSERT INTO t VALUES (''), (NULL), ('\\.')")
+    snapshot = replication.create_slot(slot_name(database), temporary=True)
+
+    with SnapshotReader(database.dsn, snapshot.snapshot_name) as reader:
+        one = [row for rows in reader.copy_rows(a_table("t"), ["a"]) for row in rows]
+        none = [row for rows in reader.copy_rows(a_table("t"), []) for row in rows]
+
+    assert one == [[b""], [None], [b"\\."]]
+    assert none == [[], [], []]
+
+
+def test_copy_takes_rows_that_pass_any_filter(
+    database: Database, replication: ReplicationConnection
+) -> None:
+    with database.connect() as writer:
+        writer.execute("CREATE TABLE t (a int, b text)")
+        writer.execute("INSERT INTO t VALUES (1, 'x'), (2, 'y'), (3, NULL), (NULL, 'x')")
+    snapshot = replication.create_slot(slot_name(database), temporary=True)
+
+    with SnapshotReader(database.dsn, snapshot.snapshot_name) as reader:
+        where = ["(a > 2)", "(b = 'x'::text) AND (a IS NULL)"]
+        rows = [row for rows in reader.copy_rows(a_table("t"), ["a", "b"], where) for row in rows]
+
+    assert rows == [[b"3", None], [None, b"x"]]
+
+
+def test_copy_reads_a_partitioned_table_whole_and_a_parent_table_alone(
+    database: Database, replication: ReplicationConnection
+) -> None:
+    with database.connect() as writer:
+        writer.execute("CREATE TABLE r (a int) PARTITION BY LIST (a)")
+        writer.execute("CREATE TABLE r1 PARTITION OF r FOR VALUES IN (1)")
+        writer.execute("CREATE TABLE r2 PARTITION OF r FOR VALUES IN (2)")
+        writer.execute("INSERT INTO r VALUES (1), (2)")
+        writer.execute("CREATE TABLE parent (a int)")
+        writer.execute("CREATE TABLE child () INHERITS (parent)")
+        writer.execute("INSERT INTO parent VALUES (3)")
+        writer.execute("INSERT INTO child VALUES (4)")
+    snapshot = replication.create_slot(slot_name(database), temporary=True)
+
+    with SnapshotReader(database.dsn, snapshot.snapshot_name) as reader:
+        root = [row for rows in reader.copy_rows(a_table("r", kind="p"), ["a"]) for row in rows]
+        parent = [row for rows in reader.copy_rows(a_table("parent"), ["a"]) for row in rows]
+
+    assert sorted(root) == [[b"1"], [b"2"]]
+    assert parent == [[b"3"]]
+
+
+def test_snapshot_that_is_gone_is_transient(database: Database) -> None:
+    with ReplicationConnection(database.dsn) as source:
+        name = source.create_slot(slot_name(database), temporary=True).snapshot_name
+
+    with pytest.raises(TransientError, match="snapshot of the initial copy is gone"):
+        SnapshotReader(database.dsn, name)
+
+
+def test_filter_that_fails_on_a_row_does_not_quote_its_value(
+    database: Database, replication: ReplicationConnection
+) -> None:
+    with database.connect() as writer:
+        writer.execute("CREATE TABLE t (a text)")
+        writer.execute("INSERT INTO t VALUES ('secret')")
+    snapshot = replication.create_slot(slot_name(database), temporary=True)
+
+    with SnapshotReader(database.dsn, snapshot.snapshot_name) as reader:
+        with pytest.raises(FatalError, match=r"22P02.*public\.t") as caught:
+            list(reader.copy_rows(a_table("t"), ["a"], ["a::int > 1"]))
+
+    assert "secret" not in str(caught.value)
+
+
+def test_row_security_is_refused_rather_than_obeyed(
+    database: Database, replication: ReplicationConnection
+) -> None:
+    role = f"reader_{database.name}"
+    with database.connect() as writer:
+        writer.execute("CREATE TABLE t (a int)")
+        writer.execute("ALTER TABLE t ENABLE ROW LEVEL SECURITY")
+        writer.execute(f"CREATE ROLE {role} LOGIN")
+        writer.execute(f"GRANT SELECT ON t TO {role}")
+    snapshot = replication.create_slot(slot_name(database), temporary=True)
+    dsn = psycopg.conninfo.make_conninfo(database.dsn, user=role)
+    try:
+        with SnapshotReader(dsn, snapshot.snapshot_name) as reader:
+            with pytest.raises(FatalError, match="row security hides rows"):
+                list(reader.copy_rows(a_table("t"), ["a"]))
+    finally:
+        with database.connect() as writer:
+            writer.execute(f"DROP OWNED BY {role}; DROP ROLE {role}")
+
+
+@majors
+def test_creating_a_slot_waits_for_open_transactions_and_gives_up_without_a_trace(
+    database: Database,
+) -> None:
+    waited: list[float] = []
+    name = slot_name(database)
+    with database.connect() as writer, database.connect() as other:
+        writer.execute("BEGIN")
+        writer.execute("SELECT txid_current()")
+        with ReplicationConnection(database.dsn) as source:
+            with pytest.raises(TransientError, match=r"not done after 2 s\n.*xact_start"):
+                source.create_slot(name, timeout_s=2.0, on_wait=waited.append)
+        wait_until(lambda: slot_status(other, name) is None, 20, "the half-made slot to go")
+
+    assert waited
+
+
+@majors
+def test_slot_in_use_is_transient_and_one_that_exists_is_not(database: Database) -> None:
+    name = slot_name(database)
+    with database.connect() as writer:
+        writer.execute("CREATE PUBLICATION p")
+        with ReplicationConnection(database.dsn) as first:
+            first.create_slot(name)
+            first.start(name, ["p"])
+            with ReplicationConnection(database.dsn) as second:
+                with pytest.raises(TransientError, match="is active for PID"):
+                    second.start(name, ["p"])
+        with ReplicationConnection(database.dsn) as third:
+            with pytest.raises(SlotError, match="already exists"):
+                third.create_slot(name)
+
+
+@majors
+def test_slot_that_is_not_there_cannot_be_started_or_dropped(database: Database) -> None:
+    with ReplicationConnection(database.dsn) as source:
+        with pytest.raises(SlotError, match='slot "nobody" does not exist'):
+            source.start("nobody", ["p"])
+    with ReplicationConnection(database.dsn) as source:
+        with pytest.raises(SlotError, match='slot "nobody" does not exist'):
+            source.drop_slot("nobody")
+
+
+@majors
+def test_publication_dropped_under_the_stream_stops_it(database: Database) -> None:
+    name = slot_name(database)
+    with database.connect() as writer, ReplicationConnection(database.dsn) as source:
+        writer.execute("CREATE TABLE t (a int)")
+        writer.execute("CREATE PUBLICATION p FOR TABLE t")
+        source.create_slot(name, temporary=True)
+        source.start(name, ["p"])
+        writer.execute("DROP PUBLICATION p")
+        writer.execute("INSERT INTO t VALUES (1)")
+
+        error = until_error(source)
+
+    assert isinstance(error, FatalError)
+    assert "without a publication" in error.message
+
+
+@majors
+def test_walsender_that_is_terminated_is_transient(database: Database) -> None:
+    name = slot_name(database)
+    with database.connect() as writer, ReplicationConnection(database.dsn) as source:
+        writer.execute("CREATE PUBLICATION p")
+        source.create_slot(name)
+        source.start(name, ["p"])
+        writer.execute(
+            "SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots"
+            " WHERE slot_name = %s",
+            [name],
+        )
+
+        error = until_error(source)
+
+        assert isinstance(error, TransientError)
+        with pytest.raises(TransientError):
+            source.receive(1)
+
+
+@majors
+def test_slot_status_tells_plugin_and_database(
+    database: Database, postgres: PostgresServer
+) -> None:
+    name = slot_name(database)
+    with database.connect() as writer:
+        assert slot_status(writer, name) is None
+        writer.execute("SELECT pg_create_logical_replication_slot(%s, 'pgoutput')", [name])
+        row = writer.execute(
+            "SELECT confirmed_flush_lsn::text, restart_lsn::text FROM pg_replication_slots"
+            " WHERE slot_name = %s",
+            [name],
+        ).fetchone()
+        status = slot_status(writer, name)
+
+    assert row is not None and status is not None
+    assert (status.plugin, status.database) == ("pgoutput", database.name)
+    assert (status.confirmed_flush_lsn, status.restart_lsn) == (
+        parse_lsn(row[0]),
+        parse_lsn(row[1]),
+    )
+    assert not status.active and not status.lost
+    check_slot(status, database.name)
+
+
+GOOD_SLOT = {
+    "name": "s",
+    "plugin": "pgoutput",
+    "database": "d",
+    "temporary": False,
+    "active_pid": None,
+    "confirmed_flush_lsn": Lsn(1),
+    "restart_lsn": Lsn(1),
+    "wal_status": "reserved",
+    "safe_wal_bytes": None,
+    "invalidation_reason": None,
+    "two_phase": False,
+}
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "message"),
+    [
+        ("plugin", None, "physical slot"),
+        ("plugin", "wal2json", "plugin wal2json"),
+        ("database", "other", "belongs to database other"),
+        ("wal_status", "lost", "is lost"),
+        ("invalidation_reason", "idle_timeout", "idle_timeout"),
+        ("confirmed_flush_lsn", None, "not created to its end"),
+    ],
+)
+def test_slot_that_cannot_be_read_is_refused(field: str, value: Any, message: str) -> None:
+    with pytest.raises(SlotError, match=message):
+        check_slot(SlotStatus(**{**GOOD_SLOT, field: value}), "d")
+
+
+@pytest.mark.parametrize("open_", [connect, ReplicationConnection], ids=["query", "replication"])
+@pytest.mark.parametrize(
+    ("change", "kind", "message"),
+    [
+        ({"dbname": "no_such_database"}, FatalError, "does not exist"),
+        ({"user": "no_such_role"}, FatalError, "does not exist"),
+        ({"port": "1"}, TransientError, "cannot be reached"),
+    ],
+    ids=["database", "role", "port"],
+)
+def test_failure_to_connect_says_whether_it_may_pass(
+    database: Database,
+    open_: Callable[[str], object],
+    change: dict[str, str],
+    kind: type[GatewayError],
+    message: str,
+) -> None:
+    dsn = psycopg.conninfo.make_conninfo(database.dsn, **{"password": "s3cret-pw", **change})
+
+    with pytest.raises(kind, match=message) as caught:
+        open_(dsn)
+
+    assert "s3cret-pw" not in str(caught.value)
+    assert caught.value.hint
+
+
+def test_broken_dsn_is_not_shown() -> None:
+    with pytest.raises(ConfigError, match=r"source\.dsn") as caught:
+        connect("postgres password=s3cret-pw nonsense")
+
+    assert "s3cret-pw" not in str(caught.value)
+
+
+def test_database_in_another_encoding_is_refused(postgres: PostgresServer) -> None:
+    name = "latin1_database"
+    with psycopg.connect(postgres.dsn(), autocommit=True) as admin:
+        admin.execute(f"CREATE DATABASE {name} TEMPLATE template0 ENCODING 'LATIN1' LOCALE 'C'")
+        try:
+            with connect(postgres.dsn(name)) as connection:
+                with pytest.raises(FatalError, match="LATIN1"):
+                    server_facts(connection)
+        finally:
+            admin.execute(f"DROP DATABASE {name}")
+
+
+@pytest.mark.parametrize("name", ["", "Upper", "a-b", 'x"y', "é", "a" * 64])
+def test_name_that_no_slot_can_have_is_refused(
+    replication: ReplicationConnection, name: str
+) -> None:
+    with pytest.raises(ConfigError, match=r"source\.slot"):
+        replication.create_slot(name)
+
+
+@majors
+def test_options_of_the_newest_protocol_are_taken(database: Database) -> None:
+    name = slot_name(database)
+    with database.connect() as writer, ReplicationConnection(database.dsn) as source:
+        writer.execute("""CREATE PUBLICATION "p '""1" """)
+        source.create_slot(name, two_phase=True)
+        source.start(
+            name,
+            ["""p '"1"""],
+            version=4,
+            streaming="parallel",
+            messages=True,
+            binary=True,
+            origin="none",
+            two_phase=True,
+        )
+        writer.execute("SELECT pg_logical_emit_message(false, 'prefix', 'content')")
+        found = messages(source, lambda found: any(m[:1] == b"M" for m in found))
+
+    assert any(b"content" in message for message in found)
