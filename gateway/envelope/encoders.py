@@ -19,6 +19,7 @@ from gateway.envelope.canonical import compile_canonical_key, partition_of
 from gateway.envelope.generate import Step, encoder_source
 from gateway.envelope.schema import KeyKind, TableSchema
 from gateway.envelope.values import (
+    EPOCH_SHIFT_US,
     avro_date,
     avro_timestamp,
     avro_timestamptz,
@@ -167,6 +168,20 @@ def _union_far_length(n: int) -> bytes:
     return _VALUE + encode_long(n)
 
 
+class _Seconds(dict[bytes, int]):
+    """``YYYY-MM-DD HH:MM:SS`` -> its microseconds since 1970, doubled."""
+
+    __slots__ = ()
+
+    def __missing__(self, text: bytes) -> int:
+        if len(self) >= _SECONDS_LIMIT:
+            self.clear()
+        self[text] = doubled = parse_timestamp(text) + EPOCH_SHIFT_US << 1
+        return doubled
+
+
+_SECONDS_LIMIT: Final = 1 << 14
+
 # What generated source may name. Every "U_" is its namesake behind a union's branch index.
 _SIZES: Final = tuple(encode_long(n) for n in range(32))
 _NAMESPACE: Final[dict[str, Any]] = {
@@ -197,6 +212,7 @@ _NAMESPACE: Final[dict[str, Any]] = {
     "avro_date": avro_date,
     "avro_timestamp": avro_timestamp,
     "avro_timestamptz": avro_timestamptz,
+    "SECONDS": _Seconds(),
     "parse_timestamp": parse_timestamp,
     "parse_timestamptz": parse_timestamptz,
     "ValueFormatError": ValueFormatError,

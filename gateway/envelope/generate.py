@@ -109,17 +109,32 @@ def _zigzag(head: str, prefix: str) -> list[str]:
         "n = n << 1 if n >= 0 else ~(n << 1)",
         f"if n < 16384: {head} = {prefix}TAILS[n]",
         f"elif n < 268435456: {head} = {prefix}PIECES[n & 16383] + TAILS[n >> 14]",
+        f"elif n < {1 << 42}:",
+        f"    {head} = {prefix}PIECES[n & 16383] + PIECES[n >> 14 & 16383] + TAILS[n >> 28]",
         f"else: {head} = {prefix}far(n)",
     ]
 
 
 def _timestamp(name: str, head: str, text: str, prefix: str) -> list[str]:
-    """Years 1970 to 2540 have eight bytes; the rest, and the infinities, go the long way."""
+    """Write microseconds since 1970, doubled (zigzag).
+
+    The usual form, six digits behind the point and the zone UTC, is read by its whole second,
+    which neighbouring rows share. The number is cut in two before it is used: Python computes
+    with integers below 2**30 much faster. Years 1970 to 2540 have eight bytes; the rest, and the
+    infinities, go the long way.
+    """
+    zone = f' and {text}[26:] == b"+00"' if name == "timestamptz" else ""
+    size = 29 if zone else 26
     return [
-        f"n = (parse_{name}({text}) + {EPOCH_SHIFT_US}) << 1",
-        f"if {1 << 42} <= n < {1 << 56}:",
-        f"    {head} = {prefix}PIECES[n & 16383] + PIECES[n >> 14 & 16383]"
-        " + PIECES[n >> 28 & 16383] + TAILS[n >> 42]",
+        f"if len({text}) == {size} and {text}[19] == 46{zone}:",
+        f"    n = SECONDS[{text}[:19]] + int({text}[20:26]) * 2",
+        "else:",
+        f"    n = (parse_{name}({text}) + {EPOCH_SHIFT_US}) << 1",
+        "high = n >> 28",
+        f"if {1 << 14} <= high < {1 << 28}:",
+        f"    low = n & {(1 << 28) - 1}",
+        f"    {head} = {prefix}PIECES[low & 16383] + PIECES[low >> 14]"
+        " + PIECES[high & 16383] + TAILS[high >> 14]",
         "else:",
         f"    n = avro_{name}({text})",
         f"    {head} = {prefix}far(n << 1 if n >= 0 else ~(n << 1))",
@@ -139,7 +154,7 @@ def _decimal(field: Field, head: str, text: str, prefix: str) -> list[str]:
     else:
         read = [
             f'if {text}[-{scale + 1}:-{scale}] == b".":',
-            f"    n = int({text}[:-{scale + 1}] + {text}[-{scale}:])",
+            f'    n = int({text}.replace(b".", b""))',
             "else:",
             f"    n = unscaled_decimal({text}, {precision}, {scale})",
         ]
