@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import postgast
 from postgast import pg_query_pb2 as pb
 
-import postgast
 from gateway.definitions.source import SourceText
 
 __all__ = ["column_names", "select_where"]

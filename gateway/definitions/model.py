@@ -259,12 +259,15 @@ class ServerPublication:
         name: Quoted nowhere.
         table_oids: Its tables: roots under `via_root`, plain tables and leaves otherwise.
         operations: What it publishes, so that no application's write can fail.
+        generated: Stored generated columns are published as well (18 and later), because a column
+            list or a replica identity has one.
     """
 
     name: str
     table_oids: tuple[int, ...]
     operations: frozenset[Operation]
     via_root: bool
+    generated: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -166,24 +166,24 @@ def _numbers(node: Node, name: str) -> list[int]:
 
 
 def _read(tokens: list[str], position: int) -> tuple[Value, int]:
-    token = tokens[position]
-    if token == "(":
+    word = tokens[position]
+    if word == "(":
         items: list[Value] = []
         position += 1
         while tokens[position] != ")":
             item, position = _read(tokens, position)
             items.append(item)
         return items, position + 1
-    if token != "{":
-        return token, position + 1
+    if word != "{":
+        return word, position + 1
     node = Node(tokens[position + 1])
     position += 2
     name = ""
     values: list[Value] = []
-    while (token := tokens[position]) != "}":
-        if token.startswith(":"):
+    while (word := tokens[position]) != "}":
+        if word.startswith(":"):
             _keep(node, name, values)
-            name, values = token[1:], []
+            name, values = word[1:], []
             position += 1
         else:
             item, position = _read(tokens, position)

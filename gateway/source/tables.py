@@ -72,7 +72,8 @@ def read_tables_by_oid(connection: _Connection, oids: Iterable[int]) -> dict[int
     Raises:
         psycopg.Error: the server refuses, or is gone.
 
-    Source: RelationGetIndexList in relcache.c for the identity, getBaseTypeAndTypmod in lsyscache.c.
+    Source: RelationGetIndexList in relcache.c for the identity, getBaseTypeAndTypmod in
+    lsyscache.c for domains.
     """
     # Type names are printed in full: they must not depend on the session's search_path.
     with connection.transaction(force_rollback=True):

@@ -1,0 +1,279 @@
+"""The plan: how each subscription takes each relation, and what the server must be asked for.
+
+Pure, and exactly pgoutput's rules; `gateway.definitions.membership` has them one by one.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Literal
+
+from gateway.definitions.identity import IDENTIFYING, find_identity_problems, identity_gap
+from gateway.definitions.membership import Entry, Membership
+from gateway.definitions.model import (
+    Catalog,
+    Definitions,
+    FilterClause,
+    Operation,
+    Plan,
+    Publication,
+    Publish,
+    SubscriptionDefinition,
+    Table,
+    TableCopy,
+)
+from gateway.definitions.server import plan_server_publications
+from gateway.errors import DefinitionError
+
+__all__ = ["MissingIdentity", "find_problems", "make_plan"]
+
+MissingIdentity = Literal["refuse", "insert_only"]
+
+
+def make_plan(
+    definitions: Definitions,
+    catalog: Catalog,
+    *,
+    prefix: str,
+    missing_identity: MissingIdentity,
+) -> Plan:
+    """Combine definitions and catalog.
+
+    `Plan.publishes` has plain tables and leaf partitions only; the changes of a tree that is read
+    under its root arrive under the OID of their `target_oid`.
+
+    Args:
+        definitions: As parsed.
+        catalog: As read for these definitions.
+        prefix: Begins the names of the gateway's own publications; the slot's name.
+        missing_identity: What to do with a table that publishes updates or deletes without a
+            replica identity: refuse it, or take its inserts and truncates only, with a warning.
+
+    Raises:
+        DefinitionError: all that `find_problems` finds, in one.
+        ConfigError: `prefix` is too long for a publication's name.
+    """
+    problems = find_problems(definitions, catalog, missing_identity=missing_identity)
+    if len(problems) == 1:
+        raise problems[0]
+    if problems:
+        listed = "\n".join(str(problem) for problem in problems)
+        raise DefinitionError(f"{len(problems)} problems in the definitions:\n{listed}")
+    members = Membership(catalog)
+    publishes: list[Publish] = []
+    copies: list[TableCopy] = []
+    warnings: list[str] = []
+    empty_roots: dict[int, frozenset[Operation]] = defaultdict(frozenset)
+    for subscription in definitions.subscriptions:
+        publications = [catalog.publications[name] for name in subscription.publications]
+        taken = list(_publishes(members, subscription, publications))
+        copied = members.copied(publications)
+        if not copied:
+            warnings.append(f'subscription "{subscription.name}" has no tables')
+        if subscription.copy_data:
+            copies += [_copy(members, subscription, publications, table) for table in copied]
+        publishes += taken
+        for table in copied:
+            entry = members.entry(publications, table)
+            if table.kind == "p" and not table.leaves and entry is not None:
+                empty_roots[table.oid] |= entry.operations
+    publishes, reduced = _without_identity(members, publishes)
+    server_publications = plan_server_publications(members.tables, publishes, empty_roots, prefix)
+    if any(publication.generated for publication in server_publications):
+        publishes = [_leave_out_generated(members.tables[p.target_oid], p) for p in publishes]
+    oids = {oid for p in publishes for oid in (p.relation_oid, p.target_oid)}
+    oids |= {copy.target_oid for copy in copies} | empty_roots.keys()
+    family = {o for oid in oids for o in (*catalog.tables[oid].ancestors, *_leaves(catalog, oid))}
+    return Plan(
+        tables={oid: table for oid, table in catalog.tables.items() if oid in oids | family},
+        subscriptions=definitions.subscriptions,
+        publishes=tuple(publishes),
+        copies=tuple(copies),
+        server_publications=server_publications,
+        warnings=(*warnings, *reduced),
+    )
+
+
+def find_problems(
+    definitions: Definitions, catalog: Catalog, *, missing_identity: MissingIdentity
+) -> list[DefinitionError]:
+    """Find everything for which PostgreSQL would refuse a subscription, or a write of the source.
+
+    Returns:
+        One error per finding, in PostgreSQL's words; empty when all is well.
+    """
+    members = Membership(catalog)
+    found: dict[str, DefinitionError] = {}
+    for subscription in definitions.subscriptions:
+        publications = [catalog.publications[name] for name in subscription.publications]
+        for table in members.copied(publications):
+            if _column_list(members, _listing(members, publications, table), table) is _DIFFERENT:
+                error = _different_lists(table, definitions, subscription)
+                found.setdefault(str(error), error)
+        for table in _relations(members):
+            entry = members.entry(publications, table)
+            if entry is None:
+                continue
+            if _column_list(members, entry.publications, entry.target) is _DIFFERENT:
+                error = _different_lists(entry.target, definitions, subscription)
+                found.setdefault(str(error), error)
+            if missing_identity == "insert_only" and identity_gap(table) is not None:
+                continue
+            for error in find_identity_problems(members, publications, table, definitions.text):
+                found.setdefault(str(error), error)
+    return list(found.values())
+
+
+class _Different:
+    """The publications of a subscription disagree about the columns of a table."""
+
+
+_DIFFERENT = _Different()
+
+
+def _relations(members: Membership) -> list[Table]:
+    """The relations whose changes are decoded: plain tables and leaves."""
+    return [table for table in members.tables.values() if table.kind == "r"]
+
+
+def _publishes(
+    members: Membership, subscription: SubscriptionDefinition, publications: Sequence[Publication]
+) -> Iterator[Publish]:
+    for table in _relations(members):
+        entry = members.entry(publications, table)
+        if entry is None or not entry.operations:
+            continue
+        columns = _column_list(members, entry.publications, entry.target)
+        assert not isinstance(columns, _Different)
+        yield Publish(
+            subscription=subscription.name,
+            relation_oid=table.oid,
+            target_oid=entry.target.oid,
+            operations=entry.operations,
+            filters={
+                operation: _filters(members, entry, operation)
+                for operation in Operation
+                if operation in entry.operations and operation is not Operation.TRUNCATE
+            },
+            columns=columns,
+        )
+
+
+def _filters(members: Membership, entry: Entry, operation: Operation) -> tuple[FilterClause, ...]:
+    """Combine with OR what counts for one operation; one publication without a filter ends it.
+
+    Source: pgoutput_row_filter_init in pgoutput.c.
+    """
+    concerned = [p for p in entry.publications if operation in p.operations]
+    return _any_of(members, concerned, entry.target)
+
+
+def _any_of(
+    members: Membership, publications: Sequence[Publication], target: Table
+) -> tuple[FilterClause, ...]:
+    clauses: dict[str, FilterClause] = {}
+    for publication in publications:
+        where = members.where(publication, target)
+        if where is None:
+            return ()
+        clauses.setdefault(where, FilterClause(publication.name, target.oid, where))
+    return tuple(clauses.values())
+
+
+def _column_list(
+    members: Membership, publications: Sequence[Publication], target: Table
+) -> tuple[str, ...] | _Different | None:
+    """Return the column list that all publications agree on, None without one.
+
+    No list and a list of all columns agree.
+
+    Source: pgoutput_column_list_init in pgoutput.c.
+    """
+    lists = [members.columns(publication, target) for publication in publications]
+    given = next((columns for columns in lists if columns is not None), None)
+    if given is None:
+        return None
+    everything = _all_columns(target)
+    if len({everything if columns is None else columns for columns in lists}) > 1:
+        return _DIFFERENT
+    return given
+
+
+def _all_columns(table: Table) -> tuple[str, ...]:
+    """The columns that are published without a column list: generated ones are not."""
+    return tuple(column.name for column in table.columns if not column.generated)
+
+
+def _listing(
+    members: Membership, publications: Sequence[Publication], table: Table
+) -> list[Publication]:
+    """The publications that name `table` among the tables to copy, each looked at alone."""
+    return [p for p in publications if any(t.oid == table.oid for t in members.copied([p]))]
+
+
+def _copy(
+    members: Membership,
+    subscription: SubscriptionDefinition,
+    publications: Sequence[Publication],
+    table: Table,
+) -> TableCopy:
+    """Plan the copy of one table; filters count whatever their publications publish.
+
+    Source: fetch_remote_table_info in tablesync.c.
+    """
+    listing = _listing(members, publications, table)
+    columns = _column_list(members, listing, table)
+    assert not isinstance(columns, _Different)
+    return TableCopy(
+        subscription=subscription.name,
+        target_oid=table.oid,
+        filters=_any_of(members, listing, table),
+        columns=_all_columns(table) if columns is None else columns,
+    )
+
+
+def _different_lists(
+    table: Table, definitions: Definitions, subscription: SubscriptionDefinition
+) -> DefinitionError:
+    return DefinitionError(
+        f'cannot use different column lists for table "{table}" in different publications',
+        text=definitions.text,
+        position=subscription.position,
+        hint=f'give them the same list, or leave one out of subscription "{subscription.name}"',
+    )
+
+
+def _without_identity(
+    members: Membership, publishes: list[Publish]
+) -> tuple[list[Publish], list[str]]:
+    """Take updates and deletes away from tables that cannot publish them."""
+    kept: list[Publish] = []
+    warnings: dict[str, None] = {}
+    for publish in publishes:
+        table = members.tables[publish.relation_oid]
+        if not publish.operations.isdisjoint(IDENTIFYING) and identity_gap(table) is not None:
+            warnings[
+                f"table {table} has no usable replica identity: only its inserts and truncates "
+                "are published, updates and deletes never arrive"
+            ] = None
+            publish = replace(
+                publish,
+                operations=publish.operations.difference(IDENTIFYING),
+                filters={o: f for o, f in publish.filters.items() if o not in IDENTIFYING},
+            )
+        if publish.operations:
+            kept.append(publish)
+    return kept, list(warnings)
+
+
+def _leave_out_generated(target: Table, publish: Publish) -> Publish:
+    """Without a column list generated columns are not published, though the server sends them."""
+    if publish.columns is None and any(column.generated == "s" for column in target.columns):
+        return replace(publish, columns=_all_columns(target))
+    return publish
+
+
+def _leaves(catalog: Catalog, oid: int) -> Iterator[int]:
+    return (leaf for leaf in catalog.tables[oid].leaves if leaf in catalog.tables)

@@ -1,0 +1,146 @@
+"""The replica identity a publication demands, checked before an application's write would fail.
+
+Pure. Natively PostgreSQL makes these checks at the UPDATE or DELETE, and refuses it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from gateway.definitions.expression import column_names
+from gateway.definitions.membership import Membership
+from gateway.definitions.model import Operation, Publication, Table
+from gateway.errors import DefinitionError
+from gateway.pgoutput.messages import ReplicaIdentity
+
+__all__ = ["IDENTIFYING", "find_identity_problems", "identity_gap"]
+
+IDENTIFYING = (Operation.UPDATE, Operation.DELETE)
+"""The operations that need a replica identity, in the order in which PostgreSQL checks them."""
+
+_VERBS = {Operation.UPDATE: "update", Operation.DELETE: "delete from"}
+_GERUNDS = {Operation.UPDATE: "updating", Operation.DELETE: "deleting from"}
+
+
+def identity_gap(table: Table) -> str | None:
+    """Return why `table` cannot publish updates and deletes at all, None when it can.
+
+    Of a partitioned table nothing is asked: each of its leaves counts with its own identity.
+
+    Source: CheckCmdReplicaIdentity in execReplication.c.
+    """
+    if table.replica_identity is ReplicaIdentity.FULL:
+        if any(column.generated == "v" for column in table.columns):
+            return "Replica identity must not contain unpublished generated columns."
+        return None
+    return None if table.identity else "it does not have a replica identity"
+
+
+def find_identity_problems(
+    members: Membership, publications: Sequence[Publication], table: Table, text: str
+) -> Iterator[DefinitionError]:
+    """Yield what PostgreSQL would say at an UPDATE and at a DELETE of `table`, at most once each.
+
+    Args:
+        members: The catalog's publications.
+        publications: Of one subscription. As natively, each is looked at on its own: one whose
+            filter is overruled by another's still counts.
+        table: A plain table or a leaf partition.
+        text: The definitions, to point into.
+
+    Source: RelationBuildPublicationDesc in relcache.c, pub_rf_contains_invalid_column and
+    pub_contains_invalid_column in publicationcmds.c, CheckCmdReplicaIdentity in execReplication.c.
+    """
+    gap = identity_gap(table)
+    for operation in IDENTIFYING:
+        relevant = [
+            publication
+            for publication in publications
+            if operation in publication.operations
+            and members.reached_as(publication, table) is not None
+        ]
+        if not relevant:
+            continue
+        if gap is not None:
+            yield _missing(members, relevant[0], table, operation, gap, text)
+            continue
+        for detail, misses in (
+            (
+                "Column used in the publication WHERE expression is not part of the replica "
+                "identity.",
+                _filter_misses_identity,
+            ),
+            (
+                "Column list used by the publication does not cover the replica identity.",
+                _list_misses_identity,
+            ),
+        ):
+            at_fault = next((p for p in relevant if misses(members, p, table)), None)
+            if at_fault is not None:
+                yield DefinitionError(
+                    f'cannot {_VERBS[operation]} table "{table.name}"',
+                    text=text,
+                    position=_position(members, at_fault, table),
+                    hint=f'{detail} (table {table}, publication "{at_fault.name}")',
+                )
+                break
+
+
+def _missing(
+    members: Membership,
+    publication: Publication,
+    table: Table,
+    operation: Operation,
+    gap: str,
+    text: str,
+) -> DefinitionError:
+    message = f'cannot {_VERBS[operation]} table "{table.name}"'
+    if gap.endswith("."):
+        hint = f"{gap} (table {table})"
+    else:
+        message += f" because {gap} and publishes {operation.value}s"
+        hint = (
+            f"To enable {_GERUNDS[operation]} the table, set REPLICA IDENTITY using ALTER TABLE "
+            f"(table {table})."
+        )
+    return DefinitionError(
+        message,
+        text=text,
+        position=_position(members, publication, table),
+        hint=f'{hint} Or set [definitions] missing_identity = "insert_only".',
+    )
+
+
+def _published_as(members: Membership, publication: Publication, table: Table) -> Table:
+    if publication.via_root:
+        above = members.topmost_ancestor(publication, table)
+        if above is not None:
+            return members.tables[above[0]]
+    return table
+
+
+def _filter_misses_identity(members: Membership, publication: Publication, table: Table) -> bool:
+    if publication.all_tables or table.replica_identity is ReplicaIdentity.FULL:
+        return False
+    relation = members.relation(publication, _published_as(members, publication, table).oid)
+    if relation is None or relation.where is None:
+        return False
+    return not column_names(relation.where) <= set(table.identity)
+
+
+def _list_misses_identity(members: Membership, publication: Publication, table: Table) -> bool:
+    columns = members.columns(publication, _published_as(members, publication, table))
+    if columns is None:
+        return False
+    if table.replica_identity is ReplicaIdentity.FULL:
+        return True
+    return not set(table.identity) <= set(columns)
+
+
+def _position(members: Membership, publication: Publication, table: Table) -> int | None:
+    """Point at the table where the definitions name it, or one above it."""
+    for oid in (table.oid, *table.ancestors):
+        relation = members.relation(publication, oid)
+        if relation is not None and relation.clause is not None:
+            return relation.clause.position
+    return None

@@ -1,0 +1,159 @@
+"""Which publication takes which relation, and as which, by pgoutput's own rules. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from gateway.definitions.model import (
+    Catalog,
+    Operation,
+    Publication,
+    PublishedRelation,
+    Table,
+)
+
+__all__ = ["Entry", "Membership"]
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """How a set of publications publishes one relation.
+
+    Attributes:
+        target: The table it is published as.
+        operations: Of all publications that take the relation.
+        publications: Those whose filters and column lists count: that publish it as `target`.
+    """
+
+    target: Table
+    operations: frozenset[Operation]
+    publications: tuple[Publication, ...]
+
+
+class Membership:
+    """Answers questions about publications and the tables of one catalog."""
+
+    def __init__(self, catalog: Catalog) -> None:
+        self.tables = catalog.tables
+        self._relations: dict[str, dict[int, PublishedRelation]] = {
+            publication.name: {relation.table_oid: relation for relation in publication.relations}
+            for publication in catalog.publications.values()
+        }
+
+    def relation(self, publication: Publication, oid: int) -> PublishedRelation | None:
+        """Return the entry of a table named by FOR TABLE, or None."""
+        return self._relations[publication.name].get(oid)
+
+    def holds(self, publication: Publication, oid: int) -> bool:
+        """The table itself is in the publication, by name or by its schema."""
+        return (
+            oid in self._relations[publication.name]
+            or self.tables[oid].schema in publication.schemas
+        )
+
+    def topmost_ancestor(self, publication: Publication, table: Table) -> tuple[int, int] | None:
+        """Return the topmost ancestor that the publication names, and its level above `table`.
+
+        Source: GetTopMostAncestorInPublication in pg_publication.c.
+        """
+        found = None
+        for level, ancestor in enumerate(table.ancestors, 1):
+            if self.holds(publication, ancestor):
+                found = (ancestor, level)
+        return found
+
+    def reached_as(self, publication: Publication, table: Table) -> tuple[int, int] | None:
+        """Return as what the publication publishes `table`, and the level; None if it does not.
+
+        Source: get_rel_sync_entry in pgoutput.c.
+        """
+        own = (table.oid, 0)
+        if publication.all_tables:
+            if publication.via_root and table.ancestors:
+                return table.ancestors[-1], len(table.ancestors)
+            return own
+        above = self.topmost_ancestor(publication, table)
+        if above is not None:
+            return above if publication.via_root else own
+        return own if self.holds(publication, table.oid) else None
+
+    def entry(self, publications: Iterable[Publication], table: Table) -> Entry | None:
+        """Decide how `publications`, as one subscription has them, publish `table`.
+
+        The highest ancestor over all publications wins, and those below it no longer count, but
+        for their operations.
+
+        Source: get_rel_sync_entry in pgoutput.c.
+        """
+        target, level = table.oid, 0
+        operations: set[Operation] = set()
+        counting: list[Publication] = []
+        taken = False
+        for publication in publications:
+            reached = self.reached_as(publication, table)
+            if reached is None or (table.kind == "p" and not publication.via_root):
+                continue
+            taken = True
+            operations |= publication.operations
+            if reached[1] < level:
+                continue
+            if reached[1] > level:
+                target, level = reached
+                counting = []
+            counting.append(publication)
+        if not taken:
+            return None
+        return Entry(self.tables[target], frozenset(operations), tuple(counting))
+
+    def where(self, publication: Publication, target: Table) -> str | None:
+        """Return the filter that counts for `target`; FOR ALL TABLES and IN SCHEMA have none.
+
+        Source: pgoutput_row_filter_init in pgoutput.c, pg_get_publication_tables in
+        pg_publication.c.
+        """
+        if publication.all_tables or target.schema in publication.schemas:
+            return None
+        relation = self.relation(publication, target.oid)
+        return None if relation is None else relation.where
+
+    def columns(self, publication: Publication, target: Table) -> tuple[str, ...] | None:
+        """Return the column list that counts for `target`, or None.
+
+        Source: check_and_fetch_column_list in pg_publication.c.
+        """
+        if publication.all_tables:
+            return None
+        relation = self.relation(publication, target.oid)
+        return None if relation is None else relation.columns
+
+    def copied(self, publications: Sequence[Publication]) -> list[Table]:
+        """Return the tables that a subscription to `publications` copies, in order of their names.
+
+        Source: fetch_table_list in subscriptioncmds.c, pg_get_publication_tables and
+        filter_partitions in pg_publication.c.
+        """
+        oids = {oid for publication in publications for oid in self._listed(publication)}
+        if any(publication.via_root for publication in publications):
+            oids = {oid for oid in oids if oids.isdisjoint(self.tables[oid].ancestors)}
+        return sorted((self.tables[oid] for oid in oids), key=lambda t: (t.schema, t.name))
+
+    def _listed(self, publication: Publication) -> set[int]:
+        """Tables of one publication: roots as they are under via_root, else their leaves."""
+        if publication.all_tables:
+            named = {
+                oid
+                for oid, table in self.tables.items()
+                if not (publication.via_root and table.ancestors)
+            }
+        else:
+            named = {
+                oid for oid, table in self.tables.items() if table.schema in publication.schemas
+            } | self._relations[publication.name].keys()
+        if publication.via_root:
+            return named
+        listed: set[int] = set()
+        for oid in named:
+            table = self.tables[oid]
+            listed.update(table.leaves if table.kind == "p" else (oid,))
+        return listed

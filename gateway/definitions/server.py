@@ -1,0 +1,112 @@
+"""The gateway's own publications: exactly the tables and operations that are needed. Pure."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+
+from gateway.definitions.identity import IDENTIFYING, identity_gap
+from gateway.definitions.model import Operation, Publish, ServerPublication, Table
+from gateway.errors import ConfigError
+from gateway.pgoutput.messages import ReplicaIdentity
+
+__all__ = ["SUFFIXES", "plan_server_publications"]
+
+SUFFIXES = ("_root", "_leaf", "_root_insert", "_leaf_insert")
+"""What the names of the gateway's own publications end with, behind the prefix."""
+
+_NAME_BYTES = 63
+
+
+def plan_server_publications(
+    tables: Mapping[int, Table],
+    publishes: Sequence[Publish],
+    empty_roots: Mapping[int, frozenset[Operation]],
+    prefix: str,
+) -> tuple[ServerPublication, ...]:
+    """Cover `publishes` with as few publications as keep every write of the source possible.
+
+    A tree is read under its root when all subscriptions take all its leaves under it, and every
+    leaf can publish what is needed of the tree; by leaf otherwise. Tables of which nobody takes
+    updates or deletes are kept apart, so that their identity does not matter.
+
+    Args:
+        tables: By OID.
+        publishes: Of all subscriptions.
+        empty_roots: Partitioned tables without a leaf, and their operations.
+        prefix: Of the names.
+
+    Raises:
+        ConfigError: `prefix` is too long.
+    """
+    if len(prefix.encode()) + max(map(len, SUFFIXES)) > _NAME_BYTES:
+        raise ConfigError(
+            f"{prefix!r} is too long: the gateway's publications are named after it",
+            key="source.slot",
+            hint=f"use at most {_NAME_BYTES - max(map(len, SUFFIXES))} bytes",
+        )
+    needed: dict[int, frozenset[Operation]] = defaultdict(frozenset)
+    targets: dict[int, set[int]] = defaultdict(set)
+    for publish in publishes:
+        needed[publish.relation_oid] |= publish.operations
+        targets[publish.relation_oid].add(publish.target_oid)
+    roots: dict[int, frozenset[Operation]] = {
+        oid: operations for oid, operations in empty_roots.items() if operations
+    }
+    for oid in {target for found in targets.values() for target in found}:
+        leaves = [leaf for leaf in tables[oid].leaves if leaf in needed]
+        operations = frozenset[Operation]().union(*(needed[leaf] for leaf in leaves))
+        if leaves and _readable_by_root(tables, oid, leaves, targets, operations):
+            roots[oid] = operations
+    covered = {leaf for oid in roots for leaf in tables[oid].leaves}
+    plain = {oid: operations for oid, operations in needed.items() if oid not in covered}
+    generated = _needs_generated(tables, publishes)
+    result = []
+    for suffix, members, via_root in (("_root", roots, True), ("_leaf", plain, False)):
+        for end, identifying in (("", True), ("_insert", False)):
+            chosen = {
+                oid: operations
+                for oid, operations in members.items()
+                if operations.isdisjoint(IDENTIFYING) is not identifying
+            }
+            if chosen:
+                result.append(
+                    ServerPublication(
+                        name=prefix + suffix + end,
+                        table_oids=tuple(sorted(chosen)),
+                        operations=frozenset[Operation]().union(*chosen.values()),
+                        via_root=via_root,
+                        generated=generated,
+                    )
+                )
+    return tuple(result)
+
+
+def _readable_by_root(
+    tables: Mapping[int, Table],
+    oid: int,
+    leaves: Iterable[int],
+    targets: Mapping[int, set[int]],
+    operations: frozenset[Operation],
+) -> bool:
+    if tables[oid].kind != "p" or any(targets[leaf] != {oid} for leaf in leaves):
+        return False
+    return operations.isdisjoint(IDENTIFYING) or all(
+        identity_gap(tables[leaf]) is None for leaf in tables[oid].leaves if leaf in tables
+    )
+
+
+def _needs_generated(tables: Mapping[int, Table], publishes: Iterable[Publish]) -> bool:
+    """A stored generated column is named by a column list, or part of a replica identity."""
+    for publish in publishes:
+        target, table = tables[publish.target_oid], tables[publish.relation_oid]
+        stored = {column.name for column in target.columns if column.generated == "s"}
+        if not stored:
+            continue
+        if publish.columns is not None and not stored.isdisjoint(publish.columns):
+            return True
+        identified = not publish.operations.isdisjoint(IDENTIFYING)
+        full = table.replica_identity is ReplicaIdentity.FULL
+        if identified and (full or not stored.isdisjoint(table.identity)):
+            return True
+    return False

@@ -1,0 +1,240 @@
+"""The gateway's own publications on the source server: made, changed, or only checked.
+
+All four names exist from the first start on, those that nobody needs without a table: pgoutput
+looks a publication up as it was at the WAL position it decodes, so that one which is created later
+than a position that is still to be read could never be named.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import psycopg
+from psycopg import sql
+
+from gateway.definitions.model import Operation, Plan, ServerPublication
+from gateway.definitions.server import SUFFIXES
+from gateway.errors import FatalError
+from gateway.source.connection import classify_server_error
+
+__all__ = ["check_publications", "drop_publications", "ensure_publications"]
+
+_Connection = psycopg.Connection[Any]
+
+_LOCK_TIMEOUT: Final = "SET LOCAL lock_timeout = '5s'"
+
+
+@dataclass(frozen=True, slots=True)
+class _Existing:
+    """A publication as it is on the server.
+
+    Attributes:
+        plain: Nothing but FOR TABLE, without row filters and column lists.
+    """
+
+    table_oids: frozenset[int]
+    operations: frozenset[Operation]
+    via_root: bool
+    generated: bool
+    plain: bool
+
+
+def ensure_publications(connection: _Connection, plan: Plan, *, prefix: str) -> list[str]:
+    """Make the gateway's publications what `plan` needs, in one transaction; idempotent.
+
+    Args:
+        connection: In autocommit mode, or in a transaction of its own.
+        plan: Its `server_publications` are made; others of this prefix are emptied.
+        prefix: The one that the plan was made with.
+
+    Returns:
+        The statements that were executed; empty when everything was in place, and then no rights
+        are needed.
+
+    Raises:
+        FatalError: the role may not do it; the hint has the SQL for an owner to run.
+        TransientError: a table's lock could not be had in time, or the connection is gone.
+    """
+    statements: list[sql.Composed] = []
+    try:
+        with connection.transaction():
+            connection.execute(_LOCK_TIMEOUT)
+            statements = _statements(connection, plan, prefix)
+            for statement in statements:
+                connection.execute(statement)
+    except psycopg.errors.InsufficientPrivilege as error:
+        raise FatalError(
+            f"the role of [source].dsn may not make the gateway's publications: "
+            f"{error.diag.message_primary}",
+            hint="let the owner of the tables run:\n" + "\n".join(_shown(connection, statements)),
+        ) from None
+    except psycopg.Error as error:
+        text = error.diag.message_primary or str(error)
+        raise classify_server_error(
+            error.sqlstate, text, doing="making the gateway's publications"
+        ) from None
+    return _shown(connection, statements)
+
+
+def check_publications(connection: _Connection, plan: Plan, *, prefix: str) -> list[str]:
+    """Return the SQL that is still to be run by an owner of the tables; empty when all is well.
+
+    Raises:
+        FatalError, TransientError: the catalog cannot be read.
+    """
+    try:
+        return _shown(connection, _statements(connection, plan, prefix))
+    except psycopg.Error as error:
+        text = error.diag.message_primary or str(error)
+        raise classify_server_error(
+            error.sqlstate, text, doing="checking the gateway's publications"
+        ) from None
+
+
+def drop_publications(connection: _Connection, *, prefix: str) -> list[str]:
+    """Drop the gateway's publications, those that exist; for when its slot has been dropped.
+
+    Returns:
+        The statements that were executed.
+
+    Raises:
+        FatalError: the role may not do it.
+        TransientError: the connection is gone.
+    """
+    names = [prefix + suffix for suffix in SUFFIXES]
+    try:
+        with connection.transaction():
+            existing = _read(connection, names)
+            statements = [
+                sql.SQL("DROP PUBLICATION {}").format(sql.Identifier(name)) for name in existing
+            ]
+            for statement in statements:
+                connection.execute(statement)
+    except psycopg.Error as error:
+        text = error.diag.message_primary or str(error)
+        raise classify_server_error(
+            error.sqlstate, text, doing="dropping the gateway's publications"
+        ) from None
+    return _shown(connection, statements)
+
+
+def _shown(connection: _Connection, statements: Iterable[sql.Composed]) -> list[str]:
+    return [statement.as_string(connection) + ";" for statement in statements]
+
+
+def _statements(connection: _Connection, plan: Plan, prefix: str) -> list[sql.Composed]:
+    wanted = {publication.name: publication for publication in plan.server_publications}
+    names = [prefix + suffix for suffix in SUFFIXES]
+    existing = _read(connection, names)
+    statements: list[sql.Composed] = []
+    for name in names:
+        publication = wanted.get(name) or ServerPublication(
+            name=name,
+            table_oids=(),
+            operations=frozenset({Operation.INSERT}),
+            via_root=name.startswith(f"{prefix}_root"),
+        )
+        found = existing.get(name)
+        if found is not None and not found.plain:
+            statements.append(sql.SQL("DROP PUBLICATION {}").format(sql.Identifier(name)))
+            found = None
+        if found is None:
+            statements.append(_create(connection, plan, publication))
+        elif name in wanted:
+            statements += _alter(connection, plan, publication, found)
+        elif found.table_oids:
+            statements.append(_empty(connection, name, found.table_oids))
+    return statements
+
+
+def _create(connection: _Connection, plan: Plan, publication: ServerPublication) -> sql.Composed:
+    name, options = sql.Identifier(publication.name), _options(connection, publication)
+    if not publication.table_oids:
+        return sql.SQL("CREATE PUBLICATION {} WITH ({})").format(name, options)
+    return sql.SQL("CREATE PUBLICATION {} FOR TABLE {} WITH ({})").format(
+        name, _tables(plan, publication), options
+    )
+
+
+def _alter(
+    connection: _Connection, plan: Plan, publication: ServerPublication, found: _Existing
+) -> list[sql.Composed]:
+    name = sql.Identifier(publication.name)
+    statements = []
+    generated = publication.generated and connection.info.server_version >= 180000
+    if (found.operations, found.via_root, found.generated) != (
+        publication.operations,
+        publication.via_root,
+        generated,
+    ):
+        statements.append(
+            sql.SQL("ALTER PUBLICATION {} SET ({})").format(name, _options(connection, publication))
+        )
+    if found.table_oids != set(publication.table_oids):
+        statements.append(
+            sql.SQL("ALTER PUBLICATION {} SET TABLE {}").format(name, _tables(plan, publication))
+        )
+    return statements
+
+
+def _empty(connection: _Connection, name: str, oids: Iterable[int]) -> sql.Composed:
+    rows = connection.execute(
+        "SELECT n.nspname, c.relname FROM pg_class AS c"
+        " JOIN pg_namespace AS n ON n.oid = c.relnamespace WHERE c.oid = ANY(%s) ORDER BY 1, 2",
+        (list(oids),),
+    )
+    tables = sql.SQL(", ").join(sql.SQL("ONLY {}").format(sql.Identifier(*row)) for row in rows)
+    return sql.SQL("ALTER PUBLICATION {} DROP TABLE {}").format(sql.Identifier(name), tables)
+
+
+def _tables(plan: Plan, publication: ServerPublication) -> sql.Composed:
+    tables = sorted((plan.tables[oid] for oid in publication.table_oids), key=str)
+    # ONLY: heirs by inheritance are tables of their own in the plan.
+    return sql.SQL(", ").join(
+        sql.SQL("ONLY {}").format(sql.Identifier(table.schema, table.name)) for table in tables
+    )
+
+
+def _options(connection: _Connection, publication: ServerPublication) -> sql.Composed:
+    operations = [o.value for o in Operation if o in publication.operations]
+    options = [
+        sql.SQL("publish = {}").format(sql.Literal(", ".join(operations))),
+        sql.SQL("publish_via_partition_root = {}").format(sql.Literal(publication.via_root)),
+    ]
+    if connection.info.server_version >= 180000:
+        stored = "stored" if publication.generated else "none"
+        options.append(sql.SQL("publish_generated_columns = {}").format(sql.SQL(stored)))
+    return sql.SQL(", ").join(options)
+
+
+def _read(connection: _Connection, names: Sequence[str]) -> dict[str, _Existing]:
+    version = connection.info.server_version
+    generated = "p.pubgencols = 's'" if version >= 180000 else "false"
+    plain = "NOT p.puballtables"
+    if version >= 150000:
+        plain += (
+            " AND NOT EXISTS (SELECT FROM pg_publication_namespace AS n WHERE n.pnpubid = p.oid)"
+            " AND NOT EXISTS (SELECT FROM pg_publication_rel AS r WHERE r.prpubid = p.oid"
+            " AND (r.prqual IS NOT NULL OR r.prattrs IS NOT NULL))"
+        )
+    rows = connection.execute(
+        "SELECT p.pubname, ARRAY("  # noqa: S608
+        "SELECT r.prrelid FROM pg_publication_rel AS r WHERE r.prpubid = p.oid),"
+        " p.pubinsert, p.pubupdate, p.pubdelete, p.pubtruncate,"
+        f" p.pubviaroot, {generated}, {plain}"
+        " FROM pg_publication AS p WHERE p.pubname = ANY(%s) ORDER BY p.pubname".encode(),
+        (list(names),),
+    )
+    order = (Operation.INSERT, Operation.UPDATE, Operation.DELETE, Operation.TRUNCATE)
+    return {
+        row[0]: _Existing(
+            table_oids=frozenset(row[1]),
+            operations=frozenset(o for o, on in zip(order, row[2:6], strict=True) if on),
+            via_root=row[6],
+            generated=row[7],
+            plain=row[8],
+        )
+        for row in rows
+    }
