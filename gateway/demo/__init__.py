@@ -1,0 +1,1 @@
+"""The whole path on local servers in one command, judged by a native subscription."""

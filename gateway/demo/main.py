@@ -1,0 +1,110 @@
+"""``pgsluice demo``: the whole path on local servers, and a verdict.
+
+The verdict comes from comparing the rebuilt Delta tables with the tables of native subscriptions
+to the same publications on the same server. What is right is written down nowhere.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from types import FrameType
+
+import psycopg
+from confluent_kafka import KafkaException
+
+from gateway.demo.console import Console
+from gateway.demo.native import NativeSubscriptions
+from gateway.demo.play import GATEWAY, SPARK_JOB, Play
+from gateway.demo.scenario import PUBLISHER
+from gateway.demo.servers import Parts
+from gateway.errors import GatewayError
+
+__all__ = ["demo"]
+
+
+def demo(*, keep: bool, postgres_major: int) -> int:
+    """Play the scenario; print what happens and the verdict.
+
+    Args:
+        keep: At the end leave everything running until SIGINT or SIGTERM.
+        postgres_major: Version of the embedded server.
+
+    Returns:
+        0 when all tables are equal, 1 when one is not or something failed, 130 when interrupted.
+        Everything is stopped by then; logs are kept unless it is 0.
+    """
+    console = Console()
+    code = 1
+    with _interruptible():
+        parts = Parts(postgres_major)
+        try:
+            with ExitStack() as opened:
+                code = Play(console, parts, opened).run()
+                if keep:
+                    _keep(console, parts)
+        except KeyboardInterrupt:
+            code = 130
+        except GatewayError as error:
+            console.say(f"\ndemo: {error}")
+        except (psycopg.Error, KafkaException) as error:
+            console.say(f"\ndemo: a server failed: {error}")
+        finally:
+            console.status("stopping")
+            parts.stop(keep_logs=code != 0)
+            if code != 0:
+                print(f"demo: all processes are stopped; logs: {parts.logs}", file=sys.stderr)
+    return code
+
+
+@contextmanager
+def _interruptible() -> Iterator[None]:
+    """Let SIGTERM end the demo as Ctrl-C does."""
+
+    def interrupt(_number: int, _frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    previous = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, previous)
+
+
+def _keep(console: Console, parts: Parts) -> None:
+    """Start gateway and Spark job again, say how to connect, and wait to be interrupted."""
+    parts.launch(GATEWAY, ["-m", "gateway", "run", "--config", parts.config])
+    parts.launch(SPARK_JOB, ["-m", "gateway", "consume", "--config", parts.config])
+    console.say("\n".join(_how_to_connect(parts)))
+    console.wait_until(
+        lambda: False, "running; Ctrl-C stops it", timeout_s=math.inf, check=parts.check
+    )
+
+
+def _how_to_connect(parts: Parts) -> list[str]:
+    """Lines with an address, and a command to try, for each part."""
+    postgres, folder = parts.postgres, parts.folder
+    psql = postgres.bin / "psql"
+    topic = "s1.public.t1"
+    lines = [
+        "",
+        "=== Everything is running. To look at it:",
+        f"  publisher         {psql} {postgres.dsn(PUBLISHER)}",
+        f"  native subscriber {psql} {postgres.dsn(NativeSubscriptions.database('s1'))}",
+        f"  Kafka             bootstrap.servers = {parts.kafka.bootstrap_servers}",
+        f"  schema registry   curl {parts.registry.url}/subjects",
+        f"  a topic           {sys.executable} -m gateway.demo.tail"
+        f" {parts.kafka.bootstrap_servers} {parts.registry.url} {topic}",
+        f"  Delta tables      {parts.warehouse}/<subscription>/<schema>/<table>",
+        f"  configuration     {parts.config}",
+        f"  definitions       {folder / 'replication.sql'}",
+        f"  logs              {parts.logs}",
+        "  processes         "
+        + ", ".join(f"{name} {pid}" for name, pid in parts.pids().items() if pid),
+        f"  stop everything   Ctrl-C here, or kill {os.getpid()}",
+    ]
+    return lines

@@ -1,0 +1,198 @@
+"""The parts of the demo, each a process of its own, and the folder that they work in.
+
+All of them end with us, however we end (`gateway.embedded.processes`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Final
+
+from gateway.demo.console import DemoError
+from gateway.demo.scenario import PUBLISHER, replication_sql
+from gateway.embedded.kafka import EmbeddedKafka
+from gateway.embedded.postgres import EmbeddedPostgres
+from gateway.embedded.processes import Server, stop_all
+from gateway.embedded.registry import EmbeddedRegistry
+from gateway.errors import FatalError
+
+__all__ = ["SLOT", "Parts"]
+
+SLOT: Final = "pgsluice"
+_CONFIG: Final = """\
+[source]
+dsn = "{dsn}"
+slot = "{slot}"
+
+[definitions]
+file = "replication.sql"
+
+[kafka]
+"bootstrap.servers" = "{bootstrap_servers}"
+
+[registry]
+url = "{registry_url}"
+
+[limits]
+progress_interval_s = 0.2
+
+[consumer]
+warehouse = "warehouse"
+checkpoint = "checkpoint"
+trigger_interval_s = 1
+
+[consumer.spark]
+"spark.local.dir" = "{scratch}"
+"""
+
+
+class Parts:
+    """Servers and processes of one demo; `stop` ends them in good order, the last one first.
+
+    Attributes:
+        folder: Configuration, definitions, logs, warehouse and checkpoint.
+    """
+
+    def __init__(self, postgres_major: int) -> None:
+        self.postgres = EmbeddedPostgres(postgres_major)
+        self.kafka = EmbeddedKafka()
+        self.registry = EmbeddedRegistry()
+        self.folder = Path(tempfile.mkdtemp(prefix="pgsluice-demo-"))
+        self.logs = self.folder / "logs"
+        self.logs.mkdir()
+        self._pool = ThreadPoolExecutor(max_workers=3, thread_name_prefix="start")
+        self._processes: dict[str, Server] = {}
+
+    @property
+    def config(self) -> Path:
+        """The configuration file of gateway and Spark job."""
+        return self.folder / "pgsluice.toml"
+
+    @property
+    def warehouse(self) -> Path:
+        """Where the Spark job rebuilds the tables."""
+        return self.folder / "warehouse"
+
+    def start_servers(self) -> dict[str, Future[str]]:
+        """Start PostgreSQL, Kafka and the registry at once; each result says where it listens."""
+
+        def timed(start: Callable[[], object], where: Callable[[], str]) -> Callable[[], str]:
+            def run() -> str:
+                begin = time.monotonic()
+                start()
+                return f"{where():<42} {time.monotonic() - begin:5.1f} s"
+
+            return run
+
+        postgres, kafka, registry = self.postgres, self.kafka, self.registry
+        tasks = {
+            f"PostgreSQL {postgres.major}": timed(
+                postgres.start, lambda: f"127.0.0.1:{postgres.port}"
+            ),
+            "Kafka": timed(kafka.start, lambda: kafka.bootstrap_servers),
+            "schema registry": timed(registry.start, lambda: registry.url),
+        }
+        return {name: self._pool.submit(task) for name, task in tasks.items()}
+
+    def write_configuration(self) -> None:
+        """Write the definitions and the configuration; the servers must be up."""
+        scratch = self.folder / "spark"
+        scratch.mkdir()
+        (self.folder / "replication.sql").write_text(replication_sql())
+        self.config.write_text(
+            _CONFIG.format(
+                dsn=self.postgres.dsn(PUBLISHER),
+                slot=SLOT,
+                bootstrap_servers=self.kafka.bootstrap_servers,
+                registry_url=self.registry.url,
+                scratch=scratch,
+            )
+        )
+
+    def launch(self, name: str, arguments: Sequence[str | Path]) -> Server:
+        """Start a Python process of ours, in the demo's folder, with a log of its own."""
+        server = Server(
+            name,
+            [sys.executable, *arguments],
+            log=self.logs / f"{name}.log",
+            env=_without_settings(os.environ),
+            cwd=self.folder,
+        )
+        self._processes[name] = server
+        return server
+
+    def check(self) -> None:
+        """See that what was launched still runs.
+
+        Raises:
+            DemoError: a process has ended, and not with exit code 0; with the end of its log.
+        """
+        for name, server in self._processes.items():
+            if code := server.returncode():
+                raise DemoError(f"the {name} ended with code {code}:\n{server.log_tail()}")
+
+    def end(self, name: str, timeout_s: float) -> int:
+        """Ask a process to stop and return its exit code.
+
+        Raises:
+            DemoError: it has not ended within `timeout_s` seconds.
+        """
+        server = self._processes[name]
+        server.signal(signal.SIGTERM)
+        if not server.wait(timeout_s):
+            raise DemoError(f"the {name} does not stop on SIGTERM:\n{server.log_tail()}")
+        code = server.returncode()
+        assert code is not None
+        return code
+
+    def ended(self, name: str) -> bool:
+        """Whether a process has ended."""
+        return self._processes[name].returncode() is not None
+
+    def pids(self) -> dict[str, int | None]:
+        """The process of each part that runs."""
+        servers = {
+            f"PostgreSQL {self.postgres.major}": self.postgres.pid,
+            "Kafka": self.kafka.pid,
+            "schema registry": self.registry.pid,
+        }
+        ours = {n: s.pid for n, s in self._processes.items() if s.returncode() is None}
+        return {**servers, **ours}
+
+    def stop(self, *, keep_logs: bool) -> None:
+        """Stop everything; remove the folder, or leave all logs in it."""
+        for server in self._processes.values():
+            server.stop()
+        # A server that is just starting is ended first: its starter then gives up, and we go on.
+        if any(part.pid is None for part in (self.postgres, self.kafka, self.registry)):
+            stop_all()
+        self._pool.shutdown(wait=True, cancel_futures=True)
+        for name, part in (
+            ("postgres", self.postgres),
+            ("kafka", self.kafka),
+            ("registry", self.registry),
+        ):
+            if keep_logs:
+                with contextlib.suppress(FatalError, OSError):
+                    shutil.copyfile(part.log, self.logs / f"{name}.log")
+            part.stop()
+        if not keep_logs:
+            shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def _without_settings(environment: Mapping[str, str]) -> dict[str, str]:
+    """The environment without variables that would override the demo's configuration."""
+    return {
+        name: value
+        for name, value in environment.items()
+        if not (name.startswith("PGSLUICE_") and "__" in name)
+    }
