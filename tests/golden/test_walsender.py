@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.lsn import parse_lsn
+from gateway.lsn import Lsn, format_lsn, parse_lsn
 from gateway.pgoutput.decoder import decode_message
 from gateway.pgoutput.frames import XLOGDATA_HEADER
 from gateway.pgoutput.messages import Insert, Message, Relation
@@ -33,12 +33,41 @@ class Stream:
         self.sql.execute("CREATE PUBLICATION p FOR ALL TABLES")
         self.sql.execute(f"ALTER DATABASE {name} SET debug_logical_replication_streaming=immediate")
         self.sql.execute("SELECT pg_create_logical_replication_slot(%s, 'pgoutput')", (name,))
-        self._source = ReplicationConnection(database.dsn)
-        self._source.start(name, ["p"], version=4, streaming="parallel")
-        self._assembler = Assembler(
-            version=4, parallel_streaming=True, max_buffer_bytes=300, spool_directory=spool
-        )
+        self._database = database
+        self._spool = spool
         self.frames: list[bytes] = []
+        self._connect()
+
+    @property
+    def has_open_transactions(self) -> bool:
+        return self._assembler.has_open_transactions
+
+    def _connect(self) -> None:
+        self._source = ReplicationConnection(self._database.dsn)
+        self._source.start(self._database.name, ["p"], version=4, streaming="parallel")
+        self._assembler = Assembler(
+            version=4, parallel_streaming=True, max_buffer_bytes=300, spool_directory=self._spool
+        )
+
+    def confirm_and_reconnect(self, flush_lsn: Lsn) -> None:
+        """Confirm a position, wait until the slot has it, and start again."""
+        query = "SELECT confirmed_flush_lsn >= %s::pg_lsn FROM pg_replication_slots"
+        query += " WHERE slot_name = %s"
+        deadline = time.monotonic() + 30
+        confirmed = False
+        while not confirmed:
+            assert time.monotonic() < deadline, "the slot has not moved"
+            self._source.send_feedback(flush_lsn, reply_requested=True)
+            select.select([self._source.fileno()], [], [], 0.5)
+            self._source.receive(100)
+            row = self.sql.execute(query, (format_lsn(flush_lsn), self._database.name)).fetchone()
+            confirmed = row is not None and row[0] is True
+        self._assembler.close()
+        self._source.close()
+        query = "SELECT count(*) FROM pg_replication_slots WHERE slot_name = %s AND active"
+        while self.sql.execute(query, (self._database.name,)).fetchone() != (0,):
+            assert time.monotonic() < deadline, "the old walsender has not ended"
+        self._connect()
 
     def until(self, message: bytes, *, seconds: float = 30) -> list[Event]:
         """Receive until a message with this tag has come."""
@@ -152,3 +181,23 @@ def _text(connection: Connection, query: str) -> str:
     row = connection.execute(query).fetchone()
     assert row is not None
     return str(row[0])
+
+
+def test_streamed_transaction_is_sent_again_after_its_position_was_confirmed(
+    stream: Stream, database: Database
+) -> None:
+    stream.sql.execute("BEGIN")
+    stream.sql.execute("INSERT INTO t1 VALUES (1, 'before')")
+    with database.connect() as other:
+        other.execute("CHECKPOINT")
+        stream.until(b"E")
+        reached = parse_lsn(_text(other, "SELECT pg_current_wal_flush_lsn()::text"))
+        assert not stream.has_open_transactions
+        stream.confirm_and_reconnect(reached)
+    stream.sql.execute("INSERT INTO t1 VALUES (2, 'after')")
+    stream.sql.execute("COMMIT")
+
+    (transaction,) = transactions(stream.until(b"c"))
+
+    inserts = [m.new for m in messages_of(transaction) if isinstance(m, Insert)]
+    assert inserts == [(b"1", b"before"), (b"2", b"after")]

@@ -291,6 +291,7 @@ def test_parallel_streaming_needs_version_4(version: int) -> None:
         pytest.param("54 00000001 04 00000001", b"T", 5, "unknown flags 0x04", id="truncate flags"),
         pytest.param("54 FFFFFFFF 00 00000001", b"T", 6, "4294967295 relation OIDs", id="oids"),
         pytest.param(f"4D 02 {LSN} 00 00000000", b"M", 1, "unknown flags 0x02", id="message flags"),
+        pytest.param(f"4D 01 {LSN} 00 00000002 00", b"M", 15, "needs 2 more", id="cut content"),
         pytest.param("53 00000001 02", b"S", 5, "unknown flags 0x02", id="first segment"),
     ],
 )
