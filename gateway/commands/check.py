@@ -1,7 +1,7 @@
 """``pgsluice check``: a preflight that says, for each finding, what to do.
 
-Nothing is created or changed. Every part is looked at, also when another one has failed, so that one
-run shows everything there is to repair.
+Nothing is created or changed. Every part is looked at, also when another one has failed, so that
+one run shows everything there is to repair.
 """
 
 from __future__ import annotations

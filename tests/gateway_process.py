@@ -1,0 +1,261 @@
+"""The gateway as its own process, and what it has written, read back as another team would."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from io import BytesIO
+from pathlib import Path
+from typing import Any, Self
+
+import fastavro
+from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec
+from confluent_kafka.schema_registry import SchemaRegistryClient
+
+from tests.waiting import wait_until
+
+TIMEOUT_S = 60.0
+
+
+@dataclass
+class GatewayProject:
+    """A configuration on disk, and the processes that were started with it."""
+
+    folder: Path
+    dsn: str
+    bootstrap: str
+    registry: str
+    slot: str
+    definitions: str
+    extra: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    processes: list[GatewayProcess] = field(default_factory=list)
+
+    def write(self) -> Path:
+        """Write the files; the path of the configuration."""
+        (self.folder / "replication.sql").write_text(self.definitions, encoding="utf-8")
+        tables: dict[str, dict[str, Any]] = {
+            "source": {"dsn": self.dsn, "slot": self.slot},
+            "definitions": {"file": "replication.sql"},
+            "kafka": {"bootstrap.servers": self.bootstrap},
+            "registry": {"url": self.registry},
+            "gateway": {"name": self.slot},
+            "topics": {"progress": f"{self.slot}.progress", "totals": f"{self.slot}.totals"},
+            "limits": {"progress_interval_s": 0.2},
+        }
+        for table, values in self.extra.items():
+            tables.setdefault(table, {}).update(values)
+        lines = []
+        for table, values in tables.items():
+            lines.append(f"[{table}]")
+            lines += [f"{json.dumps(key)} = {json.dumps(value)}" for key, value in values.items()]
+        path = self.folder / "pgsluice.toml"
+        path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+        return path
+
+    def start(
+        self, *arguments: str, environment: Mapping[str, str] | None = None
+    ) -> GatewayProcess:
+        """Start ``pgsluice run`` with further arguments."""
+        process = GatewayProcess(["run", "--config", str(self.write()), *arguments], environment)
+        self.processes.append(process)
+        return process
+
+    def run_to(self, endpos: str) -> GatewayProcess:
+        """Run until `endpos`; the process must end with 0."""
+        process = self.start("--endpos", endpos)
+        assert process.wait() == 0, process.log()
+        return process
+
+    def stop_all(self) -> None:
+        """Kill what still runs."""
+        for process in self.processes:
+            process.close()
+
+
+class GatewayProcess:
+    """A started command; its standard error is its log."""
+
+    def __init__(
+        self, arguments: Sequence[str], environment: Mapping[str, str] | None = None
+    ) -> None:
+        self._lines: list[str] = []
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "gateway", *arguments],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**os.environ, **(environment or {})},
+        )
+        assert self._process.stderr is not None
+        os.set_blocking(self._process.stderr.fileno(), False)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def log(self) -> str:
+        """What it has said so far."""
+        assert self._process.stderr is not None
+        while (piece := self._read()) is not None:
+            self._lines.append(piece)
+        return "".join(self._lines)
+
+    def _read(self) -> str | None:
+        assert self._process.stderr is not None
+        try:
+            data = os.read(self._process.stderr.fileno(), 1 << 16)
+        except (BlockingIOError, ValueError):
+            return None
+        return data.decode() or None
+
+    def wait_for(self, text: str, timeout_s: float = TIMEOUT_S) -> None:
+        """Wait until its log has `text`; fail when it ends before that."""
+
+        def said() -> bool:
+            ended = self._process.poll() is not None
+            if text in self.log():
+                return True
+            assert not ended, f"ended with {self._process.returncode}:\n{self.log()}"
+            return False
+
+        wait_until(said, timeout_s, f"{text!r} in the log of the gateway")
+
+    def wait(self, timeout_s: float = TIMEOUT_S) -> int:
+        """Wait for its end; the exit code."""
+
+        def ended() -> bool:
+            self.log()  # or a full pipe would keep it from ending
+            return self._process.poll() is not None
+
+        wait_until(ended, timeout_s, "the gateway to end")
+        self.log()
+        return self._process.returncode
+
+    def terminate(self) -> int:
+        """SIGTERM; the exit code."""
+        self._process.send_signal(signal.SIGTERM)
+        return self.wait()
+
+    def kill(self) -> None:
+        """SIGKILL, and wait for it to be gone."""
+        self._process.kill()
+        self._process.wait()
+
+    def close(self) -> None:
+        """End it, if it has not."""
+        if self._process.poll() is None:
+            self.kill()
+        assert self._process.stderr is not None
+        self._process.stderr.close()
+
+
+@dataclass(frozen=True)
+class Read:
+    """A record as a consumer with ``read_committed`` sees it."""
+
+    topic: str
+    partition: int
+    offset: int
+    key: dict[str, Any] | None
+    value: dict[str, Any] | None
+    headers: dict[str, str]
+
+    @property
+    def op(self) -> str:
+        """The operation header."""
+        return self.headers["op"]
+
+    @property
+    def position(self) -> tuple[str, int]:
+        """What orders everything."""
+        return self.headers["commit_lsn"], int(self.headers["seq"])
+
+
+class TopicReader:
+    """Reads whole topics with nothing but public clients: the contract seen from outside."""
+
+    def __init__(self, bootstrap: str, registry: str) -> None:
+        self._bootstrap = bootstrap
+        self._registry = SchemaRegistryClient({"url": registry})
+        self._schemas: dict[int, Any] = {}
+
+    def topics(self, prefix: str) -> list[str]:
+        """Names of the topics that begin with `prefix`."""
+        admin = AdminClient({"bootstrap.servers": self._bootstrap})
+        return sorted(t for t in admin.list_topics(timeout=10).topics if t.startswith(prefix))
+
+    def read(self, topic: str) -> list[Read]:
+        """Every committed record, partition by partition; tombstones included."""
+        ends = self._ends(topic)
+        consumer = Consumer(
+            {
+                "bootstrap.servers": self._bootstrap,
+                "group.id": "reader",
+                "enable.auto.commit": False,
+                "isolation.level": "read_committed",
+                "enable.partition.eof": False,
+            }
+        )
+        try:
+            consumer.assign([TopicPartition(topic, p, 0) for p in ends])
+            return sorted(self._consume(consumer, ends), key=lambda r: (r.partition, r.offset))
+        finally:
+            consumer.close()
+
+    def _ends(self, topic: str) -> dict[int, int]:
+        admin = AdminClient({"bootstrap.servers": self._bootstrap})
+        partitions = admin.list_topics(topic, timeout=10).topics[topic].partitions
+        futures = admin.list_offsets(
+            {TopicPartition(topic, p): OffsetSpec.latest() for p in partitions}
+        )
+        return {tp.partition: future.result().offset for tp, future in futures.items()}
+
+    def _consume(self, consumer: Consumer, ends: dict[int, int]) -> Iterator[Read]:
+        def done() -> bool:
+            positions = consumer.position([TopicPartition(t.topic, t.partition) for t in assigned])
+            return all(p.offset >= ends[p.partition] for p in positions)
+
+        assigned = [tp for tp in consumer.assignment() if ends[tp.partition] > 0]
+        empty_polls = 0
+        while assigned and empty_polls < 100:
+            message = consumer.poll(0.1)
+            if message is None:
+                # Control records at the end move the position, but give no message.
+                if done():
+                    return
+                empty_polls += 1
+                continue
+            assert message.error() is None, message.error()
+            topic, partition, offset = message.topic(), message.partition(), message.offset()
+            assert topic is not None and partition is not None and offset is not None
+            yield Read(
+                topic,
+                partition,
+                offset,
+                self._decode(message.key()),
+                self._decode(message.value()),
+                {name: bytes(value or b"").decode() for name, value in message.headers() or []},
+            )
+        assert not assigned or empty_polls < 100, "the topic could not be read to its end"
+
+    def _decode(self, wire: str | bytes | None) -> dict[str, Any] | None:
+        if wire is None:
+            return None
+        assert isinstance(wire, bytes) and wire[0] == 0
+        schema_id = int.from_bytes(wire[1:5])
+        if schema_id not in self._schemas:
+            text = self._registry.get_schema(schema_id).schema_str
+            assert text is not None
+            self._schemas[schema_id] = fastavro.parse_schema(json.loads(text))
+        schema = self._schemas[schema_id]
+        datum = fastavro.schemaless_reader(BytesIO(wire[5:]), schema, schema)
+        assert isinstance(datum, dict)
+        return datum
