@@ -9,7 +9,7 @@ with the same three methods; `Assembler` takes whatever its `open_spool` returns
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from itertools import chain
 from pathlib import Path
 from struct import Struct
@@ -46,13 +46,12 @@ class Spool:
         except OSError as error:
             raise self._failed("made", error) from error
 
-    def append(self, frames: Iterable[bytes]) -> None:
+    def append(self, frames: Sequence[bytes]) -> None:
         """Write `frames` behind what is there."""
         try:
             self._file.seek(self._end)
-            self._file.writelines(
-                chain.from_iterable((_LENGTH.pack(len(frame)), frame) for frame in frames)
-            )
+            lengths = map(_LENGTH.pack, map(len, frames))
+            self._file.writelines(chain.from_iterable(zip(lengths, frames, strict=True)))
             self._file.flush()  # no space is an error here, not one of some later read
             self._end = self._file.tell()
         except OSError as error:
