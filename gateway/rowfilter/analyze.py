@@ -44,6 +44,9 @@ from gateway.rowfilter.types import BOOL, INT4, INT8, NUMERIC, TEXT, TEXT_TYPES,
 
 __all__ = ["analyze"]
 
+FIRST_USER_OID: Final = 16384
+"""FirstNormalObjectId: what initdb did not make."""
+
 _NOT_IMMUTABLE: Final = "depends on settings of the session, so it is not immutable"
 
 
@@ -91,6 +94,13 @@ class _Analyzer:
         column = self.columns.get(names[0].sval)
         if column is None:
             raise self.text.refuse(f'column "{names[0].sval}" does not exist', node)
+        if column.generated == "v":
+            raise self.text.refuse(
+                f'column "{column.name}" is generated when it is read, so changes do not carry it',
+                node,
+            )
+        if column.type_oid >= FIRST_USER_OID:
+            raise self.text.refuse("User-defined types are not allowed", node)
         if column.type_oid not in types.PARSERS:
             raise self.text.refuse(
                 f'column "{column.name}" has type {column.type_name}, which is not supported', node
@@ -258,9 +268,8 @@ class _Analyzer:
         raise self.text.refuse("this form is not how the server prints an expression", node)
 
     def _binary(self, node: Node, name: str) -> Typed:
-        arguments = [self.typed(node.rexpr)]
-        if node.HasField("lexpr"):
-            arguments.insert(0, self.typed(node.lexpr))
+        arguments = [self.typed(node.lexpr)] if node.HasField("lexpr") else []
+        arguments.append(self.typed(node.rexpr))
         left = _operator_type(arguments[0]) if len(arguments) == 2 else 0
         operation, result = self._operator(node, name, left, _operator_type(arguments[-1]))
         self._check_collation(operation.name, arguments, node)

@@ -73,10 +73,7 @@ def compile_filter(
         FilterError: it cannot be evaluated exactly; with the reason and the position in `text`.
     """
     carrier = Text(text, source)
-    try:
-        expr = analyze(parse_filter(carrier), columns, carrier)
-    except RecursionError:
-        raise FilterError(f"{source or 'row filter'}: it is nested too deeply") from None
+    expr = analyze(parse_filter(carrier), columns, carrier)
     return RowFilter(text, expr, frozenset(column_names(expr)), source)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Final, TypeAlias
 
 import postgast
+from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
 from gateway.rowfilter.errors import FilterSource, refusal
 
@@ -43,6 +44,8 @@ def parse_filter(text: Text) -> Node:
     except postgast.PgQueryError as error:
         position = max((error.cursorpos or 0) - 1 - len(_PREFIX), 0)
         raise refusal(error.message, text.text, position, text.source) from None
+    except DecodeError:  # protobuf reads a hundred levels, some three of them for each bracket
+        raise refusal("it is nested too deeply", text.text, 0, text.source) from None
     select = statements[0].stmt.select_stmt
     named = {field.name for field, _ in select.ListFields()}
     if (
