@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Literal
 
-from gateway.definitions.identity import IDENTIFYING, find_identity_problems, identity_gap
+from gateway.definitions.identity import find_identity_problems
 from gateway.definitions.membership import Entry, Membership
 from gateway.definitions.model import (
     Catalog,
@@ -48,8 +48,9 @@ def make_plan(
         definitions: As parsed.
         catalog: As read for these definitions.
         prefix: Begins the names of the gateway's own publications; the slot's name.
-        missing_identity: What to do with a table that publishes updates or deletes without a
-            replica identity: refuse it, or take its inserts and truncates only, with a warning.
+        missing_identity: What to do with a table that publishes updates or deletes, but whose
+            replica identity is missing or does not cover a filter or column list: refuse it, or
+            leave those operations out, with a warning.
 
     Raises:
         DefinitionError: all that `find_problems` finds, in one.
@@ -79,7 +80,7 @@ def make_plan(
             entry = members.entry(publications, table)
             if table.kind == "p" and not table.leaves and entry is not None:
                 empty_roots[table.oid] |= entry.operations
-    publishes, reduced = _without_identity(members, publishes)
+    publishes, reduced = _without_identity(members, definitions, publishes)
     server_publications = plan_server_publications(members.tables, publishes, empty_roots, prefix)
     if any(publication.generated for publication in server_publications):
         publishes = [_leave_out_generated(members.tables[p.target_oid], p) for p in publishes]
@@ -119,9 +120,9 @@ def find_problems(
             if _column_list(members, entry.publications, entry.target) is _DIFFERENT:
                 error = _different_lists(entry.target, definitions, subscription)
                 found.setdefault(str(error), error)
-            if missing_identity == "insert_only" and identity_gap(table) is not None:
+            if missing_identity == "insert_only":
                 continue
-            for error in find_identity_problems(members, publications, table, definitions.text):
+            for _, error in find_identity_problems(members, publications, table, definitions.text):
                 found.setdefault(str(error), error)
     return list(found.values())
 
@@ -246,23 +247,26 @@ def _different_lists(
 
 
 def _without_identity(
-    members: Membership, publishes: list[Publish]
+    members: Membership, definitions: Definitions, publishes: list[Publish]
 ) -> tuple[list[Publish], list[str]]:
-    """Take updates and deletes away from tables that cannot publish them."""
+    """Take the operations away that the source could not publish; with a warning for each table."""
     kept: list[Publish] = []
     warnings: dict[str, None] = {}
+    names = {s.name: s.publications for s in definitions.subscriptions}
     for publish in publishes:
         table = members.tables[publish.relation_oid]
-        if not publish.operations.isdisjoint(IDENTIFYING) and identity_gap(table) is not None:
-            warnings[
-                f"table {table} has no usable replica identity: only its inserts and truncates "
-                "are published, updates and deletes never arrive"
-            ] = None
+        publications = [members.publications[name] for name in names[publish.subscription]]
+        for operation, error in find_identity_problems(members, publications, table, ""):
             publish = replace(
                 publish,
-                operations=publish.operations.difference(IDENTIFYING),
-                filters={o: f for o, f in publish.filters.items() if o not in IDENTIFYING},
+                operations=publish.operations - {operation},
+                filters={o: f for o, f in publish.filters.items() if o is not operation},
             )
+            reason = error.hint.partition(" Set [")[0] if error.hint else ""
+            warnings[
+                f'subscription "{publish.subscription}": {operation.value}s of table {table} are '
+                f"not published, PostgreSQL would say: {error.message}. {reason}"
+            ] = None
         if publish.operations:
             kept.append(publish)
     return kept, list(warnings)

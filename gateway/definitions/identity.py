@@ -20,10 +20,13 @@ IDENTIFYING = (Operation.UPDATE, Operation.DELETE)
 
 _VERBS = {Operation.UPDATE: "update", Operation.DELETE: "delete from"}
 _GERUNDS = {Operation.UPDATE: "updating", Operation.DELETE: "deleting from"}
+_REMEDY = (
+    'Set [definitions] missing_identity = "insert_only" to publish its inserts and truncates only.'
+)
 
 
 def identity_gap(table: Table) -> str | None:
-    """Return why `table` cannot publish updates and deletes at all, None when it can.
+    """Return why `table` can publish no update or delete at all, None when it can.
 
     Of a partitioned table nothing is asked: each of its leaves counts with its own identity.
 
@@ -38,7 +41,7 @@ def identity_gap(table: Table) -> str | None:
 
 def find_identity_problems(
     members: Membership, publications: Sequence[Publication], table: Table, text: str
-) -> Iterator[DefinitionError]:
+) -> Iterator[tuple[Operation, DefinitionError]]:
     """Yield what PostgreSQL would say at an UPDATE and at a DELETE of `table`, at most once each.
 
     Args:
@@ -62,7 +65,7 @@ def find_identity_problems(
         if not relevant:
             continue
         if gap is not None:
-            yield _missing(members, relevant[0], table, operation, gap, text)
+            yield operation, _missing(members, relevant[0], table, operation, gap, text)
             continue
         for detail, misses in (
             (
@@ -77,11 +80,14 @@ def find_identity_problems(
         ):
             at_fault = next((p for p in relevant if misses(members, p, table)), None)
             if at_fault is not None:
-                yield DefinitionError(
-                    f'cannot {_VERBS[operation]} table "{table.name}"',
-                    text=text,
-                    position=_position(members, at_fault, table),
-                    hint=f'{detail} (table {table}, publication "{at_fault.name}")',
+                yield (
+                    operation,
+                    DefinitionError(
+                        f'cannot {_VERBS[operation]} table "{table.name}"',
+                        text=text,
+                        position=_position(members, at_fault, table),
+                        hint=f'{detail} (Table {table}, publication "{at_fault.name}".) {_REMEDY}',
+                    ),
                 )
                 break
 
@@ -96,18 +102,18 @@ def _missing(
 ) -> DefinitionError:
     message = f'cannot {_VERBS[operation]} table "{table.name}"'
     if gap.endswith("."):
-        hint = f"{gap} (table {table})"
+        hint = f"{gap} (Table {table}.)"
     else:
         message += f" because {gap} and publishes {operation.value}s"
         hint = (
-            f"To enable {_GERUNDS[operation]} the table, set REPLICA IDENTITY using ALTER TABLE "
-            f"(table {table})."
+            f"To enable {_GERUNDS[operation]} the table, set REPLICA IDENTITY using ALTER TABLE. "
+            f"(Table {table}.)"
         )
     return DefinitionError(
         message,
         text=text,
         position=_position(members, publication, table),
-        hint=f'{hint} Or set [definitions] missing_identity = "insert_only".',
+        hint=f"{hint} {_REMEDY}",
     )
 
 
