@@ -115,6 +115,33 @@ def stream_abort_parallel(server: EmbeddedPostgres) -> Scene:
     return _aborts(scene, abort_lsn=anywhere, abort_time=anywhere)
 
 
+def stream_origin(server: EmbeddedPostgres) -> Scene:
+    """The origin comes once, in the first block, without its LSN."""
+    scene = _streamed(server, "stream-origin", proto_version="2", streaming="on")
+    name = f"streaming_node_{server.major}"
+    scene.sql(
+        f"SELECT pg_replication_origin_create('{name}')",
+        f"SELECT pg_replication_origin_session_setup('{name}')",
+    )
+    xid = scene.begin()
+    scene.sql("INSERT INTO t1 VALUES (1, 'far')", "INSERT INTO t1 VALUES (2, 'far')")
+    scene.sql("SELECT pg_replication_origin_xact_setup('1/23456789', '2024-02-29 12:00:00Z')")
+    commit = scene.ends("COMMIT", xid)
+    scene.sql(
+        "SELECT pg_replication_origin_session_reset()",
+        f"SELECT pg_replication_origin_drop('{name}')",
+    )
+    blocks = _Blocks(scene, xid)
+    blocks.expect(
+        ("Origin", {"name": name, "origin_lsn": 0}),
+        scene.relation("t1", xid=xid),
+        scene.row("Insert", "t1", new=["1", "far"], xid=xid),
+    )
+    blocks.expect(scene.row("Insert", "t1", new=["2", "far"], xid=xid))
+    scene.expect("StreamCommit", xid=xid, **commit)
+    return scene
+
+
 def stream_for_want_of_memory(server: EmbeddedPostgres) -> Scene:
     scene = Scene(server, "stream-work-mem", {"proto_version": "2", "streaming": "on"})
     scene.setup(T1)
@@ -177,6 +204,7 @@ STREAM_CASES: Final[list[Callable[[EmbeddedPostgres], Scene]]] = [
     stream_abort,
     stream_abort_version_4,
     stream_abort_parallel,
+    stream_origin,
     stream_for_want_of_memory,
     two_phase,
     stream_prepare,
