@@ -20,7 +20,7 @@ BAG_COLUMNS = [Col("x", "double", "double precision"), Col("y", "string", "text"
 def keyed_history(
     chance: random.Random, topic: TableTopic, model: KeyedTable, *, changes: int, keys: int
 ) -> None:
-    """Puts, updates, deletes, key changes (also of absent rows, and chains), TOAST, few truncates."""
+    """Puts, updates, deletes, key changes (of absent rows too), TOAST, few truncates."""
 
     def key() -> str:
         return f"{chance.randrange(keys)}{chance.choice(['', '.0', '.00'])}"

@@ -37,7 +37,7 @@ def play(
 ) -> None:
     """Apply in random cuts, going back to an earlier record now and then, with new appliers."""
     end = len(topic.records)
-    cuts = sorted(chance.sample(range(1, end), batches - 1)) + [end]
+    cuts = [*sorted(chance.sample(range(1, end), batches - 1)), end]
     first = 0
     for cut in cuts:
         applier = Applier(spark, str(warehouse), "s", topic.registry)
