@@ -1,0 +1,163 @@
+"""The generated function against the interpreted one, and the laws of three-valued logic."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gateway.pgtypes.catalog import TYPES
+from gateway.rowfilter import FilterEvaluationError, RowFilter, combine
+from gateway.rowfilter.compile import reference
+from gateway.rowfilter.expr import (
+    And,
+    AnyAll,
+    ArrayOf,
+    Call,
+    ColumnRef,
+    Constant,
+    Distinct,
+    Expr,
+    IsNull,
+    IsTrue,
+    Not,
+    Or,
+    column_names,
+)
+from gateway.rowfilter.operators import OPERATIONS
+from gateway.rowfilter.transform import Predicate
+
+INT4, BOOL, TEXT = TYPES["int4"][0], TYPES["bool"][0], TYPES["text"][0]
+NAMES = ("a", "b", "t", "z")
+Row = tuple[bytes | None, ...]
+
+small = st.integers(-3, 3)
+integer_columns: st.SearchStrategy[Expr] = st.sampled_from(
+    [ColumnRef("a", INT4), ColumnRef("b", INT4)]
+)
+integer_leaves = integer_columns | st.builds(Constant, st.none() | small)
+
+
+def calls(names: Sequence[str], *operands: st.SearchStrategy[Expr]) -> st.SearchStrategy[Expr]:
+    return st.builds(
+        Call,
+        st.sampled_from([OPERATIONS[name] for name in names]),
+        st.tuples(*operands),
+    )
+
+
+integers = st.recursive(
+    integer_leaves,
+    lambda inner: calls(("int4pl", "int4div", "int4mod"), inner, inner) | calls(("int4um",), inner),
+    max_leaves=4,
+)
+texts: st.SearchStrategy[Expr] = st.just(ColumnRef("t", TEXT)) | st.builds(
+    Constant, st.sampled_from([b"", b"a", b"ab", "é".encode()])
+)
+patterns: st.SearchStrategy[Expr] = st.builds(
+    Constant, st.sampled_from([b"", b"%", b"a%", b"_", b"a\\"])
+)
+int_lists = st.builds(Constant, st.lists(st.none() | small, max_size=3).map(tuple))
+predicates: st.SearchStrategy[Expr] = st.one_of(
+    st.just(ColumnRef("z", BOOL)),
+    st.builds(Constant, st.sampled_from([True, False, None])),
+    calls(("int4eq", "int4lt", "int4ne"), integers, integers),
+    calls(("texteq", "textne"), texts, texts),
+    calls(("textlike", "textnlike"), texts, patterns),
+    st.builds(IsNull, integers | texts),
+    st.builds(Distinct, st.just(OPERATIONS["int4eq"]), integers, integers),
+    st.builds(
+        AnyAll,
+        st.just(OPERATIONS["int4eq"]),
+        integers,
+        int_lists | st.builds(ArrayOf, st.tuples(integers, integers)),
+        st.booleans(),
+        st.just(True),
+    ),
+    st.builds(
+        AnyAll, st.just(OPERATIONS["int4ne"]), integers, int_lists, st.booleans(), st.just(False)
+    ),
+    st.builds(
+        AnyAll,
+        st.just(OPERATIONS["texteq"]),
+        texts,
+        st.builds(Constant, st.lists(st.none() | st.just(b"a"), min_size=1).map(tuple)),
+        st.booleans(),
+        st.just(True),
+    ),
+)
+filters = st.recursive(
+    predicates,
+    lambda inner: st.one_of(
+        st.builds(And, st.lists(inner, min_size=2, max_size=3).map(tuple)),
+        st.builds(Or, st.lists(inner, min_size=2, max_size=3).map(tuple)),
+        st.builds(Not, inner),
+        st.builds(IsNull, inner),
+        st.builds(IsTrue, inner, st.booleans()),
+        st.builds(Distinct, st.just(OPERATIONS["booleq"]), inner, inner),
+    ),
+    max_leaves=8,
+)
+rows: st.SearchStrategy[Row] = st.tuples(
+    st.none() | small.map(lambda value: str(value).encode()),
+    st.none() | small.map(lambda value: str(value).encode()),
+    st.none() | st.sampled_from([b"", b"a", b"ab", "é".encode()]),
+    st.sampled_from([None, b"t", b"f"]),
+)
+
+
+def bound(expr: Expr) -> Predicate:
+    return RowFilter("", expr, frozenset(column_names(expr)), None).bind(NAMES)
+
+
+def outcome(function: Predicate, row: Row) -> bool | str:
+    try:
+        return function(row)
+    except FilterEvaluationError as error:
+        return error.reason
+
+
+@given(filters, rows)
+def test_the_generated_function_equals_the_interpreted_one(expr: Expr, row: Row) -> None:
+    assert outcome(bound(expr), row) == outcome(reference(expr, NAMES), row)
+
+
+@given(filters, rows)
+def test_a_filter_is_true_or_false_or_unknown_and_never_two_of_them(expr: Expr, row: Row) -> None:
+    found = [outcome(bound(e), row) for e in (expr, Not(expr), IsNull(expr))]
+
+    assert found.count(True) == 1 or (len(set(found)) == 1 and isinstance(found[0], str))
+
+
+@given(filters, filters, rows)
+def test_de_morgan(first: Expr, second: Expr, row: Row) -> None:
+    conjunction = outcome(bound(Not(And((first, second)))), row)
+
+    assert conjunction == outcome(bound(Or((Not(first), Not(second)))), row)
+
+
+@given(filters, rows)
+def test_not_not_is_nothing(expr: Expr, row: Row) -> None:
+    assert outcome(bound(Not(Not(expr))), row) == outcome(bound(expr), row)
+
+
+@given(st.lists(filters, max_size=4), rows)
+def test_filters_combine_as_or(exprs: list[Expr], row: Row) -> None:
+    prepared = [RowFilter("", e, frozenset(column_names(e)), None) for e in exprs]
+    combined = outcome(combine(prepared, NAMES), row)
+
+    expected: bool | str = not exprs or Constant(True) in exprs
+    for filter_ in prepared if not expected else []:
+        expected = outcome(filter_.bind(NAMES), row)
+        if expected is not False:
+            break
+    assert combined == expected
+
+
+@given(filters, rows, st.permutations(NAMES))
+def test_the_layout_of_the_tuples_does_not_matter(expr: Expr, row: Row, names: list[str]) -> None:
+    moved = tuple(row[NAMES.index(name)] for name in names)
+    function = RowFilter("", expr, frozenset(column_names(expr)), None).bind(names)
+
+    assert outcome(function, moved) == outcome(bound(expr), row)
