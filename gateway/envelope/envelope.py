@@ -23,7 +23,7 @@ from gateway.envelope.encoders import (
 )
 from gateway.envelope.schema import ColumnLike, KeyColumns, KeyKind, NumericMode, describe
 from gateway.envelope.values import EPOCH_SHIFT_US
-from gateway.envelope.varint import TAILS, encode_long, encode_text
+from gateway.envelope.varint import PIECES, TAILS, encode_long, encode_text
 
 __all__ = [
     "CONNECTOR",
@@ -222,19 +222,26 @@ class EnvelopeEncoder:
         """
         source, transaction_id, processed = prefix
         if before is None:
-            old, new = (_NULL, _NULL) if after is None else (_NULL, _PRESENT)
+            rows = b"\x00\x00" if after is None else b"\x00\x02" + after
+        elif after is None:
+            rows = b"\x02" + before + b"\x00"
         else:
-            old, new = _PRESENT + before, _NULL if after is None else _PRESENT
-        # Small numbers are looked up in place: a call would cost more than the look-up.
+            rows = b"\x02" + before + b"\x02" + after
+        # Numbers of the usual size are looked up in place: a call costs more than the look-up.
+        low, high = lsn << 1 & 0x3FFF, lsn >> 13
+        if 0 < high < 0x1000_0000:
+            position = PIECES[low] + (
+                TAILS[high] if high < 0x4000 else PIECES[high & 0x3FFF] + TAILS[high >> 14]
+            )
+        else:
+            position = encode_long(lsn)
         number = TAILS[seq << 1] if seq < 8192 else encode_long(seq)
         if transaction_id is None:
             return b"".join(
                 (
-                    old,
-                    new,
-                    after or b"",
+                    rows,
                     source,
-                    encode_long(lsn),
+                    position,
                     number,
                     _NULL,
                     _OPS[op],
@@ -244,11 +251,9 @@ class EnvelopeEncoder:
             )
         return b"".join(
             (
-                old,
-                new,
-                after or b"",
+                rows,
                 source,
-                encode_long(lsn),
+                position,
                 number,
                 transaction_id,
                 TAILS[total_order << 1] if total_order < 8192 else encode_long(total_order),

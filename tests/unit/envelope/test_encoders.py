@@ -21,6 +21,7 @@ from gateway.envelope.encoders import (
     unchanged_names,
 )
 from gateway.envelope.schema import EnvelopeColumn, TableSchema, describe
+from gateway.envelope.values import value_encoder
 from gateway.errors import SchemaError, ValueFormatError
 from gateway.pgoutput.messages import UNCHANGED, BinaryValue, ColumnValue
 from tests.unit.envelope.columns import BOOL, INT4, INT8, T1, TEXT, TIMESTAMPTZ, column, numeric
@@ -174,6 +175,8 @@ def test_nan_in_a_decimal_names_column_and_setting() -> None:
         (numeric("c", 4, 2), b"123.456"),
         (numeric("c", 4, 2), b"seven"),
         (numeric("c", 4, 0), b"1.5"),
+        (numeric("c", 4, 2), b"\xd9\xa7.\xd9\xa5\xd9\xa0"),
+        (column("c", BOOL), b"true"),
     ],
 )
 def test_a_value_of_another_type_is_refused_without_being_shown(
@@ -247,16 +250,18 @@ def test_a_key_has_its_columns_in_plain_types() -> None:
     assert read(schema.key_schema, encode_key((b"NSW", None, b"6"))) == {"a": 6, "c": "NSW"}
 
 
+TEXTS = (
+    b"t", b"-7", b"70000", b"1.5", b"-2.5", b"1.28", b"\\x01", b"2024-02-29",
+    b"2024-02-29 01:02:03", b"1999-12-31 23:59:59+00", UUID_TEXT.encode(), b"x",
+)  # fmt: skip
+
+
 def test_a_key_of_every_type_is_read_back() -> None:
-    row = (
-        b"t", b"-7", b"70000", b"1.5", b"-2.5", b"1.28", b"\\x01", b"2024-02-29",
-        b"2024-02-29 01:02:03", b"1999-12-31 23:59:59+00", UUID_TEXT.encode(), b"x",
-    )  # fmt: skip
     schema = describe("public", "t", ONE_OF_EACH, tuple(c.name for c in ONE_OF_EACH))
     encode_key = compile_key_encoder(schema, range(12))
 
     assert schema.key_schema is not None
-    assert read(schema.key_schema, encode_key(row)) == {
+    assert read(schema.key_schema, encode_key(TEXTS)) == {
         "b": True,
         "i": -7,
         "l": 70000,
@@ -270,6 +275,28 @@ def test_a_key_of_every_type_is_read_back() -> None:
         "u": UUID(UUID_TEXT),
         "t": "x",
     }
+
+
+@pytest.mark.parametrize(
+    ("column_", "text"),
+    [
+        *zip(ONE_OF_EACH, TEXTS, strict=True),
+        (column("b", BOOL), b"f"),
+        (numeric("n", 5, 0), b"-7"),
+        (numeric("n", 5, 2), b"7"),
+        (numeric("n", 5, 2), b"7.5"),
+        (numeric("n", 5, 2), b"7.500"),
+        (column("da", DATE), b"-infinity"),
+        (column("i", INT8), b"9223372036854775807"),
+        (column("i", INT8), b"2199023255552"),
+    ],
+)
+def test_the_function_of_one_value_agrees_with_the_generated_one(
+    column_: EnvelopeColumn, text: bytes
+) -> None:
+    schema = describe("public", "t", [column_], (column_.name,))
+
+    assert value_encoder(schema.fields[0])(text) == compile_key_encoder(schema, [0])((text,))
 
 
 def test_the_whole_row_as_key_may_hold_null() -> None:
