@@ -98,6 +98,8 @@ def consumer_properties(user: Mapping[str, str | int | bool]) -> dict[str, Any]:
     return {
         # librdkafka wants a name; nothing is ever committed under it.
         "group.id": "pgsluice",
+        # The end of a topic is told by an empty answer, which the broker delays this long.
+        "fetch.wait.max.ms": 50,
         **admin_properties(user),
         "isolation.level": "read_committed",
         "enable.auto.commit": False,

@@ -38,6 +38,7 @@ from gateway.sink.identity import SlotIdentity
 __all__ = ["ProgressStore", "Recovered", "TransactionalSink"]
 
 _SLICE_S: Final = 0.5  # longest single wait inside librdkafka
+_ABORT_S: Final = 5.0
 
 
 class ProgressStore(Protocol):
@@ -158,13 +159,7 @@ class TransactionalSink:
         A broker that does not answer is left to itself: it aborts what stays open.
         """
         assert not self._busy
-        # A commit whose end is not known cannot be aborted: the next `open` resolves it.
-        if self._began_at is None or self._committing:
-            return
-        with contextlib.suppress(GatewayError):
-            deadline = self._clock() + timeout_s
-            self._until(deadline, self._producer.abort_transaction, "aborting")
-        self._began_at = None
+        self._abort(self._clock() + timeout_s)
 
     def close(self, timeout_s: float = 10.0) -> None:
         """Let a batch in flight finish within `timeout_s`, abort what is left open, and stop.
@@ -207,6 +202,8 @@ class TransactionalSink:
                 self._process(batch)
             except Exception as raised:  # handed to the pipeline's thread, which raises it
                 error = raised
+                # Left open, it would hide everybody's progress until the broker ends it.
+                self._abort(self._clock() + _ABORT_S)
             self._outcome = (batch, error)
             os.write(self._write_fd, b"\0")
             if error is not None:
@@ -261,6 +258,14 @@ class TransactionalSink:
         self._until(deadline, self._producer.commit_transaction, "committing")
         self._committing = False
 
+    def _abort(self, deadline: float) -> None:
+        # A commit whose end is not known cannot be aborted: the next `open` resolves it.
+        if self._began_at is None or self._committing:
+            return
+        with contextlib.suppress(GatewayError):
+            self._until(deadline, self._producer.abort_transaction, "aborting")
+        self._began_at = None
+
     def _until(self, deadline: float, operation: Callable[[float], None], doing: str) -> None:
         """Call `operation` in slices until it succeeds, fails for good, or `deadline` is past."""
         while True:
@@ -269,6 +274,8 @@ class TransactionalSink:
             except KafkaException as raised:
                 error: KafkaError = raised.args[0]
                 if not error.retriable() or self._is_late(deadline):
+                    # A refused commit is over; one that timed out goes on in the background.
+                    self._committing = self._committing and error.retriable()
                     raise self._classify(error, doing) from None
                 if error.code() not in (KafkaError._TIMED_OUT, KafkaError._TIMED_OUT_QUEUE):
                     time.sleep(0.05)  # the client's own back-off ends with the call

@@ -48,6 +48,14 @@ from schemas import load
 __all__ = ["KafkaProgress", "read_compacted", "read_progress", "read_totals"]
 
 _T = TypeVar("_T")
+_POLL_S: Final = 0.05
+_UNSETTLED: Final = (
+    KafkaError.NOT_LEADER_FOR_PARTITION,
+    KafkaError.LEADER_NOT_AVAILABLE,
+    KafkaError.REPLICA_NOT_AVAILABLE,
+    KafkaError.UNKNOWN_LEADER_EPOCH,
+    KafkaError.FENCED_LEADER_EPOCH,
+)
 _HEADER_BYTES: Final = 5  # Confluent's wire format: 0, then the schema's id in four bytes
 
 
@@ -180,21 +188,27 @@ def read_compacted(
 
 
 def _end_offset(kafka: Mapping[str, str | int | bool], topic: str, timeout_s: float) -> int:
+    deadline = time.monotonic() + timeout_s
+    doing = f"reading topic {topic}"
     admin = make_client(AdminClient, admin_properties(kafka))
     partition = TopicPartition(topic, 0)
-    try:
-        future = admin.list_offsets(
-            {partition: OffsetSpec.latest()},  # type: ignore[no-untyped-call]
-            isolation_level=IsolationLevel.READ_UNCOMMITTED,
-            request_timeout=timeout_s,
-        )[partition]
-        return int(future.result(timeout_s + 1.0).offset)
-    except KafkaException as error:
-        raise classify_kafka_error(
-            error.args[0], doing=f"reading topic {topic}", topic=topic
-        ) from None
-    except TimeoutError:
-        raise TransientError(f"reading topic {topic}: no answer in {timeout_s:.0f} s") from None
+    while True:
+        rest = max(0.1, deadline - time.monotonic())
+        try:
+            future = admin.list_offsets(
+                {partition: OffsetSpec.latest()},  # type: ignore[no-untyped-call]
+                isolation_level=IsolationLevel.READ_UNCOMMITTED,
+                request_timeout=rest,
+            )[partition]
+            return int(future.result(rest + 1.0).offset)
+        except KafkaException as raised:
+            error: KafkaError = raised.args[0]
+            # The leader of a partition that is new, or whose broker has just come back.
+            if error.code() not in _UNSETTLED or time.monotonic() >= deadline:
+                raise classify_kafka_error(error, doing=doing, topic=topic) from None
+            time.sleep(_POLL_S)
+        except TimeoutError:
+            raise TransientError(f"{doing}: no answer in {timeout_s:.0f} s") from None
 
 
 def _framed(schema_id: int, avro: bytes) -> bytes:

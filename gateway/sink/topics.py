@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
@@ -10,6 +11,7 @@ from typing import Any, Final
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._config import ConfigResource
+from confluent_kafka.admin._metadata import TopicMetadata
 from confluent_kafka.admin._resource import ResourceType
 from confluent_kafka.cimpl import NewTopic
 
@@ -27,6 +29,7 @@ __all__ = [
 
 _POLICY: Final = "cleanup.policy"
 _GRACE_S: Final = 1.0
+_POLL_S: Final = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,10 +114,8 @@ def ensure_topics(
     futures = admin.create_topics([_new_topic(spec) for spec in missing], request_timeout=timeout_s)
     for name, future in futures.items():
         _result(future, timeout_s, f"creating topic {name}", ok=KafkaError.TOPIC_ALREADY_EXISTS)
-    made = describe_topics(kafka, [spec.name for spec in missing], timeout_s=timeout_s)
+    made = _wait_until_visible(kafka, missing, timeout_s)
     for spec in missing:
-        if spec.name not in made:
-            raise TransientError(f"topic {spec.name} was created but cannot be seen yet")
         # Somebody else may have been faster, with other settings.
         _check(spec, made[spec.name])
     return {**existing, **made}
@@ -123,7 +124,7 @@ def ensure_topics(
 def describe_topics(
     kafka: Mapping[str, str | int | bool], names: Sequence[str], *, timeout_s: float = 30.0
 ) -> dict[str, TopicDescription]:
-    """Those of the topics that exist, by name.
+    """Those of the topics that exist and can be written to, by name.
 
     Raises:
         TransientError: Kafka does not answer in time.
@@ -136,7 +137,9 @@ def describe_topics(
         metadata = admin.list_topics(timeout=timeout_s)
     except KafkaException as error:
         raise classify_kafka_error(error.args[0], doing="listing topics") from None
-    found = [name for name in names if name in metadata.topics]
+    found = [
+        name for name in names if name in metadata.topics and _has_leaders(metadata.topics[name])
+    ]
     if not found:
         return {}
     resources = [ConfigResource(ResourceType.TOPIC, name) for name in found]
@@ -153,6 +156,24 @@ def describe_topics(
     return described
 
 
+def _wait_until_visible(
+    kafka: Mapping[str, str | int | bool], specs: Sequence[TopicSpec], timeout_s: float
+) -> dict[str, TopicDescription]:
+    """Describe topics just created: brokers learn of a topic some time after it was made."""
+    deadline = time.monotonic() + timeout_s
+    names = [spec.name for spec in specs]
+    while True:
+        made = describe_topics(kafka, names, timeout_s=timeout_s)
+        waiting = [name for name in names if name not in made]
+        if not waiting:
+            return made
+        if time.monotonic() >= deadline:
+            raise TransientError(
+                f"created topic {waiting[0]}, but it has no leader after {timeout_s:.0f} s"
+            )
+        time.sleep(_POLL_S)
+
+
 def _new_topic(spec: TopicSpec) -> NewTopic:
     return NewTopic(
         spec.name,
@@ -160,6 +181,10 @@ def _new_topic(spec: TopicSpec) -> NewTopic:
         replication_factor=spec.replication_factor,
         config={_POLICY: "delete", **spec.config},
     )
+
+
+def _has_leaders(topic: TopicMetadata) -> bool:
+    return bool(topic.partitions) and all(p.leader >= 0 for p in topic.partitions.values())
 
 
 def _check(spec: TopicSpec, found: TopicDescription) -> None:

@@ -307,9 +307,11 @@ def test_filter_that_fails_on_a_row_does_not_quote_its_value(
         writer.execute("INSERT INTO t VALUES ('secret')")
     snapshot = replication.create_slot(slot_name(database), temporary=True)
 
-    with SnapshotReader(database.dsn, snapshot.snapshot_name) as reader:
-        with pytest.raises(FatalError, match=r"22P02.*public\.t") as caught:
-            list(reader.copy_rows(a_table("t"), ["a"], ["a::int > 1"]))
+    with (
+        SnapshotReader(database.dsn, snapshot.snapshot_name) as reader,
+        pytest.raises(FatalError, match=r"22P02.*public\.t") as caught,
+    ):
+        list(reader.copy_rows(a_table("t"), ["a"], ["a::int > 1"]))
 
     assert "secret" not in str(caught.value)
 
@@ -326,9 +328,11 @@ def test_row_security_is_refused_rather_than_obeyed(
     snapshot = replication.create_slot(slot_name(database), temporary=True)
     dsn = psycopg.conninfo.make_conninfo(database.dsn, user=role)
     try:
-        with SnapshotReader(dsn, snapshot.snapshot_name) as reader:
-            with pytest.raises(FatalError, match="row security hides rows"):
-                list(reader.copy_rows(a_table("t"), ["a"]))
+        with (
+            SnapshotReader(dsn, snapshot.snapshot_name) as reader,
+            pytest.raises(FatalError, match="row security hides rows"),
+        ):
+            list(reader.copy_rows(a_table("t"), ["a"]))
     finally:
         with database.connect() as writer:
             writer.execute(f"DROP OWNED BY {role}; DROP ROLE {role}")
@@ -343,9 +347,11 @@ def test_creating_a_slot_waits_for_open_transactions_and_gives_up_without_a_trac
     with database.connect() as writer, database.connect() as other:
         writer.execute("BEGIN")
         writer.execute("SELECT txid_current()")
-        with ReplicationConnection(database.dsn) as source:
-            with pytest.raises(TransientError, match=r"not done after 2 s\n.*xact_start"):
-                source.create_slot(name, timeout_s=2.0, on_wait=waited.append)
+        with (
+            ReplicationConnection(database.dsn) as source,
+            pytest.raises(TransientError, match=r"not done after 2 s\n.*xact_start"),
+        ):
+            source.create_slot(name, timeout_s=2.0, on_wait=waited.append)
         wait_until(lambda: slot_status(other, name) is None, 20, "the half-made slot to go")
 
     assert waited
@@ -359,22 +365,30 @@ def test_slot_in_use_is_transient_and_one_that_exists_is_not(database: Database)
         with ReplicationConnection(database.dsn) as first:
             first.create_slot(name)
             first.start(name, ["p"])
-            with ReplicationConnection(database.dsn) as second:
-                with pytest.raises(TransientError, match="is active for PID"):
-                    second.start(name, ["p"])
-        with ReplicationConnection(database.dsn) as third:
-            with pytest.raises(SlotError, match="already exists"):
-                third.create_slot(name)
+            with (
+                ReplicationConnection(database.dsn) as second,
+                pytest.raises(TransientError, match="is active for PID"),
+            ):
+                second.start(name, ["p"])
+        with (
+            ReplicationConnection(database.dsn) as third,
+            pytest.raises(SlotError, match="already exists"),
+        ):
+            third.create_slot(name)
 
 
 @majors
 def test_slot_that_is_not_there_cannot_be_started_or_dropped(database: Database) -> None:
-    with ReplicationConnection(database.dsn) as source:
-        with pytest.raises(SlotError, match='slot "nobody" does not exist'):
-            source.start("nobody", ["p"])
-    with ReplicationConnection(database.dsn) as source:
-        with pytest.raises(SlotError, match='slot "nobody" does not exist'):
-            source.drop_slot("nobody")
+    with (
+        ReplicationConnection(database.dsn) as source,
+        pytest.raises(SlotError, match='slot "nobody" does not exist'),
+    ):
+        source.start("nobody", ["p"])
+    with (
+        ReplicationConnection(database.dsn) as source,
+        pytest.raises(SlotError, match='slot "nobody" does not exist'),
+    ):
+        source.drop_slot("nobody")
 
 
 @majors
@@ -508,9 +522,11 @@ def test_database_in_another_encoding_is_refused(postgres: PostgresServer) -> No
     with psycopg.connect(postgres.dsn(), autocommit=True) as admin:
         admin.execute(f"CREATE DATABASE {name} TEMPLATE template0 ENCODING 'LATIN1' LOCALE 'C'")
         try:
-            with connect(postgres.dsn(name)) as connection:
-                with pytest.raises(FatalError, match="LATIN1"):
-                    server_facts(connection)
+            with (
+                connect(postgres.dsn(name)) as connection,
+                pytest.raises(FatalError, match="LATIN1"),
+            ):
+                server_facts(connection)
         finally:
             admin.execute(f"DROP DATABASE {name}")
 

@@ -1,0 +1,481 @@
+"""The edge to Kafka against a real broker and a real registry."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+
+from gateway.errors import ConfigError, FatalError, SchemaError, TransientError
+from gateway.lsn import Lsn
+from gateway.records import Batch, CopyState, Record, Watermark
+from gateway.sink.identity import SlotIdentity
+from gateway.sink.producer import TransactionalSink
+from gateway.sink.progress import KafkaProgress, read_compacted, read_progress, read_totals
+from gateway.sink.registry import Registry
+from gateway.sink.topics import TopicSpec, describe_topics, ensure_topics, progress_topic_spec
+from tests.waiting import wait_until
+
+pytestmark = [pytest.mark.kafka, pytest.mark.java]
+
+COPIES = (
+    CopyState("s", "public", "t", "ready", Lsn(0xFFFFFFFF_00000001 >> 1)),
+    CopyState("s", "public", "ü.-", "pending"),
+)
+
+
+class Topics:
+    """Topics of one test's own."""
+
+    def __init__(self, bootstrap_servers: str) -> None:
+        self.kafka: dict[str, str] = {"bootstrap.servers": bootstrap_servers}
+        self.prefix = f"test-{uuid.uuid4().hex[:8]}"
+        self.rows = f"{self.prefix}.rows"
+        self.progress = f"{self.prefix}.progress"
+        self.totals = f"{self.prefix}.totals"
+        ensure_topics(
+            self.kafka,
+            [
+                TopicSpec(self.rows, partitions=2),
+                progress_topic_spec(self.progress),
+                progress_topic_spec(self.totals),
+            ],
+        )
+        self.identity = SlotIdentity("7000000000000000001", "db", self.prefix)
+
+    def records(self, count: int, *, partition: int = 0) -> list[Record]:
+        return [
+            (self.rows, partition, b"k%d" % n, b"v%d" % n, [("lsn", b"00000000/00000001")])
+            for n in range(count)
+        ]
+
+    def watermark(self, end_lsn: int) -> Watermark:
+        return Watermark(Lsn(end_lsn), 3, "fingerprint", COPIES)
+
+    def visible(self) -> list[bytes]:
+        """Keys that a ``read_committed`` consumer sees in partition 0."""
+        return [key for key, _ in read_compacted(self.kafka, self.rows, 30)]
+
+    def uncommitted(self) -> int:
+        """Records in partition 0, visible or not; control records count, too."""
+        consumer = Consumer(
+            {**self.kafka, "group.id": "test", "isolation.level": "read_uncommitted"}
+        )
+        try:
+            _, end = consumer.get_watermark_offsets(TopicPartition(self.rows, 0), timeout=20)
+        finally:
+            consumer.close()
+        return end
+
+
+@pytest.fixture
+def topics(kafka: str) -> Topics:
+    return Topics(kafka)
+
+
+class FixedIds:
+    """A registry for tests that are not about the registry."""
+
+    def register(self, subject: str, schema: Mapping[str, object]) -> int:
+        return 7
+
+
+def make_sink(topics: Topics, **kafka: str) -> TransactionalSink:
+    progress = KafkaProgress(
+        topics.kafka,
+        topics.identity,
+        FixedIds(),
+        progress_topic=topics.progress,
+        totals_topic=topics.totals,
+    )
+    return TransactionalSink({**topics.kafka, **kafka}, topics.identity, progress)
+
+
+@pytest.fixture
+def sink(topics: Topics) -> Iterator[TransactionalSink]:
+    with make_sink(topics) as made:
+        yield made
+
+
+def finish(sink: TransactionalSink, batch: Batch) -> Batch:
+    """Submit and wait, as the pipeline does, by `fileno`."""
+    sink.submit(batch)
+    readable, _, _ = select.select([sink], [], [], 60)
+    assert readable, "the sink has not finished"
+    done = sink.collect()
+    assert done is batch
+    return done
+
+
+def test_first_start_has_neither_watermark_nor_totals(sink: TransactionalSink) -> None:
+    recovered = sink.open()
+
+    assert recovered.watermark is None
+    assert recovered.totals == {}
+
+
+def test_watermark_and_totals_come_back(topics: Topics, sink: TransactionalSink) -> None:
+    sink.open()
+    first, second = topics.watermark(0x1_0000_0000), topics.watermark(0x7FFFFFFF_FFFFFFFF)
+    finish(sink, Batch(topics.records(1), first, {"a": (1, 2), "b": (3,)}))
+    finish(sink, Batch([], second, {"a": (5, 2)}))
+    sink.close()
+
+    with make_sink(topics) as successor:
+        recovered = successor.open()
+
+    assert recovered.watermark == second
+    assert recovered.totals == {"a": (5, 2), "b": (3,)}
+
+
+def test_progress_of_another_slot_is_not_ours(topics: Topics, sink: TransactionalSink) -> None:
+    sink.open()
+    finish(sink, Batch([], topics.watermark(5), {"a": (1,)}))
+
+    other = replace(topics.identity, slot="other")
+
+    assert read_progress(topics.kafka, topics.progress, other, 30) is None
+    assert read_totals(topics.kafka, topics.totals, other, 30) == {}
+
+
+def test_records_arrive_as_given_tombstones_and_headers_included(
+    topics: Topics, sink: TransactionalSink
+) -> None:
+    sink.open()
+    headers = [("lsn", b"00000000/00000010"), ("origin", "ü".encode())]
+    records: list[Record] = [
+        (topics.rows, 1, b"\x00k", b"\x00v", headers),
+        (topics.rows, 1, b"\x00k", None, headers),
+        (topics.rows, 1, None, b"t", []),
+    ]
+    finish(sink, Batch(records, topics.watermark(1)))
+
+    consumer = Consumer({**topics.kafka, "group.id": "test", "isolation.level": "read_committed"})
+    try:
+        consumer.assign([TopicPartition(topics.rows, 1, 0)])
+        found = consumer.consume(3, timeout=30)
+    finally:
+        consumer.close()
+
+    assert [(m.partition(), m.key(), m.value(), m.headers() or []) for m in found] == [
+        record[1:] for record in records
+    ]
+
+
+def test_pieces_without_watermark_are_invisible_until_the_one_with_it(
+    topics: Topics, sink: TransactionalSink
+) -> None:
+    sink.open()
+    for _ in range(3):
+        finish(sink, Batch(topics.records(10)))
+    wait_until(lambda: topics.uncommitted() == 30, 20, "the records to reach the broker")
+
+    with pytest.raises(TransientError, match="still open"):
+        list(read_compacted(topics.kafka, topics.rows, 2))
+
+    finish(sink, Batch(topics.records(1), topics.watermark(1)))
+
+    assert len(topics.visible()) == 31
+
+
+def test_close_aborts_the_pieces_that_were_not_committed(
+    topics: Topics, sink: TransactionalSink
+) -> None:
+    sink.open()
+    finish(sink, Batch(topics.records(10), topics.watermark(1)))
+    finish(sink, Batch(topics.records(10)))
+
+    sink.close()
+
+    assert len(topics.visible()) == 10
+    assert read_progress(topics.kafka, topics.progress, topics.identity, 30) == topics.watermark(1)
+
+
+def test_close_lets_a_commit_in_flight_finish(topics: Topics, sink: TransactionalSink) -> None:
+    sink.open()
+    sink.submit(Batch(topics.records(5000), topics.watermark(1)))
+
+    sink.close(timeout_s=30)
+
+    assert len(topics.visible()) == 5000
+
+
+def test_open_aborts_what_a_killed_predecessor_left(topics: Topics, tmp_path: Path) -> None:
+    script = tmp_path / "predecessor.py"
+    script.write_text(
+        "import json, sys, time\n"
+        "from confluent_kafka import Consumer, Producer, TopicPartition\n"
+        "properties, topic = json.loads(sys.argv[1])\n"
+        "producer = Producer(properties)\n"
+        "producer.init_transactions(30)\n"
+        "producer.begin_transaction()\n"
+        "for n in range(10):\n"
+        "    producer.produce(topic, value=b'x', key=b'dead', partition=0)\n"
+        "producer.flush(30)\n"
+        "print('produced', flush=True)\n"
+        "sys.stdin.read()\n"
+    )
+    properties = {**topics.kafka, "transactional.id": topics.identity.transactional_id}
+    predecessor = subprocess.Popen(
+        [sys.executable, str(script), json.dumps([properties, topics.rows])],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    with predecessor:
+        assert predecessor.stdout is not None
+        assert predecessor.stdout.readline() == b"produced\n"
+        os.kill(predecessor.pid, signal.SIGKILL)
+
+    with make_sink(topics) as sink:
+        assert sink.open().watermark is None
+        finish(sink, Batch(topics.records(2), topics.watermark(1)))
+
+    assert topics.visible() == [b"k0", b"k1"]
+
+
+@pytest.mark.parametrize("pieces", [0, 1], ids=["between transactions", "within one"])
+def test_second_gateway_on_the_slot_fences_the_first(
+    topics: Topics, sink: TransactionalSink, pieces: int
+) -> None:
+    sink.open()
+    finish(sink, Batch(topics.records(1), topics.watermark(1)))
+    for _ in range(pieces):
+        finish(sink, Batch(topics.records(1)))
+
+    with make_sink(topics) as second:
+        assert second.open().watermark == topics.watermark(1)
+
+        with pytest.raises(FatalError, match="another gateway with the same slot took over"):
+            finish(sink, Batch(topics.records(1), topics.watermark(2)))
+        finish(second, Batch(topics.records(1), topics.watermark(3)))
+
+    assert len(topics.visible()) == 2
+    assert read_progress(topics.kafka, topics.progress, topics.identity, 30) == topics.watermark(3)
+
+
+@pytest.mark.parametrize("size", [5_000, 2_000_000], ids=["for the topic", "for the client"])
+def test_record_too_large_names_topic_and_settings(
+    topics: Topics, sink: TransactionalSink, size: int
+) -> None:
+    small = f"{topics.prefix}.small"
+    ensure_topics(topics.kafka, [TopicSpec(small, config={"max.message.bytes": "2000"})])
+    sink.open()
+    noise = os.urandom(size)  # compressed records would fit again
+
+    with pytest.raises(FatalError, match=small) as caught:
+        finish(sink, Batch([(small, 0, None, noise, [])], topics.watermark(1)))
+
+    assert "max.message.bytes" in str(caught.value)
+    assert "message.max.bytes" in str(caught.value)
+    assert read_progress(topics.kafka, topics.progress, topics.identity, 30) is None
+
+
+def test_batch_larger_than_the_client_queue_passes(topics: Topics) -> None:
+    with make_sink(topics, **{"queue.buffering.max.messages": "100"}) as sink:
+        sink.open()
+
+        finish(sink, Batch(topics.records(2000), topics.watermark(1)))
+
+    assert len(topics.visible()) == 2000
+
+
+def test_watermark_behind_another_gateways_open_transaction_is_waited_for(
+    topics: Topics, sink: TransactionalSink
+) -> None:
+    sink.open()
+    finish(sink, Batch([], topics.watermark(1)))
+    other = Producer({**topics.kafka, "transactional.id": f"{topics.prefix}-other"})
+    other.init_transactions(30)
+    other.begin_transaction()
+    other.produce(topics.progress, value=b"", key=b"", partition=0)
+    other.flush(30)
+    finish(sink, Batch([], topics.watermark(2)))
+
+    with pytest.raises(TransientError, match="another gateway's Kafka transaction"):
+        read_progress(topics.kafka, topics.progress, topics.identity, 2)
+
+    other.abort_transaction(30)
+    assert read_progress(topics.kafka, topics.progress, topics.identity, 30) == topics.watermark(2)
+
+
+def test_foreign_record_in_the_progress_topic_stops_the_gateway(topics: Topics) -> None:
+    producer = Producer(topics.kafka)
+    producer.produce(topics.progress, key=b"what", value=b"ever", partition=0)
+    producer.flush(30)
+
+    with pytest.raises(FatalError, match=f"topic {topics.progress}: a record cannot be read"):
+        read_progress(topics.kafka, topics.progress, topics.identity, 30)
+
+
+def test_kafka_that_is_down_is_transient_within_the_time_given(topics: Topics) -> None:
+    nowhere = {"bootstrap.servers": "127.0.0.1:1"}
+    progress = KafkaProgress(nowhere, topics.identity, FixedIds())
+    started = time.monotonic()
+
+    with (
+        TransactionalSink(nowhere, topics.identity, progress) as sink,
+        pytest.raises(TransientError, match=r"bootstrap\.servers"),
+    ):
+        sink.open(timeout_s=2)
+    with pytest.raises(TransientError):
+        describe_topics(nowhere, ["t"], timeout_s=2)
+    with pytest.raises(TransientError):
+        read_progress(nowhere, "t", topics.identity, 2)
+
+    assert time.monotonic() - started < 30
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("transactional.id", "mine"),
+        ("enable.idempotence", "false"),
+        ("acks", "1"),
+        ("isolation.level", "read_uncommitted"),
+        ("partitioner", "random"),
+        ("no.such.property", "1"),
+        ("security.protocol", "s3cret"),
+    ],
+)
+def test_property_that_must_not_be_set_is_named(topics: Topics, name: str, value: str) -> None:
+    with pytest.raises(ConfigError, match=name) as caught:
+        make_sink(topics, **{name: value})
+
+    assert "s3cret" not in str(caught.value)
+
+
+def test_transaction_timeout_beyond_the_brokers_is_a_setting_at_fault(topics: Topics) -> None:
+    with (
+        make_sink(topics, **{"transaction.timeout.ms": "2000000"}) as sink,
+        pytest.raises(ConfigError, match=r"kafka\.transaction\.timeout\.ms"),
+    ):
+        sink.open()
+
+
+def test_missing_topics_are_made_and_existing_ones_are_described(topics: Topics) -> None:
+    name = f"{topics.prefix}.new"
+    spec = TopicSpec(name, partitions=3, config={"retention.ms": "86400000"})
+
+    assert describe_topics(topics.kafka, [name]) == {}
+    made = ensure_topics(topics.kafka, [spec])
+    again = ensure_topics(topics.kafka, [spec])
+
+    assert made == again
+    assert made[name].partitions == 3
+    assert made[name].config["retention.ms"] == "86400000"
+    assert made[name].config["cleanup.policy"] == "delete"
+    assert not made[name].is_compacted
+
+
+def test_topics_that_do_not_fit_are_refused_before_any_is_made(topics: Topics) -> None:
+    new = f"{topics.prefix}.never"
+
+    with pytest.raises(FatalError, match=f"{topics.rows} has 2 partitions, 4 expected"):
+        ensure_topics(topics.kafka, [TopicSpec(new), TopicSpec(topics.rows, partitions=4)])
+
+    assert describe_topics(topics.kafka, [new]) == {}
+
+
+def test_compaction_is_refused_where_it_would_lose_records_and_demanded_for_progress(
+    topics: Topics,
+) -> None:
+    with pytest.raises(FatalError, match=r"cleanup\.policy=compact"):
+        ensure_topics(topics.kafka, [TopicSpec(topics.progress, forbid_compaction=True)])
+    plain = f"{topics.prefix}.plain"
+    ensure_topics(topics.kafka, [TopicSpec(plain)])
+
+    with pytest.raises(FatalError, match="must keep the last record"):
+        ensure_topics(topics.kafka, [progress_topic_spec(plain)])
+
+
+def test_partitions_may_differ_where_they_only_matter_at_creation(topics: Topics) -> None:
+    spec = TopicSpec(topics.rows, partitions=9, partitions_at_creation_only=True)
+
+    assert ensure_topics(topics.kafka, [spec])[topics.rows].partitions == 2
+
+
+def a_schema(*fields: tuple[str, str]) -> dict[str, object]:
+    return {
+        "type": "record",
+        "name": "R",
+        "fields": [{"name": name, "type": type_} for name, type_ in fields],
+    }
+
+
+def test_schema_keeps_its_id_and_the_order_of_its_text(registry: str) -> None:
+    subject = f"test-{uuid.uuid4().hex[:8]}-value"
+    schema = a_schema(("z", "int"), ("a", "string"))
+
+    first = Registry({"url": registry}).register(subject, schema)
+    second = Registry({"url": registry}).register(subject, json.loads(json.dumps(schema)))
+    elsewhere = Registry({"url": registry}).register(f"other-{subject}", schema)
+
+    assert first == second == elsewhere
+
+
+def test_incompatible_schema_is_refused_with_the_registrys_reason(registry: str) -> None:
+    subject = f"test-{uuid.uuid4().hex[:8]}-value"
+    client = Registry({"url": registry})
+    client.register(subject, a_schema(("a", "int")))
+
+    with pytest.raises(SchemaError, match=subject) as caught:
+        client.register(subject, a_schema(("a", "int"), ("without_default", "string")))
+
+    assert caught.value.hint
+
+
+def test_registry_that_is_down_is_transient_and_its_password_unseen() -> None:
+    client = Registry({"url": "http://user:s3cret-pw@127.0.0.1:1", "max.retries": 0})
+
+    with pytest.raises(TransientError, match=r"registry\.url \(http://127\.0\.0\.1:1\)") as caught:
+        client.register("s", a_schema(("a", "int")))
+
+    assert "s3cret-pw" not in str(caught.value)
+
+
+def test_address_without_the_api_is_fatal(registry: str) -> None:
+    with pytest.raises(FatalError, match="Confluent's API"):
+        Registry({"url": registry.rstrip("/") + "/nothing/here"}).check()
+
+
+@pytest.mark.parametrize(
+    ("properties", "key"),
+    [
+        ({}, r"registry\.url"),
+        ({"url": "ftp://x"}, "registry"),
+        ({"url": "http://x", "no.such": "1"}, "registry"),
+        ({"url": "http://x", "timeout": "soon"}, r"registry\.timeout"),
+    ],
+)
+def test_registry_property_at_fault_is_named(properties: dict[str, str], key: str) -> None:
+    with pytest.raises(ConfigError, match=key):
+        Registry(properties)
+
+
+def test_progress_written_with_real_ids_is_read_without_the_registry(
+    topics: Topics, registry: str
+) -> None:
+    progress = KafkaProgress(
+        topics.kafka,
+        topics.identity,
+        Registry({"url": registry}),
+        progress_topic=topics.progress,
+        totals_topic=topics.totals,
+    )
+    with TransactionalSink(topics.kafka, topics.identity, progress) as sink:
+        sink.open()
+        finish(sink, Batch([], topics.watermark(9), {topics.rows: (1, 0)}))
+
+    assert read_progress(topics.kafka, topics.progress, topics.identity, 30) == topics.watermark(9)
+    assert read_totals(topics.kafka, topics.totals, topics.identity, 30) == {topics.rows: (1, 0)}
