@@ -61,6 +61,9 @@ class TransactionRouter(Protocol):
     def route(self, transaction: Transaction) -> Iterator[list[Record]]:
         """Yield its records in bounded pieces."""
 
+    def learn(self, transaction: Transaction) -> None:
+        """Take in what a transaction announces, without its rows."""
+
     def route_standalone(self, message: StandaloneMessage) -> list[Record]:
         """Return the records of a non-transactional message."""
 
@@ -208,8 +211,14 @@ class Pipeline:
         if self._endpos is not None and transaction.end_lsn > self._endpos:
             self._passed_endpos = True
             self._position = max(self._position, self._endpos)
-        if self._passed_endpos or transaction.end_lsn <= self._durable.end_lsn:
-            transaction.release()  # after endpos, or replayed by the slot after a restart
+        if self._passed_endpos:
+            transaction.release()
+            return
+        if transaction.end_lsn <= self._started_at:
+            # Sent again by the slot after a restart. The server will not announce its relations
+            # once more, so that they have to be learnt from it.
+            self._router.learn(transaction)
+            transaction.release()
             return
         self._waiting.append(transaction)
         self._waiting_bytes += transaction.byte_size

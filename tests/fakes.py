@@ -107,7 +107,11 @@ class FakeRouter:
 
     def __init__(self, subscriptions: Sequence[str] = ("s",)) -> None:
         self.ended: dict[str, Lsn] = {}
+        self.learnt: list[int] = []
         self._subscriptions = subscriptions
+
+    def learn(self, transaction: Transaction) -> None:
+        self.learnt.append(transaction.xid)
 
     def route(self, transaction: Transaction) -> Iterator[list[Record]]:
         for frames in transaction.frames():

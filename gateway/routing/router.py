@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Final
 
 from gateway.envelope.envelope import TransactionContext
@@ -87,6 +86,13 @@ class Router:
         if end:
             yield end
 
+    def learn(self, transaction: Transaction) -> None:
+        """Take in the relations that `transaction` announces; its rows are in Kafka already."""
+        for frames in transaction.frames():
+            for frame in frames:
+                if frame[_MESSAGE_AT] == _RELATION:
+                    self._announce(frame, transaction)
+
     def route_standalone(self, message: StandaloneMessage) -> list[Record]:
         """Return the record of a non-transactional message: commit_lsn = lsn, seq 0, no xid."""
         body = message.message
@@ -150,6 +156,11 @@ class Router:
                 error.source,
             ) from error
 
+    def _announce(self, frame: bytes, transaction: Transaction) -> None:
+        message = decode_message(frame, _MESSAGE_AT, streamed=transaction.streamed)
+        assert isinstance(message, Relation)
+        self._routes.announce(message)
+
     def _route_other(
         self,
         frame: bytes,
@@ -161,7 +172,7 @@ class Router:
         message = decode_message(frame, _MESSAGE_AT, streamed=transaction.streamed)
         match message:
             case Relation():
-                self._routes.announce(replace(message, xid=None))
+                self._routes.announce(message)
             case Type():
                 pass  # names of types come from the catalog
             case Truncate():

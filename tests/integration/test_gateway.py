@@ -72,7 +72,8 @@ def test_copy_then_stream_with_the_manuals_filters(
     with database.connect() as connection:
         connection.execute(MANUAL_TABLES)
         connection.execute(
-            "INSERT INTO t1 VALUES (2, 102, 'NSW'), (3, 103, 'QLD'), (6, 106, 'NSW'), (9, 109, 'NSW')"
+            "INSERT INTO t1"
+            " VALUES (2, 102, 'NSW'), (3, 103, 'QLD'), (6, 106, 'NSW'), (9, 109, 'NSW')"
         )
         p = project(f"{MANUAL_PUBLICATIONS} CREATE SUBSCRIPTION {{}} CONNECTION '' PUBLICATION p1;")
         name = p.slot

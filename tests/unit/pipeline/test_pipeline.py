@@ -40,6 +40,7 @@ class Bench:
 
     source: FakeSource
     sink: FakeSink
+    router: FakeRouter
     pipeline: Pipeline
     clock: ManualClock
 
@@ -67,6 +68,7 @@ def bench() -> Iterator[BenchFactory]:
         clock = ManualClock()
         source = FakeSource(turns)
         used = sink or FakeSink()
+        router = FakeRouter(routed)
         asked = 0
 
         def stopping() -> bool:
@@ -78,7 +80,7 @@ def bench() -> Iterator[BenchFactory]:
             source,
             used,
             Assembler(),
-            FakeRouter(routed),
+            router,
             Watermark(START, 1, "f", ()),
             subscriptions,
             limits or LimitsTable(),
@@ -87,7 +89,7 @@ def bench() -> Iterator[BenchFactory]:
             stopping=stopping,
             clock=clock,
         )
-        made.append(Bench(source, used, pipeline, clock))
+        made.append(Bench(source, used, router, pipeline, clock))
         return made[-1]
 
     yield make
@@ -133,6 +135,8 @@ def test_transactions_that_the_watermark_covers_are_dropped(bench: BenchFactory)
 
     # 990 + 10 = 1000 is the watermark itself; 995 commits before it but ends behind it.
     assert [v for v in b.values() if v.startswith(b"END")] == [b"END 7"]
+    # The server does not announce their relations again.
+    assert b.router.learnt == [5, 6]
 
 
 def test_transactions_share_a_kafka_transaction_while_the_sink_is_busy(

@@ -196,6 +196,11 @@ class Gateway:
 
     def commit(self, *messages: Message, origin: str | None = None) -> list[Seen]:
         """Run one transaction through; return its records."""
+        transaction = self.transaction(*messages, origin=origin)
+        return [self._see(r) for piece in self.router.route(transaction) for r in piece]
+
+    def transaction(self, *messages: Message, origin: str | None = None) -> Transaction:
+        """Assemble one transaction."""
         self._lsn += 1000
         first: list[Message] = [Begin(Lsn(self._lsn), 0, 7)]
         if origin is not None:
@@ -207,7 +212,7 @@ class Gateway:
         ]
         (transaction,) = self._assembler.push(frames)
         assert isinstance(transaction, Transaction)
-        return [self._see(r) for piece in self.router.route(transaction) for r in piece]
+        return transaction
 
     def _see(self, record: Record) -> Seen:
         topic, partition, key, value, headers = record
@@ -551,3 +556,13 @@ def test_equal_keys_share_a_partition_when_there_are_several() -> None:
     )
 
     assert len({s.partition for s in seen}) == 1
+
+
+def test_a_replayed_transaction_teaches_its_relations_without_records() -> None:
+    gateway = Gateway([T1_TABLE], [publish()])
+    replayed = gateway.transaction(relation_of(T1_TABLE), Insert(T1, (b"1", b"2")))
+
+    gateway.router.learn(replayed)
+
+    assert ops(gateway.commit(Insert(T1, (b"3", b"4")))) == ["c"]
+    assert gateway.router.take_totals() == {"s.public.t1": (1,)}

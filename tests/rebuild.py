@@ -1,0 +1,89 @@
+"""Rebuild a subscriber table from its topic's records, as docs/envelope.md tells another team to.
+
+Written from the contract alone, for tests that compare the result with a native subscription.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from tests.gateway_process import Read
+
+Row = tuple[tuple[str, Any], ...]
+
+
+class Rebuilt:
+    """One subscriber table. `apply` takes records in the order of the topic."""
+
+    def __init__(self) -> None:
+        self._keyed: dict[Row, dict[str, Any]] = {}
+        self._bag: list[dict[str, Any]] = []
+        self._moving: tuple[bool, dict[str, Any]] | None = None
+
+    def rows(self) -> list[tuple[Any, ...]]:
+        """Its rows as tuples, sorted."""
+        rows = [*self._keyed.values(), *self._bag]
+        return sorted((tuple(row.values()) for row in rows), key=repr)
+
+    def apply(self, records: Iterable[Read]) -> Rebuilt:
+        """Apply records; returns itself."""
+        position = ("", -1)
+        for record in records:
+            assert record.position >= position, f"out of order at offset {record.offset}"
+            position = record.position
+            if record.value is not None:
+                self._apply(record, record.value)
+        return self
+
+    def _apply(self, record: Read, value: dict[str, Any]) -> None:
+        after, before = value["after"], value["before"]
+        if record.op == "t":
+            self._keyed.clear()
+            self._bag.clear()
+        elif record.key is None or self._is_whole_row(record, value):
+            self._apply_to_bag(record, before, after)
+        elif record.op == "d":
+            old = self._keyed.pop(_identity(record.key), None)
+            if record.headers.get("rekey") == "old":
+                self._moving = (old is not None, old or {})
+        elif record.headers.get("rekey") == "new":
+            assert self._moving is not None
+            existed, old_row = self._moving
+            if existed:
+                self._keyed[_identity(record.key)] = self._merge(old_row, value)
+        elif record.op == "u":
+            old_row = self._keyed.get(_identity(record.key), {})
+            if old_row:
+                self._keyed[_identity(record.key)] = self._merge(old_row, value)
+        else:
+            self._keyed[_identity(record.key)] = after
+
+    def _is_whole_row(self, record: Read, value: dict[str, Any]) -> bool:
+        row = value["after"] or value["before"]
+        return value["source"]["identity"] == "f" and set(record.key or ()) == set(row)
+
+    def _merge(self, old: dict[str, Any], value: dict[str, Any]) -> dict[str, Any]:
+        kept = {name: old[name] for name in value["unchanged"]}
+        return {**value["after"], **kept}
+
+    def _apply_to_bag(
+        self, record: Read, before: dict[str, Any] | None, after: dict[str, Any] | None
+    ) -> None:
+        if record.headers.get("rekey") == "new":
+            assert self._moving is not None
+            if not self._moving[0]:
+                return
+        elif before is not None:
+            found = before in self._bag
+            if found:
+                self._bag.remove(before)
+            self._moving = (found, {})
+            if record.op == "u" and not found:
+                return
+        if after is not None:
+            self._bag.append(after)
+
+
+def _identity(key: dict[str, Any]) -> Row:
+    return tuple(key.items())
