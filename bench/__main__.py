@@ -1,0 +1,68 @@
+"""All measurements: ``python -m bench [--rows N] [--repeats N] [--only stream|encode]``."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from bench import encode
+from bench.load import CHANGES_PER_TRANSACTION
+from bench.stream import measure, stop_on_sigterm
+from gateway.errors import FatalError
+
+_MAX_REPEATS = 15  # three slots each, of the 64 that the embedded server has
+
+
+def main() -> int:
+    """Run what is asked for; the exit code."""
+    arguments = _parser().parse_args()
+    stop_on_sigterm()
+    try:
+        if arguments.only != "encode":
+            measure(arguments.rows, arguments.repeats)
+        if arguments.only != "stream":
+            encode.main()
+    except FatalError as error:
+        print(f"bench: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m bench", description="Measure, side by side in one run."
+    )
+    parser.add_argument(
+        "--only",
+        choices=("stream", "encode"),
+        help="a full slot into Kafka, or the cost of encoding a row (default: both)",
+    )
+    parser.add_argument(
+        "--rows",
+        type=_rows,
+        default=200_000,
+        metavar="N",
+        help=f"changes to stream, a multiple of {CHANGES_PER_TRANSACTION} (default 200,000)",
+    )
+    parser.add_argument(
+        "--repeats",
+        type=int,
+        choices=range(1, _MAX_REPEATS + 1),
+        default=3,
+        metavar="N",
+        help=f"1 to {_MAX_REPEATS} (default 3)",
+    )
+    return parser
+
+
+def _rows(text: str) -> int:
+    rows = int(text)
+    if rows < CHANGES_PER_TRANSACTION or rows % CHANGES_PER_TRANSACTION:
+        raise argparse.ArgumentTypeError(f"must be a multiple of {CHANGES_PER_TRANSACTION}")
+    return rows
+
+
+if __name__ == "__main__":
+    sys.exit(main())
