@@ -13,14 +13,13 @@ from struct import Struct
 from typing import Final
 from zlib import crc32
 
-from gateway.envelope.schema import Field, TableSchema
+from gateway.envelope.schema import TableSchema
 from gateway.errors import SchemaError, ValueFormatError
 from gateway.pgoutput.messages import ColumnValue
 from gateway.pgtypes.datetime import parse_timestamptz
 
 __all__ = [
     "CanonicalKey",
-    "canonical_value",
     "compile_canonical_key",
     "inexact_key_columns",
     "partition_of",
@@ -116,12 +115,6 @@ _TEXT_IS_EXACT: Final = frozenset(
     }
 )  # fmt: skip
 """Types whose text is the same exactly when the values are equal (deterministic collations)."""
-
-
-def canonical_value(field: Field, text: bytes) -> bytes:
-    """Return the canonical text of one value."""
-    canonical = _CANONICAL.get(field.base_type_oid)
-    return text if canonical is None else canonical(text)
 
 
 def inexact_key_columns(schema: TableSchema) -> tuple[str, ...]:

@@ -157,6 +157,11 @@ def test_a_key_column_that_is_not_published_is_refused() -> None:
         describe("public", "t", T1, ("a", "z"))
 
 
+def test_a_column_named_twice_is_refused() -> None:
+    with pytest.raises(SchemaError, match=r"public\.t: a column is named twice"):
+        describe("public", "t", [column("a", INT4), column("a", TEXT)])
+
+
 def test_fastavro_accepts_value_and_key_schema_of_awkward_names() -> None:
     schema = describe("a.b", "t-1", [column("x.y", INT4), column("select", TEXT)], ("x.y",))
 
