@@ -15,7 +15,7 @@ from typing import Any, Self
 
 import fastavro
 from confluent_kafka import Consumer, TopicPartition
-from confluent_kafka.admin import AdminClient, OffsetSpec
+from confluent_kafka.admin import AdminClient
 from confluent_kafka.schema_registry import SchemaRegistryClient
 
 from tests.waiting import wait_until
@@ -194,7 +194,6 @@ class TopicReader:
 
     def read(self, topic: str) -> list[Read]:
         """Every committed record, partition by partition; tombstones included."""
-        ends = self._ends(topic)
         consumer = Consumer(
             {
                 "bootstrap.servers": self._bootstrap,
@@ -205,18 +204,19 @@ class TopicReader:
             }
         )
         try:
+            ends = self._ends(consumer, topic)
             consumer.assign([TopicPartition(topic, p, 0) for p in ends])
             return sorted(self._consume(consumer, ends), key=lambda r: (r.partition, r.offset))
         finally:
             consumer.close()
 
-    def _ends(self, topic: str) -> dict[int, int]:
-        admin = AdminClient({"bootstrap.servers": self._bootstrap})
-        partitions = admin.list_topics(topic, timeout=10).topics[topic].partitions
-        futures = admin.list_offsets(
-            {TopicPartition(topic, p): OffsetSpec.latest() for p in partitions}
-        )
-        return {tp.partition: future.result().offset for tp, future in futures.items()}
+    def _ends(self, consumer: Consumer, topic: str) -> dict[int, int]:
+        """Each partition's last stable offset: that of a consumer with ``read_committed``."""
+        metadata = consumer.list_topics(topic, timeout=10).topics[topic]
+        return {
+            p: consumer.get_watermark_offsets(TopicPartition(topic, p), timeout=10)[1]
+            for p in metadata.partitions
+        }
 
     def _consume(self, consumer: Consumer, ends: dict[int, int]) -> Iterator[Read]:
         def done() -> bool:
@@ -242,7 +242,7 @@ class TopicReader:
                 offset,
                 self._decode(message.key()),
                 self._decode(message.value()),
-                {name: bytes(value or b"").decode() for name, value in message.headers() or []},
+                dict(map(_text_header, message.headers() or [])),
             )
         assert not assigned or empty_polls < 100, "the topic could not be read to its end"
 
@@ -259,3 +259,9 @@ class TopicReader:
         datum = fastavro.schemaless_reader(BytesIO(wire[5:]), schema, schema)
         assert isinstance(datum, dict)
         return datum
+
+
+def _text_header(header: Any) -> tuple[str, str]:
+    name, value = header
+    assert isinstance(value, bytes)
+    return name, value.decode()

@@ -39,10 +39,17 @@ def consume(settings: Settings, *, subscriptions: Sequence[str], endpos: Lsn | N
                 key="--subscription",
                 hint=f"defined are {', '.join(known)}",
             )
-    from spark_consumer.job import run  # late: pyspark takes a second to import
+    # Late: pyspark takes a second to import.
+    from spark_consumer.job import run
+    from spark_consumer.session import build_session
 
+    wanted = consumer_settings(settings, subscriptions or known, endpos)
     try:
-        return run(consumer_settings(settings, subscriptions or known, endpos))
+        spark = build_session(wanted)
+        try:
+            return run(wanted, spark)
+        finally:
+            spark.stop()
     except ConsumerError as error:
         raise _translated(error) from error
 

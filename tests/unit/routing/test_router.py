@@ -96,7 +96,9 @@ def publish(
     columns: tuple[str, ...] | None = None,
 ) -> Publish:
     target = relation if target is None else target
-    clauses = () if where is None else (FilterClause("p", target, where),)
+    clauses: tuple[FilterClause, ...] = ()
+    if where is not None:
+        clauses = (FilterClause("p", target, where),)
     filters = {o: clauses for o in operations if o is not Operation.TRUNCATE}
     return Publish(subscription, relation, target, operations, filters, columns)
 
