@@ -99,7 +99,9 @@ def publish(
     clauses: tuple[FilterClause, ...] = ()
     if where is not None:
         clauses = (FilterClause("p", target, where),)
-    filters = {o: clauses for o in operations if o is not Operation.TRUNCATE}
+    filters: dict[Operation, tuple[FilterClause, ...]] = {
+        o: clauses for o in operations if o is not Operation.TRUNCATE
+    }
     return Publish(subscription, relation, target, operations, filters, columns)
 
 
