@@ -84,7 +84,7 @@ LIKE: Final = MappingProxyType(
 ASCII_LIKE: Final = MappingProxyType(
     {"texticlike": True, "texticnlike": False, "nameiclike": True, "nameicnlike": False}
 )
-EQUALITY_COLLATION: Final = frozenset((*TEXT_EQUALITY, *LIKE))
+EQUALITY_COLLATION: Final = frozenset((*TEXT_EQUALITY, *LIKE, "text_starts_with"))
 """They need a deterministic collation."""
 ORDER_COLLATION: Final = frozenset(TEXT_ORDER)
 """They need a collation that sorts by bytes."""

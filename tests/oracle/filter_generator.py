@@ -160,7 +160,7 @@ class Generator:
         if choose < 0.3:
             return self.like()
         if choose < 0.36:
-            return self.dates()
+            return self.others()
         kind = random.choice((*NUMBERS, *NUMBERS, *TEXTS, "date", "timestamp", "timestamptz",
                               "uuid", "bytea", "oid", "bool"))  # fmt: skip
         left = self.expression(kind, random.choice((0, 0, 1, 2)))
@@ -211,7 +211,8 @@ class Generator:
         escape = random.choice(("", "", "", " ESCAPE '!'", " ESCAPE ''"))
         return f"({left} {word} {pattern}{escape})"
 
-    def dates(self) -> str:
+    def others(self) -> str:
+        """Operators and casts between types that `expression` does not reach."""
         random = self.random
         days = random.choice(("1", "-400", "a", "s"))
         stamp = f"{quote(random.choice(LITERALS['timestamp']))}::timestamp"
@@ -225,6 +226,18 @@ class Generator:
                 f"(d::timestamp {random.choice(COMPARISONS)} {stamp})",
                 f"(ts::timestamp({random.randint(0, 6)}) = t3)",
                 f"(d {random.choice(COMPARISONS)} {stamp})",
+                f"(t ^@ {quote(random.choice(WORDS))})",
+                "a::boolean",
+                f"(z::integer {random.choice(COMPARISONS)} 1)",
+                f"(b::oid {random.choice(COMPARISONS)} o)",
+                f"(a::oid {random.choice(COMPARISONS)} s::oid)",
+                f"(o::bigint {random.choice(COMPARISONS)} a)",
+                f"(o::integer {random.choice(COMPARISONS)} a)",
+                "((h || '\\x00') > h)",
+                f"(k {random.choice(COMPARISONS)} t)",
+                f"(t {random.choice(COMPARISONS)} k)",
+                f"(v::char(3) {random.choice(COMPARISONS)} p)",
+                f"((~ a) {random.choice(COMPARISONS)} b)",
             )
         )
 
