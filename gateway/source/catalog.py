@@ -400,11 +400,6 @@ class _Reader:
     def _oids(self, query: str, *parameters: Any) -> list[int]:
         return [row[0] for row in self._connection.execute(query.encode(), parameters)]
 
-    def _name(self, oid: int) -> str:
-        row = self._connection.execute("SELECT relname FROM pg_class WHERE oid = %s", (oid,))
-        found = row.fetchone()
-        return str(oid) if found is None else str(found[0])
-
     def _error(self, message: str, position: int, *, hint: str | None = None) -> DefinitionError:
         return DefinitionError(message, text=self._text, position=position, hint=hint)
 

@@ -1,0 +1,171 @@
+"""The gateway's own publications: made once, changed when needed, harmless to every write."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from gateway.definitions.combine import make_plan
+from gateway.definitions.model import Plan
+from gateway.definitions.parser import parse_definitions
+from gateway.errors import FatalError
+from gateway.source.catalog import read_catalog
+from gateway.source.publications import (
+    check_publications,
+    drop_publications,
+    ensure_publications,
+)
+from tests.servers import Connection, Database
+
+pytestmark = [
+    pytest.mark.postgres,
+    pytest.mark.parametrize("postgres_major", [14, 16, 18], indirect=True),
+]
+
+TABLES = """
+    CREATE TABLE keyed(a int PRIMARY KEY, b int);
+    CREATE TABLE "odd "" name"(a int PRIMARY KEY);
+    CREATE TABLE nokey(a int, b int);
+    CREATE TABLE tree(a int PRIMARY KEY, b int) PARTITION BY RANGE(a);
+    CREATE TABLE leaf PARTITION OF tree FOR VALUES FROM (0) TO (10);
+    CREATE TABLE bare(a int NOT NULL, b int);
+    CREATE TABLE loose(a int, b int) PARTITION BY RANGE(a);
+    CREATE TABLE loose_key(a int PRIMARY KEY, b int);
+    ALTER TABLE loose ATTACH PARTITION loose_key FOR VALUES FROM (0) TO (10);
+    CREATE TABLE loose_bare PARTITION OF loose DEFAULT;"""
+
+DEFINITIONS = """
+    CREATE PUBLICATION p FOR TABLE keyed WHERE (b > 1), nokey, "odd "" name";
+    CREATE PUBLICATION r FOR TABLE tree, loose WITH (publish_via_partition_root);
+    CREATE SUBSCRIPTION s CONNECTION '' PUBLICATION p, r;"""
+
+
+@pytest.fixture
+def connection(database: Database) -> Iterator[Connection]:
+    with database.connect() as connection:
+        connection.execute(TABLES)
+        yield connection
+
+
+def _plan(connection: Connection, text: str) -> Plan:
+    definitions = parse_definitions(text)
+    catalog = read_catalog(connection, definitions)
+    return make_plan(definitions, catalog, prefix="gw", missing_identity="insert_only")
+
+
+def _published(connection: Connection) -> dict[str, tuple[set[str], str, bool]]:
+    rows = connection.execute(
+        """SELECT p.pubname, ARRAY(SELECT r.prrelid::regclass::text FROM pg_publication_rel AS r
+               WHERE r.prpubid = p.oid), concat(
+               CASE WHEN pubinsert THEN 'i' END, CASE WHEN pubupdate THEN 'u' END,
+               CASE WHEN pubdelete THEN 'd' END, CASE WHEN pubtruncate THEN 't' END), pubviaroot
+           FROM pg_publication AS p"""
+    )
+    return {name: (set(tables), operations, root) for name, tables, operations, root in rows}
+
+
+def test_tables_are_grouped_by_what_their_identity_allows(connection: Connection) -> None:
+    ensure_publications(connection, _plan(connection, DEFINITIONS), prefix="gw")
+    published = _published(connection)
+    assert published["gw_root"] == ({"tree"}, "iudt", True)
+    assert published["gw_leaf"] == ({"keyed", '"odd "" name"', "loose_key"}, "iudt", False)
+    assert published["gw_leaf_insert"] == ({"nokey", "loose_bare"}, "it", False)
+    assert published["gw_root_insert"][0] == set()
+
+
+def test_no_write_of_the_application_fails(connection: Connection) -> None:
+    ensure_publications(connection, _plan(connection, DEFINITIONS), prefix="gw")
+    connection.execute(
+        """INSERT INTO keyed VALUES (1, 1); INSERT INTO nokey VALUES (1, 1);
+           INSERT INTO tree VALUES (1, 1); INSERT INTO loose VALUES (1, 1), (100, 1);
+           UPDATE keyed SET b = 2; UPDATE nokey SET b = 2; UPDATE tree SET b = 2;
+           UPDATE loose SET b = 2; DELETE FROM keyed; DELETE FROM nokey; DELETE FROM tree;
+           DELETE FROM loose; TRUNCATE keyed, nokey, tree, loose;"""
+    )
+
+
+def test_changed_definitions_change_the_publications(connection: Connection) -> None:
+    plan = _plan(connection, DEFINITIONS)
+    assert ensure_publications(connection, plan, prefix="gw") != []
+    assert ensure_publications(connection, plan, prefix="gw") == []
+    smaller = _plan(
+        connection,
+        """CREATE PUBLICATION p FOR TABLE keyed WITH (publish = 'insert');
+           CREATE PUBLICATION q FOR TABLE tree WITH (publish = 'update');
+           CREATE SUBSCRIPTION s CONNECTION '' PUBLICATION p, q;""",
+    )
+    missing = check_publications(connection, smaller, prefix="gw")
+    assert ensure_publications(connection, smaller, prefix="gw") == missing
+    assert check_publications(connection, smaller, prefix="gw") == []
+    published = _published(connection)
+    assert published["gw_leaf_insert"] == ({"keyed"}, "i", False)
+    assert published["gw_leaf"] == ({"leaf"}, "u", False)
+    assert published["gw_root"][0] == set()
+
+
+def test_a_publication_that_somebody_changed_is_put_right(connection: Connection) -> None:
+    plan = _plan(connection, DEFINITIONS)
+    ensure_publications(connection, plan, prefix="gw")
+    before = _published(connection)
+    connection.execute(
+        "ALTER PUBLICATION gw_leaf DROP TABLE keyed; DROP PUBLICATION gw_root;"
+        "ALTER PUBLICATION gw_leaf_insert SET (publish = 'insert, update');"
+        "CREATE PUBLICATION gw_root FOR ALL TABLES"
+    )
+    ensure_publications(connection, plan, prefix="gw")
+    assert _published(connection) == before
+
+
+def test_a_role_without_rights_is_told_what_an_owner_should_run(connection: Connection) -> None:
+    plan = _plan(connection, DEFINITIONS)
+    role = f"plain_{connection.info.backend_pid}"
+    connection.execute(f"CREATE ROLE {role}".encode())
+    try:
+        connection.execute(f"SET ROLE {role}".encode())
+        with pytest.raises(FatalError) as raised:
+            ensure_publications(connection, plan, prefix="gw")
+        statements = check_publications(connection, plan, prefix="gw")
+        assert raised.value.hint is not None
+        assert raised.value.hint.splitlines()[1:] == statements
+        connection.execute("RESET ROLE")
+        connection.execute("\n".join(statements).encode())
+        connection.execute(f"SET ROLE {role}".encode())
+        assert ensure_publications(connection, plan, prefix="gw") == []
+    finally:
+        connection.execute("RESET ROLE")
+        connection.execute(f"DROP ROLE {role}".encode())
+
+
+def test_dropping_leaves_the_publications_of_others(connection: Connection) -> None:
+    connection.execute("CREATE PUBLICATION gw; CREATE PUBLICATION gw_leaf_other")
+    ensure_publications(connection, _plan(connection, DEFINITIONS), prefix="gw")
+    assert len(drop_publications(connection, prefix="gw")) == 4
+    assert set(_published(connection)) == {"gw", "gw_leaf_other"}
+    assert drop_publications(connection, prefix="gw") == []
+
+
+def test_generated_columns_of_an_identity_do_not_make_writes_fail(
+    connection: Connection, postgres_major: int
+) -> None:
+    if postgres_major < 18:
+        pytest.skip("generated columns are published from 18 on")
+    connection.execute(
+        """CREATE TABLE full_row(a int, b int GENERATED ALWAYS AS (a + 1) STORED);
+           ALTER TABLE full_row REPLICA IDENTITY FULL;
+           CREATE TABLE virtual_row(a int, b int GENERATED ALWAYS AS (a + 1) VIRTUAL);
+           ALTER TABLE virtual_row REPLICA IDENTITY FULL;
+           CREATE TABLE listed(a int PRIMARY KEY, b int GENERATED ALWAYS AS (a + 1) STORED)"""
+    )
+    plan = _plan(
+        connection,
+        """CREATE PUBLICATION p FOR TABLE full_row, virtual_row, listed (a, b);
+           CREATE SUBSCRIPTION s CONNECTION '' PUBLICATION p""",
+    )
+    ensure_publications(connection, plan, prefix="gw")
+    columns = {plan.tables[p.target_oid].name: p.columns for p in plan.publishes}
+    assert columns == {"full_row": ("a",), "virtual_row": None, "listed": ("a", "b")}
+    for table in ("full_row", "virtual_row", "listed"):
+        connection.execute(f"INSERT INTO {table} VALUES (1)".encode())
+        connection.execute(f"UPDATE {table} SET a = 2".encode())
+        connection.execute(f"DELETE FROM {table}".encode())
