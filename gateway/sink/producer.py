@@ -144,8 +144,11 @@ class TransactionalSink:
         """
         if (outcome := self._outcome) is None:
             return None
+        try:
+            os.read(self._read_fd, 1)
+        except BlockingIOError:
+            return None  # the worker stands between the outcome and its byte
         self._outcome = None
-        os.read(self._read_fd, 1)
         self._busy = False
         batch, error = outcome
         if error is not None:

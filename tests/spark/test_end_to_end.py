@@ -1,0 +1,108 @@
+"""The job on a real broker and a real registry: from topics to tables, to an LSN, and again."""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from spark_consumer.config import ConsumerSettings
+from spark_consumer.errors import ContractError
+from spark_consumer.job import progress, run
+from tests.spark.kafka_topics import RegisteredSchemas, Topics
+from tests.spark.records import Col, TableTopic
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = [pytest.mark.spark, pytest.mark.kafka]
+
+COLUMNS = [Col("a", "int", "integer"), Col("b", "string", "text")]
+
+
+def rows(spark: SparkSession, path: Path) -> list[tuple[Any, ...]]:
+    return sorted(tuple(row) for row in spark.read.format("delta").load(str(path)).collect())
+
+
+def test_tables_are_complete_at_each_endpos_and_stay_so_under_a_new_checkpoint(
+    spark: SparkSession, kafka: str, registry: str, tmp_path: Path
+) -> None:
+    ids = RegisteredSchemas(registry)
+    name = f"s{uuid.uuid4().hex[:8]}"
+    topics = Topics(kafka, ids, name)
+    filled = TableTopic(ids, f"{name}.public.t1", COLUMNS, ["a"], table="t1")
+    empty = TableTopic(ids, f"{name}.public.t2", COLUMNS, ["a"], table="t2")
+    for topic in (filled.topic, empty.topic, topics.marker_topic):
+        topics.create(topic)
+    settings = ConsumerSettings(
+        kafka={"bootstrap.servers": kafka, "linger.ms": "5"},
+        registry_url=registry,
+        warehouse=str(tmp_path / "warehouse"),
+        checkpoint=str(tmp_path / "checkpoint"),
+        subscriptions=(name,),
+        endpos=0x100,
+    )
+    tables = tmp_path / "warehouse" / name / "public"
+    ready = {"kind": "COPY", "end_lsn": 0x90}
+
+    def copied(table: str) -> dict[str, Any]:
+        state = {"schema": "public", "table": table, "state": "ready", "consistent_point": 0x90}
+        return {**ready, "copy": state}
+
+    filled.truncate(0x80, 0, snapshot="first")
+    filled.change("r", 0x80, 0, after={"a": 66, "b": "of an aborted transaction"})
+    topics.commit([filled], [], abort=True)
+    filled.truncate(0x90, 0, snapshot="first")
+    empty.truncate(0x90, 0, snapshot="first")
+    filled.change("r", 0x90, 0, after={"a": 1, "b": "copied"})
+    filled.change("r", 0x90, 0, after={"a": 2, "b": "copied"})
+    topics.commit([filled, empty], [copied("t1"), copied("t2")])
+    filled.change("d", 0x90, 1, before={"a": 1})
+    topics.commit([filled], [{"kind": "END", "end_lsn": 0x98, "commit_lsn": 0x90, "xid": 7}])
+    topics.commit([], [{"kind": "PROGRESS", "end_lsn": 0x100}])
+
+    assert run(settings, spark, stopping=threading.Event()) == 0
+    assert rows(spark, tables / "t1") == [(2, "copied")]
+    assert rows(spark, tables / "t2") == []
+    assert progress(settings, spark, name).complete_lsn == 0x100
+
+    # Nothing is left to do: it ends at once, without reading.
+    assert run(settings, spark, stopping=threading.Event()) == 0
+
+    filled.rekey(0x110, 1, before={"a": 2}, after={"a": 3, "b": None}, unchanged=["b"])
+    filled.rekey(0x110, 3, before={"a": 50}, after={"a": 51, "b": "absent"})
+    topics.commit([filled], [{"kind": "END", "end_lsn": 0x118, "commit_lsn": 0x110, "xid": 8}])
+    topics.commit([], [{"kind": "PROGRESS", "end_lsn": 0x200}])
+
+    assert run(replace(settings, endpos=0x200), spark, stopping=threading.Event()) == 0
+    assert rows(spark, tables / "t1") == [(3, "copied")]
+
+    topics.commit([], [{"kind": "PROGRESS", "end_lsn": 0x300}])
+    versions = progress(settings, spark, name).tables
+    anew = replace(settings, checkpoint=str(tmp_path / "another"), endpos=0x300)
+
+    assert run(anew, spark, stopping=threading.Event()) == 0
+    assert rows(spark, tables / "t1") == [(3, "copied")]
+    assert progress(settings, spark, name).tables == versions
+
+
+def test_a_topic_with_two_partitions_is_refused_by_name(
+    spark: SparkSession, kafka: str, registry: str, tmp_path: Path
+) -> None:
+    name = f"s{uuid.uuid4().hex[:8]}"
+    topics = Topics(kafka, RegisteredSchemas(registry), name)
+    topics.create(f"{name}.public.wide", partitions=2)
+    settings = ConsumerSettings(
+        kafka={"bootstrap.servers": kafka},
+        registry_url=registry,
+        warehouse=str(tmp_path / "warehouse"),
+        checkpoint=str(tmp_path / "checkpoint"),
+        subscriptions=(name,),
+    )
+
+    with pytest.raises(ContractError, match=rf"topic {name}\.public\.wide has 2 partitions"):
+        run(settings, spark, stopping=threading.Event())
