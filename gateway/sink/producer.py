@@ -296,8 +296,9 @@ class TransactionalSink:
         return now >= deadline or (self._stop_at is not None and now >= self._stop_at)
 
     def _classify(self, error: KafkaError, doing: str, *, topic: str | None = None) -> GatewayError:
-        if self._began_at is not None and is_fenced(error):
+        if self._began_at is not None and (is_fenced(error) or error.fatal()):
             open_s = self._clock() - self._began_at
+            self._began_at = None  # no longer ours to abort
             if open_s >= self._transaction_timeout_s:
                 return FatalError(
                     f"{doing}: the Kafka transaction has been open for {open_s:.0f} s, longer than "
