@@ -84,6 +84,7 @@ class Topics:
             self._totals = totals
 
     def _produce(self, record: Record) -> None:
+        headers: list[tuple[str, str | bytes | None]] = [*record.headers]
         self._producer.produce(
-            record.topic, key=record.key, value=record.value, headers=record.headers, partition=0
+            record.topic, key=record.key, value=record.value, headers=headers, partition=0
         )

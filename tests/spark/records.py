@@ -26,7 +26,7 @@ class Record:
     topic: str
     key: bytes | None
     value: bytes | None
-    headers: list[tuple[str, str | bytes | None]]
+    headers: list[tuple[str, bytes]]
 
 
 class StaticSchemas:
