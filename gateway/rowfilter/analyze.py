@@ -133,6 +133,10 @@ class _Analyzer:
         kind, argument = unwrap(node.arg)
         if kind == "a_const" and (argument.isnull or argument.WhichOneof("val") == "sval"):
             return self._length(self._literal(argument, target), typmod, node)
+        if kind == "a_array_expr" and not argument.elements:  # ARRAY[]::integer[]
+            element = types.element_type(target)
+            collation = None if element is None else self._type_collation(element)
+            return Typed(Constant(()), target, collation)
         typed = self.typed(node.arg)
         return self._length(self._cast(typed, target, node), typmod, node)
 

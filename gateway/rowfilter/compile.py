@@ -20,7 +20,7 @@ from gateway.rowfilter.analyze import analyze
 from gateway.rowfilter.errors import FilterEvaluationError, FilterSource
 from gateway.rowfilter.expr import ColumnRef, Constant, Expr, Or, children, column_names
 from gateway.rowfilter.generate import Generator
-from gateway.rowfilter.interpret import interpret
+from gateway.rowfilter.interpret import interpret, passes
 from gateway.rowfilter.parse import Text, parse_filter
 from gateway.rowfilter.transform import Predicate
 from gateway.rowfilter.types import PARSERS
@@ -131,8 +131,8 @@ def _bind(expr: Expr, names: Sequence[str], source: FilterSource | None) -> Pred
     # So that a traceback shows the generated line.
     linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
     exec(code, namespace)  # noqa: S102 - made from the typed tree; literals only as repr
-    passes: Predicate = namespace["passes"]
-    return passes
+    bound: Predicate = namespace["passes"]
+    return bound
 
 
 class _Failures:
@@ -166,7 +166,7 @@ def reference(
     readers = {name: (names.index(name), PARSERS[oid]) for name, oid in _types(expr)}
     failures = _Failures(source)
 
-    def passes(row: Sequence[ColumnValue]) -> bool:
+    def row_passes(row: Sequence[ColumnValue]) -> bool:
         values: dict[str, object] = {}
         for name, (index, parse) in readers.items():
             raw = row[index]
@@ -174,11 +174,11 @@ def reference(
                 raise failures.format(row)
             values[name] = None if raw is None else parse(raw)
         try:
-            return evaluate(values) is True
+            return passes(evaluate(values))
         except EvaluationError as error:
             raise failures.evaluation(error) from None
 
-    return passes
+    return row_passes
 
 
 def _types(expr: Expr) -> set[tuple[str, int]]:

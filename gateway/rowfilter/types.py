@@ -116,6 +116,8 @@ def parse_array(text: bytes, parse: Callable[[bytes], Value]) -> tuple[Value, ..
             at += 1
         elif c == b'"':
             item, at = _quoted(text, at + 1)
+            if text[at : at + 1] not in (b",", b"}"):
+                raise ValueFormatError("a value does not read as an array")
             found.append(parse(item))
         else:
             end = at
