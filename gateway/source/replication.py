@@ -13,7 +13,6 @@ Source: PostgreSQL manual, "Streaming Replication Protocol"; walsender.c; fe-pro
 from __future__ import annotations
 
 import re
-import select
 import struct
 import time
 from collections.abc import Callable, Sequence
@@ -25,7 +24,7 @@ import psycopg
 from psycopg import pq
 from psycopg.pq import abc
 
-from gateway.errors import ConfigError, FatalError, GatewayError, SlotError, TransientError
+from gateway.errors import ConfigError, GatewayError, TransientError
 from gateway.lsn import ZERO_LSN, Lsn, format_lsn, parse_lsn
 from gateway.source.connection import (
     classify_connect_failure,
@@ -33,6 +32,8 @@ from gateway.source.connection import (
     connection_string,
     replication_settings,
 )
+from gateway.source.walsender import CommandTimeout, run, run_for_row
+from gateway.source.walsender_errors import classify_result, missing_publication, primary_message
 
 __all__ = [
     "OUTPUT_PLUGIN",
@@ -47,8 +48,6 @@ OUTPUT_PLUGIN: Final = "pgoutput"
 _SLOT_NAME: Final = re.compile(r"\A[a-z0-9_]{1,63}\Z")
 _UPDATE: Final = struct.Struct(">cQQQqB")
 _POSTGRES_EPOCH_S: Final = 946_684_800  # 2000-01-01 in Unix time
-_COMMAND_TIMEOUT_S: Final = 30.0
-_POLL_S: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +135,7 @@ class ReplicationConnection:
         Raises:
             TransientError: the connection is gone.
         """
-        row = self._row("IDENTIFY_SYSTEM", doing="identifying the system")
+        row = run_for_row(self._conn, "IDENTIFY_SYSTEM", doing="identifying the system")
         return SystemIdentity(row[0], int(row[1]), parse_lsn(row[2]), row[3])
 
     def create_slot(
@@ -177,8 +176,10 @@ class ReplicationConnection:
             options = " EXPORT_SNAPSHOT"
         command = f'CREATE_REPLICATION_SLOT "{name}"{kind} LOGICAL {OUTPUT_PLUGIN}{options}'
         try:
-            row = self._row(command, doing=doing, timeout_s=timeout_s, on_wait=on_wait)
-        except _TimeoutExpired:
+            row = run_for_row(
+                self._conn, command, doing=doing, timeout_s=timeout_s, on_wait=on_wait
+            )
+        except CommandTimeout:
             raise TransientError(
                 f"{doing}: not done after {timeout_s:.0f} s",
                 hint="it waits for every transaction that was running, prepared ones too: see "
@@ -197,8 +198,8 @@ class ReplicationConnection:
         doing = f'dropping replication slot "{name}"'
         command = f'DROP_REPLICATION_SLOT "{name}"{" WAIT" if wait else ""}'
         try:
-            self._execute(command, doing=doing, timeout_s=timeout_s)
-        except _TimeoutExpired:
+            run(self._conn, command, doing=doing, timeout_s=timeout_s)
+        except CommandTimeout:
             raise TransientError(
                 f"{doing}: still in use after {timeout_s:.0f} s",
                 hint="stop the process that reads it (active_pid in pg_replication_slots)",
@@ -255,7 +256,7 @@ class ReplicationConnection:
         command = f'START_REPLICATION SLOT "{slot}" LOGICAL {format_lsn(start_lsn)} ({listed})'
         self._slot = slot
         doing = f'starting replication from slot "{slot}"'
-        result = self._execute(command, doing=doing)
+        result = run(self._conn, command, doing=doing)
         if result.status != pq.ExecStatus.COPY_BOTH:
             raise TransientError(f"{doing}: the server does not stream")
         self._flush_lsn = ZERO_LSN
@@ -369,7 +370,7 @@ class ReplicationConnection:
                 f'the source server ended the stream of slot "{self._slot}"',
                 hint="it is stopping, or was promoted",
             )
-        return self._classify(result, doing=f'streaming from slot "{self._slot}"')
+        return classify_result(result, doing=f'streaming from slot "{self._slot}"')
 
     def _lost(self, text: str) -> GatewayError:
         doing = f'streaming from slot "{self._slot}"' if self._slot else "talking to it"
@@ -378,132 +379,7 @@ class ReplicationConnection:
     def _note(self, notice: abc.PGresult) -> None:
         """Since 18 a missing publication is a warning, and its changes are skipped."""
         if notice.error_field(pq.DiagnosticField.SOURCE_FUNCTION) == b"LoadPublications":
-            self._missing = _missing_publication(_primary(notice))
-
-    def _classify(self, result: abc.PGresult, *, doing: str) -> GatewayError:
-        raw = result.error_field(pq.DiagnosticField.SQLSTATE)
-        sqlstate = None if raw is None else raw.decode()
-        text = _primary(result)
-        place = result.error_field(pq.DiagnosticField.SOURCE_FUNCTION) or b""
-        if place in _PUBLICATION_FUNCTIONS and sqlstate == "42704":
-            return _missing_publication(text)
-        if place in _SLOT_FUNCTIONS and sqlstate in ("42704", "42710", "55000"):
-            detail = result.error_field(pq.DiagnosticField.MESSAGE_DETAIL) or b""
-            shown = f"{text} {detail.decode(errors='replace')}".rstrip()
-            return SlotError(f"{doing}: {shown}", hint=_SLOT_HINTS[sqlstate])
-        if sqlstate == "55000" and place in _LEVEL_FUNCTIONS:
-            return FatalError(
-                f"{doing}: {text}",
-                hint="set wal_level = logical in postgresql.conf and restart the server",
-            )
-        return classify_server_error(sqlstate, text, doing=doing)
-
-    def _row(
-        self,
-        command: str,
-        *,
-        doing: str,
-        timeout_s: float = _COMMAND_TIMEOUT_S,
-        on_wait: Callable[[float], None] | None = None,
-    ) -> list[str]:
-        result = self._execute(command, doing=doing, timeout_s=timeout_s, on_wait=on_wait)
-        if result.ntuples != 1:
-            raise TransientError(f"{doing}: the server gave {result.ntuples} rows, not 1")
-        return [(result.get_value(0, i) or b"").decode() for i in range(result.nfields)]
-
-    def _execute(
-        self,
-        command: str,
-        *,
-        doing: str,
-        timeout_s: float = _COMMAND_TIMEOUT_S,
-        on_wait: Callable[[float], None] | None = None,
-    ) -> abc.PGresult:
-        """Run one walsender command; the result of a started stream is the COPY_BOTH one."""
-        started = time.monotonic()
-        last: abc.PGresult | None = None
-        try:
-            self._conn.send_query(command.encode())
-            while True:
-                self._wait_for_result(started, timeout_s, on_wait)
-                result = self._conn.get_result()
-                if result is None:
-                    break
-                last = result
-                if result.status == pq.ExecStatus.COPY_BOTH:
-                    break
-                if result.status == pq.ExecStatus.FATAL_ERROR:
-                    raise self._classify(result, doing=doing)
-        except psycopg.Error as error:
-            raise classify_server_error(None, str(error), doing=doing) from None
-        except BaseException:
-            # The session is in the middle of a command: ending it is what undoes the command.
-            self._conn.finish()
-            raise
-        if last is None:
-            raise TransientError(f"{doing}: the server gave no answer")
-        return last
-
-    def _wait_for_result(
-        self, started: float, timeout_s: float, on_wait: Callable[[float], None] | None
-    ) -> None:
-        unsent = self._conn.flush()
-        while unsent or self._conn.is_busy():
-            waited = time.monotonic() - started
-            if waited >= timeout_s:
-                self._cancel()
-                raise _TimeoutExpired
-            socket = self._conn.socket
-            readable, writable, _ = select.select(
-                [socket], [socket] if unsent else [], [], min(_POLL_S, timeout_s - waited)
-            )
-            if readable:
-                self._conn.consume_input()
-            unsent = self._conn.flush()
-            if not readable and not writable and on_wait is not None:
-                on_wait(time.monotonic() - started)
-
-    def _cancel(self) -> None:
-        """Ask the server to stop; a walsender that waits for a lock does not see the socket end."""
-        try:
-            self._conn.get_cancel().cancel()
-        except psycopg.Error:
-            return  # the connection is closed next in any case
-
-
-class _TimeoutExpired(Exception):
-    pass
-
-
-_PUBLICATION_FUNCTIONS: Final = (b"get_publication_oid", b"GetPublicationByName")
-_SLOT_FUNCTIONS: Final = (
-    b"ReplicationSlotAcquire",
-    b"ReplicationSlotCreate",
-    b"ReplicationSlotDrop",
-    b"CreateDecodingContext",
-    b"StartLogicalReplication",
-)
-_LEVEL_FUNCTIONS: Final = (b"CheckLogicalDecodingRequirements", b"CheckSlotRequirements")
-_SLOT_HINTS: Final = {
-    "42704": "nothing confirms what was not sent: if there is a watermark, drop it and repeat the "
-    "initial copy",
-    "42710": "choose another source.slot, or drop the old one when nobody needs it",
-    "55000": "drop the slot with 'pgsluice slot drop' and repeat the initial copy; raise "
-    "max_slot_wal_keep_size or idle_replication_slot_timeout so that it lasts",
-}
-
-
-def _missing_publication(text: str) -> FatalError:
-    return FatalError(
-        f"the server decodes without a publication: {text}",
-        hint="somebody dropped a publication of the gateway's, or it is younger than the slot's "
-        "position: changes are missing from the stream; drop the slot and repeat the initial copy",
-    )
-
-
-def _primary(result: abc.PGresult) -> str:
-    text = result.error_field(pq.DiagnosticField.MESSAGE_PRIMARY)
-    return "no message" if text is None else " ".join(text.decode(errors="replace").split())
+            self._missing = missing_publication(primary_message(notice))
 
 
 def _check_name(name: str) -> None:
