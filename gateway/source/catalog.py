@@ -236,7 +236,7 @@ class _Reader:
                     ):
                         if given is not None or member in known:
                             raise self._error(
-                                f'conflicting or redundant {what} for table "{self._name(member)}"',
+                                f'conflicting or redundant {what} for table "{clause.name}"',
                                 clause.position,
                             )
                     if member == oid:

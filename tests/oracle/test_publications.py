@@ -36,7 +36,7 @@ TABLES = """
     CREATE TABLE loose_bare PARTITION OF loose DEFAULT;"""
 
 DEFINITIONS = """
-    CREATE PUBLICATION p FOR TABLE keyed WHERE (b > 1), nokey, "odd "" name";
+    CREATE PUBLICATION p FOR TABLE keyed WHERE (a > 1), nokey, "odd "" name";
     CREATE PUBLICATION r FOR TABLE tree, loose WITH (publish_via_partition_root);
     CREATE SUBSCRIPTION s CONNECTION '' PUBLICATION p, r;"""
 
