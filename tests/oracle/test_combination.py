@@ -170,7 +170,7 @@ _KINDS = {Insert: Operation.INSERT, Update: Operation.UPDATE, Delete: Operation.
 Events = Counter[tuple[str, str]]
 
 
-@pytest.fixture(params=SCENES.values(), ids=SCENES.keys())
+@pytest.fixture(params=list(SCENES.values()), ids=list(SCENES))
 def scene(request: pytest.FixtureRequest) -> Scene:
     scene: Scene = request.param
     return scene
