@@ -81,9 +81,13 @@ def parse_timestamp(text: bytes) -> int:
         ValueFormatError: not a timestamp in ISO DateStyle, or out of PostgreSQL's range.
     """
     size = len(text)
+    if size == 26:  # six digits, as clocks give them: the usual case first
+        fraction = text[20:]
+        if fraction.isdigit() and text[19] == 46:
+            return _day_usecs[text[:10]] + _time_usecs[text[10:19]] + int(fraction)
     if size == 19:
         return _day_usecs[text[:10]] + _time_usecs[text[10:]]
-    if 21 <= size <= 26 and text[19] == 46:  # a point
+    if 21 <= size <= 25 and text[19] == 46:  # a point
         fraction = text[20:]
         if fraction.isdigit():
             return (
@@ -104,9 +108,13 @@ def parse_timestamptz(text: bytes) -> int:
     """
     size = len(text)
     if text[-3:] == b"+00":
+        if size == 29:
+            fraction = text[20:26]
+            if fraction.isdigit() and text[19] == 46:
+                return _day_usecs[text[:10]] + _time_usecs[text[10:19]] + int(fraction)
         if size == 22:
             return _day_usecs[text[:10]] + _time_usecs[text[10:19]]
-        if 24 <= size <= 29 and text[19] == 46:
+        if 24 <= size <= 28 and text[19] == 46:
             fraction = text[20:-3]
             if fraction.isdigit():
                 return (
