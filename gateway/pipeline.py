@@ -1,7 +1,8 @@
 """The one loop: frames in, records out, feedback back. Owns all ordering.
 
-Invariant: the flush LSN told to PostgreSQL never passes the watermark that Kafka has committed,
-and the watermark never passes a transaction that is not in Kafka. Everything else here exists to
+Invariant: the flush LSN told to PostgreSQL never passes the watermark that Kafka has committed, nor
+a PREPARE whose rows are not in Kafka; and the watermark never passes a transaction that is not in
+Kafka. Everything else here exists to
 keep that sentence true and cheap.
 
     source ──frames──► assembler ──transactions──► router ──records──► batch ──► sink
@@ -42,6 +43,7 @@ from gateway.transactions import (
     StandaloneMessage,
     Transaction,
 )
+from gateway.transactions.holds import PrepareHolds
 
 __all__ = ["Outcome", "Pipeline"]
 
@@ -66,6 +68,9 @@ class TransactionRouter(Protocol):
 
     def route_standalone(self, message: StandaloneMessage) -> list[Record]:
         """Return the records of a non-transactional message."""
+
+    def mark(self, event: Prepared | RolledBack) -> list[Record]:
+        """Return PREPARE or ROLLBACK_PREPARED markers."""
 
     def progress(self, subscriptions: Sequence[str], end_lsn: Lsn) -> list[Record]:
         """Return PROGRESS markers."""
@@ -135,7 +140,8 @@ class Pipeline:
         self._stopping = stopping
         self._clock = clock
 
-        self._waiting: deque[Transaction | StandaloneMessage] = deque()
+        self._waiting: deque[Transaction | StandaloneMessage | Prepared | RolledBack] = deque()
+        self._holds = PrepareHolds()
         self._waiting_bytes = 0
         self._routing: Iterator[list[Record]] | None = None
         self._routed: Transaction | None = None
@@ -204,13 +210,30 @@ class Pipeline:
                 # the byte behind its position serves as one.
                 if event.message.lsn + 1 > self._started_at:
                     self._waiting.append(event)
-            case Prepared() | RolledBack():
-                pass  # two_phase is not requested from the server
+            case Prepared():
+                self._holds.prepare(event.gid, event.xid, event.prepare_lsn)
+                self._take_mark(event)
+            case RolledBack():
+                self._holds.roll_back(event.gid, event.xid)
+                self._take_mark(event)
+
+    def _take_mark(self, mark: Prepared | RolledBack) -> None:
+        """Queue what only a marker tells of; it has its place in the order like a transaction."""
+        if self._endpos is not None and mark.end_lsn > self._endpos:
+            self._pass_endpos()
+        if not self._passed_endpos and mark.end_lsn > self._started_at:
+            self._waiting.append(mark)
+
+    def _pass_endpos(self) -> None:
+        assert self._endpos is not None
+        self._passed_endpos = True
+        self._position = max(self._position, self._endpos)
 
     def _take_transaction(self, transaction: Transaction) -> None:
+        if transaction.gid is not None:
+            self._holds.commit(transaction.gid, transaction.xid, transaction.end_lsn)
         if self._endpos is not None and transaction.end_lsn > self._endpos:
-            self._passed_endpos = True
-            self._position = max(self._position, self._endpos)
+            self._pass_endpos()
         if self._passed_endpos:
             transaction.release()
             return
@@ -227,9 +250,9 @@ class Pipeline:
         wal_end = keepalive.wal_end
         if not self._assembler.has_open_transactions and not self._passed_endpos:
             if self._endpos is not None and wal_end >= self._endpos:
-                self._passed_endpos = True
-                wal_end = self._endpos
-            self._position = max(self._position, wal_end)
+                self._pass_endpos()
+            else:
+                self._position = max(self._position, wal_end)
         if keepalive.reply_requested:
             self._feed_back()
 
@@ -243,6 +266,10 @@ class Pipeline:
                 if isinstance(item, StandaloneMessage):
                     self._add(self._router.route_standalone(item))
                     self._reach(Lsn(item.message.lsn + 1))
+                    continue
+                if not isinstance(item, Transaction):
+                    self._add(self._router.mark(item))
+                    self._reach(item.end_lsn)
                     continue
                 self._waiting_bytes -= item.byte_size
                 self._routed = item
@@ -367,7 +394,8 @@ class Pipeline:
         return self._endpos is not None and not self._passed_endpos
 
     def _feed_back(self, *, reply_requested: bool = False) -> None:
-        self._source.send_feedback(self._durable.end_lsn, reply_requested=reply_requested)
+        flush_lsn = self._holds.flush_lsn(self._durable.end_lsn)
+        self._source.send_feedback(flush_lsn, reply_requested=reply_requested)
         interval = self._limits.feedback_interval_s
         if self._awaits_endpos():
             interval = min(interval, 0.2)  # ask often how far the server is

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from gateway.errors import TransientError
 from gateway.lsn import Lsn
 from gateway.records import Batch, Record
-from gateway.transactions import StandaloneMessage, Transaction
+from gateway.transactions import Prepared, RolledBack, StandaloneMessage, Transaction
 
 
 class ManualClock:
@@ -122,6 +122,10 @@ class FakeRouter:
 
     def route_standalone(self, message: StandaloneMessage) -> list[Record]:
         return [_record(message.message.content)]
+
+    def mark(self, event: Prepared | RolledBack) -> list[Record]:
+        kind = b"PREPARE" if isinstance(event, Prepared) else b"ROLLBACK"
+        return [_record(kind + b" " + event.gid.encode())]
 
     def progress(self, subscriptions: Sequence[str], end_lsn: Lsn) -> list[Record]:
         return [_record(b"PROGRESS %s %d" % (name.encode(), end_lsn)) for name in subscriptions]

@@ -33,9 +33,11 @@ __all__ = [
     "encode_copy",
     "encode_end",
     "encode_message",
+    "encode_prepare",
     "encode_progress",
     "encode_progress_key",
     "encode_progress_marker",
+    "encode_rollback_prepared",
     "encode_totals",
     "encode_totals_key",
 ]
@@ -105,6 +107,18 @@ def encode_end(
 def encode_progress_marker(end_lsn: int) -> bytes:
     """Encode a PROGRESS marker: everything up to `end_lsn` has been published."""
     return _marker("PROGRESS", end_lsn)
+
+
+def encode_prepare(*, gid: str, xid: int, end_lsn: int, prepare_time: int) -> bytes:
+    """Encode a PREPARE marker; the time is in microseconds since 2000-01-01 00:00 UTC."""
+    return _marker("PREPARE", end_lsn, gid=gid, xid=xid, commit_time=prepare_time + EPOCH_SHIFT_US)
+
+
+def encode_rollback_prepared(*, gid: str, xid: int, end_lsn: int, rollback_time: int) -> bytes:
+    """Encode a ROLLBACK_PREPARED marker; time as for PREPARE."""
+    return _marker(
+        "ROLLBACK_PREPARED", end_lsn, gid=gid, xid=xid, commit_time=rollback_time + EPOCH_SHIFT_US
+    )
 
 
 def encode_copy(state: CopyState, partitions: Iterable[PartitionCount] = ()) -> bytes:

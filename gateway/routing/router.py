@@ -14,7 +14,13 @@ from typing import Final
 
 from gateway.envelope.envelope import TransactionContext
 from gateway.envelope.headers import HeaderMaker
-from gateway.envelope.markers import encode_end, encode_message, encode_progress_marker
+from gateway.envelope.markers import (
+    encode_end,
+    encode_message,
+    encode_prepare,
+    encode_progress_marker,
+    encode_rollback_prepared,
+)
 from gateway.errors import ProtocolError
 from gateway.lsn import Lsn, format_lsn
 from gateway.pgoutput.decoder import decode_message
@@ -24,7 +30,7 @@ from gateway.routing.groups import TransactionState
 from gateway.routing.routes import RelationRoutes, RoutingSettings
 from gateway.routing.totals import Totals
 from gateway.rowfilter import FilterEvaluationError
-from gateway.transactions import StandaloneMessage, Transaction
+from gateway.transactions import Prepared, RolledBack, StandaloneMessage, Transaction
 
 __all__ = ["Router", "RoutingSettings"]
 
@@ -98,6 +104,29 @@ class Router:
         body = message.message
         headers = HeaderMaker(body.lsn, None, None, None).make(body.lsn, 0, b"m")
         return self._message_record(body, body.lsn, None, 0, headers)
+
+    def mark(self, event: Prepared | RolledBack) -> list[Record]:
+        """Return PREPARE or ROLLBACK_PREPARED markers, for subscriptions with ``two_phase``."""
+        if isinstance(event, Prepared):
+            kind = b"PREPARE"
+            value = encode_prepare(
+                gid=event.gid,
+                xid=event.xid,
+                end_lsn=event.end_lsn,
+                prepare_time=event.prepare_time,
+            )
+        else:
+            kind = b"ROLLBACK_PREPARED"
+            value = encode_rollback_prepared(
+                gid=event.gid,
+                xid=event.xid,
+                end_lsn=event.end_lsn,
+                rollback_time=event.rollback_time,
+            )
+        headers = HeaderMaker(event.end_lsn, event.xid, None, event.gid).make(
+            event.end_lsn, 0, kind
+        )
+        return [self._routes.marker(name, value, headers) for name in self._routes.two_phase]
 
     def progress(self, subscriptions: Sequence[str], end_lsn: Lsn) -> list[Record]:
         """Return PROGRESS markers: everything up to `end_lsn` has been published."""

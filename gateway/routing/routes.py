@@ -6,7 +6,7 @@ columns, filters and schemas. Everything the hot path needs is prepared here, pe
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -72,7 +72,7 @@ class RelationRoutes:
         catalog: CatalogReader,
         schemas: SchemaIds,
     ) -> None:
-        self.by_oid: dict[int, RelationRoute] = {}
+        self.by_oid = _LazyRoutes(self._build)
         self._settings = settings
         self._totals = totals
         self._catalog = catalog
@@ -81,6 +81,7 @@ class RelationRoutes:
         self._relations = Relations()
         self._orders: dict[int, CollectionOrder] = {}
         self._filters: dict[FilterClause, RowFilter] = {}
+        self.two_phase = [s.name for s in plan.subscriptions if s.two_phase]
         self._skips_origins = {s.name: s.origin == "none" for s in plan.subscriptions}
         self._publishes_once = {
             (publish.subscription, publish.target_oid): publish for publish in plan.publishes
@@ -117,17 +118,21 @@ class RelationRoutes:
         return (self._message_topic, 0, None, self._message_prefix + value, headers)
 
     def announce(self, relation: Relation) -> None:
-        """Take a Relation message; rebuild the relation's route when it says something new.
+        """Take a Relation message; when it says something new, the relation's route is outdated.
 
-        Raises:
-            SchemaError: the relation cannot be published as it is now.
-            TransientError: the catalog or the registry could not be reached.
+        The new one is built at the relation's next row: a streamed transaction also announces what
+        a subtransaction did that was rolled back later, and no schema of that should be registered.
         """
-        if not self._relations.learn(relation):
-            return
+        if self._relations.learn(relation):
+            self.by_oid.pop(relation.relation_oid, None)
+
+    def _build(self, relation_oid: int) -> RelationRoute | None:
+        relation = self._relations.get(relation_oid)
+        if relation is None:
+            return None
         names = [column.name for column in relation.columns]
-        self.by_oid[relation.relation_oid] = RelationRoute(
-            relation.relation_oid,
+        return RelationRoute(
+            relation_oid,
             f"{relation.namespace}.{relation.name}",
             len(names),
             self._groups(relation, names),
@@ -292,6 +297,25 @@ class RelationRoutes:
 
     def _register(self, subject: str, schema: Mapping[str, object]) -> bytes:
         return wire_prefix(self._schemas.register(subject, schema))
+
+
+class _LazyRoutes(dict[int, RelationRoute]):
+    """Routes by relation OID, built at their first use.
+
+    A subscript raises KeyError for a relation that was never announced, SchemaError for one that
+    cannot be published as it is now, TransientError when catalog or registry cannot be reached.
+    """
+
+    def __init__(self, build: Callable[[int], RelationRoute | None]) -> None:
+        super().__init__()
+        self._build = build
+
+    def __missing__(self, relation_oid: int) -> RelationRoute:
+        route = self._build(relation_oid)
+        if route is None:
+            raise KeyError(relation_oid)
+        self[relation_oid] = route
+        return route
 
 
 @dataclass(frozen=True, slots=True)

@@ -118,18 +118,13 @@ class Assembler:
 
     @property
     def has_open_transactions(self) -> bool:
-        """Whether confirming a keepalive's position could lose rows that are held here.
+        """Whether the stream is in the middle of a transaction or stream block.
 
-        True in the middle of a transaction or stream block, and while a prepared transaction is
-        held. A streamed transaction between its blocks does not count: it is sent again as a whole
-        as long as its commit has not been confirmed.
+        A keepalive's position counts only when it is not. A streamed transaction between its
+        blocks does no harm: it is sent again as a whole as long as its commit has not been
+        confirmed. For prepared ones see `gateway.transactions.holds`.
         """
-        return self._open is not None or bool(self._held)
-
-    @property
-    def oldest_prepare_lsn(self) -> Lsn | None:
-        """The lowest LSN of a PREPARE whose rows are held here; `flush_lsn` must not pass it."""
-        return min((held.prepare_lsn for held in self._held.values()), default=None)
+        return self._open is not None
 
     def push(self, frames: Sequence[bytes]) -> list[Event]:
         """Take frames in the order of the stream; return what they completed, in that order.
@@ -332,8 +327,7 @@ class Assembler:
         return self._hold(transaction, message)
 
     def _hold(self, transaction: _Open, message: Prepare | StreamPrepare) -> Prepared:
-        # The seam for durable spools: from here on the rows must survive this process, or the
-        # server must be kept from forgetting them. For now the latter: see oldest_prepare_lsn.
+        # From here on the server must be kept from forgetting the rows: `PrepareHolds` does that.
         if message.gid in self._held:
             raise _Violation(f"gid {message.gid!r} is prepared already")
         self._held[message.gid] = _Held(transaction, message.prepare_lsn)
