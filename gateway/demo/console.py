@@ -30,7 +30,7 @@ class Console:
 
     def say(self, text: str = "") -> None:
         """Print a line, or several."""
-        self._clear()
+        self.clear()
         self._out.write(f"{text}\n")
         self._out.flush()
 
@@ -83,6 +83,8 @@ class Console:
             for future in done:
                 self.timed(f"{names.pop(future):<16} {future.result()}")
 
-    def _clear(self) -> None:
+    def clear(self) -> None:
+        """Remove the status line."""
         if self._terminal:
             self._out.write("\r\x1b[K")
+            self._out.flush()

@@ -7,53 +7,25 @@ tables hold to a file, because it still has the JVM that can read them.
 
 from __future__ import annotations
 
-import json
-import os
 import runpy
 import sys
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
-from gateway.demo.verdict import TableKey, TableRows
-from gateway.lsn import Lsn, format_lsn
+from delta.tables import DeltaTable
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
 
-__all__ = ["Order", "read_result"]
-
-_ORDER: Final = "endpos"
-_RESULT: Final = "rebuilt.json"
-
-
-class Order:
-    """The demo's end of the pipe by which the process learns the LSN."""
-
-    def __init__(self, folder: Path) -> None:
-        os.mkfifo(folder / _ORDER)
-        # Open for both directions: then it neither waits for a reader nor fails without one.
-        self._pipe = os.open(folder / _ORDER, os.O_RDWR)
-
-    def give(self, lsn: Lsn) -> None:
-        """Tell the process to consume up to `lsn`."""
-        os.write(self._pipe, f"{format_lsn(lsn)}\n".encode())
-
-    def close(self) -> None:
-        """Close our end."""
-        os.close(self._pipe)
-
-
-def read_result(folder: Path) -> dict[TableKey, TableRows]:
-    """Read what the process has found in the warehouse."""
-    tables: dict[TableKey, TableRows] = {}
-    for entry in json.loads((folder / _RESULT).read_text()):
-        subscription, schema, table = entry["key"]
-        rows = tuple(tuple(row) for row in entry["rows"])
-        tables[(subscription, schema, table)] = TableRows(tuple(entry["columns"]), rows)
-    return tables
+from gateway.demo.order import await_order, write_result
+from gateway.embedded.jars import jars
+from spark_consumer.config import ConsumerSettings
+from spark_consumer.session import build_session
 
 
 def main(folder: Path) -> int:
     """Run the command as the shell would, then write the result; return the exit code."""
-    with (folder / _ORDER).open() as order:
-        endpos = order.readline().strip()
+    _warm_up(folder)
+    endpos = await_order(folder)
     config = folder / "pgsluice.toml"
     sys.argv = ["pgsluice", "consume", "--config", str(config), "--endpos", endpos]
     try:
@@ -61,18 +33,32 @@ def main(folder: Path) -> int:
     except SystemExit as end:
         if end.code:
             return int(end.code)
-    result = _read_warehouse(folder / "warehouse")
-    scratch = folder / f"{_RESULT}.new"
-    scratch.write_text(json.dumps(result))
-    scratch.rename(folder / _RESULT)
+    write_result(folder, _read_warehouse(folder / "warehouse"))
     return 0
+
+
+def _warm_up(folder: Path) -> None:
+    """Make the session that the command will find, as it would make it; write a Delta table."""
+    settings = ConsumerSettings(
+        kafka={},
+        registry_url="",
+        warehouse="",
+        checkpoint="",
+        subscriptions=(),
+        jars=tuple(str(jar) for jar in jars("spark")),
+        spark={"spark.local.dir": str(folder / "spark")},
+    )
+    spark = build_session(settings)
+    rows = spark.range(3).selectExpr("id", "CAST(id AS string) AS value")
+    table = str(folder / "spark" / "warm")
+    rows.write.format("delta").save(table)
+    DeltaTable.forPath(spark, table).alias("old").merge(
+        rows.alias("new"), "old.id = new.id"
+    ).whenMatchedUpdateAll().whenNotMatchedInsertAll().execute()
 
 
 def _read_warehouse(warehouse: Path) -> list[dict[str, Any]]:
     """Every Delta table below the folder, by its path; values as text."""
-    from pyspark.sql import SparkSession
-    from pyspark.sql import functions as F
-
     spark = SparkSession.builder.getOrCreate()
     found = []
     for log in sorted(warehouse.glob("*/*/*/_delta_log")):

@@ -6,6 +6,7 @@ to the same publications on the same server. What is right is written down nowhe
 
 from __future__ import annotations
 
+import logging
 import math
 import os
 import signal
@@ -38,6 +39,8 @@ def demo(*, keep: bool, postgres_major: int) -> int:
         0 when all tables are equal, 1 when one is not or something failed, 130 when interrupted.
         Everything is stopped by then; logs are kept unless it is 0.
     """
+    # The clients' own log lines would stand between ours.
+    logging.getLogger().setLevel(logging.WARNING)
     console = Console()
     code = 1
     with _interruptible():
@@ -56,6 +59,7 @@ def demo(*, keep: bool, postgres_major: int) -> int:
         finally:
             console.status("stopping")
             parts.stop(keep_logs=code != 0)
+            console.clear()
             if code != 0:
                 print(f"demo: all processes are stopped; logs: {parts.logs}", file=sys.stderr)
     return code

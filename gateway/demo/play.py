@@ -10,8 +10,8 @@ from typing import Final
 
 from gateway.demo import scenario
 from gateway.demo.console import Console, DemoError
-from gateway.demo.consuming import Order, read_result
 from gateway.demo.native import Connection, NativeSubscriptions, execute, read_table
+from gateway.demo.order import Order, read_result
 from gateway.demo.servers import SLOT, Parts
 from gateway.demo.show import format_table, side_by_side
 from gateway.demo.verdict import Comparison, Row, TableKey, TableRows, compare, summary
@@ -97,11 +97,11 @@ class Play:
         topics = watcher.start()
         self._read_up_to(watcher, lsn)
         console.timed(f"gateway streams from slot {SLOT} into {len(topics)} topics")
-        console.head("Initial data synchronization: rows that pass a filter")
+        console.head("Initial data synchronization: how many rows passed a filter")
         copied = Counter(c.topic for c in watcher.taken() if c.op == "r")
         for topic in topics:
             if not topic.endswith(".transaction"):
-                console.say(f"    {topic:<24} {copied[topic]} rows")
+                console.say(f"    {topic:<24} {copied[topic]}")
         return watcher
 
     def _play_steps(self, publisher: Connection, watcher: Watcher) -> None:
@@ -160,6 +160,7 @@ class Play:
             f"pgsluice consume --endpos {format_lsn(lsn)}",
             timeout_s=_SPARK_TIMEOUT_S,
         )
+        parts.check()
         console.timed("Spark job has applied it: pgsluice consume --endpos, exit code 0")
 
     def _judge(self, publisher: Connection) -> int:

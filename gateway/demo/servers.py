@@ -13,7 +13,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import Final
 
@@ -28,6 +28,7 @@ from gateway.errors import FatalError
 __all__ = ["SLOT", "Parts"]
 
 SLOT: Final = "pgsluice"
+_STOP_AGAIN_S: Final = 0.2
 _CONFIG: Final = """\
 [source]
 dsn = "{dsn}"
@@ -59,7 +60,9 @@ class Parts:
     """Servers and processes of one demo; `stop` ends them in good order, the last one first.
 
     Attributes:
-        folder: Configuration, definitions, logs, warehouse and checkpoint.
+        folder: Configuration, definitions, warehouse and checkpoint.
+        logs: Below it, the log of each process.
+        scratch: Below it, Spark's temporary files.
     """
 
     def __init__(self, postgres_major: int) -> None:
@@ -68,8 +71,11 @@ class Parts:
         self.registry = EmbeddedRegistry()
         self.folder = Path(tempfile.mkdtemp(prefix="pgsluice-demo-"))
         self.logs = self.folder / "logs"
-        self.logs.mkdir()
+        self.scratch = self.folder / "spark"
+        for made in (self.logs, self.scratch):
+            made.mkdir()
         self._pool = ThreadPoolExecutor(max_workers=3, thread_name_prefix="start")
+        self._starting: list[Future[str]] = []
         self._processes: dict[str, Server] = {}
 
     @property
@@ -101,12 +107,12 @@ class Parts:
             "Kafka": timed(kafka.start, lambda: kafka.bootstrap_servers),
             "schema registry": timed(registry.start, lambda: registry.url),
         }
-        return {name: self._pool.submit(task) for name, task in tasks.items()}
+        starting = {name: self._pool.submit(task) for name, task in tasks.items()}
+        self._starting.extend(starting.values())
+        return starting
 
     def write_configuration(self) -> None:
         """Write the definitions and the configuration; the servers must be up."""
-        scratch = self.folder / "spark"
-        scratch.mkdir()
         (self.folder / "replication.sql").write_text(replication_sql())
         self.config.write_text(
             _CONFIG.format(
@@ -114,7 +120,7 @@ class Parts:
                 slot=SLOT,
                 bootstrap_servers=self.kafka.bootstrap_servers,
                 registry_url=self.registry.url,
-                scratch=scratch,
+                scratch=self.scratch,
             )
         )
 
@@ -172,10 +178,10 @@ class Parts:
         """Stop everything; remove the folder, or leave all logs in it."""
         for server in self._processes.values():
             server.stop()
-        # A server that is just starting is ended first: its starter then gives up, and we go on.
-        if any(part.pid is None for part in (self.postgres, self.kafka, self.registry)):
+        self._pool.shutdown(wait=False, cancel_futures=True)
+        # Whatever a starter has just launched is ended, until the starter gives up.
+        while wait(self._starting, timeout=_STOP_AGAIN_S).not_done:
             stop_all()
-        self._pool.shutdown(wait=True, cancel_futures=True)
         for name, part in (
             ("postgres", self.postgres),
             ("kafka", self.kafka),
