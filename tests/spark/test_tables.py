@@ -1,0 +1,163 @@
+"""What becomes of a topic's oddities: names, types, schema changes, faults. Many cases a batch."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from spark_consumer.apply import Applier
+from spark_consumer.decode import survey, wire
+from spark_consumer.errors import ContractError, TableError
+from spark_consumer.layout import canonical, value_layout
+from tests.spark.records import Col, Record, StaticSchemas, TableTopic, frame, value_schema
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+
+def apply(spark: SparkSession, warehouse: Path, topic: TableTopic, first: int = 0) -> None:
+    cut = wire(frame(spark, topic.records, first), "s.transaction").cache()
+    applier = Applier(spark, str(warehouse), "s", topic.registry)
+    for found in survey(cut):
+        applier.apply(cut, found)
+    cut.unpersist()
+
+
+def rows(spark: SparkSession, path: Path) -> list[tuple[Any, ...]]:
+    return sorted(
+        (tuple(r) for r in spark.read.format("delta").load(str(path)).collect()), key=repr
+    )
+
+
+def test_odd_names_and_a_changed_schema_in_one_batch_and_a_replay(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    key = Col("Id", "int", "integer")
+    odd = Col("a_x002E_b_x0060__x0020_c", "int", "integer", "a.b` c")
+    topic = TableTopic(
+        StaticSchemas(), "s.x.t", [key, odd], ["Id"], schema="My Schema", table="T/1"
+    )
+    topic.truncate(0x90, 0, snapshot="first")
+    topic.change("r", 0x90, 0, after={"Id": 1, odd.field: 10})
+    topic.change("r", 0x90, 0, after={"Id": 2, odd.field: 20})
+    wider = Col(odd.field, "long", "bigint", odd.name)
+    topic.columns = [key, wider, Col("late", "string", "text")]
+    topic.change("u", 0x98, 1, after={"Id": 1, odd.field: 2**40, "late": "set"})
+    topic.change("c", 0x98, 3, after={"Id": 3, odd.field: 30, "late": None})
+    topic.columns = [key, Col("late", "string", "text")]
+    topic.change("u", 0xA0, 1, after={"Id": 2, "late": "column dropped"})
+    path = tmp_path / "s" / "My-x0020-Schema" / "T-x002F-1"
+
+    apply(spark, tmp_path, topic)
+    apply(spark, tmp_path, topic, first=3)
+
+    table = spark.read.format("delta").load(str(path))
+    assert table.columns == ["Id", "a.b` c", "late"]
+    assert table.schema["a.b` c"].metadata["comment"] == "integer"
+    assert rows(spark, path) == [
+        (1, 2**40, "set"),
+        (2, 20, "column dropped"),
+        (3, 30, None),
+    ]
+
+
+def test_the_identity_may_change_and_a_truncate_comes_in_between(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    columns = [Col("a", "int", "integer")]
+    topic = TableTopic(StaticSchemas(), "s.public.t", columns, None)
+    topic.change("c", 0x10, 1, after={"a": 9})
+    topic.truncate(0x20, 1)
+    topic.change("c", 0x30, 1, after={"a": 1})
+    topic.change("c", 0x30, 2, after={"a": 1})
+    topic.key = []
+    topic.change("d", 0x40, 1, before={"a": 1})
+    topic.change("c", 0x40, 2, after={"a": 2})
+    topic.key = ["a"]
+    topic.change("d", 0x50, 1, before={"a": 2})
+
+    apply(spark, tmp_path, topic)
+
+    assert rows(spark, tmp_path / "s/public/t") == [(1,)]
+
+
+def test_a_type_that_delta_cannot_follow_stops_with_the_column_s_name(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    topic = TableTopic(StaticSchemas(), "s.public.t", [Col("a", "int", "integer")], ["a"])
+    topic.truncate(0x10, 1)
+    topic.columns = [Col("a", "string", "text")]
+    topic.truncate(0x20, 1)
+
+    with pytest.raises(TableError, match=r"public\.t: column 'a' is int .* string in the topic"):
+        apply(spark, tmp_path, topic)
+
+
+LSN = ("commit_lsn", b"00000000/00000010")
+
+
+@pytest.mark.parametrize(
+    ("record", "complaint"),
+    [
+        (Record("s.a.b", None, b"{}", []), "the value is not in the wire format"),
+        (Record("s.a.b", b"x", b"\0\0\0\0\1\0", [LSN]), "the key is not in the wire format"),
+        (Record("s.a.b", None, b"\0\0\0\0\1\0", []), "header commit_lsn is missing"),
+        (Record("s.a.b", None, b"\0\0\0\0\1\0", [LSN]), "header seq is missing"),
+        (Record("s.a.b", None, b"\0\0\0\0\1\0", [LSN, ("seq", b"1")]), "header op is missing"),
+    ],
+    ids=["value", "key", "commit_lsn", "seq", "op"],
+)
+def test_a_record_outside_the_contract_is_named_by_its_place(
+    spark: SparkSession, record: Record, complaint: str
+) -> None:
+    with pytest.raises(ContractError, match=f"topic s.a.b, partition 0, offset 0: {complaint}"):
+        survey(wire(frame(spark, [record]), "s.transaction"))
+
+
+EQUAL = [
+    ("numeric", "1.0", "1.00", True),
+    ("numeric", "10", "1", False),
+    ("numeric(40,2)", "0.00", "0", True),
+    ("numeric", "NaN", "NaN", True),
+    ("character(3)", "a  ", "a", True),
+    ("character varying(3)", "a  ", "a", False),
+    ("interval", "1 day", "24:00:00", True),
+    ("interval", "1 mon", "30 days", True),
+    ("interval", "1 year 2 mons", "14 mons", True),
+    ("interval", "1 day -01:00:00", "23:00:00", True),
+    ("interval", "-00:00:00.5", "00:00:00.5", False),
+    ("text", "1.0", "1.00", False),
+]
+
+
+def test_keys_are_equal_when_their_type_says_so(spark: SparkSession) -> None:
+    judged = [
+        f"{canonical(_text(a), 'string', kind, key=True)}"
+        f" <=> {canonical(_text(b), 'string', kind, key=True)}"
+        for kind, a, b, _ in EQUAL
+    ]
+
+    row = spark.sql("SELECT " + ", ".join(judged)).first()
+
+    assert row is not None
+    assert list(row) == [equal for *_, equal in EQUAL]
+
+
+def _text(value: str) -> str:
+    return f"'{value}'"
+
+
+def test_a_key_of_unknown_equality_is_refused() -> None:
+    with pytest.raises(TableError, match="jsonb"):
+        canonical("x", "string", "jsonb", key=True)
+
+
+def test_columns_that_differ_by_case_alone_are_refused() -> None:
+    schema = value_schema("public", "t", [Col("a", "int", "integer"), Col("A", "int", "integer")])
+
+    with pytest.raises(TableError, match="'a' and 'A' differ by case"):
+        value_layout(schema)
