@@ -6,10 +6,12 @@ uses itself: DateStyle ISO, TimeZone UTC, bytea_output hex, extra_float_digits 1
 
 from __future__ import annotations
 
+import math
 import struct
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Final, TypeAlias
 
 from delta.tables import DeltaTable
@@ -217,10 +219,11 @@ def float_text(value: float, *, single: bool = False) -> str:
         return "NaN"
     if value in (float("inf"), float("-inf")):
         return "Infinity" if value > 0 else "-Infinity"
-    scientific = _shortest_single(value) if single else f"{value!r}"
-    mantissa, _, exponent_text = f"{_as_scientific(scientific)}".partition("e")
+    if value == 0:
+        return "-0" if math.copysign(1, value) < 0 else "0"
+    mantissa, _, exponent_text = _shortest(value, single=single).partition("e")
     sign = "-" if mantissa.startswith("-") else ""
-    digits = mantissa.lstrip("-").replace(".", "").rstrip("0") or "0"
+    digits = mantissa.lstrip("-").replace(".", "").rstrip("0")
     exponent = int(exponent_text)
     if exponent < -4 or exponent >= (6 if single else 15):
         fraction = f".{digits[1:]}" if len(digits) > 1 else ""
@@ -231,25 +234,31 @@ def float_text(value: float, *, single: bool = False) -> str:
     return f"{sign}{whole}.{fraction}" if fraction else f"{sign}{whole}"
 
 
-def _shortest_single(value: float) -> str:
-    for precision in range(9):
+def _shortest(value: float, *, single: bool) -> str:
+    """The shortest ``d.ddde±x`` strictly nearer to `value` than to its neighbours.
+
+    A number half way to a neighbour would read back the same where ties go to even. Python takes
+    it then, PostgreSQL does not.
+    """
+    below, above = _neighbours(value, single=single)
+    exact = Fraction(value)
+    low, high = (exact + below) / 2, (exact + above) / 2
+    # Python's own shortest form has at most as many digits.
+    least = 0 if single else len(repr(value).partition("e")[0].strip("-0.").replace(".", "")) - 1
+    for precision in range(max(least, 0), 17):
         text = f"{value:.{precision}e}"
-        if struct.unpack("f", struct.pack("f", float(text)))[0] == value:
+        if low < Fraction(text) < high:
             return text
-    raise AssertionError("nine digits tell any two real numbers apart")
+    raise AssertionError("17 digits tell any two numbers apart")
 
 
-def _as_scientific(text: str) -> str:
-    """The same digits as ``d.ddde±x``."""
-    sign, body = ("-", text[1:]) if text.startswith("-") else ("", text)
-    mantissa, _, power = body.partition("e")
-    whole, _, fraction = mantissa.partition(".")
-    digits = (whole + fraction).lstrip("0")
-    if not digits:
-        return f"{sign}0.0e0"
-    if whole.strip("0"):
-        leading = len(whole.lstrip("0"))
+def _neighbours(value: float, *, single: bool) -> tuple[Fraction, Fraction]:
+    """The floating point numbers next to `value`; beyond the last one, as if there were one."""
+    if single:
+        (bits,) = struct.unpack("<i", struct.pack("<f", abs(value)))
+        inner, outer = (struct.unpack("<f", struct.pack("<i", bits + step))[0] for step in (-1, 1))
     else:
-        leading = len(fraction.lstrip("0")) - len(fraction)
-    exponent = int(power or 0) + leading - 1
-    return f"{sign}{digits[0]}.{digits[1:] or '0'}e{exponent}"
+        inner, outer = (math.nextafter(abs(value), end) for end in (0.0, math.inf))
+    exact, inward = Fraction(abs(value)), Fraction(inner)
+    outward = Fraction(outer) if math.isfinite(outer) else 2 * exact - inward
+    return (inward, outward) if value > 0 else (-outward, -inward)

@@ -76,10 +76,14 @@ def test_a_table_is_equal_to_what_postgresql_prints(
             """
             SELECT CASE abs(m) WHEN 9223372036854775807 THEN 'infinity' WHEN 9223372036854775808
                      THEN '-infinity'
-                     ELSE ('epoch'::timestamptz + m::bigint * interval '1 microsecond')::text END,
+                     ELSE ('epoch'::timestamptz + make_interval(days => floor(m / 86400000000)::int)
+                       + make_interval(secs => mod(mod(m, 86400000000) + 86400000000, 86400000000)
+                         / 1000000.0))::text END,
                    CASE abs(m) WHEN 9223372036854775807 THEN 'infinity' WHEN 9223372036854775808
                      THEN '-infinity'
-                     ELSE ('epoch'::timestamp + m::bigint * interval '1 microsecond')::text END,
+                     ELSE ('epoch'::timestamp + make_interval(days => floor(m / 86400000000)::int)
+                       + make_interval(secs => mod(mod(m, 86400000000) + 86400000000, 86400000000)
+                         / 1000000.0))::text END,
                    CASE abs(d) WHEN 2147483647 THEN 'infinity' WHEN 2147483648 THEN '-infinity'
                      ELSE ('epoch'::date + d::int)::text END,
                    CASE WHEN m %% 7 = 0 THEN 't' ELSE 'f' END, 0::numeric(38, 18)::text,
