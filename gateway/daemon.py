@@ -46,6 +46,7 @@ from gateway.sink.registry import Registry
 from gateway.sink.topics import TopicSpec, ensure_topics, progress_topic_spec
 from gateway.source.catalog import ServerCatalog, read_catalog
 from gateway.source.connection import ServerFacts, connect, server_facts
+from gateway.source.negotiation import negotiate
 from gateway.source.publications import ensure_publications
 from gateway.source.replication import OUTPUT_PLUGIN, ReplicationConnection
 from gateway.source.slot import SlotStatus, check_slot, slot_status
@@ -57,6 +58,11 @@ __all__ = ["Daemon", "read_definitions"]
 _LOG: Final = logging.getLogger(__name__)
 _FIRST_BACKOFF_S: Final = 0.5
 _MAX_BACKOFF_S: Final = 15.0
+_STEADY_S: Final = 60.0
+"""A stream that has lasted this long worked, also when there was nothing to commit."""
+_OPEN_TIMEOUT_S: Final = 60.0
+_TOPICS_TIMEOUT_S: Final = 10.0
+_CLOSE_S: Final = 1.0
 
 CopyReport = Callable[[str, Table, int, int | None], None]
 
@@ -115,9 +121,11 @@ class Daemon:
     ) -> None:
         self._settings = settings
         self._endpos = endpos
-        self._stopping = stopping
+        self._asked_to_stop = stopping
+        self._stop_by: float | None = None
         self._pause = pause
         self._report_copy = report_copy
+        self._streaming_since: float | None = None
         self.counters = Counters()
 
     def run(self) -> Outcome:
@@ -133,13 +141,19 @@ class Daemon:
         backoff = _FIRST_BACKOFF_S
         while not self._stopping():
             before = self.counters.durable_lsn
+            self._streaming_since = None
             try:
                 return self._attempt()
             except CopyStopped:
                 break
             except TransientError as error:
+                if self._stopping():
+                    break  # what is not committed was not acknowledged either
                 now = time.monotonic()
-                if failing_since is None or self.counters.durable_lsn > before:
+                worked = self.counters.durable_lsn > before or (
+                    self._streaming_since is not None and now - self._streaming_since > _STEADY_S
+                )
+                if failing_since is None or worked:
                     failing_since, backoff = now, _FIRST_BACKOFF_S
                 if now - failing_since + backoff > self._settings.limits.retry_for_s:
                     raise
@@ -147,6 +161,17 @@ class Daemon:
                 self._pause(backoff)
                 backoff = min(backoff * 2, _MAX_BACKOFF_S)
         return Outcome.STOPPED
+
+    def _stopping(self) -> bool:
+        if self._stop_by is None and self._asked_to_stop():
+            self._stop_by = time.monotonic() + self._settings.limits.shutdown_timeout_s
+        return self._stop_by is not None
+
+    def _close_timeout_s(self) -> float:
+        """How long an open Kafka transaction may still take: what is left of the shutdown."""
+        if self._stop_by is None:
+            return self._settings.limits.shutdown_timeout_s
+        return max(_CLOSE_S, self._stop_by - time.monotonic())
 
     def _attempt(self) -> Outcome:
         settings = self._settings
@@ -156,7 +181,7 @@ class Daemon:
             registry = Registry(settings.registry)
             sink = make_sink(settings, prepared.facts, registry)
             try:
-                recovered = sink.open()
+                recovered = sink.open(_OPEN_TIMEOUT_S, stopping=self._stopping)
                 _check_partitions(prepared.routing.partitions, recovered.totals)
                 totals = Totals(recovered.totals)
                 routes = RelationRoutes(
@@ -164,11 +189,14 @@ class Daemon:
                 )
                 routes.register_all()
                 watermark = self._start_from(recovered.watermark, connection, prepared)
+                # Not before: definitions that are refused must leave the publications alone, or
+                # the slot would not have the changes that the old ones take.
+                self._ensure_publications(connection, prepared.plan)
                 if watermark is None:
                     watermark = self._first_start(prepared, routes, totals, sink)
                 return self._stream(prepared, routes, totals, sink, watermark)
             finally:
-                sink.close(settings.limits.shutdown_timeout_s)
+                sink.close(self._close_timeout_s())
 
     def _prepare(self, connection: psycopg.Connection, definitions: Definitions) -> _Prepared:
         settings = self._settings
@@ -197,9 +225,11 @@ class Daemon:
             event(_LOG, logging.WARNING, "definition", detail=warning)
         topics = table_topics(plan, settings)
         partitions = self._ensure_topics(plan, topics)
-        for line in ensure_publications(connection, plan, prefix=settings.source.slot):
-            event(_LOG, logging.INFO, "publication", detail=line)
         return _Prepared(facts, plan, definitions, routing_settings(settings, facts, partitions))
+
+    def _ensure_publications(self, connection: psycopg.Connection, plan: Plan) -> None:
+        for line in ensure_publications(connection, plan, prefix=self._settings.source.slot):
+            event(_LOG, logging.INFO, "publication", detail=line)
 
     def _ensure_topics(self, plan: Plan, tables: Sequence[TopicSpec]) -> dict[str, int]:
         """Create or check every topic; return the partitions of the table topics."""
@@ -217,7 +247,7 @@ class Daemon:
             ),
         ]
         _refuse_collisions([spec.name for spec in specs])
-        found = ensure_topics(settings.kafka, specs)
+        found = ensure_topics(settings.kafka, specs, timeout_s=_TOPICS_TIMEOUT_S)
         return {spec.name: found[spec.name].partitions for spec in tables}
 
     def _start_from(
@@ -269,7 +299,11 @@ class Daemon:
         settings = self._settings
         replication = ReplicationConnection(settings.source.dsn)
         try:
-            snapshot = replication.create_slot(settings.source.slot, on_wait=self._waiting_for_slot)
+            snapshot = replication.create_slot(
+                settings.source.slot,
+                two_phase=any(s.two_phase for s in prepared.plan.subscriptions),
+                on_wait=self._waiting_for_slot,
+            )
             point = snapshot.consistent_point
             event(
                 _LOG,
@@ -319,15 +353,21 @@ class Daemon:
         watermark: Watermark,
     ) -> Outcome:
         settings = self._settings
+        source = ReplicationConnection(settings.source.dsn)
+        protocol = negotiate(prepared.plan.subscriptions, source.server_version)
         assembler = Assembler(
+            version=protocol.version,
+            parallel_streaming=protocol.streaming == "parallel",
             max_buffer_bytes=settings.limits.max_buffer_bytes,
             spool_directory=settings.gateway.spool_directory,
         )
-        source = ReplicationConnection(settings.source.dsn)
         try:
             source.start(
                 settings.source.slot,
                 [publication.name for publication in prepared.plan.server_publications],
+                version=protocol.version,
+                streaming=protocol.streaming,
+                two_phase=protocol.two_phase,
                 messages=bool(settings.messages.prefixes),
             )
             self.counters.durable_lsn = watermark.end_lsn
@@ -337,7 +377,11 @@ class Daemon:
                 "streaming",
                 slot=settings.source.slot,
                 watermark=format_lsn(watermark.end_lsn),
+                protocol=protocol.version,
+                streaming=protocol.streaming,
+                two_phase=protocol.two_phase,
             )
+            self._streaming_since = time.monotonic()
             pipeline = Pipeline(
                 source,
                 sink,

@@ -100,20 +100,29 @@ class TransactionalSink:
         self._began_at: float | None = None
         self._committing = False
         self._stop_at: float | None = None
+        self._stopping: Callable[[], bool] = lambda: False
         self._read_fd, self._write_fd = os.pipe()
         os.set_blocking(self._read_fd, False)
         self._worker = threading.Thread(target=self._work, name="kafka-sink", daemon=True)
         self._started = False
 
-    def open(self, timeout_s: float = 60.0) -> Recovered:
+    def open(
+        self, timeout_s: float = 60.0, *, stopping: Callable[[], bool] = lambda: False
+    ) -> Recovered:
         """Fence a predecessor, then read what it has committed; call once, before `submit`.
 
+        Args:
+            timeout_s: When to give up.
+            stopping: Asked now and then; True gives up at once.
+
         Raises:
-            TransientError: Kafka cannot be reached within `timeout_s`.
+            TransientError: Kafka cannot be reached within `timeout_s`, or `stopping` said so.
             FatalError: not authorised, a younger gateway, or a progress record of another format.
         """
         deadline = self._clock() + timeout_s
+        self._stopping = stopping
         self._until(deadline, self._producer.init_transactions, "starting Kafka transactions")
+        self._stopping = lambda: False
         recovered = self._progress.read(max(1.0, deadline - self._clock()))
         self._worker.start()
         self._started = True
@@ -293,7 +302,8 @@ class TransactionalSink:
 
     def _is_late(self, deadline: float) -> bool:
         now = self._clock()
-        return now >= deadline or (self._stop_at is not None and now >= self._stop_at)
+        stopped = self._stop_at is not None and now >= self._stop_at
+        return stopped or now >= deadline or self._stopping()
 
     def _classify(self, error: KafkaError, doing: str, *, topic: str | None = None) -> GatewayError:
         if self._began_at is not None and (is_fenced(error) or error.fatal()):

@@ -107,7 +107,8 @@ class SnapshotReader:
                 every row.
 
         Raises:
-            TransientError: the connection is gone, or the table stayed locked.
+            TransientError: the connection is gone, the table stayed locked, or it was altered,
+                rewritten or truncated since the snapshot.
             FatalError: no right to read the table, row security, or a filter that fails on a row.
         """
         name = sql.Identifier(table.schema, table.name)
@@ -129,8 +130,32 @@ class SnapshotReader:
                         rows = []
                 if rows:
                     yield rows
+            self._check_not_rewritten(table)
         except psycopg.Error as error:
             raise self._copy_error(error, table) from None
+
+    def _check_not_rewritten(self, table: Table) -> None:
+        """Refuse a copy of what was rewritten since the snapshot: it looks empty, and is not.
+
+        Called when the copy holds the table's lock. pg_class is read as of the snapshot, its
+        function as of now.
+
+        Source: PostgreSQL manual, "MVCC Caveats": TRUNCATE and the table-rewriting forms of ALTER
+        TABLE are not MVCC-safe.
+        """
+        row = self._connection.execute(
+            "SELECT count(*) FROM pg_catalog.pg_class AS c WHERE c.oid = ANY (%s::oid[])"
+            " AND c.relfilenode <> 0"
+            " AND c.relfilenode IS DISTINCT FROM pg_catalog.pg_relation_filenode(c.oid)",
+            [[table.oid, *table.leaves]],
+        ).fetchone()
+        if row is not None and row[0]:
+            raise TransientError(
+                f"copying {table}: it was rewritten or truncated since the snapshot was taken, so "
+                "that the snapshot no longer shows its rows",
+                hint="the copy starts again; leave ALTER TABLE, TRUNCATE and VACUUM FULL until it "
+                "has ended",
+            )
 
     def estimate_rows(self, table: Table) -> int | None:
         """The planner's guess at the number of rows, leaves included; None when it has none.
@@ -173,8 +198,10 @@ class SnapshotReader:
                 hint="ALTER ROLE ... BYPASSRLS for the role of source.dsn; the stream of changes "
                 "is not subject to row security either",
             )
-        if error.sqlstate == "42P01":
-            return TransientError(f"{doing}: it was dropped since the definitions were read")
+        if error.sqlstate in ("42P01", "42703"):
+            return TransientError(
+                f"{doing}: it was altered since the definitions were read: {text}"
+            )
         return classify_server_error(error.sqlstate, text, doing=doing)
 
 

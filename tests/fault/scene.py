@@ -1,0 +1,221 @@
+"""What fault and gateway tests share: one database, one gateway, and the contract as assertions."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from threading import Event, Thread
+from typing import Any
+
+import psycopg
+
+from gateway.lsn import parse_lsn
+from tests.gateway_process import GatewayProject, Read, TopicReader
+from tests.rebuild import Rebuilt
+from tests.waiting import wait_until
+
+Connection = psycopg.Connection[tuple[Any, ...]]
+TIMEOUT_S = 60.0
+
+
+class Scene:
+    """A gateway project on one database. `{s}` in the definitions is the slot's name.
+
+    The slot's name is also the first part of every subscription, so that topics are the test's own.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        dsn: str,
+        bootstrap: str,
+        registry: str,
+        slot: str,
+        definitions: str,
+        extra: Mapping[str, Mapping[str, Any]] | None = None,
+    ) -> None:
+        self.slot = slot
+        self.dsn = dsn
+        folder.mkdir(exist_ok=True)
+        self.project = GatewayProject(
+            folder,
+            dsn,
+            bootstrap,
+            registry,
+            slot,
+            definitions.replace("{s}", slot),
+            extra or {},
+        )
+        self.reader = TopicReader(bootstrap, registry)
+
+    def topic(self, table: str, subscription: str | None = None) -> str:
+        """The topic of a table in schema public."""
+        return f"{subscription or self.slot}.public.{table}"
+
+    def read(self, table: str, subscription: str | None = None) -> list[Read]:
+        """All records of a table's topic."""
+        return self.reader.read(self.topic(table, subscription))
+
+    def markers(self, subscription: str | None = None) -> list[dict[str, Any]]:
+        """The markers of a subscription; none while the topic does not exist."""
+        topic = f"{subscription or self.slot}.transaction"
+        if topic not in self.reader.topics(topic):
+            return []
+        return [record.value for record in self.reader.read(topic) if record.value is not None]
+
+    def rebuilt(self, table: str, subscription: str | None = None) -> list[tuple[Any, ...]]:
+        """The table as its topic's records make it, each of its partitions folded by itself."""
+        partitions: dict[int, list[Read]] = defaultdict(list)
+        for record in self.read(table, subscription):
+            partitions[record.partition].append(record)
+        rows = [row for part in partitions.values() for row in Rebuilt().apply(part).rows()]
+        return sorted(rows, key=repr)
+
+    def source_rows(self, query: str) -> list[tuple[Any, ...]]:
+        """What the source server answers, sorted as `rebuilt` sorts."""
+        with self.connect() as connection:
+            return sorted(connection.execute(query.encode()).fetchall(), key=repr)
+
+    def connect(self) -> Connection:
+        """An autocommit connection to the source."""
+        return psycopg.connect(self.dsn, autocommit=True)
+
+    def close(self) -> None:
+        """End what still runs."""
+        self.project.stop_all()
+
+
+def current_lsn(connection: Connection) -> str:
+    """The end of everything committed so far."""
+    row = connection.execute("SELECT pg_current_wal_insert_lsn()::text").fetchone()
+    assert row is not None
+    return str(row[0])
+
+
+def value_of(connection: Connection, query: str, *parameters: object) -> Any:
+    """The one value of a query."""
+    row = connection.execute(query.encode(), parameters).fetchone()
+    assert row is not None
+    return row[0]
+
+
+def wait_for_copy_marker(scene: Scene, table: str, state: str) -> None:
+    """Wait until a COPY marker of this state has been committed."""
+
+    def seen() -> bool:
+        return any(
+            m["kind"] == "COPY" and (m["copy"]["table"], m["copy"]["state"]) == (table, state)
+            for m in scene.markers()
+        )
+
+    wait_until(seen, TIMEOUT_S, f"the copy of {table} to be {state}")
+
+
+def assert_exactly_once(scene: Scene, tables: Iterable[str], subscription: str | None = None) -> None:
+    """No record twice, and every marker's counts and totals as the topics have them.
+
+    A consumer that cuts by the markers (docs/envelope.md) relies on nothing else.
+    """
+    counted: dict[tuple[str, int], Counter[int]] = {}
+    for table in tables:
+        topic = scene.topic(table, subscription)
+        for partition, records in _by_partition(scene.reader.read(topic)).items():
+            _assert_no_duplicates(records)
+            counted[topic, partition] = Counter(
+                parse_lsn(r.headers["commit_lsn"]) for r in records if int(r.headers["seq"]) > 0
+            )
+    ends: dict[tuple[str, int], Counter[int]] = defaultdict(Counter)
+    totals: dict[tuple[str, int], int] = {}
+    published = 0
+    for marker in scene.markers(subscription):
+        if marker["kind"] == "END":
+            assert marker["end_lsn"] > published, "an END after the PROGRESS that covers it"
+        if marker["kind"] == "PROGRESS":
+            assert marker["end_lsn"] >= published
+            published = marker["end_lsn"]
+        for count in marker["partitions"]:
+            place = (count["topic"], count["partition"])
+            if marker["kind"] == "END":
+                ends[place][marker["commit_lsn"]] += count["records"]
+                assert count["total"] == totals.get(place, count["total"] - count["records"]) + (
+                    count["records"]
+                )
+            totals[place] = count["total"]
+    assert {place: c for place, c in ends.items() if c} == {p: c for p, c in counted.items() if c}
+    for (topic, partition), total in totals.items():
+        records = [r for r in scene.reader.read(topic) if r.partition == partition]
+        assert total == sum(record.value is not None for record in records), topic
+
+
+def _by_partition(records: Iterable[Read]) -> dict[int, list[Read]]:
+    found: dict[int, list[Read]] = defaultdict(list)
+    for record in records:
+        if record.value is not None:
+            found[record.partition].append(record)
+    return found
+
+
+def _assert_no_duplicates(records: Iterable[Read]) -> None:
+    seen: Counter[tuple[Any, ...]] = Counter()
+    for record in records:
+        row = str(record.value and record.value["after"]) if record.op == "r" else ""
+        seen[record.position, record.op, row] += 1
+    assert max(seen.values(), default=1) == 1, [k for k, n in seen.items() if n > 1][:3]
+
+
+@contextmanager
+def running(work: Callable[[Event], None]) -> Any:
+    """Run `work` in a thread until the block ends; its failure is the block's failure."""
+    stop = Event()
+    failed: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            work(stop)
+        except BaseException as error:
+            failed.append(error)
+
+    thread = Thread(target=run)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join(TIMEOUT_S)
+    assert not thread.is_alive()
+    if failed:
+        raise failed[0]
+
+
+class WatermarkWatch:
+    """Looks again and again whether PostgreSQL was told more than Kafka has committed."""
+
+    def __init__(self, scene: Scene) -> None:
+        self._scene = scene
+        self.looks = 0
+
+    def __call__(self, stop: Event) -> None:
+        while not stop.is_set():
+            try:
+                with self._scene.connect() as connection:
+                    confirmed = value_of(
+                        connection,
+                        "SELECT max(confirmed_flush_lsn)::text FROM pg_replication_slots"
+                        " WHERE slot_name = %s",
+                        self._scene.slot,
+                    )
+            except psycopg.OperationalError:
+                stop.wait(0.2)  # the server is down, which is what this test is about
+                continue
+            if confirmed is not None:
+                # Read after it: the watermark only grows.
+                assert parse_lsn(confirmed) <= self._watermark(), "confirmed what is not in Kafka"
+                self.looks += 1
+            stop.wait(0.3)
+
+    def _watermark(self) -> int:
+        topic = f"{self._scene.slot}.progress"
+        values = [r.value for r in self._scene.reader.read(topic) if r.value is not None]
+        return max((int(v["end_lsn"]) for v in values), default=0)
