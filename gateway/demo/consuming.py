@@ -16,7 +16,7 @@ from delta.tables import DeltaTable
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from gateway.demo.order import await_order, write_result
+from gateway.demo.order import await_order, spark_settings, write_result
 from gateway.embedded.jars import jars
 from spark_consumer.config import ConsumerSettings
 from spark_consumer.session import build_session
@@ -46,7 +46,7 @@ def _warm_up(folder: Path) -> None:
         checkpoint="",
         subscriptions=(),
         jars=tuple(str(jar) for jar in jars("spark")),
-        spark={"spark.local.dir": str(folder / "spark")},
+        spark=spark_settings(folder),
     )
     spark = build_session(settings)
     rows = spark.range(3).selectExpr("id", "CAST(id AS string) AS value")

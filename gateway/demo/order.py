@@ -1,4 +1,4 @@
-"""What the demo and its Spark process tell each other: an LSN one way, tables the other.
+"""What the demo and its Spark process agree on: settings, an LSN one way, tables the other.
 
 Apart from `gateway.demo.consuming`, so that the demo itself need not import Spark.
 """
@@ -14,10 +14,27 @@ from typing import Any, Final
 from gateway.demo.verdict import TableKey, TableRows
 from gateway.lsn import Lsn, format_lsn
 
-__all__ = ["Order", "await_order", "read_result", "write_result"]
+__all__ = ["Order", "await_order", "read_result", "spark_settings", "write_result"]
 
 _ORDER: Final = "endpos"
 _RESULT: Final = "rebuilt.json"
+
+
+def spark_settings(folder: Path) -> dict[str, str]:
+    """Spark's properties for a session that lives a minute and sees a few hundred rows.
+
+    Compiling (Java's second compiler, Spark's generated code) and planning anew while a query
+    runs cost more here than they can ever bring: without them the job takes two thirds of the CPU.
+    """
+    return {
+        "spark.local.dir": str(folder / "spark"),
+        "spark.sql.warehouse.dir": str(folder / "spark" / "warehouse"),
+        "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
+        "spark.sql.adaptive.enabled": "false",
+        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+        "spark.sql.codegen.wholeStage": "false",
+        "spark.sql.shuffle.partitions": "1",
+    }
 
 
 class Order:

@@ -6,6 +6,7 @@ All of them end with us, however we end (`gateway.embedded.processes`).
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import shutil
 import signal
@@ -18,6 +19,7 @@ from pathlib import Path
 from typing import Final
 
 from gateway.demo.console import DemoError
+from gateway.demo.order import spark_settings
 from gateway.demo.scenario import PUBLISHER, replication_sql
 from gateway.embedded.kafka import EmbeddedKafka
 from gateway.embedded.postgres import EmbeddedPostgres
@@ -52,7 +54,7 @@ checkpoint = "checkpoint"
 trigger_interval_s = 1
 
 [consumer.spark]
-"spark.local.dir" = "{scratch}"
+{spark}
 """
 
 
@@ -62,7 +64,6 @@ class Parts:
     Attributes:
         folder: Configuration, definitions, warehouse and checkpoint.
         logs: Below it, the log of each process.
-        scratch: Below it, Spark's temporary files.
     """
 
     def __init__(self, postgres_major: int) -> None:
@@ -71,8 +72,7 @@ class Parts:
         self.registry = EmbeddedRegistry()
         self.folder = Path(tempfile.mkdtemp(prefix="pgsluice-demo-"))
         self.logs = self.folder / "logs"
-        self.scratch = self.folder / "spark"
-        for made in (self.logs, self.scratch):
+        for made in (self.logs, self.folder / "spark"):
             made.mkdir()
         self._pool = ThreadPoolExecutor(max_workers=3, thread_name_prefix="start")
         self._starting: list[Future[str]] = []
@@ -120,7 +120,10 @@ class Parts:
                 slot=SLOT,
                 bootstrap_servers=self.kafka.bootstrap_servers,
                 registry_url=self.registry.url,
-                scratch=self.scratch,
+                spark="\n".join(
+                    f"{json.dumps(name)} = {json.dumps(value)}"
+                    for name, value in spark_settings(self.folder).items()
+                ),
             )
         )
 
