@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 import struct
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -58,9 +59,18 @@ class Col:
     name: str | None = None
 
 
+def namespace(schema: str, table: str) -> str:
+    """The records' namespace: names escaped as column names are."""
+    parts = [
+        re.sub("[^A-Za-z0-9_]", lambda match: f"_x{ord(match[0]):04X}_", name)
+        for name in (schema, table)
+    ]
+    return ".".join(["pgsluice", *parts])
+
+
 def value_schema(schema: str, table: str, columns: Sequence[Col]) -> dict[str, Any]:
     envelope = schemas.load("envelope")
-    envelope["namespace"] = f"pgsluice.{schema}.{table}"
+    envelope["namespace"] = namespace(schema, table)
     fields = []
     for column in columns:
         entry = {
@@ -82,7 +92,7 @@ def key_schema(
     return {
         "type": "record",
         "name": "Key",
-        "namespace": f"pgsluice.{schema}.{table}",
+        "namespace": namespace(schema, table),
         "fields": [
             {"name": c.field, "type": ["null", c.avro] if nullable else c.avro} for c in columns
         ],

