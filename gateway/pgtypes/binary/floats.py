@@ -22,6 +22,8 @@ _DOUBLE: Final = Struct("!d")
 _SINGLE: Final = Struct("!f")
 _REPR_LIMIT: Final = 1e15
 """Both print plain digits below, and `repr` is not a tie (this is less than 2**52)."""
+_SINGLE_NORMAL: Final = 2.0**-126
+"""From here up, a single has all its 24 bits."""
 _SINGLE_LIMIT: Final = float(2**23)
 """Below, no decimal of six digits lies exactly between two singles."""
 
@@ -56,7 +58,7 @@ def single(data: bytes) -> bytes:
         return b"Infinity" if value > 0 else b"-Infinity"
     if value == 0:
         return b"-0" if data[0] else b"0"
-    if -_SINGLE_LIMIT < value < _SINGLE_LIMIT:
+    if _SINGLE_NORMAL <= abs(value) < _SINGLE_LIMIT:
         # At most one decimal of six digits reads back as a given single.
         short = f"{value:.6g}"
         if _SINGLE.pack(float(short)) == data:

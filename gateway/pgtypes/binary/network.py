@@ -41,9 +41,7 @@ def _v6(address: bytes) -> bytes:
     if length < 2:
         return b":".join([b"%x" % word for word in words])
     # An IPv4 address within: its last four bytes are printed as one.
-    if start == 0 and (
-        length == 6 or (length == 7 and words[7] != 1) or (length == 5 and words[5] == 0xFFFF)
-    ):
+    if start == 0 and (length == 6 or (length == 5 and words[5] == 0xFFFF)):
         middle = b"ffff:" if length == 5 else b""
         return b"::" + middle + _v4(address[12:])
     before = b":".join([b"%x" % word for word in words[:start]])

@@ -42,7 +42,8 @@ def integer(size: int, *, signed: bool) -> ToText:
     unpack = Struct("!" + (code if signed else code.upper())).unpack
 
     def to_text(data: bytes) -> bytes:
-        return b"%d" % unpack(data)
+        (number,) = unpack(data)
+        return b"%d" % number
 
     return to_text
 
