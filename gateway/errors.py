@@ -9,7 +9,8 @@
         ├── ProtocolError       the bytes do not parse; has tag and offset
         ├── SchemaError         a relation cannot be published as Avro, or changed incompatibly
         ├── ValueFormatError    a value cannot be read, or cannot be carried by its Avro type
-        └── SlotError           the slot is gone, lost its WAL, or is ahead of the watermark
+        ├── SlotError           the slot is gone, lost its WAL, or is ahead of the watermark
+        └── KafkaTransactionTimeout  more than fits into one Kafka transaction
 
 `gateway.cli` maps the tree to exit codes: 1 fatal, 2 usage, 75 transient and given up.
 """
@@ -22,6 +23,7 @@ __all__ = [
     "FatalError",
     "FilterError",
     "GatewayError",
+    "KafkaTransactionTimeout",
     "ProtocolError",
     "SchemaError",
     "SlotError",
@@ -124,6 +126,10 @@ class ValueFormatError(FatalError):
 
 class SlotError(FatalError):
     """The replication slot is gone, invalidated, or not where the watermark needs it."""
+
+
+class KafkaTransactionTimeout(FatalError):
+    """The broker has ended a Kafka transaction that was open for too long."""
 
 
 def quote_position(text: str, position: int) -> str:

@@ -22,6 +22,7 @@ complete.
 
 from __future__ import annotations
 
+import logging
 import select
 import time
 from collections import deque
@@ -31,8 +32,10 @@ from enum import Enum
 from typing import Final, Protocol
 
 from gateway.config import LimitsTable
-from gateway.lsn import ZERO_LSN, Lsn
-from gateway.observe import Counters
+from gateway.errors import KafkaTransactionTimeout, TransientError
+from gateway.lsn import ZERO_LSN, Lsn, format_lsn
+from gateway.observe import Counters, event
+from gateway.pings import ShutdownPings
 from gateway.ports import Sink, Source
 from gateway.records import Batch, Record, Watermark
 from gateway.transactions import (
@@ -46,6 +49,8 @@ from gateway.transactions import (
 from gateway.transactions.holds import PrepareHolds
 
 __all__ = ["Outcome", "Pipeline"]
+
+_LOG: Final = logging.getLogger(__name__)
 
 FRAMES_PER_TURN: Final = 2_000
 """Frames taken from the source before the sink and the clock are looked at again."""
@@ -74,6 +79,9 @@ class TransactionRouter(Protocol):
 
     def progress(self, subscriptions: Sequence[str], end_lsn: Lsn) -> list[Record]:
         """Return PROGRESS markers."""
+
+    def take_lost_values(self) -> Mapping[str, int]:
+        """Return, per table since the last call, the rows sent with NULL for a value not sent."""
 
     def take_totals(self) -> Mapping[str, tuple[int, ...]]:
         """Return the running totals that have changed since the last call."""
@@ -142,6 +150,11 @@ class Pipeline:
 
         self._waiting: deque[Transaction | StandaloneMessage | Prepared | RolledBack] = deque()
         self._holds = PrepareHolds()
+        self._pings = ShutdownPings()
+        self._received_lsn = ZERO_LSN
+        # Of the Kafka transaction that is gathered, and of the one that is being committed.
+        self._largest: Transaction | None = None
+        self._committing: Transaction | None = None
         self._waiting_bytes = 0
         self._routing: Iterator[list[Record]] | None = None
         self._routed: Transaction | None = None
@@ -202,6 +215,8 @@ class Pipeline:
     ) -> None:
         match event:
             case Transaction():
+                self._pings.reset()
+                self._received_lsn = max(self._received_lsn, event.end_lsn)
                 self._take_transaction(event)
             case KeepaliveEvent():
                 self._take_keepalive(event)
@@ -253,8 +268,18 @@ class Pipeline:
                 self._pass_endpos()
             else:
                 self._position = max(self._position, wal_end)
+        self._received_lsn = max(self._received_lsn, wal_end)
         if keepalive.reply_requested:
             self._feed_back()
+            flush_lsn = self._holds.flush_lsn(self._durable.end_lsn)
+            if self._pings.insists(wal_end, flush_lsn, self._clock()):
+                raise TransientError(
+                    "the source server is stopping and waits for a confirmation of "
+                    f"{format_lsn(wal_end)}, which cannot be given yet: everything up to "
+                    f"{format_lsn(flush_lsn)} is safe in Kafka",
+                    hint="nothing is lost, the rest is read again from the slot; what holds it "
+                    "back is a prepared transaction (pg_prepared_xacts), or Kafka",
+                )
 
     def _route(self) -> None:
         """Turn waiting transactions into records until the batch is full or nothing waits."""
@@ -273,6 +298,8 @@ class Pipeline:
                     continue
                 self._waiting_bytes -= item.byte_size
                 self._routed = item
+                if self._largest is None or item.byte_size > self._largest.byte_size:
+                    self._largest = item
                 self._routing = self._router.route(item)
                 self._batch.whole = False
             records = next(self._routing, None)
@@ -287,6 +314,16 @@ class Pipeline:
         self._batch.whole = True
         self._routed.release()
         self._counters.transactions += 1
+        for table, rows in self._router.take_lost_values().items():
+            self._counters.lost_values += rows
+            event(
+                _LOG,
+                logging.WARNING,
+                "rows entered a filter without their large values, which are NULL downstream as "
+                "in a native subscription; REPLICA IDENTITY FULL keeps them",
+                relation=table,
+                rows=rows,
+            )
         self._routing = self._routed = None
 
     def _reach(self, end_lsn: Lsn) -> None:
@@ -333,6 +370,7 @@ class Pipeline:
             self._marked |= dict.fromkeys(behind, batch.end_lsn)
             self._next_progress = self._clock() + self._limits.progress_interval_s
         self._uncommitted = False
+        self._committing, self._largest = self._largest, None
         self._sink.submit(
             Batch(
                 batch.records,
@@ -342,8 +380,19 @@ class Pipeline:
         )
 
     def _collect(self) -> None:
-        batch = self._sink.collect()
+        try:
+            batch = self._sink.collect()
+        except KafkaTransactionTimeout as error:
+            if (large := self._committing or self._largest) is None:
+                raise
+            raise KafkaTransactionTimeout(
+                f"transaction {large.xid} ({large.message_count} messages, {large.byte_size} "
+                f"bytes, commit_lsn {format_lsn(large.commit_lsn)}) does not fit into one Kafka "
+                f"transaction: {error.message}",
+                hint=error.hint,
+            ) from None
         if batch is not None and batch.watermark is not None:
+            self._committing = None
             self._durable = batch.watermark
             self._counters.durable_lsn = batch.watermark.end_lsn
             self._next_feedback = min(self._next_feedback, self._clock() + 0.1)
@@ -395,7 +444,11 @@ class Pipeline:
 
     def _feed_back(self, *, reply_requested: bool = False) -> None:
         flush_lsn = self._holds.flush_lsn(self._durable.end_lsn)
-        self._source.send_feedback(flush_lsn, reply_requested=reply_requested)
+        self._source.send_feedback(
+            flush_lsn,
+            write_lsn=max(self._received_lsn, flush_lsn),
+            reply_requested=reply_requested,
+        )
         interval = self._limits.feedback_interval_s
         if self._awaits_endpos():
             interval = min(interval, 0.2)  # ask often how far the server is

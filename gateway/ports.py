@@ -32,8 +32,16 @@ class Source(Protocol):
             SlotError: the server ended the stream because of the slot.
         """
 
-    def send_feedback(self, flush_lsn: Lsn, *, reply_requested: bool = False) -> None:
-        """Send a standby status update with write = flush = apply = `flush_lsn`.
+    def send_feedback(
+        self, flush_lsn: Lsn, *, write_lsn: Lsn | None = None, reply_requested: bool = False
+    ) -> None:
+        """Send a standby status update with flush = apply = `flush_lsn`.
+
+        Args:
+            flush_lsn: What is safe; the slot moves to it.
+            write_lsn: What has been received; at least `flush_lsn`, which None stands for. Without
+                it the server asks without a pause while flush is behind.
+            reply_requested: The server is to answer with a keepalive.
 
         Raises:
             TransientError: the connection is gone.

@@ -47,7 +47,10 @@ class FakeSource:
     def receive(self, limit: int) -> Sequence[bytes]:
         return self._turns.popleft() if self._turns else ()
 
-    def send_feedback(self, flush_lsn: Lsn, *, reply_requested: bool = False) -> None:
+    def send_feedback(
+        self, flush_lsn: Lsn, *, write_lsn: Lsn | None = None, reply_requested: bool = False
+    ) -> None:
+        assert write_lsn is None or write_lsn >= flush_lsn
         self.feedback.append(flush_lsn)
 
     def close(self) -> None:
@@ -129,6 +132,9 @@ class FakeRouter:
 
     def progress(self, subscriptions: Sequence[str], end_lsn: Lsn) -> list[Record]:
         return [_record(b"PROGRESS %s %d" % (name.encode(), end_lsn)) for name in subscriptions]
+
+    def take_lost_values(self) -> Mapping[str, int]:
+        return {}
 
     def take_totals(self) -> Mapping[str, tuple[int, ...]]:
         return {}

@@ -23,7 +23,7 @@ from gateway.sink.registry import Registry
 from gateway.sink.topics import describe_topics
 from gateway.source.connection import ServerFacts, connect, server_facts
 from gateway.source.publications import check_publications
-from gateway.source.slot import check_slot, slot_status
+from gateway.source.slot import SlotStatus, check_slot, slot_status
 
 __all__ = ["check"]
 
@@ -145,6 +145,7 @@ def _slot_findings(
     connection: psycopg.Connection, settings: Settings, facts: ServerFacts
 ) -> Iterator[Finding]:
     status = slot_status(connection, settings.source.slot)
+    yield from _prepared_findings(connection, status)
     if status is None:
         used = _value(connection, "SELECT count(*) FROM pg_catalog.pg_replication_slots")
         if used >= facts.max_replication_slots:
@@ -158,6 +159,32 @@ def _slot_findings(
         return
     check_slot(status, facts.database)
     yield _fine(f"slot: {settings.source.slot} exists, WAL {status.wal_status}")
+
+
+# Every database's: the slot keeps WAL from the first record of any of them.
+_PREPARED: Final = """
+SELECT gid, database::text, to_char(prepared, 'YYYY-MM-DD HH24:MI:SS TZ'), count(*) OVER ()
+FROM pg_catalog.pg_prepared_xacts ORDER BY prepared LIMIT 5
+"""
+
+
+def _prepared_findings(
+    connection: psycopg.Connection, status: SlotStatus | None
+) -> Iterator[Finding]:
+    """Warn of prepared transactions, the oldest first: as long as they last, WAL is kept."""
+    for gid, database, since, count in connection.execute(_PREPARED):
+        if status is None:
+            effect = "the slot cannot be created before it ends"
+        elif status.two_phase and status.database == database:
+            effect = "the slot is not confirmed beyond it, and keeps all WAL since"
+        else:
+            effect = "the slot keeps all WAL since it began"
+        yield Finding(
+            Severity.WARNING,
+            f"slot: transaction {gid!r} of database {database} is prepared since {since} (one of "
+            f"{count}): {effect}",
+            "COMMIT PREPARED or ROLLBACK PREPARED it, unless its coordinator is about to",
+        )
 
 
 _UNREADABLE: Final = """

@@ -29,7 +29,7 @@ from typing import Final, Protocol, Self
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 
-from gateway.errors import FatalError, GatewayError, TransientError
+from gateway.errors import GatewayError, KafkaTransactionTimeout, TransientError
 from gateway.records import Batch, Record, Watermark
 from gateway.sink.clients import make_client, producer_properties
 from gateway.sink.failures import classify_kafka_error, is_fenced
@@ -310,7 +310,7 @@ class TransactionalSink:
             open_s = self._clock() - self._began_at
             self._began_at = None  # no longer ours to abort
             if open_s >= self._transaction_timeout_s:
-                return FatalError(
+                return KafkaTransactionTimeout(
                     f"{doing}: the Kafka transaction has been open for {open_s:.0f} s, longer than "
                     f"transaction.timeout.ms ({self._transaction_timeout_s:.0f} s), and the broker "
                     "has ended it",

@@ -119,7 +119,7 @@ class ReplicationConnection:
         self._conn.nonblocking = 1
         self._conn.notice_handler = self._note
         self._slot = ""
-        self._flush_lsn = ZERO_LSN
+        self._flush_lsn = self._write_lsn = ZERO_LSN
         self._feedback_pending = False
         self._failure: GatewayError | None = None
         self._missing: GatewayError | None = None
@@ -259,7 +259,7 @@ class ReplicationConnection:
         result = run(self._conn, command, doing=doing)
         if result.status != pq.ExecStatus.COPY_BOTH:
             raise TransientError(f"{doing}: the server does not stream")
-        self._flush_lsn = ZERO_LSN
+        self._flush_lsn = self._write_lsn = ZERO_LSN
         return self
 
     def fileno(self) -> int:
@@ -318,7 +318,9 @@ class ReplicationConnection:
             self._send_update(reply_requested=False)
         return frames
 
-    def send_feedback(self, flush_lsn: Lsn, *, reply_requested: bool = False) -> None:
+    def send_feedback(
+        self, flush_lsn: Lsn, *, write_lsn: Lsn | None = None, reply_requested: bool = False
+    ) -> None:
         """Send a standby status update; see `Source.send_feedback`.
 
         A position below an earlier one is sent as the earlier one. When the socket takes nothing
@@ -328,6 +330,7 @@ class ReplicationConnection:
             TransientError: the connection is gone.
         """
         self._flush_lsn = max(self._flush_lsn, flush_lsn)
+        self._write_lsn = max(self._write_lsn, self._flush_lsn, write_lsn or ZERO_LSN)
         self._send_update(reply_requested=reply_requested)
 
     def close(self) -> None:
@@ -346,7 +349,7 @@ class ReplicationConnection:
         self.close()
 
     def _send_update(self, *, reply_requested: bool) -> None:
-        lsn = self._flush_lsn
+        flush, write = self._flush_lsn, self._write_lsn
         now = time.time_ns() // 1000 - _POSTGRES_EPOCH_S * 1_000_000
         try:
             # Only one update waits in libpq's buffer at a time, or a server that does not read
@@ -354,7 +357,7 @@ class ReplicationConnection:
             if self._feedback_pending and self._conn.flush() != 0:
                 return
             taken = self._conn.put_copy_data(
-                _UPDATE.pack(b"r", lsn, lsn, lsn, now, int(reply_requested))
+                _UPDATE.pack(b"r", write, flush, flush, now, int(reply_requested))
             )
             self._feedback_pending = taken == 0 or self._conn.flush() != 0
         except psycopg.Error as error:
