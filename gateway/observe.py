@@ -23,6 +23,7 @@ class Counters:
     records: int = 0
     copied_rows: int = 0
     durable_lsn: int = 0
+    lost_values: int = 0
 
 
 def event(logger: logging.Logger, level: int, message: str, **fields: object) -> None:

@@ -39,7 +39,7 @@ _FULL: Final = ord("O")
 class TransactionState:
     """What the records of one transaction share, and its counters."""
 
-    __slots__ = ("context", "has_origin", "headers", "seq", "total_order")
+    __slots__ = ("context", "has_origin", "headers", "lost_values", "seq", "total_order")
 
     def __init__(self, context: TransactionContext, headers: HeaderMaker) -> None:
         self.context = context
@@ -47,6 +47,8 @@ class TransactionState:
         self.has_origin = context.origin is not None
         self.seq = 0
         self.total_order = 0
+        # Rows per table of which a value was neither in the stream nor in the old tuple.
+        self.lost_values: dict[str, int] = {}
 
 
 class CollectionOrder:
@@ -237,6 +239,9 @@ class Group:
             assert old is not None  # without an old row there is nothing to leave the filter
             return self.draft_delete(old, full, lsn, tx.seq, tx)
         if action is Action.INSERT:
+            if UNCHANGED in new:
+                table = str(self.encoder.schema)
+                tx.lost_values[table] = tx.lost_values.get(table, 0) + 1
             return [self.draft(b"c", new, None, new, lsn, tx.seq, tx)]
         if old is None:
             return [self.draft(b"u", new, None, new, lsn, tx.seq, tx)]

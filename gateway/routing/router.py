@@ -67,6 +67,16 @@ class Router:
         self._settings = settings
         self._now_ms = now_ms
         self.ended: dict[str, Lsn] = {}
+        self._lost_values: dict[str, int] = {}
+
+    def take_lost_values(self) -> dict[str, int]:
+        """Return, per table since the last call, the rows that were sent with NULL for a value.
+
+        That is when a filter makes an INSERT of an UPDATE of the key whose unchanged TOAST columns
+        are not in the stream; a native subscriber gets NULL as well.
+        """
+        lost, self._lost_values = self._lost_values, {}
+        return lost
 
     def take_totals(self) -> Mapping[str, tuple[int, ...]]:
         """Return the running totals that have changed since the last call, to be committed."""
@@ -88,6 +98,8 @@ class Router:
             self._route_frames(frames, at, transaction, tx, out)
             if out:
                 yield out
+        for table, rows in tx.lost_values.items():
+            self._lost_values[table] = self._lost_values.get(table, 0) + rows
         end = self._end_markers(transaction, tx)
         if end:
             yield end

@@ -570,3 +570,16 @@ def test_a_replayed_transaction_teaches_its_relations_without_records() -> None:
 
     assert ops(gateway.commit(Insert(T1, (b"3", b"4")))) == ["c"]
     assert gateway.router.take_totals() == {"s.public.t1": (1,)}
+
+
+def test_a_value_that_is_not_in_the_stream_is_counted_when_a_row_enters_the_filter() -> None:
+    gateway = Gateway([T1_TABLE], [publish(where="(a > 5)")])
+    entering = Update(T1, key_tuple(b"1", None), (b"9", UNCHANGED))
+    staying = Update(T1, None, (b"9", UNCHANGED))
+
+    seen = data(gateway.commit(relation_of(T1_TABLE), entering, staying))
+
+    assert seen[0].value is not None
+    assert (seen[0].op, seen[0].value["after"]) == ("c", {"a": 9, "b": None})
+    assert gateway.router.take_lost_values() == {"public.t1": 1}
+    assert gateway.router.take_lost_values() == {}
