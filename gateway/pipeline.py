@@ -235,20 +235,28 @@ class Pipeline:
     def _take_mark(self, mark: Prepared | RolledBack) -> None:
         """Queue what only a marker tells of; it has its place in the order like a transaction."""
         if self._endpos is not None and mark.end_lsn > self._endpos:
-            self._pass_endpos()
+            self._pass_endpos(ZERO_LSN)  # where its record begins is not told
         if not self._passed_endpos and mark.end_lsn > self._started_at:
             self._waiting.append(mark)
 
-    def _pass_endpos(self) -> None:
+    def _pass_endpos(self, next_lsn: Lsn | None = None) -> None:
+        """Note that everything up to endpos is here; `next_lsn` is where the next commit begins.
+
+        A position inside a commit record must never be confirmed: after a restart the server
+        skips a transaction whose commit record begins before the confirmed position.
+
+        Source: SnapBuildXactNeedsSkip, which is given the start of the commit record.
+        """
         assert self._endpos is not None
         self._passed_endpos = True
-        self._position = max(self._position, self._endpos)
+        position = self._endpos if next_lsn is None else min(self._endpos, next_lsn)
+        self._position = max(self._position, position)
 
     def _take_transaction(self, transaction: Transaction) -> None:
         if transaction.gid is not None:
             self._holds.commit(transaction.gid, transaction.xid, transaction.end_lsn)
         if self._endpos is not None and transaction.end_lsn > self._endpos:
-            self._pass_endpos()
+            self._pass_endpos(transaction.commit_lsn)
         if self._passed_endpos:
             transaction.release()
             return
@@ -365,9 +373,10 @@ class Pipeline:
             # Whatever came before an idle position is inside, so that the position holds too.
             batch.end_lsn = max(batch.end_lsn, self._position)
         if self._is_progress_time():
-            behind = self._behind(batch.end_lsn)
-            batch.records += self._router.progress(behind, batch.end_lsn)
-            self._marked |= dict.fromkeys(behind, batch.end_lsn)
+            published = batch.end_lsn if self._waiting else self._published()
+            behind = self._behind(published)
+            batch.records += self._router.progress(behind, published)
+            self._marked |= dict.fromkeys(behind, published)
             self._next_progress = self._clock() + self._limits.progress_interval_s
         self._uncommitted = False
         self._committing, self._largest = self._largest, None
@@ -404,7 +413,16 @@ class Pipeline:
         """Whether a position without records should be committed now."""
         if not self._batch.whole or self._waiting or not self._is_progress_time():
             return False
-        return self._position > self._durable.end_lsn or bool(self._behind(self._position))
+        return self._position > self._durable.end_lsn or bool(self._behind(self._published()))
+
+    def _published(self) -> Lsn:
+        """Everything that ends at or before it has been routed, when nothing waits.
+
+        Endpos itself can lie inside a commit record, where the watermark must not stand.
+        """
+        if self._passed_endpos and self._endpos is not None:
+            return max(self._position, self._endpos)
+        return self._position
 
     def _behind(self, end_lsn: Lsn) -> list[str]:
         """Return the subscriptions whose last marker, END or PROGRESS, is before `end_lsn`."""

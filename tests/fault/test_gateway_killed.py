@@ -8,7 +8,7 @@ from threading import Event
 
 import pytest
 
-from tests.fault.scene import (
+from tests.gateway_scene import (
     Scene,
     assert_exactly_once,
     current_lsn,
@@ -19,12 +19,15 @@ from tests.fault.scene import (
 from tests.native import NativeSubscription
 from tests.servers import Database, DatabaseFactory
 from tests.waiting import wait_until
-from tests.workload import FIRST, PUBLICATIONS, TABLES, Workload
+from tests.workload import PUBLICATIONS, TABLES, Workload
 
 pytestmark = [pytest.mark.postgres, pytest.mark.kafka, pytest.mark.slow]
 
 MakeScene = Callable[..., Scene]
-FIRST_TABLES = ("keyed", "filtered", "whole", "bag", "indexed", "toasted", "appended", "parted")
+# Without pc: two publications that publish other operations of one table can leave rows behind with
+# the native subscriber, which then stops at a conflict.
+NATIVE = ("pa", "pb", "pd", "pe")
+NATIVE_TABLES = ("keyed", "filtered", "whole", "bag", "indexed", "toasted", "appended", "parted")
 
 
 def test_a_copy_that_was_killed_starts_anew_and_hides_the_dead_one(
@@ -54,7 +57,7 @@ def test_a_copy_that_was_killed_starts_anew_and_hides_the_dead_one(
         gateway.wait_for("streaming")
         assert "the initial copy was not finished" in gateway.log()
         gateway.kill()
-        s.project.run_to(current_lsn(connection))
+        s.run_to(current_lsn(connection))
 
         for table, where in (("first", "true"), ("later", "a % 2 = 0")):
             assert s.rebuilt(table) == s.source_rows(f"SELECT * FROM {table} WHERE {where}")
@@ -70,9 +73,10 @@ def test_kills_at_random_moments_end_in_the_native_subscriptions_tables(
     pick = random.Random(7)
     with database.connect() as connection:
         connection.execute(f"{TABLES} {PUBLICATIONS}".encode())
-        native = NativeSubscription(database, make_database, TABLES, FIRST)
+        native = NativeSubscription(database, make_database, TABLES, NATIVE)
         s = scene(
-            f"{PUBLICATIONS} CREATE SUBSCRIPTION {{s}} CONNECTION '' PUBLICATION {', '.join(FIRST)};",
+            f"{PUBLICATIONS}"
+            f"CREATE SUBSCRIPTION {{s}} CONNECTION '' PUBLICATION {', '.join(NATIVE)};",
             limits={"progress_interval_s": 0.2, "max_batch_records": 20},
         )
         workload = Workload(connection, 7)
@@ -84,20 +88,23 @@ def test_kills_at_random_moments_end_in_the_native_subscriptions_tables(
                 stop.wait(0.002)
 
         with running(work):
-            s.project.start().wait_for("streaming")
-            for _ in range(8):
-                Event().wait(pick.random() * 0.8)  # a moment, not a condition
-                s.project.processes[-1].kill()
-                s.project.start().wait_for("streaming")
-            s.project.processes[-1].kill()
+            gateway = s.project.start()
+            for number in range(8):
+                if number % 2 == 0:  # the others are killed while they start, too
+                    gateway.wait_for("streaming")
+                Event().wait(pick.random() * 1.5)  # a moment, not a condition
+                gateway.kill()
+                gateway = s.project.start()
+            gateway.kill()
         workload.run(10)
+        connection.execute("DELETE FROM keyed WHERE a = 0")  # flushes what was rolled back
         native.wait_until_copied()
         end = current_lsn(connection)
-        s.project.run_to(end)
+        s.run_to(end)
         native.wait_until_applied(end)
-    for table in FIRST_TABLES:
+    for table in NATIVE_TABLES:
         assert s.rebuilt(table) == native.rows(table), table
-    assert_exactly_once(s, FIRST_TABLES)
+    assert_exactly_once(s, NATIVE_TABLES)
 
 
 def test_nobody_sees_a_part_of_a_large_transaction_that_was_killed_in_the_middle(
@@ -117,12 +124,12 @@ def test_nobody_sees_a_part_of_a_large_transaction_that_was_killed_in_the_middle
             "INSERT INTO large SELECT i, repeat('x', 50) FROM generate_series(1, %s) i", [rows]
         )
         # Pieces of it are in the topic, uncommitted.
-        wait_until(lambda: s.reader._ends(s.topic("large"))[0] > rows / 10, 60, "the first pieces")
+        wait_until(lambda: s.uncommitted_end("large") > rows / 10, 60, "the first pieces")
         gateway.kill()
-        written = s.reader._ends(s.topic("large"))[0]
+        written = s.uncommitted_end("large")
         assert written < rows, "killed too late to show anything"
         assert [r for r in s.read("large") if r.op != "t"] == []
 
-        s.project.run_to(current_lsn(connection))
+        s.run_to(current_lsn(connection))
         assert len(s.rebuilt("large")) == rows == value_of(connection, "SELECT count(*) FROM large")
     assert_exactly_once(s, ("large",))
