@@ -46,7 +46,7 @@ from gateway.sink.registry import Registry
 from gateway.sink.topics import TopicSpec, ensure_topics, progress_topic_spec
 from gateway.source.catalog import ServerCatalog, read_catalog
 from gateway.source.connection import ServerFacts, connect, server_facts
-from gateway.source.negotiation import negotiate
+from gateway.source.negotiation import negotiate, wants_binary
 from gateway.source.publications import ensure_publications
 from gateway.source.replication import OUTPUT_PLUGIN, ReplicationConnection
 from gateway.source.slot import SlotStatus, check_slot, slot_status
@@ -150,7 +150,9 @@ class Daemon:
                 if self._stopping():
                     break  # what is not committed was not acknowledged either
                 now = time.monotonic()
-                worked = self.counters.durable_lsn > before or self._was_steady(now)
+                worked = self.counters.durable_lsn > before or (
+                    self._streaming_since is not None and now - self._streaming_since > _STEADY_S
+                )
                 if failing_since is None or worked:
                     failing_since, backoff = now, _FIRST_BACKOFF_S
                 if now - failing_since + backoff > self._settings.limits.retry_for_s:
@@ -159,9 +161,6 @@ class Daemon:
                 self._pause(backoff)
                 backoff = min(backoff * 2, _MAX_BACKOFF_S)
         return Outcome.STOPPED
-
-    def _was_steady(self, now: float) -> bool:
-        return self._streaming_since is not None and now - self._streaming_since > _STEADY_S
 
     def _stopping(self) -> bool:
         if self._stop_by is None and self._asked_to_stop():
@@ -226,7 +225,8 @@ class Daemon:
             event(_LOG, logging.WARNING, "definition", detail=warning)
         topics = table_topics(plan, settings)
         partitions = self._ensure_topics(plan, topics)
-        return _Prepared(facts, plan, definitions, routing_settings(settings, facts, partitions))
+        routing = routing_settings(settings, facts, plan, partitions)
+        return _Prepared(facts, plan, definitions, routing)
 
     def _ensure_publications(self, connection: psycopg.Connection, plan: Plan) -> None:
         for line in ensure_publications(connection, plan, prefix=self._settings.source.slot):
@@ -369,6 +369,7 @@ class Daemon:
                 version=protocol.version,
                 streaming=protocol.streaming,
                 two_phase=protocol.two_phase,
+                binary=protocol.binary,
                 messages=bool(settings.messages.prefixes),
             )
             self.counters.durable_lsn = watermark.end_lsn
@@ -381,6 +382,7 @@ class Daemon:
                 protocol=protocol.version,
                 streaming=protocol.streaming,
                 two_phase=protocol.two_phase,
+                binary=protocol.binary,
             )
             self._streaming_since = time.monotonic()
             pipeline = Pipeline(
@@ -411,7 +413,7 @@ class Daemon:
 
 
 def routing_settings(
-    settings: Settings, facts: ServerFacts, partitions: Mapping[str, int]
+    settings: Settings, facts: ServerFacts, plan: Plan, partitions: Mapping[str, int]
 ) -> RoutingSettings:
     """Return what routing needs of the configuration."""
     return RoutingSettings(
@@ -424,6 +426,7 @@ def routing_settings(
         truncate=settings.topics.truncate,
         numeric=settings.types.numeric,
         message_prefixes=frozenset(settings.messages.prefixes),
+        binary=wants_binary(plan.subscriptions),
     )
 
 

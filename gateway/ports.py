@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 from gateway.definitions.model import Column, Table
 from gateway.lsn import Lsn
+from gateway.pgtypes.binary import TypeInfo
 from gateway.records import Batch
 
 
@@ -83,6 +84,13 @@ class CatalogReader(Protocol):
 
         Raises:
             SchemaError: the type is gone as well.
+        """
+
+    def type_info(self, oid: int) -> TypeInfo:
+        """Describe a type, for reading its binary format.
+
+        Raises:
+            SchemaError: there is no such type.
         """
 
 

@@ -80,7 +80,7 @@ def routes_of(
         SchemaError: a table cannot be published.
     """
     partitions = {topic.name: topic.partitions for topic in table_topics(plan, settings)}
-    routing = routing_settings(settings, facts, partitions)
+    routing = routing_settings(settings, facts, plan, partitions)
     routes = RelationRoutes(plan, routing, Totals({}), ServerCatalog(connection), schemas)
     routes.register_all()
     return routes

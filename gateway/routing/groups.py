@@ -21,6 +21,7 @@ from gateway.errors import ProtocolError
 from gateway.pgoutput.messages import UNCHANGED, ColumnValue
 from gateway.pgoutput.tuples import split_tuple
 from gateway.records import Header, Record
+from gateway.routing.binary import RowToText
 from gateway.routing.totals import TopicCounter
 from gateway.rowfilter import Action, decide_update, fill_unchanged
 
@@ -333,9 +334,10 @@ class RelationRoute:
 
     Attributes:
         columns: Number of columns of its tuples.
+        to_text: Turns values in binary format into text; None where all come as text.
     """
 
-    __slots__ = ("columns", "groups", "name", "orders", "relation_oid")
+    __slots__ = ("columns", "groups", "name", "orders", "relation_oid", "to_text")
 
     def __init__(
         self,
@@ -343,11 +345,13 @@ class RelationRoute:
         name: str,
         columns: int,
         groups: Sequence[Group],
+        to_text: RowToText | None = None,
     ) -> None:
         self.relation_oid = relation_oid
         self.name = name
         self.columns = columns
         self.groups = groups
+        self.to_text = to_text
         # Two forms of one table share its order: it counts changes, not records.
         self.orders = list({id(group.order): group.order for group in groups}.values())
 
@@ -357,6 +361,8 @@ class RelationRoute:
             raise _unexpected(frame, at + 4, "N")
         row, end = split_tuple(frame, at + 5)
         self._check(frame, row, end)
+        if self.to_text is not None:
+            self.to_text(row)
         tx.seq += 1
         tx.total_order += 1
         lsn = int.from_bytes(frame[1:9])
@@ -375,9 +381,13 @@ class RelationRoute:
             tag = frame[end : end + 1]
         if tag != b"N":
             raise _unexpected(frame, end, "N")
-        new: Row
-        new, end = split_tuple(frame, end + 1)
-        self._check(frame, new, end)
+        sent, end = split_tuple(frame, end + 1)
+        self._check(frame, sent, end)
+        if self.to_text is not None:
+            self.to_text(sent)
+            if old is not None:
+                self.to_text(old)
+        new: Row = sent
         if old is not None and UNCHANGED in new:
             new = fill_unchanged(old, new)
         tx.seq += 2
@@ -395,6 +405,8 @@ class RelationRoute:
             raise _unexpected(frame, at + 4, "K or O")
         old, end = split_tuple(frame, at + 5)
         self._check(frame, old, end)
+        if self.to_text is not None:
+            self.to_text(old)
         tx.seq += 1
         tx.total_order += 1
         lsn = int.from_bytes(frame[1:9])

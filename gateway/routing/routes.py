@@ -28,6 +28,7 @@ from gateway.pgoutput.messages import Relation, ReplicaIdentity
 from gateway.ports import CatalogReader, SchemaIds
 from gateway.records import Header, Record
 from gateway.relations import Relations
+from gateway.routing.binary import RowToText, compile_row
 from gateway.routing.groups import CollectionOrder, Group, Passes, RelationRoute, Taker
 from gateway.routing.totals import Totals
 from gateway.rowfilter import FilterSource, RowFilter, combine, compile_filter
@@ -42,6 +43,7 @@ class RoutingSettings:
     Attributes:
         partitions: Of each table topic, as it is in Kafka.
         topic_names: Overrides, from ``subscription.schema.table``.
+        binary: The stream has values in binary format.
     """
 
     gateway: str
@@ -53,6 +55,7 @@ class RoutingSettings:
     truncate: Literal["publish", "skip"] = "publish"
     numeric: Literal["decimal", "string"] = "decimal"
     message_prefixes: frozenset[str] = frozenset()
+    binary: bool = False
 
 
 def topic_of(subscription: str, table: Table, names: Mapping[str, str]) -> str:
@@ -136,6 +139,11 @@ class RelationRoutes:
             f"{relation.namespace}.{relation.name}",
             len(names),
             self._groups(relation, names),
+            self._to_text(
+                relation.relation_oid,
+                f"{relation.namespace}.{relation.name}",
+                [(column.name, column.type_oid) for column in relation.columns],
+            ),
         )
 
     def truncated(self, oid: int, named: frozenset[int]) -> list[tuple[Group, Taker]]:
@@ -170,6 +178,26 @@ class RelationRoutes:
             form = self._stored_form(table, columns)
             encoder = self._encoder(form, columns)
             self._taker(publish.subscription, form, encoder, frozenset(), {})
+
+        # A type that cannot be read in binary format is refused now, not at its first row.
+        for oid in self._publishes:
+            table = self._tables[oid]
+            sent = [(c.name, c.type_oid) for c in table.columns if c.generated != "v"]
+            self._to_text(oid, str(table), sent)
+
+    def _to_text(self, oid: int, name: str, columns: Sequence[tuple[str, int]]) -> RowToText | None:
+        """Prepare the conversion of a relation's rows, where the stream is in binary format."""
+        if not self._settings.binary:
+            return None
+        read: set[str] = set()
+        for publish in self._publishes.get(oid, ()):
+            read.update(
+                [column for column, _ in columns] if publish.columns is None else publish.columns
+            )
+            for clauses in publish.filters.values():
+                for clause in clauses:
+                    read |= self._filter(clause).columns
+        return compile_row(name, columns, read, self._catalog.type_info)
 
     def table(self, oid: int) -> Table:
         """Return what is known of a table of the plan."""

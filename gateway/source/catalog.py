@@ -25,6 +25,7 @@ from gateway.definitions.model import (
     TableClause,
 )
 from gateway.errors import DefinitionError
+from gateway.pgtypes.binary import TypeInfo
 from gateway.source.connection import classify_server_error
 from gateway.source.filters import RENDERING_SETTINGS, FilterResolver
 from gateway.source.tables import (
@@ -34,6 +35,7 @@ from gateway.source.tables import (
     read_tables,
     read_tables_by_oid,
 )
+from gateway.source.types import TypeReader
 
 __all__ = [
     "ServerCatalog",
@@ -117,6 +119,7 @@ class ServerCatalog:
 
     def __init__(self, connection: _Connection) -> None:
         self._connection = connection
+        self._types = TypeReader(connection)
 
     def table(self, oid: int) -> Table | None:
         """Describe a table or partitioned table, or return None when it is gone.
@@ -136,6 +139,16 @@ class ServerCatalog:
         """
         with _translated(f"describing the type with OID {type_oid}"):
             return describe_column(self._connection, name, type_oid, type_modifier)
+
+    def type_info(self, oid: int) -> TypeInfo:
+        """Describe a type, for reading its binary format; each is asked for once.
+
+        Raises:
+            SchemaError: there is no such type.
+            TransientError: the connection is gone.
+        """
+        with _translated(f"describing the type with OID {oid}"):
+            return self._types(oid)
 
 
 class _Reader:

@@ -10,7 +10,7 @@ from gateway.definitions.model import SubscriptionDefinition
 from gateway.errors import ConfigError
 from gateway.source.replication import highest_protocol_version
 
-__all__ = ["Protocol", "negotiate"]
+__all__ = ["Protocol", "negotiate", "wants_binary"]
 
 StreamingMode: TypeAlias = Literal["off", "on", "parallel"]
 
@@ -22,13 +22,15 @@ class Protocol:
     version: int
     streaming: StreamingMode
     two_phase: bool
+    binary: bool = False
 
 
 def negotiate(subscriptions: Sequence[SubscriptionDefinition], server_version: int) -> Protocol:
     """Choose the protocol version and its options; one slot serves all subscriptions.
 
     Large transactions are streamed, and prepared ones sent at PREPARE, when one subscription at
-    least wants it. What a subscription sees differs in nothing but the ``gid`` header.
+    least wants it. What a subscription sees differs in nothing but the ``gid`` header. Values come
+    in binary format when all subscriptions ask for it.
 
     Args:
         subscriptions: All of the plan.
@@ -50,4 +52,9 @@ def negotiate(subscriptions: Sequence[SubscriptionDefinition], server_version: i
             f'subscription "{two_phase[0]}": two_phase needs PostgreSQL 15 or later on the source',
             key="definitions.file",
         )
-    return Protocol(version, streaming, bool(two_phase))
+    return Protocol(version, streaming, bool(two_phase), wants_binary(subscriptions))
+
+
+def wants_binary(subscriptions: Sequence[SubscriptionDefinition]) -> bool:
+    """Whether the stream has values in binary format: one for all of them, so all must ask."""
+    return all(subscription.binary for subscription in subscriptions)

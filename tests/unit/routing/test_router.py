@@ -40,6 +40,8 @@ from gateway.pgoutput.messages import (
     TupleData,
     Update,
 )
+from gateway.pgtypes.binary import TypeInfo
+from gateway.ports import CatalogReader
 from gateway.records import Record
 from gateway.routing import Router, RoutingSettings
 from gateway.routing.routes import RelationRoutes
@@ -147,6 +149,9 @@ class NoCatalog:
     def column(self, name: str, type_oid: int, type_modifier: int) -> Column:
         raise AssertionError(name)
 
+    def type_info(self, oid: int) -> TypeInfo:
+        raise AssertionError(oid)
+
 
 @dataclass
 class Seen:
@@ -174,6 +179,7 @@ class Gateway:
         partitions: int = 1,
         origin_none: frozenset[str] = frozenset(),
         prefixes: frozenset[str] = frozenset(),
+        binary: CatalogReader | None = None,
     ) -> None:
         self.schemas = Schemas()
         names = dict.fromkeys(p.subscription for p in publishes)
@@ -191,9 +197,12 @@ class Gateway:
         topics = {
             f"{p.subscription}.public.{by_oid[p.target_oid].name}": partitions for p in publishes
         }
-        settings = RoutingSettings("gw", "db", "1", topics, message_prefixes=prefixes)
+        settings = RoutingSettings(
+            "gw", "db", "1", topics, message_prefixes=prefixes, binary=binary is not None
+        )
         totals = Totals({})
-        routes = RelationRoutes(plan, settings, totals, NoCatalog(), self.schemas)
+        catalog = binary or NoCatalog()
+        routes = RelationRoutes(plan, settings, totals, catalog, self.schemas)
         self.router = Router(routes, totals, settings, now_ms=lambda: 1)
         self._assembler = Assembler()
         self._lsn = 1000
