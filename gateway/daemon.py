@@ -150,9 +150,7 @@ class Daemon:
                 if self._stopping():
                     break  # what is not committed was not acknowledged either
                 now = time.monotonic()
-                worked = self.counters.durable_lsn > before or (
-                    self._streaming_since is not None and now - self._streaming_since > _STEADY_S
-                )
+                worked = self.counters.durable_lsn > before or self._was_steady(now)
                 if failing_since is None or worked:
                     failing_since, backoff = now, _FIRST_BACKOFF_S
                 if now - failing_since + backoff > self._settings.limits.retry_for_s:
@@ -161,6 +159,9 @@ class Daemon:
                 self._pause(backoff)
                 backoff = min(backoff * 2, _MAX_BACKOFF_S)
         return Outcome.STOPPED
+
+    def _was_steady(self, now: float) -> bool:
+        return self._streaming_since is not None and now - self._streaming_since > _STEADY_S
 
     def _stopping(self) -> bool:
         if self._stop_by is None and self._asked_to_stop():
