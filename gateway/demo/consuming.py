@@ -1,9 +1,8 @@
-"""The Spark job of the demo: ``pgsluice consume --endpos LSN``, once for each LSN it is given.
+"""The Spark job of the demo: ``pgsluice consume --endpos LSN``, in a process that is already warm.
 
 Starting a JVM takes longer than all statements of the demo together. So this process starts one
-early and runs the command in itself, as often as it is told to; each run goes on from the
-checkpoint of the one before. At the end it writes what the Delta tables hold to a file, because it
-still has the JVM that can read them.
+early, waits until the demo knows the LSN, runs the command itself, and then writes what the Delta
+tables hold to a file, because it still has the JVM that can read them.
 """
 
 from __future__ import annotations
@@ -13,10 +12,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from delta.tables import DeltaTable
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from gateway.demo.order import read_orders, spark_settings, write_result
+from gateway.demo.order import await_order, spark_settings, write_result
 from gateway.embedded.jars import jars
 from spark_consumer.config import ConsumerSettings
 from spark_consumer.session import build_session
@@ -24,34 +24,37 @@ from spark_consumer.session import build_session
 
 def main(folder: Path) -> int:
     """Run the command as the shell would, then write the result; return the exit code."""
-    # The session that the first run of the command will find, made as it would make it.
-    build_session(
-        ConsumerSettings(
-            kafka={},
-            registry_url="",
-            warehouse="",
-            checkpoint="",
-            subscriptions=(),
-            jars=tuple(str(jar) for jar in jars("spark")),
-            spark=spark_settings(folder),
-        )
-    )
-    for endpos in read_orders(folder):
-        if code := _consume(folder, endpos):
-            return code
+    _warm_up(folder)
+    endpos = await_order(folder)
+    config = folder / "pgsluice.toml"
+    sys.argv = ["pgsluice", "consume", "--config", str(config), "--endpos", endpos]
+    try:
+        runpy.run_module("gateway", run_name="__main__", alter_sys=True)
+    except SystemExit as end:
+        if end.code:
+            return int(end.code)
     write_result(folder, _read_warehouse(folder / "warehouse"))
     return 0
 
 
-def _consume(folder: Path, endpos: str) -> int:
-    """The command itself, in this process; its exit code."""
-    config = str(folder / "pgsluice.toml")
-    sys.argv = ["pgsluice", "consume", "--config", config, "--endpos", endpos]
-    try:
-        runpy.run_module("gateway", run_name="__main__", alter_sys=True)
-    except SystemExit as end:
-        return int(end.code or 0)
-    return 0
+def _warm_up(folder: Path) -> None:
+    """Make the session that the command will find, as it would make it; write a Delta table."""
+    settings = ConsumerSettings(
+        kafka={},
+        registry_url="",
+        warehouse="",
+        checkpoint="",
+        subscriptions=(),
+        jars=tuple(str(jar) for jar in jars("spark")),
+        spark=spark_settings(folder),
+    )
+    spark = build_session(settings)
+    rows = spark.range(3).selectExpr("id", "CAST(id AS string) AS value")
+    table = str(folder / "spark" / "warm")
+    rows.write.format("delta").save(table)
+    DeltaTable.forPath(spark, table).alias("old").merge(
+        rows.alias("new"), "old.id = new.id"
+    ).whenMatchedUpdateAll().whenNotMatchedInsertAll().execute()
 
 
 def _read_warehouse(warehouse: Path) -> list[dict[str, Any]]:

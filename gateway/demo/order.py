@@ -1,4 +1,4 @@
-"""What the demo and its Spark process agree on: settings, LSNs one way, tables the other.
+"""What the demo and its Spark process agree on: settings, an LSN one way, tables the other.
 
 Apart from `gateway.demo.consuming`, so that the demo itself need not import Spark.
 """
@@ -7,17 +7,16 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
 from gateway.demo.verdict import TableKey, TableRows
 from gateway.lsn import Lsn, format_lsn
 
-__all__ = ["Orders", "read_orders", "read_result", "spark_settings", "write_result"]
+__all__ = ["Order", "await_order", "read_result", "spark_settings", "write_result"]
 
-_ORDERS: Final = "endpos"
-_END: Final = "end"
+_ORDER: Final = "endpos"
 _RESULT: Final = "rebuilt.json"
 
 
@@ -40,32 +39,27 @@ def spark_settings(folder: Path) -> dict[str, str]:
     }
 
 
-class Orders:
-    """The demo's end of the pipe by which the process learns LSNs, one a line."""
+class Order:
+    """The demo's end of the pipe by which the process learns the LSN."""
 
     def __init__(self, folder: Path) -> None:
-        os.mkfifo(folder / _ORDERS)
+        os.mkfifo(folder / _ORDER)
         # Open for both directions: then it neither waits for a reader nor fails without one.
-        self._pipe = os.open(folder / _ORDERS, os.O_RDWR)
+        self._pipe = os.open(folder / _ORDER, os.O_RDWR)
 
-    def give(self, lsn: Lsn, *, last: bool = False) -> None:
-        """Have the process consume up to `lsn`; after the last one it writes its result."""
+    def give(self, lsn: Lsn) -> None:
+        """Tell the process to consume up to `lsn`."""
         os.write(self._pipe, f"{format_lsn(lsn)}\n".encode())
-        if last:
-            os.write(self._pipe, f"{_END}\n".encode())
 
     def close(self) -> None:
         """Close our end."""
         os.close(self._pipe)
 
 
-def read_orders(folder: Path) -> Iterator[str]:
-    """Wait for each LSN until there are no more; as text, as the command line takes it."""
-    with (folder / _ORDERS).open() as orders:
-        for line in orders:
-            if line.strip() == _END:
-                return
-            yield line.strip()
+def await_order(folder: Path) -> str:
+    """Wait for the LSN; as text, as the command line takes it."""
+    with (folder / _ORDER).open() as order:
+        return order.readline().strip()
 
 
 def write_result(folder: Path, tables: Sequence[dict[str, Any]]) -> None:

@@ -11,7 +11,7 @@ from typing import Final
 from gateway.demo import scenario
 from gateway.demo.console import Console, DemoError
 from gateway.demo.native import Connection, NativeSubscriptions, execute, read_table
-from gateway.demo.order import Orders, read_result
+from gateway.demo.order import Order, read_result
 from gateway.demo.servers import SLOT, Parts
 from gateway.demo.show import format_table, side_by_side
 from gateway.demo.verdict import Comparison, Row, TableKey, TableRows, compare, summary
@@ -47,8 +47,8 @@ class Play:
         """
         console, parts = self._console, self._parts
         console.head(f"Servers and processes, each its own; folder {parts.folder}")
-        orders = Orders(parts.folder)
-        self._opened.callback(orders.close)
+        order = Order(parts.folder)
+        self._opened.callback(order.close)
         starting = parts.start_servers()
         parts.launch(SPARK_JOB, ["-m", "gateway.demo.consuming", parts.folder])
         postgres = f"PostgreSQL {parts.postgres.major}"
@@ -59,11 +59,9 @@ class Play:
         console.wait_for(starting)
         parts.write_configuration()
         watcher = self._start_gateway(publisher)
-        # The first tables come while the statements are played; what follows is merged into them.
-        orders.give(_current_lsn(publisher))
         self._play_steps(publisher, watcher)
         lsn = _current_lsn(publisher)
-        orders.give(lsn, last=True)
+        order.give(lsn)
         self._finish(lsn)
         return self._judge(publisher)
 
