@@ -11,6 +11,7 @@ Relative paths in the file are relative to the file's folder, in the environment
 from __future__ import annotations
 
 import difflib
+import math
 import os
 import tomllib
 from collections.abc import Callable, Mapping
@@ -370,8 +371,8 @@ def _number(key: str, value: Any) -> float:
             value = float(value)
         except ValueError:
             value = None
-    if not isinstance(value, int | float) or isinstance(value, bool):
-        raise ConfigError("must be a number", key=key)
+    if not isinstance(value, int | float) or isinstance(value, bool) or not math.isfinite(value):
+        raise ConfigError("must be a finite number", key=key)
     return float(value)
 
 

@@ -1,0 +1,215 @@
+"""The configuration: what is read, what wins, and that every error names its key."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from gateway.config import Settings, load_settings
+from gateway.errors import ConfigError
+
+MINIMAL = {
+    "source": ['dsn = "postgresql://u@h/d"'],
+    "definitions": ['file = "replication.sql"'],
+    "kafka": ['"bootstrap.servers" = "k:9092"'],
+    "registry": ['url = "http://r:8081"'],
+}
+
+
+def load(folder: Path, extra: dict[str, list[str]] | None = None, **environment: str) -> Settings:
+    lines: list[str] = []
+    for table in {**MINIMAL, **(extra or {})}:
+        lines += [f"[{table}]", *MINIMAL.get(table, []), *(extra or {}).get(table, [])]
+    path = folder / "pgsluice.toml"
+    path.write_text("\n".join(lines))
+    return load_settings(path, environment)
+
+
+def test_the_smallest_file_has_every_default(tmp_path: Path) -> None:
+    settings = load(tmp_path)
+
+    assert settings.source.slot == "pgsluice"
+    assert settings.definitions.file == tmp_path / "replication.sql"
+    assert settings.topics.partitions == 1
+    assert settings.limits.shutdown_timeout_s == 10.0
+    assert settings.kafka == {"bootstrap.servers": "k:9092"}
+    assert settings.warnings == ()
+
+
+@pytest.mark.parametrize(
+    ("table", "line", "key"),
+    [
+        ("source", "slto = 'x'", "source.slto"),
+        ("source", "slot = 'Has-Dash'", "source.slot"),
+        ("source", "slot = ''", "source.slot"),
+        ("source", f"slot = '{'x' * 51}'", "source.slot"),
+        ("source", "slot = 7", "source.slot"),
+        ("source", "connect_timeout_s = 0", "source.connect_timeout_s"),
+        ("definitions", "missing_identity = 'ignore'", "definitions.missing_identity"),
+        ("topics", "partitions = 0", "topics.partitions"),
+        ("topics", "partitions = 'two'", "topics.partitions"),
+        ("topics", "partitions = true", "topics.partitions"),
+        ("topics", "tombstones = 'perhaps'", "topics.tombstones"),
+        ("topics", "truncate = 'drop'", "topics.truncate"),
+        ("topics", "names = 'x'", "topics.names"),
+        ("messages", "prefixes = [1]", "messages.prefixes"),
+        ("limits", "max_batch_ms = -1", "limits.max_batch_ms"),
+        ("limits", "retry_for_s = 'long'", "limits.retry_for_s"),
+        ("limits", "progress_interval_s = nan", "limits.progress_interval_s"),
+        ("limits", "retry_for_s = inf", "limits.retry_for_s"),
+        ("gateway", "spool_directory = 1", "gateway.spool_directory"),
+        ("kafka", "acks = ['all']", "kafka.acks"),
+        ("kafak", "acks = 'all'", "[kafak]"),
+    ],
+)
+def test_a_wrong_value_is_refused_by_its_key(
+    tmp_path: Path, table: str, line: str, key: str
+) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load(tmp_path, {table: [line]})
+
+    assert caught.value.key == key
+    assert str(caught.value).startswith(f"{key}: ")
+
+
+@pytest.mark.parametrize(
+    ("table", "key"),
+    [
+        ("source", "source.dsn"),
+        ("definitions", "definitions.file"),
+        ("kafka", "kafka.bootstrap.servers"),
+        ("registry", "registry.url"),
+    ],
+)
+def test_what_is_required_is_named_with_its_variable(tmp_path: Path, table: str, key: str) -> None:
+    path = tmp_path / "pgsluice.toml"
+    path.write_text("\n".join(f"[{t}]\n{lines[0]}" for t, lines in MINIMAL.items() if t != table))
+
+    with pytest.raises(ConfigError) as caught:
+        load_settings(path, {})
+
+    assert caught.value.key == key
+    name = key.partition(".")[2].upper().replace(".", "_")
+    assert caught.value.hint is not None
+    assert f"PGSLUICE_{table.upper()}__{name}" in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("dsn = 'x'", "dsn: a value outside a table"),
+        ("[source", "is not TOML"),
+        ("\udcff", "is not TOML"),
+    ],
+)
+def test_a_file_that_is_not_a_configuration_is_said(
+    tmp_path: Path, text: str, message: str
+) -> None:
+    path = tmp_path / "pgsluice.toml"
+    path.write_bytes(text.encode(errors="surrogateescape"))
+
+    with pytest.raises(ConfigError, match=message):
+        load_settings(path, {})
+
+
+def test_a_missing_or_unreadable_file_is_said(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="does not exist"):
+        load_settings(tmp_path / "absent.toml", {})
+    with pytest.raises(ConfigError, match="cannot be read"):
+        load_settings(tmp_path, {})
+
+
+def test_the_environment_wins_and_has_every_type(tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("u:p\n")
+
+    settings = load(
+        tmp_path,
+        {"topics": ["partitions = 2"]},
+        PGSLUICE_SOURCE__DSN="host=x dbname=y",
+        PGSLUICE_TOPICS__PARTITIONS="4",
+        PGSLUICE_TOPICS__TOMBSTONES="off",
+        PGSLUICE_LIMITS__RETRY_FOR_S="1.5",
+        PGSLUICE_MESSAGES__PREFIXES="a, b",
+        PGSLUICE_KAFKA__BOOTSTRAP_SERVERS="other:9092",
+        PGSLUICE_KAFKA__SASL_PASSWORD="hidden",
+        PGSLUICE_REGISTRY__BASIC_AUTH_USER_INFO_FILE=str(tmp_path / "secret"),
+        PGSLUICE_DEFINITIONS__FILE="here.sql",
+        UNRELATED__X="y",
+    )
+
+    assert settings.source.dsn == "host=x dbname=y"
+    assert (settings.topics.partitions, settings.topics.tombstones) == (4, False)
+    assert settings.limits.retry_for_s == 1.5
+    assert settings.messages.prefixes == ("a", "b")
+    assert settings.kafka == {"bootstrap.servers": "other:9092", "sasl.password": "hidden"}
+    assert settings.registry["basic.auth.user.info"] == "u:p"
+    assert settings.definitions.file == Path("here.sql")
+    assert settings.warnings == ()
+
+
+@pytest.mark.parametrize(
+    "variable",
+    [
+        "PGSLUICE_SOURCE__DNS",
+        "PGSLUICE_SORCE__DSN",
+        "PGSLUICE_SOURCE__DSN_FILE",
+        "PGSLUICE_KAFKA__SASL_PASSWORD_FILE",
+    ],
+)
+def test_a_wrong_variable_is_named(tmp_path: Path, variable: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load(tmp_path, **{variable: str(tmp_path / "absent")})
+
+    assert caught.value.key == variable
+
+
+def test_a_dotted_kafka_key_needs_no_quotes(tmp_path: Path) -> None:
+    settings = load(tmp_path, {"kafka": ["linger.ms = 7", "enable.foo = true"]})
+
+    assert settings.kafka["linger.ms"] == "7"
+    assert settings.kafka["enable.foo"] == "true"
+
+
+@pytest.mark.parametrize(
+    ("table", "line", "variable"),
+    [
+        ("kafka", '"sasl.password" = "s3cret"', "PGSLUICE_KAFKA__SASL_PASSWORD_FILE"),
+        (
+            "registry",
+            '"basic.auth.user.info" = "u:s3cret"',
+            "PGSLUICE_REGISTRY__BASIC_AUTH_USER_INFO_FILE",
+        ),
+    ],
+)
+def test_a_secret_in_the_file_is_warned_of_but_never_shown(
+    tmp_path: Path, table: str, line: str, variable: str
+) -> None:
+    (warning,) = load(tmp_path, {table: [line]}).warnings
+
+    assert variable in warning
+    assert "s3cret" not in warning
+
+
+def test_a_password_in_the_dsn_is_warned_of_and_a_broken_dsn_never_shown(tmp_path: Path) -> None:
+    path = tmp_path / "pgsluice.toml"
+    tables = {**MINIMAL, "source": ['dsn = "postgresql://u:s3cret@h/d"']}
+    path.write_text("\n".join(f"[{t}]\n{lines[0]}" for t, lines in tables.items()))
+    (warning,) = load_settings(path, {}).warnings
+    assert "PGSLUICE_SOURCE__DSN_FILE" in warning and "s3cret" not in warning
+
+    path.write_text(path.read_text().replace("postgresql://u:s3cret@h/d", "u s3cret"))
+    with pytest.raises(ConfigError) as caught:
+        load_settings(path, {})
+    assert caught.value.key == "source.dsn"
+    assert "s3cret" not in str(caught.value)
+
+
+def test_paths_are_relative_to_the_file_but_uris_stay(tmp_path: Path) -> None:
+    settings = load(
+        tmp_path, {"consumer": ['warehouse = "s3a://bucket/w"', 'checkpoint = "/abs/c"']}
+    )
+
+    assert settings.consumer.warehouse == "s3a://bucket/w"
+    assert settings.consumer.checkpoint == "/abs/c"
+    assert load(tmp_path).consumer.checkpoint == "checkpoint"
