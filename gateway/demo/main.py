@@ -6,6 +6,7 @@ to the same publications on the same server. What is right is written down nowhe
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import math
 import os
@@ -53,8 +54,10 @@ def demo(*, keep: bool, postgres_major: int) -> int:
         except KeyboardInterrupt:
             code = 130
         except GatewayError as error:
+            code = 1
             console.say(f"\ndemo: {error}")
         except (psycopg.Error, KafkaException) as error:
+            code = 1
             console.say(f"\ndemo: a server failed: {error}")
         finally:
             console.status("stopping")
@@ -84,9 +87,9 @@ def _keep(console: Console, parts: Parts) -> None:
     parts.launch(GATEWAY, ["-m", "gateway", "run", "--config", parts.config])
     parts.launch(SPARK_JOB, ["-m", "gateway", "consume", "--config", parts.config])
     console.say("\n".join(_how_to_connect(parts)))
-    console.wait_until(
-        lambda: False, "running; Ctrl-C stops it", timeout_s=math.inf, check=parts.check
-    )
+    # Being told to stop is how this ends, and no failure.
+    with contextlib.suppress(KeyboardInterrupt):
+        console.wait_until(lambda: False, "running", timeout_s=math.inf, check=parts.check)
 
 
 def _how_to_connect(parts: Parts) -> list[str]:
