@@ -68,7 +68,7 @@ class TransactionRouter(Protocol):
     def route(self, transaction: Transaction) -> Iterator[list[Record]]:
         """Yield its records in bounded pieces."""
 
-    def learn(self, transaction: Transaction) -> None:
+    def learn(self, event: Transaction | Prepared) -> None:
         """Take in what a transaction announces, without its rows."""
 
     def route_standalone(self, message: StandaloneMessage) -> list[Record]:
@@ -236,8 +236,12 @@ class Pipeline:
         """Queue what only a marker tells of; it has its place in the order like a transaction."""
         if self._endpos is not None and mark.end_lsn > self._endpos:
             self._pass_endpos(ZERO_LSN)  # where its record begins is not told
-        if not self._passed_endpos and mark.end_lsn > self._started_at:
+        if self._passed_endpos:
+            return
+        if mark.end_lsn > self._started_at:
             self._waiting.append(mark)
+        elif isinstance(mark, Prepared):
+            self._router.learn(mark)
 
     def _pass_endpos(self, next_lsn: Lsn | None = None) -> None:
         """Note that everything up to endpos is here; `next_lsn` is where the next commit begins.

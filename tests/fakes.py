@@ -113,8 +113,8 @@ class FakeRouter:
         self.learnt: list[int] = []
         self._subscriptions = subscriptions
 
-    def learn(self, transaction: Transaction) -> None:
-        self.learnt.append(transaction.xid)
+    def learn(self, event: Transaction | Prepared) -> None:
+        self.learnt.append(event.xid)
 
     def route(self, transaction: Transaction) -> Iterator[list[Record]]:
         for frames in transaction.frames():

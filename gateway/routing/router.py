@@ -104,12 +104,14 @@ class Router:
         if end:
             yield end
 
-    def learn(self, transaction: Transaction) -> None:
-        """Take in the relations that `transaction` announces; its rows are in Kafka already."""
-        for frames in transaction.frames():
-            for frame in frames:
-                if frame[_MESSAGE_AT] == _RELATION:
-                    self._announce(frame, transaction)
+    def learn(self, event: Transaction | Prepared) -> None:
+        """Take in the relations that `event` announces; its rows are in Kafka already, or held."""
+        if isinstance(event, Prepared):
+            self._announce(event.relations, event.streamed)
+            return
+        for frames in event.frames():
+            relations = [frame for frame in frames if frame[_MESSAGE_AT] == _RELATION]
+            self._announce(relations, event.streamed)
 
     def route_standalone(self, message: StandaloneMessage) -> list[Record]:
         """Return the record of a non-transactional message: commit_lsn = lsn, seq 0, no xid."""
@@ -118,8 +120,12 @@ class Router:
         return self._message_record(body, body.lsn, None, 0, headers)
 
     def mark(self, event: Prepared | RolledBack) -> list[Record]:
-        """Return PREPARE or ROLLBACK_PREPARED markers, for subscriptions with ``two_phase``."""
+        """Return PREPARE or ROLLBACK_PREPARED markers, for subscriptions with ``two_phase``.
+
+        A PREPARE's relations are taken in, as by `learn`.
+        """
         if isinstance(event, Prepared):
+            self.learn(event)
             kind = b"PREPARE"
             value = encode_prepare(
                 gid=event.gid,
@@ -197,10 +203,11 @@ class Router:
                 error.source,
             ) from error
 
-    def _announce(self, frame: bytes, transaction: Transaction) -> None:
-        message = decode_message(frame, _MESSAGE_AT, streamed=transaction.streamed)
-        assert isinstance(message, Relation)
-        self._routes.announce(message)
+    def _announce(self, frames: Sequence[bytes], streamed: bool) -> None:
+        for frame in frames:
+            message = decode_message(frame, _MESSAGE_AT, streamed=streamed)
+            assert isinstance(message, Relation)
+            self._routes.announce(message)
 
     def _route_other(
         self,

@@ -337,6 +337,8 @@ class Assembler:
             prepare_lsn=message.prepare_lsn,
             end_lsn=message.end_lsn,
             prepare_time=message.prepare_time,
+            relations=tuple(transaction.buffer.relations()),
+            streamed=transaction.begin is None,
         )
 
     def _unhold(self, message: CommitPrepared | RollbackPrepared) -> _Open | None:

@@ -16,6 +16,7 @@ FRAME_OVERHEAD: Final = 48
 _TAG: Final = XLOGDATA_HEADER
 _XID: Final = slice(XLOGDATA_HEADER + 1, XLOGDATA_HEADER + 5)
 _SCHEMA_TAGS: Final = b"RY"
+_RELATION_TAG: Final = ord("R")
 
 
 class FrameBuffer:
@@ -67,6 +68,11 @@ class FrameBuffer:
             for chunk in source:
                 if kept := self._surviving(chunk) if self._aborted else chunk:
                     yield kept
+
+    def relations(self) -> Iterator[bytes]:
+        """Yield the Relation frames of `chunks`."""
+        for chunk in self.chunks():
+            yield from (frame for frame in chunk if frame[_TAG] == _RELATION_TAG)
 
     def release(self) -> None:
         """Free memory and disk. A second call does nothing."""

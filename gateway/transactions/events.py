@@ -77,13 +77,21 @@ class StandaloneMessage:
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """PREPARE TRANSACTION. Its rows are held until COMMIT PREPARED."""
+    """PREPARE TRANSACTION. Its rows are held until COMMIT PREPARED.
+
+    Attributes:
+        relations: ``w`` frames of its Relation messages. They count from here on: the server does
+            not announce these relations again to transactions that commit in between.
+        streamed: As in `Transaction`.
+    """
 
     xid: int
     gid: str
     prepare_lsn: Lsn
     end_lsn: Lsn
     prepare_time: int
+    relations: tuple[bytes, ...] = ()
+    streamed: bool = False
 
 
 @dataclass(frozen=True, slots=True)

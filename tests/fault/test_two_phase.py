@@ -94,7 +94,10 @@ def wait_for_row(scene: Scene, a: int) -> None:
     def there() -> bool:
         return any(r.key == {"a": a} for r in scene.read("t"))
 
-    wait_until(there, 60, f"row {a} in Kafka")
+    try:
+        wait_until(there, 30, f"row {a} in Kafka")
+    except AssertionError as error:
+        raise AssertionError(f"{error}\n{scene.project.processes[-1].log()}") from None
 
 
 def wait_for_marker(scene: Scene, kind: str, gid: str) -> None:

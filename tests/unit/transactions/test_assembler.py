@@ -195,6 +195,16 @@ def test_prepared_rows_are_held_until_commit_prepared(assembler: Assembler) -> N
     assert frames_of(transaction) == [insert(1)]
 
 
+def test_a_prepare_says_which_relations_it_announced(assembler: Assembler) -> None:
+    # To transactions that commit before COMMIT PREPARED the server does not announce them again.
+    frames = [begin_prepare(7, 100, "g"), relation(1), insert(1), relation(2), insert(2)]
+
+    prepared = only(assembler.push([*frames, prepare(7, 100, "g")]), Prepared)
+
+    assert prepared.relations == (relation(1), relation(2))
+    assert not prepared.streamed
+
+
 def test_streamed_transaction_can_be_prepared(assembler: Assembler) -> None:
     events = assembler.push(
         [
@@ -203,7 +213,7 @@ def test_streamed_transaction_can_be_prepared(assembler: Assembler) -> None:
         ]
     )
 
-    assert events[0] == Prepared(7, "g", Lsn(100), Lsn(108), 500)
+    assert events[0] == Prepared(7, "g", Lsn(100), Lsn(108), 500, streamed=True)
     transaction = only(events[1:], Transaction)
     assert (transaction.gid, transaction.streamed) == ("g", True)
     assert frames_of(transaction) == [insert(1, xid=7)]
