@@ -7,6 +7,7 @@ against, `transform` decides what an UPDATE becomes.
 
 from gateway.rowfilter.compile import RowFilter, combine, compile_filter
 from gateway.rowfilter.errors import FilterEvaluationError, FilterSource
+from gateway.rowfilter.index import Selection, selection_of
 from gateway.rowfilter.transform import Action, decide_update, fill_unchanged, update_action
 
 __all__ = [
@@ -14,9 +15,11 @@ __all__ = [
     "FilterEvaluationError",
     "FilterSource",
     "RowFilter",
+    "Selection",
     "combine",
     "compile_filter",
     "decide_update",
     "fill_unchanged",
+    "selection_of",
     "update_action",
 ]
