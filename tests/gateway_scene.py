@@ -147,7 +147,7 @@ def scene(
     """Make a scene on the shared servers: ``scene(definitions, limits={...})``."""
     made: list[Scene] = []
 
-    def make(definitions: str, **extra: Mapping[str, Any]) -> Scene:
+    def make(definitions: str, /, **extra: Mapping[str, Any]) -> Scene:
         slot = f"gw_{database.name}"
         made.append(Scene(tmp_path, database.dsn, kafka, registry, slot, definitions, extra))
         return made[-1]
@@ -169,6 +169,12 @@ def value_of(connection: Connection, query: str, *parameters: object) -> Any:
     row = connection.execute(query.encode(), parameters).fetchone()
     assert row is not None
     return row[0]
+
+
+def wait_until_slot_is_free(connection: Connection, slot: str) -> None:
+    """Wait until the server has noticed that the gateway has gone."""
+    query = "SELECT active FROM pg_replication_slots WHERE slot_name = %s"
+    wait_until(lambda: not value_of(connection, query, slot), TIMEOUT_S, "the slot to be free")
 
 
 def wait_for_copy_marker(scene: Scene, table: str, state: str) -> None:
@@ -234,9 +240,15 @@ def _assert_no_duplicates(records: Iterable[Read]) -> None:
     for record in records:
         if record.op != "r":
             seen[record.position] += record.op != "t" or int(record.headers["seq"]) > 0
-        elif record.value is not None and record.value["source"]["identity"] != "f":
+        elif record.key is not None and not has_whole_row_key(record):
             seen[record.position, str(record.key)] += 1  # a table without a key is a multiset
     assert [place for place, number in seen.items() if number > 1] == []
+
+
+def has_whole_row_key(record: Read) -> bool:
+    """Whether its key is the row, for want of a primary key under REPLICA IDENTITY FULL."""
+    row = (record.value or {}).get("after") or {}
+    return set(record.key or ()) == set(row)
 
 
 @contextmanager

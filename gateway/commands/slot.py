@@ -11,6 +11,7 @@ import sys
 
 from gateway.config import Settings
 from gateway.daemon import make_sink
+from gateway.errors import FatalError
 from gateway.lsn import ZERO_LSN
 from gateway.records import Batch, Watermark
 from gateway.sink.registry import Registry
@@ -28,6 +29,8 @@ def drop(settings: Settings) -> int:
 
     A gateway that is running is fenced by this and ends. Topics and tables are left as they are:
     the next initial copy begins with a record that empties them.
+
+    Publications that this role may not drop are left, and named.
 
     Raises:
         SlotError: the slot is another program's.
@@ -48,7 +51,11 @@ def drop(settings: Settings) -> int:
                 replication.drop_slot(name, wait=True)
             finally:
                 replication.close()
-        dropped = drop_publications(connection, prefix=name)
+        try:
+            dropped = drop_publications(connection, prefix=name)
+        except FatalError as error:
+            # Its owner has made them; they cost nothing, and the next run can use them.
+            dropped = [f"publications were left: {error.message}"]
     for line in (
         f"watermark of slot {name} forgotten" if forgotten else "there was no watermark",
         f"slot {name} dropped" if status is not None else f"there was no slot {name}",

@@ -44,6 +44,14 @@ _VIEW_QUERY: Final = """
     FROM pg_rewrite AS r WHERE r.ev_class = %s::regclass"""
 
 
+_CHECK_QUERY: Final = """
+    SELECT pg_get_expr(k.conbin, k.conrelid)
+    FROM pg_constraint AS k JOIN pg_class AS c ON c.oid = k.conrelid
+    WHERE k.contype = 'c' AND c.relname = %s AND c.relnamespace = pg_my_temp_schema()"""
+
+_PLAIN_VIEWS_SINCE: Final = 160000
+
+
 class FilterResolver:
     """Resolves the filters of one definitions text over one connection, inside its transaction.
 
@@ -56,6 +64,7 @@ class FilterResolver:
         self._connection = connection
         self._text = text
         self._by_publication = connection.info.server_version >= 150000
+        self._prefix_length = 0
 
     def resolve(self, clause: TableClause, table: Table) -> str:
         """Return the server's own rendering of the filter of `clause`, on `table`.
@@ -108,11 +117,33 @@ class FilterResolver:
                 clause,
                 ")",
             )
+            in_view = self._prefix_length
+            by_check = self._connection.info.server_version < _PLAIN_VIEWS_SINCE
+            if by_check:
+                self._add_check(clause, table)
             self._connection.execute(RENDERING_SETTINGS)
             row = self._connection.execute(_VIEW_QUERY, (f"pg_temp.{name}",)).fetchone()
             assert row is not None
+            self._prefix_length = in_view
             self._check(parse_node_tree(row[0]), clause, table)
-            return select_where(row[1])
+            if not by_check:
+                return select_where(row[1])
+            row = self._connection.execute(_CHECK_QUERY, (table.name,)).fetchone()
+            assert row is not None
+            return str(row[0])
+
+    def _add_check(self, clause: TableClause, table: Table) -> None:
+        """Put the filter on an empty copy of the table, where columns are shown by plain names.
+
+        Before 16 a view has hidden relations for its rules, and shows every column as table.column.
+        """
+        copy = sql.Identifier("pg_temp", table.name)  # its own name: the filter may use it
+        self._connection.execute(
+            sql.SQL("CREATE TEMPORARY TABLE {} (LIKE {})").format(
+                copy, sql.Identifier(table.schema, table.name)
+            )
+        )
+        self._create(sql.SQL("ALTER TABLE {} ADD CHECK (").format(copy), clause, ")")
 
     def _create(self, prefix: sql.Composed, clause: TableClause, suffix: str) -> None:
         """Run a statement with the filter in it; errors in the filter keep their position."""

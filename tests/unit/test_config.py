@@ -159,7 +159,7 @@ def test_the_environment_wins_and_has_every_type(tmp_path: Path) -> None:
 )
 def test_a_wrong_variable_is_named(tmp_path: Path, variable: str) -> None:
     with pytest.raises(ConfigError) as caught:
-        load(tmp_path, **{variable: str(tmp_path / "absent")})
+        load(tmp_path, None, **{variable: str(tmp_path / "absent")})
 
     assert caught.value.key == variable
 

@@ -1,0 +1,177 @@
+"""Every server goes away under load and comes back: the gateway goes on by itself, exactly."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from threading import Event
+from urllib.parse import urlsplit
+
+import psycopg
+import pytest
+
+from gateway.embedded.kafka import EmbeddedKafka
+from gateway.embedded.postgres import EmbeddedPostgres
+from gateway.embedded.processes import free_port
+from tests.gateway_scene import (
+    Scene,
+    WatermarkWatch,
+    assert_exactly_once,
+    current_lsn,
+    running,
+)
+from tests.waiting import wait_until
+
+pytestmark = [pytest.mark.postgres, pytest.mark.kafka, pytest.mark.slow]
+
+
+class Relay:
+    """Forwards a port of its own to a server, from `open` to `close`."""
+
+    def __init__(self, url: str) -> None:
+        split = urlsplit(url)
+        assert split.hostname is not None and split.port is not None
+        self._target = (split.hostname, split.port)
+        self._port = free_port()
+        self.url = url.replace(f":{split.port}", f":{self._port}", 1)
+        self._listener: socket.socket | None = None
+        self._sockets: list[socket.socket] = []
+
+    def open(self) -> None:
+        self._listener = socket.create_server(("127.0.0.1", self._port))
+        threading.Thread(target=self._accept, args=[self._listener], daemon=True).start()
+
+    def close(self) -> None:
+        for one in [self._listener, *self._sockets]:
+            if one is not None:
+                with contextlib.suppress(OSError):
+                    one.shutdown(socket.SHUT_RDWR)
+                one.close()
+
+    def _accept(self, listener: socket.socket) -> None:
+        while True:
+            try:
+                near, _ = listener.accept()
+            except OSError:
+                return
+            far = socket.create_connection(self._target)
+            self._sockets += [near, far]
+            for source, target in ((near, far), (far, near)):
+                threading.Thread(target=self._pump, args=[source, target], daemon=True).start()
+
+    def _pump(self, source: socket.socket, target: socket.socket) -> None:
+        with contextlib.suppress(OSError):
+            while data := source.recv(1 << 16):
+                target.sendall(data)
+            target.shutdown(socket.SHUT_WR)
+
+
+@pytest.fixture
+def relay(registry: str) -> Iterator[Relay]:
+    made = Relay(registry)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def broker() -> Iterator[EmbeddedKafka]:
+    with EmbeddedKafka() as running_:
+        yield running_
+
+
+@pytest.fixture
+def server() -> Iterator[EmbeddedPostgres]:
+    with EmbeddedPostgres(18) as running_:
+        yield running_
+
+
+class Load:
+    """Writes rows and moves them in and out of the filter; carries on when the server is back."""
+
+    def __init__(self, server: EmbeddedPostgres) -> None:
+        self._server = server
+        self.done = 0
+
+    def __call__(self, stop: Event) -> None:
+        number = 0
+        while not stop.is_set():
+            with contextlib.suppress(psycopg.OperationalError), self._server.connect() as c:
+                while not stop.is_set():
+                    number += 1
+                    c.execute("INSERT INTO t VALUES (%s, %s, '')", [number, number % 10])
+                    c.execute("UPDATE t SET b = (b + 3) %% 10 WHERE a %% 7 = %s", [number % 7])
+                    c.execute("DELETE FROM t WHERE a = %s", [number - 40])
+                    self.done += 1
+                    stop.wait(0.01)
+            stop.wait(0.1)
+
+    def wait_for_more(self) -> None:
+        """Wait until it has done some more."""
+        before = self.done
+        wait_until(lambda: self.done > before + 10, 60, "the load to go on")
+
+
+def test_registry_broker_and_server_go_away_and_come_back(
+    server: EmbeddedPostgres, broker: EmbeddedKafka, relay: Relay, registry: str, tmp_path: Path
+) -> None:
+    with server.connect() as connection:
+        connection.execute("CREATE TABLE t (a int PRIMARY KEY, b int, c text)")
+        connection.execute("ALTER TABLE t REPLICA IDENTITY FULL")
+    slot = f"outage_{server.port}"
+    s = Scene(
+        tmp_path,
+        server.dsn(),
+        broker.bootstrap_servers,
+        registry,
+        slot,
+        "CREATE PUBLICATION p FOR TABLE t WHERE (b > 4);"
+        "CREATE SUBSCRIPTION {s} CONNECTION '' PUBLICATION p;",
+        {"registry": {"url": relay.url}, "limits": {"feedback_interval_s": 0.2}},
+    )
+    load, watch = Load(server), WatermarkWatch(s)
+
+    def caught_up() -> None:
+        with server.connect() as c:
+            target = current_lsn(c)
+
+            def confirmed() -> bool:
+                row = c.execute(
+                    "SELECT confirmed_flush_lsn >= %s::pg_lsn FROM pg_replication_slots"
+                    " WHERE slot_name = %s",
+                    [target, slot],
+                ).fetchone()
+                assert gateway.log() is not None
+                return row is not None and bool(row[0])
+
+            wait_until(confirmed, 90, "the gateway to catch up")
+
+    try:
+        with running(load):
+            gateway = s.project.start()
+            gateway.wait_for("trying again")
+            assert "schema registry" in gateway.log()
+            relay.open()
+            gateway.wait_for("streaming")
+            with running(watch):
+                load.wait_for_more()
+
+                broker.kill()
+                load.wait_for_more()
+                broker.restart()
+                caught_up()
+
+                server.kill()
+                server.restart()
+                load.wait_for_more()
+                caught_up()
+        assert gateway.terminate() == 0, gateway.log()
+        with server.connect() as connection:
+            s.run_to(current_lsn(connection))
+        assert s.rebuilt("t") == s.source_rows("SELECT * FROM t WHERE b > 4")
+        assert_exactly_once(s, ["t"])
+        assert watch.looks > 0
+    finally:
+        s.close()

@@ -1,0 +1,166 @@
+"""Two gateways on one slot, slots that others have touched, and stopping in good order."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from threading import Event
+
+import pytest
+
+from tests.gateway_scene import (
+    Scene,
+    assert_exactly_once,
+    current_lsn,
+    running,
+    value_of,
+    wait_for_copy_marker,
+    wait_until_slot_is_free,
+)
+from tests.servers import Database
+from tests.waiting import wait_until
+
+pytestmark = [pytest.mark.postgres, pytest.mark.kafka]
+
+MakeScene = Callable[..., Scene]
+DEFINITIONS = (
+    "CREATE PUBLICATION p FOR TABLE t WHERE (a % 2 = 0);"
+    "CREATE SUBSCRIPTION {s} CONNECTION '' PUBLICATION p;"
+)
+TABLE = "CREATE TABLE t (a int PRIMARY KEY, b int)"
+PASSING = "SELECT * FROM t WHERE a % 2 = 0"
+
+
+def test_a_second_gateway_fences_the_first_and_takes_over(
+    scene: MakeScene, database: Database
+) -> None:
+    with database.connect() as connection:
+        connection.execute(TABLE)
+        s = scene(DEFINITIONS)
+        first = s.project.start()
+        first.wait_for("streaming")
+        second = s.project.start()
+        keys = itertools.count(1)
+
+        def taken_over() -> bool:
+            # The first learns of it at its next commit, and holds the slot until then.
+            connection.execute("INSERT INTO t VALUES (%s, 0)", [next(keys)])
+            return "streaming" in second.log()
+
+        wait_until(taken_over, 60, "the second to take over")
+        assert first.wait() == 1
+        assert "another gateway with the same slot took over" in first.log()
+        assert "Traceback" not in first.log()
+        connection.execute("UPDATE t SET b = 1")
+        assert second.terminate() == 0
+        s.run_to(current_lsn(connection))
+    assert s.rebuilt("t") == s.source_rows(PASSING)
+    assert_exactly_once(s, ["t"])
+
+
+def test_a_slot_that_was_dropped_is_said_and_started_over(
+    scene: MakeScene, database: Database
+) -> None:
+    with database.connect() as connection:
+        connection.execute(TABLE)
+        connection.execute("INSERT INTO t SELECT i, 0 FROM generate_series(1, 10) i")
+        s = scene(DEFINITIONS)
+        s.run_to("0/1")
+        wait_until_slot_is_free(connection, s.slot)
+        connection.execute("SELECT pg_drop_replication_slot(%s)", [s.slot])
+        connection.execute("DELETE FROM t WHERE a = 4")
+
+        ended = s.cli("run", "--endpos", "0/1")
+        assert ended.code == 1
+        assert f'replication slot "{s.slot}" is gone' in ended.err
+        assert "pgsluice slot drop" in ended.err
+
+        dropped = s.cli("slot", "drop")
+        assert dropped.code == 0, dropped.err
+        assert f"watermark of slot {s.slot} forgotten" in dropped.out
+        again = s.cli("slot", "drop")
+        assert (again.code, "there was no slot" in again.out) == (0, True)
+        connection.execute("INSERT INTO t VALUES (100, 1)")
+        s.run_to(current_lsn(connection))
+    assert s.rebuilt("t") == s.source_rows(PASSING)
+    assert_exactly_once(s, ["t"])
+
+
+def test_a_slot_that_was_moved_past_the_watermark_is_said_and_started_over(
+    scene: MakeScene, database: Database
+) -> None:
+    with database.connect() as connection:
+        connection.execute(TABLE)
+        s = scene(DEFINITIONS)
+        s.run_to("0/1")
+        connection.execute("INSERT INTO t VALUES (2, 0)")
+        wait_until_slot_is_free(connection, s.slot)
+        connection.execute(
+            "SELECT pg_replication_slot_advance(%s, pg_current_wal_insert_lsn())", [s.slot]
+        )
+        connection.execute("INSERT INTO t VALUES (4, 0)")
+
+        ended = s.cli("run", "--endpos", current_lsn(connection))
+        assert ended.code == 1
+        assert "beyond the watermark" in ended.err and "pgsluice slot drop" in ended.err
+        assert s.rebuilt("t") == []
+
+        dropped = s.cli("slot", "drop")
+        assert dropped.code == 0, dropped.err
+        assert f"slot {s.slot} dropped" in dropped.out
+        s.run_to(current_lsn(connection))
+    assert s.rebuilt("t") == s.source_rows(PASSING)
+    assert_exactly_once(s, ["t"])
+
+
+def test_sigterm_under_load_ends_with_whole_transactions(
+    scene: MakeScene, database: Database
+) -> None:
+    with database.connect() as connection:
+        connection.execute(TABLE)
+        s = scene(DEFINITIONS)
+
+        def load(stop: Event) -> None:
+            with database.connect() as writer:
+                number = 0
+                while not stop.is_set():
+                    number += 2
+                    writer.execute("INSERT INTO t VALUES (%s, 0), (%s, 0)", [number, number + 1])
+
+        with running(load):
+            gateway = s.project.start()
+            gateway.wait_for("streaming")
+            wait_until(lambda: len(s.rebuilt("t")) > 20, 60, "some rows")
+            assert gateway.terminate() == 0
+        assert "stopped" in gateway.log()
+        confirmed, watermark = (
+            value_of(
+                connection,
+                "SELECT confirmed_flush_lsn::text FROM pg_replication_slots WHERE slot_name = %s",
+                s.slot,
+            ),
+            gateway.log().rpartition("watermark=")[2].split()[0],
+        )
+        assert confirmed == watermark, "the last feedback has everything"
+        assert_exactly_once(s, ["t"])
+        s.run_to(current_lsn(connection))
+    assert s.rebuilt("t") == s.source_rows(PASSING)
+    assert_exactly_once(s, ["t"])
+
+
+def test_sigterm_during_the_copy_makes_the_next_start_copy_again(
+    scene: MakeScene, database: Database
+) -> None:
+    with database.connect() as connection:
+        connection.execute(TABLE)
+        connection.execute("INSERT INTO t SELECT i, 0 FROM generate_series(1, 20000) i")
+        s = scene(DEFINITIONS, limits={"copy_batch_rows": 500})
+        gateway = s.project.start()
+        wait_for_copy_marker(s, "t", "copying")
+        assert gateway.terminate() == 0
+        assert "streaming" not in gateway.log(), "stopped too late to show anything"
+
+        ended = s.run_to(current_lsn(connection))
+        assert "the initial copy was not finished" in ended.err
+    assert s.rebuilt("t") == s.source_rows(PASSING)
+    assert_exactly_once(s, ["t"])

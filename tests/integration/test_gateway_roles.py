@@ -1,0 +1,177 @@
+"""What the gateway leaves on the server, what it needs there, and what its commands say of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+import psycopg
+import pytest
+
+from gateway.embedded.postgres import EmbeddedPostgres
+from tests.gateway_scene import Scene, assert_exactly_once, current_lsn
+from tests.servers import Database
+
+pytestmark = [pytest.mark.postgres, pytest.mark.kafka]
+
+MakeScene = Callable[..., Scene]
+DEFINITIONS = (
+    "CREATE PUBLICATION p FOR TABLE t WHERE (a > 5);"
+    "CREATE SUBSCRIPTION {s} CONNECTION '' PUBLICATION p;"
+)
+
+
+def test_applications_can_write_whatever_is_published(scene: MakeScene, database: Database) -> None:
+    with database.connect() as connection:
+        connection.execute(
+            "CREATE TABLE t (a int PRIMARY KEY, b int);"
+            "CREATE TABLE appended (a int);"
+            "CREATE TABLE bare (a int);"
+            "CREATE TABLE tree (a int, b int) PARTITION BY RANGE (a);"
+            "CREATE TABLE tree_low PARTITION OF tree FOR VALUES FROM (0) TO (10);"
+            "CREATE TABLE tree_high PARTITION OF tree FOR VALUES FROM (10) TO (20)"
+        )
+        s = scene(
+            DEFINITIONS.replace("WHERE (a > 5);", "WHERE (a > 5), bare;")
+            + "CREATE PUBLICATION q FOR TABLE appended, tree"
+            " WITH (publish = 'insert, truncate', publish_via_partition_root = true);"
+            "CREATE SUBSCRIPTION {s}_q CONNECTION '' PUBLICATION q;",
+            definitions={"missing_identity": "insert_only"},
+        )
+        s.run_to("0/1")
+        for table in ("t", "appended", "bare", "tree"):
+            connection.execute(f"INSERT INTO {table} VALUES (7)".encode())
+            connection.execute(f"UPDATE {table} SET a = 8".encode())
+            connection.execute(f"DELETE FROM {table}".encode())
+            connection.execute(f"TRUNCATE {table}".encode())
+        made = connection.execute(
+            "SELECT p.pubname, p.pubinsert, p.pubupdate, p.pubdelete, p.pubtruncate, p.pubviaroot,"
+            " ARRAY(SELECT r.prrelid::regclass::text FROM pg_publication_rel r"
+            " WHERE r.prpubid = p.oid ORDER BY 1),"
+            " EXISTS (SELECT FROM pg_publication_rel r WHERE r.prpubid = p.oid"
+            " AND (r.prqual IS NOT NULL OR r.prattrs IS NOT NULL))"
+            " FROM pg_publication p ORDER BY p.pubname"
+        ).fetchall()
+        s.run_to(current_lsn(connection))
+
+    slot = s.slot
+    assert made == [
+        (f"{slot}_leaf", True, True, True, True, False, ["t"], False),
+        (f"{slot}_leaf_insert", True, False, False, True, False, ["appended", "bare"], False),
+        (f"{slot}_root", True, False, False, False, True, [], False),
+        (f"{slot}_root_insert", True, False, False, True, True, ["tree"], False),
+    ]
+    assert [r.op for r in s.read("tree", f"{slot}_q")] == ["t", "c", "t"]
+
+
+def test_an_ordinary_role_runs_with_what_the_owner_made_of_the_checks_sql(
+    scene: MakeScene, database: Database
+) -> None:
+    role = f"role_{database.name}"
+    with database.connect() as connection:
+        connection.execute("CREATE TABLE t (a int PRIMARY KEY, b int)")
+        connection.execute("INSERT INTO t VALUES (3, 0), (6, 0)")
+        connection.execute(f"CREATE ROLE {role} LOGIN REPLICATION".encode())
+        try:
+            dsn = psycopg.conninfo.make_conninfo(database.dsn, user=role)
+            s = scene(DEFINITIONS, source={"dsn": dsn})
+
+            checked = s.cli("check")
+            assert checked.code == 1
+            assert "this role may not read it" in checked.out
+            connection.execute(f"GRANT SELECT ON t TO {role}".encode())
+            refused = s.cli("run", "--endpos", "0/1")
+            assert refused.code == 1
+            assert "let the owner of the tables run" in refused.err
+
+            checked = s.cli("check")
+            assert checked.code == 0, checked.out
+            for line in checked.out.splitlines():
+                _, found, statement = line.partition("publication to be made: ")
+                if found:
+                    connection.execute(statement.encode())
+            assert "publication to be made" not in s.cli("check").out
+            s.run_to("0/1")
+            connection.execute("UPDATE t SET a = a + 4")
+            s.run_to(current_lsn(connection))
+            assert s.rebuilt("t") == s.source_rows("SELECT * FROM t WHERE a > 5")
+
+            dropped = s.cli("slot", "drop")
+            assert dropped.code == 0, dropped.err
+            assert f"slot {s.slot} dropped" in dropped.out
+            assert "publications were left: " in dropped.out
+        finally:
+            connection.execute(f"DROP OWNED BY {role}; DROP ROLE {role}".encode())
+
+
+def test_check_schemas_and_status_create_nothing(scene: MakeScene, database: Database) -> None:
+    with database.connect() as connection:
+        connection.execute("CREATE TABLE t (a int PRIMARY KEY, b int)")
+        s = scene(DEFINITIONS)
+
+        checked, schemas, status = s.cli("check"), s.cli("schemas"), s.cli("status")
+
+        assert (checked.code, schemas.code, status.code) == (0, 0, 0)
+        assert "ERROR" not in checked.out
+        assert set(json.loads(schemas.out)) == {
+            f"{s.topic('t')}-key",
+            f"{s.topic('t')}-value",
+            f"{s.slot}.transaction-value",
+        }
+        assert "slot state: does not exist" in status.out and "watermark: none" in status.out
+        left = connection.execute(
+            "SELECT (SELECT count(*) FROM pg_publication), (SELECT count(*) FROM"
+            " pg_replication_slots WHERE slot_name = %s)",
+            [s.slot],
+        ).fetchone()
+        assert left == (0, 0)
+        assert s.reader.topics(s.slot) == []
+
+        s.run_to("0/1")
+        status = s.cli("status")
+        assert status.code == 0
+        assert "slot state: inactive, WAL reserved" in status.out
+        assert f"copy of {s.slot}: public.t: ready" in status.out
+        assert s.cli("check").code == 0
+
+
+def test_check_finds_a_role_without_replication(scene: MakeScene, database: Database) -> None:
+    role = f"role_{database.name}"
+    with database.connect() as connection:
+        connection.execute("CREATE TABLE t (a int PRIMARY KEY, b int)")
+        connection.execute(f"CREATE ROLE {role} LOGIN; GRANT SELECT ON t TO {role}".encode())
+        try:
+            dsn = psycopg.conninfo.make_conninfo(database.dsn, user=role)
+            checked = scene(DEFINITIONS, source={"dsn": dsn}).cli("check")
+        finally:
+            connection.execute(f"DROP OWNED BY {role}; DROP ROLE {role}".encode())
+
+    assert checked.code == 1
+    assert f"role {role} may not replicate" in checked.out
+    assert f'ALTER ROLE "{role}" REPLICATION;' in checked.out
+
+
+def test_a_server_that_does_not_log_enough_is_refused(scene: MakeScene) -> None:
+    with EmbeddedPostgres(17, config={"wal_level": "replica"}) as server:
+        with server.connect() as connection:
+            connection.execute("CREATE TABLE t (a int PRIMARY KEY, b int)")
+        s = scene(DEFINITIONS, source={"dsn": server.dsn()})
+        checked, ended = s.cli("check"), s.cli("run")
+
+    assert (checked.code, ended.code) == (1, 1)
+    for text in (checked.out, ended.err):
+        assert "wal_level = replica" in text
+        assert "set wal_level = logical" in text
+
+
+@pytest.mark.parametrize("postgres_major", [14, 17], indirect=True)
+def test_other_majors_copy_and_stream(scene: MakeScene, database: Database) -> None:
+    with database.connect() as connection:
+        connection.execute("CREATE TABLE t (a int PRIMARY KEY, b int)")
+        connection.execute("INSERT INTO t VALUES (3, 0), (6, 0)")
+        s = scene(DEFINITIONS)
+        s.run_to("0/1")
+        connection.execute("UPDATE t SET a = a + 4")
+        s.run_to(current_lsn(connection))
+        assert s.rebuilt("t") == s.source_rows("SELECT * FROM t WHERE a > 5")
+    assert_exactly_once(s, ["t"])
