@@ -10,7 +10,8 @@ definitions. All functions append to `out` and never look at the clock, the log 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from gateway.definitions.model import Operation
@@ -37,6 +38,8 @@ Passes: TypeAlias = Callable[[Row], bool]
 
 Draft: TypeAlias = tuple[bytes | None, bytes, bytes | None, list[Header]]
 """A record before it has a topic: key, canonical key, value without wire prefix, headers."""
+
+Candidate: TypeAlias = "tuple[Taker, Passes | None]"
 
 _KEY: Final = ord("K")
 _FULL: Final = ord("O")
@@ -89,17 +92,16 @@ class Taker:
     Attributes:
         operations: What it publishes.
         passes: Per operation, the decision on a row; None lets every row pass.
+        selections: Per operation, where one column's text decides beforehand.
         skips_origins: ``origin = none``: transactions that came from elsewhere are left out.
     """
 
     __slots__ = (
         "counter",
         "key_prefix",
-        "on_delete",
-        "on_insert",
-        "on_update",
         "operations",
         "passes",
+        "selections",
         "skips_origins",
         "topic",
         "value_prefix",
@@ -113,6 +115,7 @@ class Taker:
         value_prefix: bytes,
         operations: frozenset[Operation],
         passes: dict[Operation, Passes | None],
+        selections: Mapping[Operation, Lookup],
         skips_origins: bool,
     ) -> None:
         self.counter = counter
@@ -121,10 +124,67 @@ class Taker:
         self.value_prefix = value_prefix
         self.operations = operations
         self.passes = passes
+        self.selections = selections
         self.skips_origins = skips_origins
-        self.on_insert = Operation.INSERT in operations
-        self.on_update = Operation.UPDATE in operations
-        self.on_delete = Operation.DELETE in operations
+
+
+@dataclass(frozen=True, slots=True)
+class Lookup:
+    """A `Selection` in a tuple: the texts at `index` under which a row can pass; None is NULL."""
+
+    index: int
+    texts: frozenset[bytes | None]
+
+
+class Candidates:
+    """The takers that a row may concern, found by look-up where their filters allow it.
+
+    So the cost of a row does not grow with the number of subscriptions whose filters are of the
+    form ``region = 'EU'``.
+    """
+
+    __slots__ = ("_all", "_indexed", "_others")
+
+    def __init__(self, takers: Sequence[Taker], operation: Operation) -> None:
+        self._all: list[Candidate] = []
+        self._others: list[Candidate] = []
+        indexed: dict[int, dict[bytes | None, list[Candidate]]] = {}
+        for taker in takers:
+            if operation not in taker.operations:
+                continue
+            candidate = (taker, taker.passes[operation])
+            self._all.append(candidate)
+            lookup = taker.selections.get(operation)
+            if lookup is None:
+                self._others.append(candidate)
+                continue
+            entries = indexed.setdefault(lookup.index, {})
+            for text in lookup.texts:
+                entries.setdefault(text, []).append(candidate)
+        self._indexed = list(indexed.items())
+
+    def of(self, row: Row) -> list[Candidate]:
+        """Return the takers to be asked about `row`; the list must not be changed."""
+        found = self._others
+        for index, entries in self._indexed:
+            value = row[index]
+            if value is UNCHANGED:
+                return self._all
+            hits = entries.get(value)
+            if hits is not None:
+                found = found + hits if found else hits
+        return found
+
+    def of_both(self, old: Row | None, new: Row) -> list[Candidate]:
+        """Return those to be asked about an UPDATE: `old` or `new` may concern them."""
+        found = self.of(new)
+        if old is None or not self._indexed:
+            return found
+        before = self.of(old)
+        if before is found or before == found:
+            return found
+        seen = {id(taker) for taker, _ in found}
+        return found + [candidate for candidate in before if id(candidate[0]) not in seen]
 
 
 class Group:
@@ -143,6 +203,7 @@ class Group:
         "_prefix",
         "_prefix_of",
         "canonical",
+        "deleting",
         "encode_key",
         "encode_old",
         "encode_row",
@@ -179,12 +240,9 @@ class Group:
         # With one partition everywhere nobody asks for the hash.
         spread = any(taker.counter.partitions > 1 for taker in takers)
         self.canonical = encoder.canonical_key if spread else None
-        self.inserting = [
-            (taker, taker.passes[Operation.INSERT]) for taker in takers if taker.on_insert
-        ]
-        self.updating = [
-            (taker, taker.passes[Operation.UPDATE]) for taker in takers if taker.on_update
-        ]
+        self.inserting = Candidates(takers, Operation.INSERT)
+        self.updating = Candidates(takers, Operation.UPDATE)
+        self.deleting = Candidates(takers, Operation.DELETE)
         self._prefix: SourcePrefix = (b"", None, b"")  # of no transaction
         self._prefix_of: TransactionState | None = None
 
@@ -194,7 +252,7 @@ class Group:
         # No value of it can be UNCHANGED: the server puts TOASTed values of new rows back together
         # (ReorderBufferToastReplace).
         made = False
-        for taker, passes in self.inserting:
+        for taker, passes in self.inserting.of(row):
             if passes is not None and not passes(row):
                 continue
             if tx.has_origin and taker.skips_origins:
@@ -241,7 +299,7 @@ class Group:
     ) -> None:
         """Publish an UPDATE as what it is for each taker: update, insert, delete or nothing."""
         made: dict[Action, list[Draft]] = {}
-        for taker, passes in self.updating:
+        for taker, passes in self.updating.of_both(old, new):
             action = Action.UPDATE if passes is None else decide_update(passes, old, new)
             if action is None or (tx.has_origin and taker.skips_origins):
                 continue
@@ -255,10 +313,9 @@ class Group:
     ) -> None:
         """Publish a DELETE to the takers whose filter the old row passes."""
         drafts: list[Draft] | None = None
-        for taker in self.takers:
-            if not taker.on_delete or (tx.has_origin and taker.skips_origins):
+        for taker, passes in self.deleting.of(old):
+            if tx.has_origin and taker.skips_origins:
                 continue
-            passes = taker.passes[Operation.DELETE]
             if passes is None or passes(old):
                 if drafts is None:
                     drafts = self.draft_delete(old, full, lsn, tx.seq, tx)

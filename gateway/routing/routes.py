@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import Literal
 
 import schemas as avro_schemas
@@ -29,9 +30,9 @@ from gateway.ports import CatalogReader, SchemaIds
 from gateway.records import Header, Record
 from gateway.relations import Relations
 from gateway.routing.binary import RowToText, compile_row
-from gateway.routing.groups import CollectionOrder, Group, Passes, RelationRoute, Taker
+from gateway.routing.groups import CollectionOrder, Group, Lookup, Passes, RelationRoute, Taker
 from gateway.routing.totals import Totals
-from gateway.rowfilter import FilterSource, RowFilter, combine, compile_filter
+from gateway.rowfilter import FilterSource, RowFilter, combine, compile_filter, selection_of
 
 __all__ = ["RelationRoutes", "RoutingSettings", "topic_of"]
 
@@ -230,8 +231,15 @@ class RelationRoutes:
                 operation: self._passes(publish.filters[operation], names)
                 for operation in publish.operations - {Operation.TRUNCATE}
             }
+            selections = {
+                operation: lookup
+                for operation in passes
+                if (lookup := self._lookup(publish.filters[operation], names)) is not None
+            }
             takers.append(
-                self._taker(publish.subscription, form, encoder, publish.operations, passes)
+                self._taker(
+                    publish.subscription, form, encoder, publish.operations, passes, selections
+                )
             )
         return [self._group(form, encoder, takers) for form, encoder, takers in forms.values()]
 
@@ -291,6 +299,7 @@ class RelationRoutes:
         encoder: EnvelopeEncoder,
         operations: frozenset[Operation],
         passes: dict[Operation, Passes | None],
+        selections: Mapping[Operation, Lookup] = MappingProxyType({}),
     ) -> Taker:
         topic = topic_of(subscription, form.target, self._settings.topic_names)
         key_schema = encoder.key_schema
@@ -300,6 +309,7 @@ class RelationRoutes:
             value_prefix=self._register(f"{topic}-value", encoder.value_schema),
             operations=operations,
             passes=passes,
+            selections=selections,
             skips_origins=self._skips_origins[subscription],
         )
 
@@ -315,6 +325,13 @@ class RelationRoutes:
         if not clauses:
             return None
         return combine([self._filter(clause) for clause in clauses], names)
+
+    def _lookup(self, clauses: Sequence[FilterClause], names: Sequence[str]) -> Lookup | None:
+        selection = selection_of([self._filter(clause) for clause in clauses])
+        if selection is None:
+            return None
+        null: frozenset[bytes | None] = frozenset({None} if selection.null_too else ())
+        return Lookup(names.index(selection.column), selection.texts | null)
 
     def _filter(self, clause: FilterClause) -> RowFilter:
         if clause not in self._filters:
