@@ -1,4 +1,4 @@
-"""Streamed, prepared and foreign transactions: the native subscription with the same options judges."""
+"""Streamed, prepared and foreign transactions; a native subscription with the options judges."""
 
 from __future__ import annotations
 
