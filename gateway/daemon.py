@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
@@ -28,32 +28,34 @@ from gateway.config import Settings
 from gateway.copy import CopyStopped, InitialCopy
 from gateway.definitions.combine import make_plan
 from gateway.definitions.model import Definitions, Plan, Table
-from gateway.definitions.parser import parse_definitions
-from gateway.envelope.envelope import TransactionContext, package_version
-from gateway.envelope.naming import find_collisions, message_topic, transaction_topic
+from gateway.envelope.envelope import TransactionContext
 from gateway.errors import ConfigError, FatalError, SlotError, TransientError
 from gateway.lsn import ZERO_LSN, Lsn, format_lsn
 from gateway.observe import Counters, event
 from gateway.pipeline import Outcome, Pipeline
+from gateway.provision import (
+    check_partitions,
+    ensure_all_topics,
+    make_sink,
+    read_definitions,
+    routing_settings,
+)
 from gateway.records import Watermark
 from gateway.routing import Router, RoutingSettings
-from gateway.routing.routes import RelationRoutes, topic_of
+from gateway.routing.routes import RelationRoutes
 from gateway.routing.totals import Totals
-from gateway.sink.identity import SlotIdentity
 from gateway.sink.producer import TransactionalSink
-from gateway.sink.progress import KafkaProgress
 from gateway.sink.registry import Registry
-from gateway.sink.topics import TopicSpec, ensure_topics, progress_topic_spec
 from gateway.source.catalog import ServerCatalog, read_catalog
 from gateway.source.connection import ServerFacts, connect, server_facts
-from gateway.source.negotiation import negotiate, wants_binary
+from gateway.source.negotiation import negotiate
 from gateway.source.publications import ensure_publications
 from gateway.source.replication import OUTPUT_PLUGIN, ReplicationConnection
 from gateway.source.slot import SlotStatus, check_slot, slot_status
 from gateway.source.snapshot import SnapshotReader
 from gateway.transactions import Assembler
 
-__all__ = ["Daemon", "read_definitions"]
+__all__ = ["Daemon"]
 
 _LOG: Final = logging.getLogger(__name__)
 _FIRST_BACKOFF_S: Final = 0.5
@@ -65,30 +67,6 @@ _TOPICS_TIMEOUT_S: Final = 10.0
 _CLOSE_S: Final = 1.0
 
 CopyReport = Callable[[str, Table, int, int | None], None]
-
-
-def read_definitions(settings: Settings) -> Definitions:
-    """Read and parse the definitions file.
-
-    Raises:
-        ConfigError: the file cannot be read.
-        DefinitionError: it does not parse, or says what is not supported.
-    """
-    path = settings.definitions.file
-    try:
-        text = path.read_text(encoding="utf-8")
-    except FileNotFoundError:
-        raise ConfigError(f"the file {path} does not exist", key="definitions.file") from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path} cannot be read: {error}", key="definitions.file") from error
-    definitions = parse_definitions(text)
-    if not definitions.subscriptions:
-        raise ConfigError(
-            f"{path} defines no subscription",
-            key="definitions.file",
-            hint="add a line like: CREATE SUBSCRIPTION s CONNECTION '' PUBLICATION p;",
-        )
-    return definitions
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +161,7 @@ class Daemon:
             sink = make_sink(settings, prepared.facts, registry)
             try:
                 recovered = sink.open(_OPEN_TIMEOUT_S, stopping=self._stopping)
-                _check_partitions(prepared.routing.partitions, recovered.totals)
+                check_partitions(prepared.routing.partitions, recovered.totals)
                 totals = Totals(recovered.totals)
                 routes = RelationRoutes(
                     prepared.plan, prepared.routing, totals, ServerCatalog(connection), registry
@@ -224,33 +202,13 @@ class Daemon:
         )
         for warning in plan.warnings:
             event(_LOG, logging.WARNING, "definition", detail=warning)
-        topics = table_topics(plan, settings)
-        partitions = self._ensure_topics(plan, topics)
+        partitions = ensure_all_topics(settings, plan, timeout_s=_TOPICS_TIMEOUT_S)
         routing = routing_settings(settings, facts, plan, partitions)
         return _Prepared(facts, plan, definitions, routing)
 
     def _ensure_publications(self, connection: psycopg.Connection, plan: Plan) -> None:
         for line in ensure_publications(connection, plan, prefix=self._settings.source.slot):
             event(_LOG, logging.INFO, "publication", detail=line)
-
-    def _ensure_topics(self, plan: Plan, tables: Sequence[TopicSpec]) -> dict[str, int]:
-        """Create or check every topic; return the partitions of the table topics."""
-        settings = self._settings
-        factor = settings.topics.replication_factor
-        names = [transaction_topic(s.name) for s in plan.subscriptions]
-        if settings.messages.prefixes:
-            names.append(message_topic(settings.gateway.name))
-        specs = [
-            *tables,
-            *(TopicSpec(name, replication_factor=factor, forbid_compaction=True) for name in names),
-            *(
-                progress_topic_spec(name, replication_factor=factor)
-                for name in (settings.topics.progress, settings.topics.totals)
-            ),
-        ]
-        _refuse_collisions([spec.name for spec in specs])
-        found = ensure_topics(settings.kafka, specs, timeout_s=_TOPICS_TIMEOUT_S)
-        return {spec.name: found[spec.name].partitions for spec in tables}
 
     def _start_from(
         self, watermark: Watermark | None, connection: psycopg.Connection, prepared: _Prepared
@@ -411,99 +369,6 @@ class Daemon:
         finally:
             source.close()
             assembler.close()
-
-
-def routing_settings(
-    settings: Settings, facts: ServerFacts, plan: Plan, partitions: Mapping[str, int]
-) -> RoutingSettings:
-    """Return what routing needs of the configuration."""
-    return RoutingSettings(
-        gateway=settings.gateway.name,
-        database=facts.database,
-        version=package_version(),
-        partitions=partitions,
-        topic_names=settings.topics.names,
-        tombstones=settings.topics.tombstones,
-        truncate=settings.topics.truncate,
-        numeric=settings.types.numeric,
-        message_prefixes=frozenset(settings.messages.prefixes),
-        binary=wants_binary(plan.subscriptions),
-    )
-
-
-def table_topics(plan: Plan, settings: Settings) -> list[TopicSpec]:
-    """Return the topics of all subscriber tables, each once.
-
-    Raises:
-        ConfigError: two tables would share a topic, or an override is invalid.
-    """
-    owner: dict[str, tuple[str, int]] = {}
-    specs: dict[str, TopicSpec] = {}
-    for publish in plan.publishes:
-        table = plan.tables[publish.target_oid]
-        topic = topic_of(publish.subscription, table, settings.topics.names)
-        identity = (publish.subscription, publish.target_oid)
-        if owner.setdefault(topic, identity) != identity:
-            raise ConfigError(
-                f"two subscriber tables share the topic {topic!r}",
-                key="topics.names",
-                hint="give one of them another name",
-            )
-        keyed = bool(table.identity)
-        truncates = any(o.value == "truncate" for o in publish.operations)
-        specs[topic] = TopicSpec(
-            topic,
-            settings.topics.partitions,
-            settings.topics.config,
-            settings.topics.replication_factor,
-            partitions_at_creation_only=True,
-            forbid_compaction=not keyed or (truncates and settings.topics.truncate == "publish"),
-        )
-    return list(specs.values())
-
-
-def slot_identity(facts: ServerFacts, settings: Settings) -> SlotIdentity:
-    """Return under which key this gateway's watermark stands in Kafka."""
-    return SlotIdentity(facts.system_identifier, facts.database, settings.source.slot)
-
-
-def make_sink(settings: Settings, facts: ServerFacts, registry: Registry) -> TransactionalSink:
-    """Make the producer of this gateway's slot; not yet opened.
-
-    Raises:
-        SchemaError, TransientError: the registry refuses its schemas, or cannot be reached.
-    """
-    identity = slot_identity(facts, settings)
-    progress = KafkaProgress(
-        settings.kafka,
-        identity,
-        registry,
-        progress_topic=settings.topics.progress,
-        totals_topic=settings.topics.totals,
-    )
-    return TransactionalSink(settings.kafka, identity, progress)
-
-
-def _refuse_collisions(names: Sequence[str]) -> None:
-    """Refuse names that Kafka takes for the same metric name: they differ in '.' and '_' only."""
-    for group in find_collisions(names):
-        raise ConfigError(
-            f"the topics {', '.join(group)} collide in Kafka, which takes '.' and '_' for one",
-            key="topics.names",
-            hint="give one of them another name",
-        )
-
-
-def _check_partitions(now: Mapping[str, int], totals: Mapping[str, Sequence[int]]) -> None:
-    """Refuse a topic that has another number of partitions than when it was last written to."""
-    for topic, partitions in now.items():
-        before = len(totals.get(topic, ()))
-        if before not in (0, partitions):
-            raise FatalError(
-                f"topic {topic} has {partitions} partitions, it had {before}",
-                hint="records of one key would change their partition: restore the number, or "
-                "start over with a new topic ([topics] names) and `pgsluice slot drop`",
-            )
 
 
 def _check_position(status: SlotStatus, watermark: Watermark) -> None:

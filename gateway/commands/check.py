@@ -15,10 +15,10 @@ import psycopg
 
 from gateway.commands.schemas import CollectedSchemas, plan_of, routes_of
 from gateway.config import Settings
-from gateway.daemon import read_definitions
 from gateway.definitions.model import Definitions, Operation, Plan
 from gateway.errors import GatewayError
 from gateway.pgoutput.messages import ReplicaIdentity
+from gateway.provision import read_definitions
 from gateway.sink.registry import Registry
 from gateway.sink.topics import describe_topics
 from gateway.source.connection import ServerFacts, connect, server_facts

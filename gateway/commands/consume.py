@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from typing import Final
 
 from gateway.config import Settings
-from gateway.daemon import read_definitions
 from gateway.errors import ConfigError, FatalError, GatewayError, TransientError
 from gateway.lsn import Lsn
+from gateway.provision import read_definitions
 from spark_consumer.config import ConsumerSettings
 from spark_consumer.errors import ConsumerError, SettingsError, TransientConsumerError
 

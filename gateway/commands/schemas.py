@@ -10,10 +10,10 @@ from typing import Any
 import psycopg
 
 from gateway.config import Settings
-from gateway.daemon import read_definitions, routing_settings, table_topics
 from gateway.definitions.combine import make_plan
 from gateway.definitions.model import Definitions, Plan
 from gateway.ports import SchemaIds
+from gateway.provision import read_definitions, routing_settings, table_topics
 from gateway.routing.routes import RelationRoutes
 from gateway.routing.totals import Totals
 from gateway.source.catalog import ServerCatalog, read_catalog

@@ -10,9 +10,9 @@ import select
 import sys
 
 from gateway.config import Settings
-from gateway.daemon import make_sink
 from gateway.errors import FatalError
 from gateway.lsn import ZERO_LSN
+from gateway.provision import make_sink
 from gateway.records import Batch, Watermark
 from gateway.sink.registry import Registry
 from gateway.sink.topics import describe_topics

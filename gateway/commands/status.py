@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from gateway.config import Settings
-from gateway.daemon import slot_identity
 from gateway.lsn import format_lsn
+from gateway.provision import slot_identity
 from gateway.records import Watermark
 from gateway.sink.progress import read_progress
 from gateway.sink.topics import describe_topics
