@@ -33,6 +33,9 @@ _MAX_INTERVAL: Final = (2**63 - 1, 2**31 - 1, 2**31 - 1)
 _MIN_INTERVAL: Final = (-(2**63), -(2**31), -(2**31))
 _MONTHS_PER_YEAR: Final = 12
 _CACHE_LIMIT: Final = 4096
+_MINUTES_PER_DAY: Final = 1440
+_MINUTES: Final = [b" %02d:%02d:" % divmod(minute, 60) for minute in range(_MINUTES_PER_DAY)]
+_SECONDS: Final = [b"%02d" % second for second in range(60)]
 
 
 class _Days(dict[int, tuple[bytes, bytes]]):
@@ -113,9 +116,14 @@ def _timestamp(data: bytes, zone: bytes) -> bytes:
         return _INFINITY
     if usecs == TIMESTAMP_MINUS_INFINITY:
         return _MINUS_INFINITY
-    days, usecs = divmod(usecs, USECS_PER_DAY)
+    seconds, fraction = divmod(usecs, 1_000_000)
+    minutes, second = divmod(seconds, 60)
+    days, minute = divmod(minutes, _MINUTES_PER_DAY)
     shown, era = _days[days]
-    return b"%b %b%b%b" % (shown, _time_of_day(usecs), zone, era)
+    shown = b"%b%b%b" % (shown, _MINUTES[minute], _SECONDS[second])
+    if fraction:
+        shown += (b".%06d" % fraction).rstrip(b"0")
+    return shown + zone + era
 
 
 def interval(data: bytes) -> bytes:

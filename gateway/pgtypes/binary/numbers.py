@@ -15,7 +15,6 @@ __all__ = ["NUMBERS", "integer"]
 
 _TID: Final = Struct("!IH")
 _LSN: Final = Struct("!II")
-_NUMERIC: Final = Struct("!HhHH")
 _SNAPSHOT: Final = Struct("!Iqq")
 
 _POSITIVE: Final = 0x0000
@@ -24,7 +23,7 @@ _SPECIAL: Final = {0xC000: b"NaN", 0xD000: b"Infinity", 0xF000: b"-Infinity"}
 _DIGIT_SIZE: Final = 4
 _PADDED: Final = [b"%04d" % digit for digit in range(10_000)]
 """Four decimal digits: one digit of the base 10000."""
-_GROUPS: Final = [Struct(f"!{count}H") for count in range(17)]
+_NUMERICS: Final = [Struct(f"!HhHH{count}H") for count in range(17)]
 
 
 def boolean(data: bytes) -> bytes:
@@ -50,27 +49,29 @@ def integer(size: int, *, signed: bool) -> ToText:
 
 def numeric(data: bytes) -> bytes:
     """Base 10000 -> decimal digits, as many behind the point as the display scale says."""
-    count, weight, sign, scale = _NUMERIC.unpack_from(data)
-    if len(data) != 8 + 2 * count:
+    size = (len(data) - 8) >> 1
+    layout = _NUMERICS[size] if 0 <= size < len(_NUMERICS) else Struct(f"!HhHH{max(size, 0)}H")
+    count, weight, sign, scale, *groups = layout.unpack(data)
+    if len(groups) != count:
         raise ValueError("a numeric of another length")
     if sign not in (_POSITIVE, _NEGATIVE):
         special = _SPECIAL.get(sign)
         if special is None:
             raise ValueError("a numeric of unknown sign")
         return special
-    groups = _GROUPS[count] if count < len(_GROUPS) else Struct(f"!{count}H")
-    digits = b"".join([_PADDED[digit] for digit in groups.unpack_from(data, 8)])
-    point = (weight + 1) * _DIGIT_SIZE
-    if point > 0:
-        whole = digits[:point].lstrip(b"0") if count else b""
-        whole = (whole + b"0" * (point - len(digits)) if whole else b"") or b"0"
-        fraction = digits[point : point + scale]
+    digits = b"".join([_PADDED[group] for group in groups])
+    if count and weight >= 0:
+        point = (weight + 1) * _DIGIT_SIZE
+        shown = digits[:point].lstrip(b"0")
+        if point > len(digits):
+            shown += b"0" * (point - len(digits))
+        digits = digits[point:]
     else:
-        whole = b"0"
-        fraction = (b"0" * -point + digits)[:scale]
+        shown = b"0"
+        digits = b"0" * (-(weight + 1) * _DIGIT_SIZE) + digits
     if scale:
-        whole += b"." + fraction.ljust(scale, b"0")
-    return b"-" + whole if sign == _NEGATIVE else whole
+        shown = b"%b.%b" % (shown or b"0", digits[:scale].ljust(scale, b"0"))
+    return b"-" + shown if sign else shown or b"0"
 
 
 def lsn(data: bytes) -> bytes:

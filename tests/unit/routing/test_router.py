@@ -203,8 +203,8 @@ class Gateway:
         )
         totals = Totals({})
         catalog = binary or NoCatalog()
-        routes = RelationRoutes(plan, settings, totals, catalog, self.schemas)
-        self.router = Router(routes, totals, settings, now_ms=lambda: 1)
+        self.routes = RelationRoutes(plan, settings, totals, catalog, self.schemas)
+        self.router = Router(self.routes, totals, settings, now_ms=lambda: 1)
         self._assembler = Assembler()
         self._lsn = 1000
 
