@@ -6,10 +6,10 @@ import io
 import logging
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from threading import Event, Thread
+from threading import Event, Lock, Thread
 from typing import Any
 
 import psycopg
@@ -276,30 +276,37 @@ def running(work: Callable[[Event], None]) -> Any:
 
 
 class WatermarkWatch:
-    """Looks again and again whether PostgreSQL was told more than Kafka has committed."""
+    """Looks again and again whether PostgreSQL was told more than Kafka has committed.
+
+    Attributes:
+        looking: Hold it while the broker is away.
+        looks: How many there were.
+    """
 
     def __init__(self, scene: Scene) -> None:
         self._scene = scene
+        self.looking = Lock()
         self.looks = 0
 
     def __call__(self, stop: Event) -> None:
         while not stop.is_set():
-            try:
-                with self._scene.connect() as connection:
-                    confirmed = value_of(
-                        connection,
-                        "SELECT max(confirmed_flush_lsn)::text FROM pg_replication_slots"
-                        " WHERE slot_name = %s",
-                        self._scene.slot,
-                    )
-            except psycopg.OperationalError:
-                stop.wait(0.2)  # the server is down, which is what this test is about
-                continue
-            if confirmed is not None:
-                # Read after it: the watermark only grows.
-                assert parse_lsn(confirmed) <= self._watermark(), "confirmed what is not in Kafka"
-                self.looks += 1
+            # The server may be down, which is what these tests are about.
+            with self.looking, suppress(psycopg.OperationalError):
+                self._look()
             stop.wait(0.3)
+
+    def _look(self) -> None:
+        with self._scene.connect() as connection:
+            confirmed = value_of(
+                connection,
+                "SELECT max(confirmed_flush_lsn)::text FROM pg_replication_slots"
+                " WHERE slot_name = %s",
+                self._scene.slot,
+            )
+        if confirmed is not None:
+            # Read after it: the watermark only grows.
+            assert parse_lsn(confirmed) <= self._watermark(), "confirmed what is not in Kafka"
+            self.looks += 1
 
     def _watermark(self) -> int:
         topic = f"{self._scene.slot}.progress"

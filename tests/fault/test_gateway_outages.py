@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import socket
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from threading import Event
 from urllib.parse import urlsplit
@@ -22,6 +23,7 @@ from tests.gateway_scene import (
     assert_exactly_once,
     current_lsn,
     running,
+    value_of,
 )
 from tests.waiting import wait_until
 
@@ -84,7 +86,8 @@ def broker() -> Iterator[EmbeddedKafka]:
 
 @pytest.fixture
 def server() -> Iterator[EmbeddedPostgres]:
-    with EmbeddedPostgres(18) as running_:
+    # Short, so that feedback that stops while the broker is away would be noticed.
+    with EmbeddedPostgres(18, config={"wal_sender_timeout": "2s"}) as running_:
         yield running_
 
 
@@ -129,7 +132,10 @@ def test_registry_broker_and_server_go_away_and_come_back(
         slot,
         "CREATE PUBLICATION p FOR TABLE t WHERE (b > 4);"
         "CREATE SUBSCRIPTION {s} CONNECTION '' PUBLICATION p;",
-        {"registry": {"url": relay.url}, "limits": {"feedback_interval_s": 0.2}},
+        {
+            "registry": {"url": relay.url},
+            "limits": {"feedback_interval_s": 0.2, "shutdown_timeout_s": 3},
+        },
     )
     load, watch = Load(server), WatermarkWatch(s)
 
@@ -148,6 +154,21 @@ def test_registry_broker_and_server_go_away_and_come_back(
 
             wait_until(confirmed, 90, "the gateway to catch up")
 
+    def reader_pid() -> object:
+        with server.connect() as c:
+            query = "SELECT active_pid FROM pg_replication_slots WHERE slot_name = %s"
+            return value_of(c, query, slot)
+
+    def outlasted_the_timeout() -> Callable[[], bool]:
+        with server.connect() as c:
+            start = value_of(c, "SELECT clock_timestamp()")
+
+        def passed() -> bool:
+            with server.connect() as c:
+                return bool(value_of(c, "SELECT clock_timestamp() - %s > '5s'", start))
+
+        return passed
+
     try:
         with running(load):
             gateway = s.project.start()
@@ -158,16 +179,27 @@ def test_registry_broker_and_server_go_away_and_come_back(
             with running(watch):
                 load.wait_for_more()
 
-                broker.kill()
-                load.wait_for_more()
-                broker.restart()
+                reading = reader_pid()
+                with watch.looking:
+                    broker.kill()
+                    wait_until(outlasted_the_timeout(), 60, "more than wal_sender_timeout to pass")
+                    load.wait_for_more()
+                    assert reader_pid() == reading, "feedback goes on without Kafka"
+                    broker.restart()
                 caught_up()
 
                 server.kill()
                 server.restart()
                 load.wait_for_more()
                 caught_up()
-        assert gateway.terminate() == 0, gateway.log()
+            load.wait_for_more()
+            # Stopping takes no longer because Kafka is away.
+            broker.kill()
+            load.wait_for_more()
+            before = time.monotonic()
+            assert gateway.terminate() == 0, gateway.log()
+            assert time.monotonic() - before < 15
+        broker.restart()
         with server.connect() as connection:
             s.run_to(current_lsn(connection))
         assert s.rebuilt("t") == s.source_rows("SELECT * FROM t WHERE b > 4")

@@ -151,13 +151,27 @@ def test_check_finds_a_role_without_replication(scene: MakeScene, database: Data
     assert f'ALTER ROLE "{role}" REPLICATION;' in checked.out
 
 
-def test_a_server_that_does_not_log_enough_is_refused(scene: MakeScene) -> None:
-    with EmbeddedPostgres(17, config={"wal_level": "replica"}) as server:
+def test_a_server_that_does_not_log_enough_or_wants_a_password_is_refused(
+    scene: MakeScene,
+) -> None:
+    with EmbeddedPostgres(18, config={"wal_level": "replica"}) as server:
         with server.connect() as connection:
             connection.execute("CREATE TABLE t (a int PRIMARY KEY, b int)")
+            connection.execute("CREATE ROLE guarded LOGIN PASSWORD 'right'")
         s = scene(DEFINITIONS, source={"dsn": server.dsn()})
         checked, ended = s.cli("check"), s.cli("run")
 
+        rules = server.folder / "data" / "pg_hba.conf"
+        rules.write_text("host all guarded 127.0.0.1/32 scram-sha-256\n" + rules.read_text())
+        with server.connect() as connection:
+            connection.execute("SELECT pg_reload_conf()")
+        dsn = server.dsn(user="guarded").replace("guarded@", "guarded:wr0ng@")
+        refused = s.cli("run", environment={"PGSLUICE_SOURCE__DSN": dsn})
+
+    assert refused.code == 1
+    assert "password authentication failed" in refused.err
+    assert "check the user and password of source.dsn" in refused.err
+    assert "wr0ng" not in refused.err
     assert (checked.code, ended.code) == (1, 1)
     for text in (checked.out, ended.err):
         assert "wal_level = replica" in text

@@ -228,6 +228,20 @@ def test_endpos_that_was_published_before_still_gets_its_marker(bench: BenchFact
     assert b.values()[-1] == b"PROGRESS s 1000"
 
 
+def test_endpos_inside_a_commit_record_is_published_but_never_confirmed(
+    bench: BenchFactory,
+) -> None:
+    # The next transaction's commit record is at 3000 to 3010. A server whose slot is confirmed
+    # between them would skip it.
+    b = bench([transaction(7, 2000), transaction(8, 3000)], endpos=3005, stop_after=10_000)
+
+    assert b.pipeline.run() is Outcome.REACHED_ENDPOS
+
+    assert b.values()[-1] == b"PROGRESS s 3005"
+    assert b.pipeline.durable.end_lsn == 3000
+    assert b.source.feedback[-1] == 3000
+
+
 def test_endpos_waits_for_the_server_to_pass_it(bench: BenchFactory) -> None:
     b = bench([transaction(7, 2000), [keepalive(2400)]], endpos=2500)
 
