@@ -55,6 +55,9 @@ _LOG: Final = logging.getLogger(__name__)
 FRAMES_PER_TURN: Final = 2_000
 """Frames taken from the source before the sink and the clock are looked at again."""
 
+RECORDS_PER_TURN: Final = 2_000
+"""Records routed before the same."""
+
 
 class TransactionRouter(Protocol):
     """Turns transactions into records; `gateway.routing.Router` in production.
@@ -294,7 +297,12 @@ class Pipeline:
                 )
 
     def _route(self) -> None:
-        """Turn waiting transactions into records until the batch is full or nothing waits."""
+        """Turn waiting transactions into records until the batch is full or nothing waits.
+
+        No more than `RECORDS_PER_TURN` and a piece, so that sink and clock are looked at; no less,
+        or more would be received than is routed, up to `max_buffer_bytes`.
+        """
+        enough = len(self._batch.records) + RECORDS_PER_TURN
         while not self._is_batch_full():
             if self._routing is None:
                 if not self._waiting:
@@ -317,7 +325,9 @@ class Pipeline:
             records = next(self._routing, None)
             if records is not None:
                 self._add(records)
-                return  # one piece per turn: the sink and the clock come first
+                if len(self._batch.records) >= enough:
+                    return
+                continue
             self._finish_transaction()
 
     def _finish_transaction(self) -> None:
