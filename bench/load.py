@@ -33,7 +33,7 @@ CREATE TABLE orders (
 _ROWS: Final = """
 INSERT INTO orders
 SELECT id, 'customer number ' || id, 'a note of some forty characters, row ' || id, id % 1000,
-       (id * 31 % 10000000) / 100.0, timestamptz '2024-01-01 00:00+00' + id * interval '1.000007 s',
+       (id * 31 % 10000000) / 100.0, timestamptz '2024-01-01 00:00+00' + id * interval '1.037 ms',
        id % 3 <> 0
 FROM generate_series({first}, {last}) id
 """

@@ -39,8 +39,8 @@ from gateway.embedded.registry import EmbeddedRegistry
 __all__ = ["measure", "stop_on_sigterm"]
 
 _TIMEOUT_S: Final = 900.0
-_PROTOCOL_VERSION: Final = "1"
-"""The one that the gateway asks for (`ReplicationConnection.start`)."""
+_OPTIONS: Final = {"proto_version": "4", "streaming": "parallel"}
+"""What the gateway asks a server of this version for, as its log line "streaming" says."""
 
 _DRAIN: Final = "pg_recvlogical"
 
@@ -117,7 +117,7 @@ class Bench:
                 self.postgres.bin / _DRAIN,
                 *("--dbname", self.postgres.dsn(), "--slot", slot, "--start", "--no-loop"),
                 *("--endpos", endpos, "--file", os.devnull, "--verbose"),
-                *("--option", f"proto_version={_PROTOCOL_VERSION}"),
+                *(f"--option={name}={value}" for name, value in _OPTIONS.items()),
                 *("--option", f"publication_names={publications}"),
             ],
             first="streaming initiated",
