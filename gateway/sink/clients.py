@@ -41,8 +41,10 @@ _PRODUCER_DEFAULTS: Final[Mapping[str, str | int | bool]] = {
     "linger.ms": 5,
     "batch.size": 1_000_000,
     "compression.type": "lz4",
-    "queue.buffering.max.kbytes": 65_536,
-    "queue.buffering.max.messages": 500_000,
+    # The queue counts payload only: what librdkafka keeps beside it (headers, above all) is more
+    # than a short row. A queue of some hundred milliseconds is enough for full speed.
+    "queue.buffering.max.kbytes": 16_384,
+    "queue.buffering.max.messages": 30_000,
     "transaction.timeout.ms": 900_000,
 }
 
