@@ -101,6 +101,11 @@ class GatewayProcess:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    @property
+    def pid(self) -> int:
+        """Its process id."""
+        return self._process.pid
+
     def log(self) -> str:
         """What it has said so far."""
         assert self._process.stderr is not None
