@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import random
 from collections.abc import Callable
 from threading import Event
 
+import psycopg
 import pytest
 
 from tests.gateway_scene import (
@@ -23,11 +25,17 @@ from tests.workload import PUBLICATIONS, TABLES, Workload
 
 pytestmark = [pytest.mark.postgres, pytest.mark.kafka, pytest.mark.slow]
 
+SEED = int(os.environ.get("PGSLUICE_SEED", "7"))
 MakeScene = Callable[..., Scene]
 # Without pc: two publications that publish other operations of one table can leave rows behind with
 # the native subscriber, which then stops at a conflict.
 NATIVE = ("pa", "pb", "pd", "pe")
 NATIVE_TABLES = ("keyed", "filtered", "whole", "bag", "indexed", "toasted", "appended", "parted")
+
+
+def streaming(dsn: str) -> str:
+    """The same server, which then streams transactions that are larger than 64 kB."""
+    return psycopg.conninfo.make_conninfo(dsn, options="-c logical_decoding_work_mem=64kB")
 
 
 def test_a_copy_that_was_killed_starts_anew_and_hides_the_dead_one(
@@ -38,7 +46,7 @@ def test_a_copy_that_was_killed_starts_anew_and_hides_the_dead_one(
             "CREATE TABLE first (a int PRIMARY KEY, b int);"
             "CREATE TABLE later (a int PRIMARY KEY, b int);"
             "INSERT INTO first SELECT i, 0 FROM generate_series(1, 3000) i;"
-            "INSERT INTO later SELECT i, 0 FROM generate_series(1, 20000) i"
+            "INSERT INTO later SELECT i, 0 FROM generate_series(1, 12000) i"
         )
         s = scene(
             "CREATE PUBLICATION p FOR TABLE first, later WHERE (a % 2 = 0);"
@@ -52,7 +60,7 @@ def test_a_copy_that_was_killed_starts_anew_and_hides_the_dead_one(
 
         gateway = s.project.start()
         gateway.wait_for("slot created")
-        for key in range(20001, 20101):  # while the copy runs
+        for key in range(20001, 20051):  # while the copy runs
             connection.execute("INSERT INTO later VALUES (%s, 1)", [key])
         gateway.wait_for("streaming")
         assert "the initial copy was not finished" in gateway.log()
@@ -70,7 +78,7 @@ def test_a_copy_that_was_killed_starts_anew_and_hides_the_dead_one(
 def test_kills_at_random_moments_end_in_the_native_subscriptions_tables(
     scene: MakeScene, database: Database, make_database: DatabaseFactory
 ) -> None:
-    pick = random.Random(7)
+    pick = random.Random(SEED)
     with database.connect() as connection:
         connection.execute(f"{TABLES} {PUBLICATIONS}".encode())
         native = NativeSubscription(database, make_database, TABLES, NATIVE)
@@ -78,8 +86,9 @@ def test_kills_at_random_moments_end_in_the_native_subscriptions_tables(
             f"{PUBLICATIONS}"
             f"CREATE SUBSCRIPTION {{s}} CONNECTION '' PUBLICATION {', '.join(NATIVE)};",
             limits={"progress_interval_s": 0.2, "max_batch_records": 20},
+            source={"dsn": streaming(database.dsn)},
         )
-        workload = Workload(connection, 7)
+        workload = Workload(connection, SEED)
         workload.run(30)
 
         def work(stop: Event) -> None:
@@ -87,7 +96,21 @@ def test_kills_at_random_moments_end_in_the_native_subscriptions_tables(
                 workload.run(1)
                 stop.wait(0.002)
 
-        with running(work):
+        def overlap(stop: Event) -> None:
+            """Transactions large enough to be streamed, open while those of `work` commit."""
+            with database.connect() as other:
+                while not stop.is_set():
+                    with other.transaction():
+                        other.execute(
+                            "INSERT INTO whole SELECT i, i, repeat('z', 2000)"
+                            " FROM generate_series(1000, 1060) i"
+                            " ON CONFLICT (a) DO UPDATE SET b = whole.b + 1"
+                        )
+                        stop.wait(0.05)
+                        other.execute("DELETE FROM whole WHERE a > 1050")
+                    stop.wait(0.05)
+
+        with running(work), running(overlap):
             gateway = s.project.start()
             for number in range(8):
                 if number % 2 == 0:  # the others are killed while they start, too
@@ -107,8 +130,9 @@ def test_kills_at_random_moments_end_in_the_native_subscriptions_tables(
     assert_exactly_once(s, NATIVE_TABLES)
 
 
+@pytest.mark.parametrize("streamed", [False, True], ids=["at once", "streamed"])
 def test_nobody_sees_a_part_of_a_large_transaction_that_was_killed_in_the_middle(
-    scene: MakeScene, database: Database
+    scene: MakeScene, database: Database, streamed: bool
 ) -> None:
     rows = 30_000
     with database.connect() as connection:
@@ -117,6 +141,7 @@ def test_nobody_sees_a_part_of_a_large_transaction_that_was_killed_in_the_middle
             "CREATE PUBLICATION p FOR TABLE large;"
             "CREATE SUBSCRIPTION {s} CONNECTION '' PUBLICATION p;",
             limits={"max_batch_records": 200, "progress_interval_s": 0.2},
+            source={"dsn": streaming(database.dsn) if streamed else database.dsn},
         )
         gateway = s.project.start()
         gateway.wait_for("streaming")
