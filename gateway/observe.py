@@ -57,5 +57,5 @@ def set_up_logging(*, verbose: bool = False) -> None:
     root.handlers[:] = [handler]
     root.setLevel(logging.INFO)
     logging.getLogger("gateway").setLevel(logging.DEBUG if verbose else logging.INFO)
-    for noisy in ("py4j", "httpx", "httpcore"):
+    for noisy in ("py4j", "httpx", "httpx2", "httpcore", "httpcore2"):
         logging.getLogger(noisy).setLevel(logging.WARNING)
