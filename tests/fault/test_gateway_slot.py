@@ -58,6 +58,34 @@ def test_a_second_gateway_fences_the_first_and_takes_over(
     assert_exactly_once(s, ["t"])
 
 
+def test_a_second_gateway_takes_over_in_the_middle_of_the_firsts_copy(
+    scene: MakeScene, database: Database
+) -> None:
+    with database.connect() as connection, database.connect() as locker:
+        connection.execute(TABLE)
+        connection.execute("INSERT INTO t SELECT i, 0 FROM generate_series(1, 12000) i")
+        connection.execute("CREATE TABLE u (a int PRIMARY KEY); INSERT INTO u VALUES (1)")
+        s = scene(
+            DEFINITIONS.replace("(a % 2 = 0)", "(a % 2 = 0), u"),
+            limits={"copy_batch_rows": 500},
+        )
+        first = s.project.start()
+        first.wait_for("slot created")
+        with locker.transaction():
+            locker.execute("LOCK TABLE u")  # the first has to wait when it comes to it
+            second = s.project.start()
+            second.wait_for("the initial copy was not finished")
+        assert first.wait() == 1
+        assert "another gateway with the same slot took over" in first.log()
+        second.wait_for("streaming")
+        connection.execute("UPDATE t SET b = 1 WHERE a < 100")
+        assert second.terminate() == 0
+        s.run_to(current_lsn(connection))
+    assert s.rebuilt("t") == s.source_rows(PASSING)
+    assert s.rebuilt("u") == [(1,)]
+    assert_exactly_once(s, ["t", "u"])
+
+
 def test_a_slot_that_was_dropped_is_said_and_started_over(
     scene: MakeScene, database: Database
 ) -> None:
