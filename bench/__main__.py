@@ -1,11 +1,11 @@
-"""All measurements: ``python -m bench [--rows N] [--repeats N] [--only stream|encode]``."""
+"""All measurements: ``python -m bench [--rows N] [--repeats N] [--only MEASUREMENT]``."""
 
 from __future__ import annotations
 
 import argparse
 import sys
 
-from bench import encode
+from bench import encode, subscriptions
 from bench.load import CHANGES_PER_TRANSACTION
 from bench.stream import measure, stop_on_sigterm
 from gateway.errors import FatalError
@@ -18,10 +18,12 @@ def main() -> int:
     arguments = _parser().parse_args()
     stop_on_sigterm()
     try:
-        if arguments.only != "encode":
+        if arguments.only in (None, "stream"):
             measure(arguments.rows, arguments.repeats)
-        if arguments.only != "stream":
+        if arguments.only in (None, "encode"):
             encode.main()
+        if arguments.only in (None, "subscriptions"):
+            subscriptions.run()
     except FatalError as error:
         print(f"bench: {error}", file=sys.stderr)
         return 1
@@ -36,8 +38,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--only",
-        choices=("stream", "encode"),
-        help="a full slot into Kafka, or the cost of encoding a row (default: both)",
+        choices=("stream", "encode", "subscriptions"),
+        help="a full slot into Kafka, the cost of encoding a row, or of a row that none of many "
+        "subscriptions takes (default: all)",
     )
     parser.add_argument(
         "--rows",
