@@ -30,7 +30,8 @@ from gateway.ports import CatalogReader, SchemaIds
 from gateway.records import Header, Record
 from gateway.relations import Relations
 from gateway.routing.binary import RowToText, compile_row
-from gateway.routing.groups import CollectionOrder, Group, Lookup, Passes, RelationRoute, Taker
+from gateway.routing.groups import CollectionOrder, Group, RelationRoute
+from gateway.routing.takers import Lookup, Passes, Taker
 from gateway.routing.totals import Totals
 from gateway.rowfilter import FilterSource, RowFilter, combine, compile_filter, selection_of
 
