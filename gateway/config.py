@@ -127,7 +127,7 @@ class LimitsTable:
     """
 
     max_buffer_bytes: int = 64 << 20
-    max_batch_records: int = 20_000
+    max_batch_records: int = 10_000
     max_batch_bytes: int = 8 << 20
     max_batch_ms: int = 200
     copy_batch_rows: int = 20_000

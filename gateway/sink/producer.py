@@ -248,8 +248,11 @@ class TransactionalSink:
         produce: Callable[..., None] = self._producer.produce
         deadline = self._clock() + self._commit_timeout_s
         while True:
-            # Delivered records say nothing, so waiting is all that poll does here.
-            self._producer.poll(0.005)
+            # Delivered records say nothing: poll waits here, and raises what has become fatal.
+            try:
+                self._producer.poll(0.005)
+            except KafkaException as error:
+                raise self._classify(error.args[0], "producing", topic=topic) from None
             if self._is_late(deadline):
                 raise TransientError(
                     f"producing: Kafka has taken nothing for {self._commit_timeout_s:.0f} s "
@@ -306,6 +309,7 @@ class TransactionalSink:
         return stopped or now >= deadline or self._stopping()
 
     def _classify(self, error: KafkaError, doing: str, *, topic: str | None = None) -> GatewayError:
+        error = self._reason(error)
         if self._began_at is not None and (is_fenced(error) or error.fatal()):
             open_s = self._clock() - self._began_at
             self._began_at = None  # no longer ours to abort
@@ -318,3 +322,13 @@ class TransactionalSink:
                     "of the brokers",
                 )
         return classify_kafka_error(error, doing=doing, transactional_id=self._id, topic=topic)
+
+    def _reason(self, error: KafkaError) -> KafkaError:
+        """What `produce` calls a fatal error only: every transactional call says which one."""
+        if error.code() == KafkaError._FATAL:
+            try:
+                self._producer.abort_transaction(_SLICE_S)
+            except KafkaException as raised:
+                reason: KafkaError = raised.args[0]
+                return reason
+        return error

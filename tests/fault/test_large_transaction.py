@@ -71,12 +71,17 @@ def test_a_transaction_that_does_not_fit_is_an_error_that_names_it_and_both_sett
         s = scene(
             "CREATE PUBLICATION p FOR TABLE large;"
             "CREATE SUBSCRIPTION {s} CONNECTION '' PUBLICATION p;",
-            limits={"max_batch_records": 500},
-            kafka={"transaction.timeout.ms": "1000"},
+            # A producer so slow that the broker, which looks every ten seconds, ends it.
+            limits={"max_batch_records": 50},
+            kafka={
+                "transaction.timeout.ms": "1000",
+                "linger.ms": "500",
+                "queue.buffering.max.messages": "100",
+            },
         )
         s.run_to("0/1")
         row = connection.execute(
-            "INSERT INTO large SELECT i, repeat('x', 300) FROM generate_series(1, 400000) i"
+            "INSERT INTO large SELECT i, repeat('x', 300) FROM generate_series(1, 10000) i"
             " RETURNING pg_current_xact_id()::text"
         ).fetchone()
         assert row is not None
@@ -85,6 +90,6 @@ def test_a_transaction_that_does_not_fit_is_an_error_that_names_it_and_both_sett
 
         assert ended.code == 1, ended.err
         error = ended.err[ended.err.index("pgsluice: ") :]
-        assert f"transaction {row[0]} (400001 messages, " in error
+        assert f"transaction {row[0]} (10001 messages, " in error
         assert "transaction.timeout.ms" in error
         assert "transaction.max.timeout.ms" in error
