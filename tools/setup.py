@@ -1,8 +1,9 @@
 """Make ``.venv`` from the lock file and fetch the jars: what ``make setup`` runs.
 
-Runs under Python 3.7 or later and imports only the standard library, so that a machine where something is
-missing gets an answer that names the package to install instead of a traceback. When nothing has
-changed since the last run it does nothing but look at a stamp file and the cache folder.
+Runs under Python 3.7 or later and imports only the standard library, so that a machine where
+something is missing gets an answer that names the package to install instead of a traceback. When
+nothing has changed since the last run it does nothing but look at a stamp file and the cache
+folder.
 """
 
 from __future__ import annotations

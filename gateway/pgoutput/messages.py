@@ -33,7 +33,7 @@ class BinaryValue(bytes):
     __slots__ = ()
 
 
-ColumnValue: TypeAlias = bytes | None | Unchanged
+ColumnValue: TypeAlias = bytes | Unchanged | None
 TupleData: TypeAlias = tuple[ColumnValue, ...]
 
 
