@@ -9,9 +9,9 @@ topics' first records: each change takes effect once, on the state it was meant 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
-from functools import reduce
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -22,16 +22,16 @@ from spark_consumer.collapse import fold_keyed, fold_moves, fold_multiset
 from spark_consumer.decode import (
     AVRO_OPTIONS,
     ColumnPlan,
-    Piece,
     Survey,
     changes,
     source_table,
     survey,
 )
-from spark_consumer.errors import ContractError
-from spark_consumer.layout import KeyLayout, Layout, canonical, key_layout, value_layout
+from spark_consumer.epochs import Epoch, cut_epochs
+from spark_consumer.layout import Layout, canonical, value_layout
 from spark_consumer.names import quoted, table_path
 from spark_consumer.registry import Schemas
+from spark_consumer.small import INTERPRETED, REWRITE_BYTES, TABLE_BYTES, gather, tuned
 from spark_consumer.tables import Commit, Table
 
 __all__ = ["Applied", "Applier"]
@@ -64,18 +64,26 @@ class Applier:
         self, spark: SparkSession, warehouse: str, subscription: str, schemas: Schemas
     ) -> None:
         self._spark = spark.newSession()
+        self._compiled = {key: str(self._spark.conf.get(key)) for key in INTERPRETED}
         self._warehouse = warehouse
         self._subscription = subscription
         self._schemas = schemas
         self._tables: dict[str, tuple[str, Table]] = {}
         self._written: dict[int, StructType] = {}
 
-    def apply(self, records: DataFrame, found: Survey) -> Applied | None:
+    @contextmanager
+    def gathered(self, records: DataFrame) -> Iterator[DataFrame]:
+        """Bring a small batch to the driver, for `apply`; see `spark_consumer.small`."""
+        with tuned(self._spark):
+            yield gather(records, self._spark)
+
+    def apply(self, records: DataFrame, found: Survey, *, small: bool = False) -> Applied | None:
         """Bring one table up to date with its topic's records.
 
         Args:
             records: wire frame of the batch, cached; other topics' records are ignored.
             found: what it holds of the topic.
+            small: `records` are what `gathered` has given.
 
         Returns:
             None when the batch holds nothing but tombstones of it.
@@ -98,11 +106,11 @@ class Applier:
         if start >= found.first:
             mine = mine.where(F.col("offset") > start)
             left = next(iter(survey(mine)), None) if start < found.last else None
-        epochs = _epochs(mine, left, self._schemas) if left is not None else []
+        epochs = cut_epochs(mine, left, self._schemas) if left is not None else []
         if truncated and not epochs:
             self._empty(table, columns, found)
         for epoch in epochs:
-            self._apply_epoch(table, columns, mine, epoch, found, empty=truncated)
+            self._apply_epoch(table, columns, mine, epoch, found, empty=truncated, small=small)
             truncated = False
         return Applied(name, table.version())
 
@@ -172,6 +180,7 @@ class Applier:
         found: Survey,
         *,
         empty: bool,
+        small: bool,
     ) -> None:
         schemas = {
             schema_id: self._json(schema_id)
@@ -181,81 +190,13 @@ class Applier:
         }
         inside = mine.where(F.col("offset").between(epoch.first, epoch.last))
         changed = changes(inside, epoch.pieces, columns, epoch.key, schemas)
+        if small:
+            changed = changed.coalesce(1)
         commit = self._commit(found, epoch.last)
-        if epoch.key is None:
-            _apply_multiset(table, columns, changed, epoch, commit, empty=empty)
-        else:
-            _apply_keyed(table, columns, changed, epoch, commit, empty=empty)
-
-
-@dataclass(frozen=True, slots=True)
-class Epoch:
-    """A run of a topic's records under one kind of identity.
-
-    Attributes:
-        key: The identity; None for a multiset.
-        pieces: The schemas that occur.
-        first: First offset.
-        last: Last offset.
-    """
-
-    key: KeyLayout | None
-    pieces: tuple[Piece, ...]
-    first: int
-    last: int
-
-    @property
-    def moves(self) -> bool:
-        """Rows change their keys."""
-        return any(piece.moves for piece in self.pieces)
-
-    @property
-    def removals(self) -> bool:
-        """Some change needs a row that is there."""
-        return any(piece.removals for piece in self.pieces)
-
-
-def _epochs(mine: DataFrame, found: Survey, schemas: Schemas) -> list[Epoch]:
-    """Cut a batch where the replica identity changed: seldom, and then by the offsets."""
-    changing = [piece for piece in found.pieces if piece.changes]
-    keys: dict[int | None, KeyLayout | None] = {None: None}
-    for piece in changing:
-        if piece.key_id is not None:
-            keys[piece.key_id] = key_layout(schemas.schema(piece.key_id))
-        elif piece.removals:
-            raise ContractError(
-                f"topic {found.topic}, partition {found.partition}, offsets {found.first} to"
-                f" {found.last}: an update or delete has no key",
-                hint="the table needs a replica identity: ALTER TABLE ... REPLICA IDENTITY",
-            )
-    kinds = list(dict.fromkeys(keys[piece.key_id] for piece in changing))
-    if len(kinds) <= 1:
-        key = kinds[0] if kinds else None
-        return [Epoch(key, tuple(changing), found.first, found.last)] if changing else []
-    # The number of the kind, record by record; a new run begins where it changes.
-    number = reduce(
-        lambda sofar, key_id: F.when(
-            F.col("key_id").eqNullSafe(F.lit(key_id)), kinds.index(keys[key_id])
-        ).otherwise(sofar),
-        keys,
-        F.lit(0),
-    )
-    starts = [
-        (row["offset"], row["kind"])
-        for row in mine.where("op <> 't'")
-        .select("offset", number.alias("kind"))
-        .withColumn("before", F.expr("lag(kind) OVER (ORDER BY offset)"))
-        .where("NOT kind <=> before")
-        .orderBy("offset")
-        .collect()
-    ]
-    ends = [offset - 1 for offset, _ in starts[1:]] + [found.last]
-    epochs = []
-    for (first, kind), last in zip(starts, ends, strict=True):
-        held = survey(mine.where(F.col("offset").between(first, last)))[0]
-        pieces = tuple(piece for piece in held.pieces if piece.changes)
-        epochs.append(Epoch(kinds[kind], pieces, first, last))
-    return epochs
+        apply = _apply_multiset if epoch.key is None else _apply_keyed
+        # A small batch says nothing of the table, and a large one is better read by compiled code.
+        with tuned(self._spark, self._compiled) if _is_large(table, small) else nullcontext():
+            apply(table, columns, changed, epoch, commit, empty=empty, small=small)
 
 
 def _apply_keyed(
@@ -266,6 +207,7 @@ def _apply_keyed(
     commit: Commit,
     *,
     empty: bool,
+    small: bool,
 ) -> None:
     assert epoch.key is not None
     fields = [column.field for column in columns]
@@ -287,6 +229,14 @@ def _apply_keyed(
         f" THEN s.v.`{c.field}` ELSE t.{quoted(c.name)} END"
         for c in columns
     }
+    if small:
+        folded = gather(folded, table.spark)
+        if _is_tiny(table):
+            table.write(_merged(table, folded, same, assigned), commit, overwrite=True)
+            return
+        if _all_new(table, folded, same):
+            table.write(_named(folded, columns), commit, overwrite=False)
+            return
     inserted = {quoted(c.name): f"s.v.`{c.field}`" for c in columns}
     with table.merging(commit):
         (
@@ -308,6 +258,7 @@ def _apply_multiset(
     commit: Commit,
     *,
     empty: bool,
+    small: bool,
 ) -> None:
     if not epoch.removals:
         table.write(_named(changed, columns), commit, overwrite=empty)
@@ -327,6 +278,14 @@ def _apply_multiset(
     same = ["s.action = 'delete'"]
     same += [f"{keys[c.field]('t.')} <=> {_canonical_of(c, f's.v.`{c.field}`')}" for c in columns]
     inserted = {quoted(c.name): f"s.v.`{c.field}`" for c in columns}
+    if small:
+        folded = gather(folded, table.spark)
+    if small and _is_tiny(table):
+        there = table.delta().toDF().alias("t")
+        stays = there.join(folded.alias("s"), F.expr(" AND ".join(same)), "left_anti")
+        comes = _named(folded.where("action = 'insert'"), columns)
+        table.write(stays.unionByName(comes), commit, overwrite=True)
+        return
     with table.merging(commit):
         (
             table.delta()
@@ -336,6 +295,39 @@ def _apply_multiset(
             .whenNotMatchedInsert("s.action = 'insert'", values=dict(inserted))
             .execute()
         )
+
+
+def _is_large(table: Table, small: bool) -> bool:
+    """Whether a small batch meets a table that is none."""
+    if not small:
+        return False
+    size = table.bytes()
+    return size is None or size > TABLE_BYTES
+
+
+def _is_tiny(table: Table) -> bool:
+    size = table.bytes()
+    return size is not None and size <= REWRITE_BYTES
+
+
+def _merged(table: Table, folded: DataFrame, same: str, assigned: Mapping[str, str]) -> DataFrame:
+    """What the table's rows are after a MERGE of `folded`."""
+    there = table.delta().toDF().withColumn("~there", F.lit(True)).alias("t")
+    return (
+        there.join(folded.alias("s"), F.expr(same), "full_outer")
+        .where("s.action IS NULL OR s.action = 'put' OR (s.action = 'set' AND t.`~there`)")
+        .select(
+            *(F.expr(sql).alias(name[1:-1].replace("``", "`")) for name, sql in assigned.items())
+        )
+    )
+
+
+def _all_new(table: Table, folded: DataFrame, same: str) -> bool:
+    """Whether an append does what a MERGE would: looking costs a fraction of it."""
+    if not folded.where("action <> 'put'").isEmpty():
+        return False
+    there = table.delta().toDF().alias("t")
+    return there.join(folded.alias("s"), F.expr(same), "left_semi").isEmpty()
 
 
 def _in_table(column: ColumnPlan, *, key: bool) -> Callable[[str], str]:

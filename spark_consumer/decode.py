@@ -163,6 +163,7 @@ class Survey:
         first: First offset.
         last: Last offset, tombstones included.
         records: Number of records, tombstones left out.
+        bytes: Of the Avro bodies of all keys and values.
         truncate: Offset of the last `t`, or None.
         position: (commit_lsn as in headers, seq) of the last record, or None.
         pieces: By schema ids; tombstones left out.
@@ -173,6 +174,7 @@ class Survey:
     first: int
     last: int
     records: int
+    bytes: int
     truncate: int | None
     position: tuple[str, int] | None
     pieces: tuple[Piece, ...]
@@ -190,6 +192,9 @@ def survey(records: DataFrame) -> list[Survey]:
         records.groupBy("topic", "partition", "key_id", "value_id")
         .agg(
             F.count("*").alias("records"),
+            F.sum(F.expr("coalesce(length(key_body), 0) + coalesce(length(value_body), 0)")).alias(
+                "bytes"
+            ),
             F.min("offset").alias("first"),
             F.max("offset").alias("last"),
             F.count_if(is_change).alias("changes"),
@@ -228,6 +233,7 @@ def _survey(topic: str, partition: int, rows: Sequence[Any]) -> Survey:
         first=min(row["first"] for row in rows),
         last=max(row["last"] for row in rows),
         records=sum(row.records for row in valued),
+        bytes=sum(row.bytes for row in rows),
         truncate=max((row.truncate for row in valued if row.truncate is not None), default=None),
         position=None if last is None or last.lsn is None else (last.lsn, last.seq),
         pieces=tuple(

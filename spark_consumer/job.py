@@ -13,7 +13,7 @@ import signal
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from types import FrameType
 from typing import Any, Final
 
@@ -37,6 +37,7 @@ from spark_consumer.markers import read_markers
 from spark_consumer.names import part, transaction_topic
 from spark_consumer.progress import Counted, Progress
 from spark_consumer.registry import Registry, Schemas
+from spark_consumer.small import INTERPRETED, is_small, tuned
 from spark_consumer.tables import SESSION_SETTINGS
 from spark_consumer.topics import Topics
 
@@ -128,11 +129,13 @@ class Subscription:
             records.sparkSession.conf.set(key, value)
         cut = wire(records, self._markers).persist()
         try:
-            surveyed = survey(cut)
+            with tuned(records.sparkSession, INTERPRETED):
+                surveyed = survey(cut)
             self._check(surveyed)
-            data = [found for found in surveyed if found.topic != self._markers]
-            applied = [done for found in data if (done := self._applier.apply(cut, found))]
-            self._advance(cut, surveyed, applied)
+            small = is_small(surveyed)
+            with self._applier.gathered(cut) if small else nullcontext(cut) as whole:
+                applied = self._apply(whole, surveyed, small=small)
+                self._advance(whole, surveyed, applied)
         finally:
             cut.unpersist()
         _log.info(
@@ -140,12 +143,17 @@ class Subscription:
             " end_lsn=%s complete_lsn=%s",
             self.name,
             batch,
-            sum(found.records for found in data),
+            sum(found.records for found in surveyed if found.topic != self._markers),
             len(applied),
             time.monotonic() - begun,
             _lsn(self.progress.end_lsn),
             _lsn(self.progress.complete_lsn),
         )
+
+    def _apply(self, cut: DataFrame, surveyed: list[Survey], *, small: bool) -> list[Applied]:
+        data = [found for found in surveyed if found.topic != self._markers]
+        done = [self._applier.apply(cut, found, small=small) for found in data]
+        return [applied for applied in done if applied is not None]
 
     def _check(self, surveyed: list[Survey]) -> None:
         for found in surveyed:

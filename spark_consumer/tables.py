@@ -95,6 +95,13 @@ class Table:
         """The version of the table's last commit; -1 when there is no table."""
         return int(self._log().update(False, self._none(), self._none()).version())
 
+    def bytes(self) -> int | None:
+        """The size of the table's files; None when its log does not have it at hand."""
+        snapshot = self._log().update(False, self._none(), self._none())
+        # The checksum file knows; asking the snapshot itself runs a job.
+        checksum = snapshot.checksumOpt()
+        return int(checksum.get().tableSizeBytes()) if checksum.isDefined() else None
+
     def prepare(self, layout: Layout, written: StructType) -> list[ColumnPlan]:
         """Create the table when it is not there; take in new columns and wider types.
 

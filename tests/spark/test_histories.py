@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,10 +21,12 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.spark
 
 
-def apply(applier: Applier, records: DataFrame) -> None:
+def apply(applier: Applier, records: DataFrame, *, small: bool) -> None:
     cut = wire(records, "s.transaction").cache()
-    for found in survey(cut):
-        applier.apply(cut, found)
+    surveyed = survey(cut)
+    with applier.gathered(cut) if small else nullcontext(cut) as whole:
+        for found in surveyed:
+            applier.apply(whole, found, small=small)
     cut.unpersist()
 
 
@@ -35,14 +38,17 @@ def contents(spark: SparkSession, path: Path) -> list[tuple[Any, ...]]:
 def play(
     spark: SparkSession, warehouse: Path, topic: TableTopic, chance: random.Random, batches: int
 ) -> None:
-    """Apply in random cuts, going back to an earlier record now and then, with new appliers."""
+    """Apply in random cuts, going back to an earlier record now and then, with new appliers.
+
+    The first batch is applied as a large one, those after it as small ones.
+    """
     end = len(topic.records)
     cuts = [*sorted(chance.sample(range(1, end), batches - 1)), end]
     first = 0
     # The last round has nothing new.
     for cut in [*cuts, end]:
         applier = Applier(spark, str(warehouse), "s", topic.registry)
-        apply(applier, frame(spark, topic.records, first, cut))
+        apply(applier, frame(spark, topic.records, first, cut), small=cut != cuts[0])
         first = chance.choice([cut, chance.randrange(cut)])
 
 

@@ -20,11 +20,11 @@ pytestmark = pytest.mark.spark
 
 
 def apply(spark: SparkSession, warehouse: Path, topic: TableTopic, first: int = 0) -> None:
-    cut = wire(frame(spark, topic.records, first), "s.transaction").cache()
+    cut = wire(frame(spark, topic.records, first), "s.transaction")
     applier = Applier(spark, str(warehouse), "s", topic.registry)
-    for found in survey(cut):
-        applier.apply(cut, found)
-    cut.unpersist()
+    with applier.gathered(cut) as whole:
+        for found in survey(whole):
+            applier.apply(whole, found, small=True)
 
 
 def rows(spark: SparkSession, path: Path) -> list[tuple[Any, ...]]:

@@ -1,0 +1,82 @@
+"""Small micro-batches: a job that takes milliseconds should not take seconds to plan and compile.
+
+For a batch of a few thousand records Spark spends nearly all its time on generating and compiling
+code, on planning anew between stages, and on tasks that have nothing to do. So the records of a
+small batch are brought to the driver once, as they are, and everything after that is planned over
+those rows, in one partition, by interpreted expressions. What comes out is the same.
+
+Nothing here touches what a crash may lose: rows on the driver belong to one try of one batch. They
+do not pass through Python, which holds no more than a reference to them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Final, cast
+
+from pyspark.sql import DataFrame, SparkSession
+
+from spark_consumer.decode import Survey
+
+__all__ = ["INTERPRETED", "REWRITE_BYTES", "TABLE_BYTES", "gather", "is_small", "tuned"]
+
+TABLE_BYTES: Final = 32 * 1024 * 1024
+"""Up to this size a table is read well enough by interpreted expressions."""
+
+REWRITE_BYTES: Final = 1024 * 1024
+"""Up to this size a table is written anew: a MERGE would rewrite its file or two as well."""
+
+_RECORDS: Final = 20_000
+_BYTES: Final = 16 * 1024 * 1024
+
+INTERPRETED: Final = {
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+}
+_SMALL: Final = {
+    **INTERPRETED,
+    "spark.sql.shuffle.partitions": "1",
+    # The source of a MERGE is rows on the driver: reading them twice gives the same.
+    "spark.databricks.delta.merge.materializeSource": "none",
+    # java.sql's types cannot carry every value there and back, java.time's can.
+    "spark.sql.datetime.java8API.enabled": "true",
+}
+
+
+def is_small(surveyed: Iterable[Survey]) -> bool:
+    """Whether a batch may be held on the driver."""
+    found = list(surveyed)
+    return (
+        sum(topic.last - topic.first + 1 for topic in found) <= _RECORDS
+        and sum(topic.bytes for topic in found) <= _BYTES
+    )
+
+
+def gather(frame: DataFrame, spark: SparkSession) -> DataFrame:
+    """Run `frame` and give its rows, now on the driver, as a frame of `spark`.
+
+    Both sessions must be of the same application, and `spark` be `tuned`: see above.
+    """
+    rows: Any = frame._jdf.collectAsList()
+    made = spark._jsparkSession.createDataFrame(rows, frame._jdf.schema())
+    return DataFrame(made, spark)
+
+
+@contextmanager
+def tuned(spark: SparkSession, settings: Mapping[str, str] = _SMALL) -> Iterator[None]:
+    """Let a session run small queries cheaply; its own settings come back afterwards."""
+    # pyspark's own types do not say that a default of None may come back.
+    get = cast("Callable[[str, None], str | None]", spark.conf.get)
+    before = {key: get(key, None) for key in settings}
+    for key, value in settings.items():
+        spark.conf.set(key, value)
+    try:
+        yield
+    finally:
+        for key, earlier in before.items():
+            if earlier is None:
+                spark.conf.unset(key)
+            else:
+                spark.conf.set(key, earlier)

@@ -1,0 +1,177 @@
+"""Stops and crashes in the middle of a micro-batch, between the commits of its tables."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import uuid
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from gateway.embedded import jars
+from spark_consumer.config import ConsumerSettings
+from spark_consumer.job import progress, run
+from tests.spark.kafka_topics import RegisteredSchemas, Topics
+from tests.spark.records import Col, TableTopic
+from tests.waiting import wait_until
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = [pytest.mark.spark, pytest.mark.kafka]
+
+COLUMNS = [Col("a", "int", "integer"), Col("b", "string", "text")]
+ENDPOS = 0x200
+PROCESS = """
+import sys
+from spark_consumer.config import ConsumerSettings
+from spark_consumer.job import run
+from spark_consumer.session import build_session
+
+broker, registry, folder, name, jars = sys.argv[1:]
+settings = ConsumerSettings(
+    kafka={"bootstrap.servers": broker},
+    registry_url=registry,
+    warehouse=folder + "/warehouse",
+    checkpoint=folder + "/checkpoint",
+    subscriptions=(name,),
+    topic_names={name: ("named-otherwise",)},
+    trigger_interval_s=0.5,
+)
+sys.exit(run(settings, build_session(settings, jars.split(","))))
+"""
+
+
+class Scene:
+    """Three tables, the first of them in a topic that is named by hand."""
+
+    def __init__(self, broker: str, registry: str, folder: Path) -> None:
+        ids = RegisteredSchemas(registry)
+        self.name = f"s{uuid.uuid4().hex[:8]}"
+        self.folder = folder
+        self.topics = Topics(broker, ids, self.name)
+        self.named = f"{uuid.uuid4().hex[:8]}-named"
+        places = [self.named, f"{self.name}.public.t2", f"{self.name}.public.t3"]
+        self.tables = [
+            TableTopic(ids, topic, COLUMNS, ["a"], table=f"t{number}")
+            for number, topic in enumerate(places, 1)
+        ]
+        for topic in (*places, self.topics.marker_topic):
+            self.topics.create(topic)
+        self.settings = ConsumerSettings(
+            kafka={"bootstrap.servers": broker},
+            registry_url=registry,
+            warehouse=str(folder / "warehouse"),
+            checkpoint=str(folder / "checkpoint"),
+            subscriptions=(self.name,),
+            topic_names={self.name: (self.named,)},
+            trigger_interval_s=0.5,
+        )
+
+    def produce(self) -> None:
+        """A copy, and changes whose repetition would show: 1 goes, 2 becomes 3, 4 comes."""
+        for table in self.tables:
+            table.truncate(0x90, 0, snapshot="first")
+            for key in (1, 2):
+                table.change("r", 0x90, 0, after={"a": key, "b": "copied"})
+            table.change("d", 0x98, 1, before={"a": 1})
+            table.rekey(0x98, 3, before={"a": 2}, after={"a": 3, "b": None}, unchanged=["b"])
+            table.change("c", 0x98, 5, after={"a": 4, "b": "new"})
+        end = {"kind": "END", "end_lsn": ENDPOS, "commit_lsn": 0x98, "xid": 7}
+        self.topics.commit(self.tables, [end])
+
+    def is_written(self, table: int) -> bool:
+        """The table has a commit beside the one that made it."""
+        log = self.folder / "warehouse" / self.name / "public" / f"t{table}" / "_delta_log"
+        return (log / f"{1:020}.json").exists()
+
+    def finish(self, spark: SparkSession) -> list[list[tuple[Any, ...]]]:
+        """Run to the end in this process; the tables' rows."""
+        done = replace(self.settings, endpos=ENDPOS)
+        assert run(done, spark, stopping=threading.Event()) == 0
+        assert progress(done, spark, self.name).complete_lsn == ENDPOS
+        public = self.folder / "warehouse" / self.name / "public"
+        found = []
+        for number in (1, 2, 3):
+            rows = spark.read.format("delta").load(str(public / f"t{number}")).collect()
+            found.append(sorted(tuple(row) for row in rows))
+        return found
+
+
+EXPECTED = [[(3, "copied"), (4, "new")]] * 3
+
+
+@pytest.fixture
+def scene(kafka: str, registry: str, tmp_path: Path) -> Scene:
+    made = Scene(kafka, registry, tmp_path)
+    made.produce()
+    return made
+
+
+def test_a_signal_between_two_tables_ends_the_job_well_and_the_next_goes_on(
+    spark: SparkSession, scene: Scene
+) -> None:
+    first = min(scene.tables, key=lambda table: table.topic).table
+
+    def stop() -> None:
+        wait_until(lambda: scene.is_written(int(first[1:])), 120, "the first table's commit")
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    watching = threading.Thread(target=stop)
+    watching.start()
+
+    assert run(scene.settings, spark) == 0
+
+    watching.join()
+    assert scene.finish(spark) == EXPECTED
+
+
+@pytest.fixture
+def process(scene: Scene) -> Iterator[subprocess.Popen[bytes]]:
+    program = PROCESS.replace("named-otherwise", scene.named)
+    arguments = [
+        scene.settings.kafka["bootstrap.servers"],
+        scene.settings.registry_url,
+        str(scene.folder),
+        scene.name,
+        ",".join(str(jar) for jar in jars.jars("spark")),
+    ]
+    with (scene.folder / "log").open("wb") as log:
+        running = subprocess.Popen(
+            [sys.executable, "-c", program, *arguments],
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+        )
+    try:
+        yield running
+    finally:
+        # The whole session: a JVM that outlives its Python would write on.
+        with suppress(ProcessLookupError):
+            os.killpg(running.pid, signal.SIGKILL)
+        running.wait()
+
+
+@pytest.mark.slow
+def test_tables_end_right_when_the_process_was_killed_between_two_of_them(
+    spark: SparkSession, scene: Scene, process: subprocess.Popen[bytes]
+) -> None:
+    wait_until(
+        lambda: process.poll() is not None or any(map(scene.is_written, (1, 2, 3))),
+        180,
+        "a table's commit",
+    )
+    assert process.poll() is None, (scene.folder / "log").read_text()[-4000:]
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+    assert not all(map(scene.is_written, (1, 2, 3)))
+    assert scene.finish(spark) == EXPECTED
