@@ -22,23 +22,22 @@ complete.
 
 from __future__ import annotations
 
-import gc
 import logging
 import select
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import Final, Protocol
+from typing import Final
 
+from gateway.collecting import rare_collections
 from gateway.config import LimitsTable
 from gateway.errors import KafkaTransactionTimeout, TransientError
 from gateway.lsn import ZERO_LSN, Lsn, format_lsn
 from gateway.observe import Counters, event
 from gateway.pings import ShutdownPings
-from gateway.ports import Sink, Source
+from gateway.ports import Sink, Source, TransactionRouter
 from gateway.records import Batch, Record, Watermark
 from gateway.transactions import (
     Assembler,
@@ -59,54 +58,6 @@ FRAMES_PER_TURN: Final = 2_000
 
 RECORDS_PER_TURN: Final = 2_000
 """Records routed before the same."""
-
-
-class TransactionRouter(Protocol):
-    """Turns transactions into records; `gateway.routing.Router` in production.
-
-    Attributes:
-        ended: Per subscription, the end of the last transaction that got an END marker.
-    """
-
-    ended: dict[str, Lsn]
-
-    def route(self, transaction: Transaction) -> Iterator[list[Record]]:
-        """Yield its records in bounded pieces."""
-
-    def learn(self, event: Transaction | Prepared) -> None:
-        """Take in what a transaction announces, without its rows."""
-
-    def route_standalone(self, message: StandaloneMessage) -> list[Record]:
-        """Return the records of a non-transactional message."""
-
-    def mark(self, event: Prepared | RolledBack) -> list[Record]:
-        """Return PREPARE or ROLLBACK_PREPARED markers."""
-
-    def progress(self, subscriptions: Sequence[str], end_lsn: Lsn) -> list[Record]:
-        """Return PROGRESS markers."""
-
-    def take_lost_values(self) -> Mapping[str, int]:
-        """Return, per table since the last call, the rows sent with NULL for a value not sent."""
-
-    def take_totals(self) -> Mapping[str, tuple[int, ...]]:
-        """Return the running totals that have changed since the last call."""
-
-
-@contextmanager
-def _rare_collections() -> Iterator[None]:
-    """Keep the search for reference cycles out of the loop.
-
-    Records make none. But thousands of them wait in a batch, and Python would go through them,
-    and through everything that the start-up has made, again and again.
-    """
-    thresholds = gc.get_threshold()
-    gc.freeze()
-    gc.set_threshold(100_000, 20, 20)
-    try:
-        yield
-    finally:
-        gc.set_threshold(*thresholds)
-        gc.unfreeze()
 
 
 class Outcome(Enum):
@@ -198,7 +149,7 @@ class Pipeline:
             TransientError: an edge failed; start again from the watermark in Kafka.
             FatalError: a person must act; nothing was acknowledged past the watermark.
         """
-        with _rare_collections():
+        with rare_collections():
             return self._run()
 
     def _run(self) -> Outcome:

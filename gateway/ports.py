@@ -6,13 +6,14 @@ Every method that can wait has a bound; `fileno` lets one `select` watch both ed
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 from gateway.definitions.model import Column, Table
 from gateway.lsn import Lsn
 from gateway.pgtypes.binary import TypeInfo
-from gateway.records import Batch
+from gateway.records import Batch, Record
+from gateway.transactions import Prepared, RolledBack, StandaloneMessage, Transaction
 
 
 class Source(Protocol):
@@ -71,6 +72,37 @@ class Sink(Protocol):
             TransientError: the Kafka transaction was aborted; start again from the watermark.
             FatalError: fenced by a newer gateway, not authorised, a record too large, ...
         """
+
+
+class TransactionRouter(Protocol):
+    """Turns transactions into records; see `gateway.routing.Router`.
+
+    Attributes:
+        ended: Per subscription, the end of the last transaction that got an END marker.
+    """
+
+    ended: dict[str, Lsn]
+
+    def route(self, transaction: Transaction) -> Iterator[list[Record]]:
+        """Yield its records in bounded pieces."""
+
+    def learn(self, event: Transaction | Prepared) -> None:
+        """Take in what a transaction announces, without its rows."""
+
+    def route_standalone(self, message: StandaloneMessage) -> list[Record]:
+        """Return the records of a non-transactional message."""
+
+    def mark(self, event: Prepared | RolledBack) -> list[Record]:
+        """Return PREPARE or ROLLBACK_PREPARED markers."""
+
+    def progress(self, subscriptions: Sequence[str], end_lsn: Lsn) -> list[Record]:
+        """Return PROGRESS markers."""
+
+    def take_lost_values(self) -> Mapping[str, int]:
+        """Return, per table since the last call, the rows sent with NULL for a value not sent."""
+
+    def take_totals(self) -> Mapping[str, tuple[int, ...]]:
+        """Return the running totals that have changed since the last call."""
 
 
 class CatalogReader(Protocol):
