@@ -11,6 +11,8 @@ Four ways to ask for an expression, so that NULL costs nothing where it does not
 only when `b` raises, and then the three-valued form is used. A column that is read once is read
 where it stands; one that is read more often is read before the expression.
 
+Operations on constants alone are folded before (`analyze`), so that none comes here.
+
 `interpret` is the specification of all this.
 """
 
@@ -218,7 +220,10 @@ class Generator:
             return like
         parts = [self.parts(argument) for argument in arguments]
         guards = [guard for guard, _ in parts if guard]
-        if len(guards) > 1 and any(map(can_raise, arguments)):
+        raising = [
+            part for part, argument in zip(parts, arguments, strict=True) if can_raise(argument)
+        ]
+        if (len(guards) > 1 and raising) or (guards and any(not guard for guard, _ in raising)):
             # A NULL must not keep the other argument from being evaluated, and from raising.
             names = [self._temporary() for _ in arguments]
             tests = [

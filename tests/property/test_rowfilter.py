@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import fields, replace
+from typing import Any, get_args
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -31,6 +33,8 @@ from gateway.rowfilter.transform import Predicate
 INT4, BOOL, TEXT = TYPES["int4"][0], TYPES["bool"][0], TYPES["text"][0]
 NAMES = ("a", "b", "t", "z")
 Row = tuple[bytes | None, ...]
+INTEGER_OPERATIONS = frozenset({"int4pl", "int4div", "int4mod", "int4um"})
+EXPRESSIONS = get_args(Expr)
 
 small = st.integers(-3, 3)
 integer_columns: st.SearchStrategy[Expr] = st.sampled_from(
@@ -87,7 +91,31 @@ predicates: st.SearchStrategy[Expr] = st.one_of(
         st.just(True),
     ),
 )
-filters = st.recursive(
+
+
+def folded(expr: Expr) -> Expr:
+    """What the generator is given: an operation on constants alone was evaluated before.
+
+    Its place is taken by a column of its type, so that every shape of tree stays possible.
+    """
+    if isinstance(expr, ColumnRef | Constant):
+        return expr
+    if not any(column_names(expr)):
+        if isinstance(expr, ArrayOf):
+            return ArrayOf(tuple(ColumnRef("a", INT4) for _ in expr.elements))
+        is_integer = isinstance(expr, Call) and expr.operation.name in INTEGER_OPERATIONS
+        return ColumnRef("a", INT4) if is_integer else ColumnRef("z", BOOL)
+    parts = {field.name: getattr(expr, field.name) for field in fields(expr)}
+    return replace(expr, **{name: _folded_part(part) for name, part in parts.items()})
+
+
+def _folded_part(part: Any) -> Any:
+    if isinstance(part, tuple):
+        return tuple(folded(item) for item in part)
+    return folded(part) if isinstance(part, EXPRESSIONS) else part
+
+
+unfolded = st.recursive(
     predicates,
     lambda inner: st.one_of(
         st.builds(And, st.lists(inner, min_size=2, max_size=3).map(tuple)),
@@ -99,6 +127,7 @@ filters = st.recursive(
     ),
     max_leaves=8,
 )
+filters = unfolded.map(folded)
 rows: st.SearchStrategy[Row] = st.tuples(
     st.none() | small.map(lambda value: str(value).encode()),
     st.none() | small.map(lambda value: str(value).encode()),
