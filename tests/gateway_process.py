@@ -245,13 +245,14 @@ class TopicReader:
                 topic,
                 partition,
                 offset,
-                self._decode(message.key()),
-                self._decode(message.value()),
+                self.decode(message.key()),
+                self.decode(message.value()),
                 dict(map(_text_header, message.headers() or [])),
             )
         assert not assigned or empty_polls < 100, "the topic could not be read to its end"
 
-    def _decode(self, wire: str | bytes | None) -> dict[str, Any] | None:
+    def decode(self, wire: str | bytes | None) -> dict[str, Any] | None:
+        """The datum of a key or value in Confluent's wire format."""
         if wire is None:
             return None
         assert isinstance(wire, bytes) and wire[0] == 0

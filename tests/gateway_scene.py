@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import logging
+import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
@@ -14,7 +15,7 @@ from typing import Any
 
 import psycopg
 import pytest
-from confluent_kafka import TopicPartition
+from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._listoffsets import OffsetSpec
 
@@ -287,28 +288,46 @@ class WatermarkWatch:
         self._scene = scene
         self.looking = Lock()
         self.looks = 0
+        self._watermark = 0
 
     def __call__(self, stop: Event) -> None:
-        while not stop.is_set():
-            # The server may be down, which is what these tests are about.
-            with self.looking, suppress(psycopg.OperationalError):
-                self._look()
-            stop.wait(0.3)
+        consumer = Consumer(
+            {
+                "bootstrap.servers": self._scene.project.bootstrap,
+                "group.id": "watch",
+                "enable.auto.commit": False,
+                "isolation.level": "read_committed",
+                "reconnect.backoff.max.ms": 500,
+                "log_level": 0,
+            }
+        )
+        try:
+            consumer.assign([TopicPartition(f"{self._scene.slot}.progress", 0, 0)])
+            while not stop.is_set():
+                # The server may be down, which is what these tests are about.
+                with self.looking, suppress(psycopg.OperationalError):
+                    self._look(consumer, stop)
+                stop.wait(0.3)
+        finally:
+            consumer.close()
 
-    def _look(self) -> None:
+    def _look(self, consumer: Consumer, stop: Event) -> None:
         with self._scene.connect() as connection:
-            confirmed = value_of(
+            text = value_of(
                 connection,
                 "SELECT max(confirmed_flush_lsn)::text FROM pg_replication_slots"
                 " WHERE slot_name = %s",
                 self._scene.slot,
             )
-        if confirmed is not None:
-            # Read after it: the watermark only grows.
-            assert parse_lsn(confirmed) <= self._watermark(), "confirmed what is not in Kafka"
-            self.looks += 1
-
-    def _watermark(self) -> int:
-        topic = f"{self._scene.slot}.progress"
-        values = [r.value for r in self._scene.reader.read(topic) if r.value is not None]
-        return max((int(v["end_lsn"]) for v in values), default=0)
+        if text is None:
+            return
+        # Read after it: the watermark only grows, and what it must have reached is committed.
+        confirmed, deadline = parse_lsn(text), time.monotonic() + TIMEOUT_S
+        while self._watermark < confirmed and not stop.is_set():
+            assert time.monotonic() < deadline, "confirmed what is not in Kafka"
+            message = consumer.poll(0.2)
+            if message is not None and message.error() is None:
+                value = self._scene.reader.decode(message.value())
+                if value is not None:
+                    self._watermark = max(self._watermark, int(value["end_lsn"]))
+        self.looks += 1
