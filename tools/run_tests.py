@@ -1,26 +1,86 @@
-"""Run tiers of the tests in one process, so that they share servers and the Spark session.
+"""Run tiers of the tests; many of them in two processes side by side.
 
 ``python tools/run_tests.py TIER... [-- PYTEST ARGUMENT...]``. A tier is a folder of ``tests/``. The
 run fails when a tier has no folder, or when no test of it passed (the folder's conftest counts).
+
+The tests mostly wait for servers, so two processes, each with servers of its own, end in little
+more than half the time of one. The first one's output is shown as it comes, the second one's when
+both are done. The tiers of one process share its servers and its Spark session.
 """
 
+from __future__ import annotations
+
 import os
+import signal
+import subprocess
 import sys
+import tempfile
+from collections.abc import Sequence
 from pathlib import Path
+from typing import IO
 
 ROOT = Path(__file__).resolve().parent.parent
 
+SECOND = ("fault", "spark")
+"""The tiers that run beside the others: together they take about as long as all the rest."""
+
 
 def main() -> int:
-    """Become pytest; returns only when a tier has no folder."""
-    tiers, _, arguments = _split(sys.argv[1:])
+    """Run the tiers; the exit code is pytest's, of the first process that failed."""
+    tiers, arguments = _split(sys.argv[1:])
     missing = [tier for tier in tiers if not (ROOT / "tests" / tier).is_dir()]
     if missing or not tiers:
         print(f"run_tests: no such tier: {', '.join(missing) or '(none named)'}", file=sys.stderr)
         return 2
-    # Exec, so that Ctrl-C and SIGTERM reach pytest itself, which stops its servers.
     os.chdir(ROOT)
-    command = [
+    first = [tier for tier in tiers if tier not in SECOND]
+    second = [tier for tier in tiers if tier in SECOND]
+    if not first or not second:
+        # Exec, so that Ctrl-C and SIGTERM reach pytest itself, which stops its servers.
+        os.execv(sys.executable, _command(tiers, arguments))  # noqa: S606 - a list, no shell
+    return _run_beside(first, second, arguments)
+
+
+def _run_beside(first: list[str], second: list[str], arguments: Sequence[str]) -> int:
+    with tempfile.TemporaryFile() as output:
+        processes = [
+            subprocess.Popen(_command(first, arguments)),
+            subprocess.Popen(_command(second, arguments), stdout=output, stderr=subprocess.STDOUT),
+        ]
+        _pass_on_signals(processes)
+        codes = [process.wait() for process in processes]
+        _copy(output)
+    for tiers, code in zip((first, second), codes, strict=True):
+        print(f"run_tests: {' '.join(tiers)}: exit {code}")
+    # A signal's code is negative; any that is not 0 fails the run.
+    return next((abs(code) for code in codes if code), 0)
+
+
+def _pass_on_signals(processes: Sequence[subprocess.Popen[bytes]]) -> None:
+    """Ctrl-C reaches the whole process group by itself; wait then, while the servers are stopped.
+
+    SIGTERM reaches this process alone. pytest stops its servers on SIGINT.
+    """
+
+    def pass_on(*_: object) -> None:
+        for process in processes:
+            if process.poll() is None:
+                process.send_signal(signal.SIGINT)
+
+    signal.signal(signal.SIGINT, lambda *_: None)
+    signal.signal(signal.SIGTERM, pass_on)
+
+
+def _copy(output: IO[bytes]) -> None:
+    output.seek(0)
+    sys.stdout.flush()
+    while piece := output.read(1 << 16):
+        sys.stdout.buffer.write(piece)
+    sys.stdout.flush()
+
+
+def _command(tiers: Sequence[str], arguments: Sequence[str]) -> list[str]:
+    return [
         sys.executable,
         "-m",
         "pytest",
@@ -30,14 +90,13 @@ def main() -> int:
         "--durations-min=5",
         *arguments,
     ]
-    os.execv(sys.executable, command)  # noqa: S606 - a list, no shell
 
 
-def _split(arguments: list[str]) -> tuple[list[str], str, list[str]]:
+def _split(arguments: list[str]) -> tuple[list[str], list[str]]:
     if "--" not in arguments:
-        return arguments, "", []
+        return arguments, []
     at = arguments.index("--")
-    return arguments[:at], "--", arguments[at + 1 :]
+    return arguments[:at], arguments[at + 1 :]
 
 
 if __name__ == "__main__":
