@@ -59,10 +59,16 @@ class SourceTable:
 
 @dataclass(frozen=True, slots=True)
 class DefinitionsTable:
-    """``[definitions]``: the publications and subscriptions."""
+    """``[definitions]``: the publications and subscriptions.
+
+    Attributes:
+        on_filter_error: What becomes of a row on which a row filter raises (division by zero and
+            the like): ``stop`` as PostgreSQL does, or ``quarantine`` it in the error topic.
+    """
 
     file: Path
     missing_identity: Literal["refuse", "insert_only"] = "refuse"
+    on_filter_error: Literal["stop", "quarantine"] = "stop"
 
 
 @dataclass(frozen=True, slots=True)

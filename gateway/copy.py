@@ -7,7 +7,8 @@ dies in between, its exported snapshot is gone: the next attempt takes a new slo
 consistent point, and its ``t`` record makes consumers drop the rows of the dead one. There is no
 watermark (``end_lsn`` 0) before all tables are ready, which is how a start tells the two apart.
 
-The filters are evaluated by PostgreSQL itself here, in the COPY.
+The filters are evaluated by PostgreSQL itself here, in the COPY; but for those that may raise where
+such rows are quarantined (`RelationRoutes.copy_route`).
 """
 
 from __future__ import annotations
@@ -25,12 +26,12 @@ from gateway.envelope.envelope import Snapshot, TransactionContext
 from gateway.envelope.headers import HeaderMaker
 from gateway.envelope.markers import encode_copy
 from gateway.lsn import Lsn, format_lsn
-from gateway.observe import Counters, event
+from gateway.observe import Counters, event, report_quarantined
 from gateway.pgoutput.messages import ColumnValue
 from gateway.ports import Sink
 from gateway.records import Batch, CopyState, CopyStateKind, Record, Watermark
-from gateway.routing.groups import TransactionState
 from gateway.routing.routes import RelationRoutes
+from gateway.routing.state import TransactionState
 from gateway.routing.totals import PartitionCount, Totals
 
 __all__ = ["CopyStopped", "InitialCopy", "RowReader"]
@@ -112,23 +113,24 @@ class InitialCopy:
 
     def _copy(self, copy: TableCopy, base: Watermark) -> None:
         table = self._routes.table(copy.target_oid)
-        group, taker = self._routes.copy_group(copy)
+        route = self._routes.copy_route(copy)
         estimate = self._reader.estimate_rows(table)
         counts: dict[int, PartitionCount] = {}
         records: list[Record] = []
-        group.truncate(self._consistent_point, self._transaction("first"), taker, records)
+        first = self._transaction("first")
+        route.group.truncate(self._consistent_point, first, route.taker, records)
         records.append(self._marker(copy, "copying", ()))
         rows = 0
         reported = time.monotonic()
         tx = self._transaction("true")
-        where = [clause.text for clause in copy.filters]
-        for batch in self._reader.copy_rows(table, copy.columns, where):
+        for batch in self._reader.copy_rows(table, route.columns, route.where):
             if self._stopping():
                 raise CopyStopped
+            before = len(records)
             for row in batch:
-                group.insert(row, self._consistent_point, tx, records)
-            rows += len(batch)
-            self._counters.copied_rows += len(batch)
+                route.group.insert(row, self._consistent_point, tx, records)
+            rows += len(records) - before
+            self._counters.copied_rows += len(records) - before
             if len(records) >= self._limits.copy_batch_rows:
                 self._commit(records, base, counts)
                 records = []
@@ -141,6 +143,7 @@ class InitialCopy:
             Batch(records, replace(base, copies=self._copies()), self._totals.take_changed())
         )
         self._report(copy.subscription, table, rows, rows)
+        report_quarantined(_LOG, self._counters, tx.quarantined)
         event(
             _LOG,
             logging.INFO,

@@ -9,9 +9,10 @@ from __future__ import annotations
 import json
 import logging
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 
-__all__ = ["Counters", "event", "set_up_logging"]
+__all__ = ["Counters", "event", "report_quarantined", "set_up_logging"]
 
 
 @dataclass(slots=True)
@@ -24,12 +25,29 @@ class Counters:
     copied_rows: int = 0
     durable_lsn: int = 0
     lost_values: int = 0
+    quarantined: int = 0
 
 
 def event(logger: logging.Logger, level: int, message: str, **fields: object) -> None:
     """Log one event with its fields."""
     if logger.isEnabledFor(level):
         logger.log(level, message, extra={"fields": fields})
+
+
+def report_quarantined(
+    logger: logging.Logger, counters: Counters, tables: Mapping[str, int]
+) -> None:
+    """Count the records for the error topic, by table, and warn once for each table."""
+    for table, rows in tables.items():
+        counters.quarantined += rows
+        event(
+            logger,
+            logging.WARNING,
+            "a row filter failed on rows, which are in the error topic instead; the subscriptions "
+            "go on without these changes",
+            relation=table,
+            rows=rows,
+        )
 
 
 class _FieldFormatter(logging.Formatter):

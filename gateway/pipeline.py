@@ -35,7 +35,7 @@ from gateway.collecting import rare_collections
 from gateway.config import LimitsTable
 from gateway.errors import KafkaTransactionTimeout, TransientError
 from gateway.lsn import ZERO_LSN, Lsn, format_lsn
-from gateway.observe import Counters, event
+from gateway.observe import Counters, event, report_quarantined
 from gateway.pings import ShutdownPings
 from gateway.ports import Sink, Source, TransactionRouter
 from gateway.records import Batch, Record, Watermark
@@ -320,6 +320,7 @@ class Pipeline:
                 relation=table,
                 rows=rows,
             )
+        report_quarantined(_LOG, self._counters, self._router.take_quarantined())
         self._routing = self._routed = None
 
     def _reach(self, end_lsn: Lsn) -> None:

@@ -101,6 +101,9 @@ class TransactionRouter(Protocol):
     def take_lost_values(self) -> Mapping[str, int]:
         """Return, per table since the last call, the rows sent with NULL for a value not sent."""
 
+    def take_quarantined(self) -> Mapping[str, int]:
+        """Return, per table since the last call, the records made for the error topic."""
+
     def take_totals(self) -> Mapping[str, tuple[int, ...]]:
         """Return the running totals that have changed since the last call."""
 

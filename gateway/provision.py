@@ -12,7 +12,12 @@ from gateway.config import Settings
 from gateway.definitions.model import Definitions, Plan
 from gateway.definitions.parser import parse_definitions
 from gateway.envelope.envelope import package_version
-from gateway.envelope.naming import find_collisions, message_topic, transaction_topic
+from gateway.envelope.naming import (
+    error_topic,
+    find_collisions,
+    message_topic,
+    transaction_topic,
+)
 from gateway.errors import ConfigError, FatalError
 from gateway.routing import RoutingSettings
 from gateway.routing.routes import topic_of
@@ -74,6 +79,7 @@ def routing_settings(
         numeric=settings.types.numeric,
         message_prefixes=frozenset(settings.messages.prefixes),
         binary=wants_binary(plan.subscriptions),
+        on_filter_error=settings.definitions.on_filter_error,
     )
 
 
@@ -165,6 +171,8 @@ def ensure_all_topics(settings: Settings, plan: Plan, *, timeout_s: float) -> di
     names = [transaction_topic(s.name) for s in plan.subscriptions]
     if settings.messages.prefixes:
         names.append(message_topic(settings.gateway.name))
+    if settings.definitions.on_filter_error == "quarantine":
+        names.append(error_topic(settings.gateway.name))
     specs = [
         *tables,
         *(TopicSpec(name, replication_factor=factor, forbid_compaction=True) for name in names),

@@ -136,6 +136,9 @@ class FakeRouter:
     def take_lost_values(self) -> Mapping[str, int]:
         return {}
 
+    def take_quarantined(self) -> Mapping[str, int]:
+        return {}
+
     def take_totals(self) -> Mapping[str, tuple[int, ...]]:
         return {}
 

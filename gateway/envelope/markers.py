@@ -32,6 +32,7 @@ __all__ = [
     "decode_totals_key",
     "encode_copy",
     "encode_end",
+    "encode_filter_error",
     "encode_message",
     "encode_prepare",
     "encode_progress",
@@ -152,6 +153,55 @@ def encode_message(
             "content": message.content,
             "transactional": message.transactional,
             "lsn": message.lsn,
+            "commit_lsn": commit_lsn,
+            "xid": xid,
+            "seq": seq,
+            "ts_ms": ts_ms,
+        },
+    )
+
+
+def encode_filter_error(
+    *,
+    subscription: str,
+    schema: str,
+    table: str,
+    relation: str,
+    op: str,
+    reason: str,
+    filters: Iterable[tuple[str, str]],
+    key: Mapping[str, str | None] | None,
+    before: Mapping[str, str | None] | None,
+    after: Mapping[str, str | None] | None,
+    unchanged: Sequence[str],
+    lsn: int,
+    commit_lsn: int,
+    xid: int | None,
+    seq: int,
+    ts_ms: int,
+) -> bytes:
+    """Encode a row on which a filter raised; docs/envelope.md says what the fields mean.
+
+    `filters` are pairs of publication and row filter, of which one has to be true; `ts_ms` is as in
+    `gateway.envelope.envelope.TransactionContext`.
+    """
+    return _write(
+        "error",
+        {
+            "subscription": subscription,
+            "schema": schema,
+            "table": table,
+            "relation": relation,
+            "op": op,
+            "reason": reason,
+            "filters": [
+                {"publication": publication, "where": where} for publication, where in filters
+            ],
+            "key": key,
+            "before": before,
+            "after": after,
+            "unchanged": unchanged,
+            "lsn": lsn,
             "commit_lsn": commit_lsn,
             "xid": xid,
             "seq": seq,

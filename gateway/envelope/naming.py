@@ -16,6 +16,7 @@ from gateway.errors import SchemaError
 __all__ = [
     "MAX_TOPIC_LENGTH",
     "avro_name",
+    "error_topic",
     "find_collisions",
     "identifier_of",
     "message_topic",
@@ -95,6 +96,15 @@ def message_topic(gateway: str) -> str:
         SchemaError: longer than Kafka allows.
     """
     return _checked(f"{topic_part(gateway)}.message")
+
+
+def error_topic(gateway: str) -> str:
+    """Name the topic of rows on which a filter raised: ``<gateway>.error``.
+
+    Raises:
+        SchemaError: longer than Kafka allows.
+    """
+    return _checked(f"{topic_part(gateway)}.error")
 
 
 def _checked(topic: str) -> str:

@@ -15,69 +15,24 @@ from typing import Final, TypeAlias
 
 from gateway.definitions.model import Operation
 from gateway.envelope.canonical import partition_of
-from gateway.envelope.envelope import (
-    EMPTY_ARRAY,
-    EnvelopeEncoder,
-    SourcePrefix,
-    TransactionContext,
-)
-from gateway.envelope.headers import HeaderMaker
+from gateway.envelope.envelope import EMPTY_ARRAY, EnvelopeEncoder, SourcePrefix
 from gateway.errors import ProtocolError
 from gateway.pgoutput.messages import UNCHANGED, ColumnValue
 from gateway.pgoutput.tuples import split_tuple
 from gateway.records import Header, Record
 from gateway.routing.binary import RowToText
+from gateway.routing.quarantine import FailedRow, Quarantine
+from gateway.routing.state import CollectionOrder, TransactionState
 from gateway.routing.takers import Candidates, Row, Taker
-from gateway.rowfilter import Action, decide_update, fill_unchanged
+from gateway.rowfilter import Action, FilterEvaluationError, decide_update, fill_unchanged
 
-__all__ = ["CollectionOrder", "Group", "RelationRoute", "TransactionState"]
+__all__ = ["Group", "RelationRoute"]
 
 Draft: TypeAlias = tuple[bytes | None, bytes, bytes | None, list[Header]]
 """A record before it has a topic: key, canonical key, value without wire prefix, headers."""
 
 _KEY: Final = ord("K")
 _FULL: Final = ord("O")
-
-
-class TransactionState:
-    """What the records of one transaction share, and its counters."""
-
-    __slots__ = (
-        "context",
-        "has_origin",
-        "headers",
-        "insert_op",
-        "lost_values",
-        "seq",
-        "total_order",
-    )
-
-    def __init__(self, context: TransactionContext, headers: HeaderMaker) -> None:
-        self.context = context
-        self.headers = headers
-        self.has_origin = context.origin is not None
-        self.insert_op = b"c" if context.snapshot == "false" else b"r"
-        self.seq = 0
-        self.total_order = 0
-        # Rows per table of which a value was neither in the stream nor in the old tuple.
-        self.lost_values: dict[str, int] = {}
-
-
-class CollectionOrder:
-    """``data_collection_order`` of one published table within the transaction."""
-
-    __slots__ = ("count", "transaction")
-
-    def __init__(self) -> None:
-        self.transaction: TransactionState | None = None
-        self.count = 0
-
-    def advance(self, transaction: TransactionState) -> None:
-        """Count one more change of the table."""
-        if self.transaction is not transaction:
-            self.transaction = transaction
-            self.count = 0
-        self.count += 1
 
 
 class Group:
@@ -90,6 +45,7 @@ class Group:
         encode_key: Tuple -> Avro key, or None where the table has no key.
         canonical: Tuple -> bytes that are equal when the keys are, for the partition.
         unchanged: Tuple -> Avro array of the published columns that are UNCHANGED.
+        quarantine: Where rows go on which a filter raises; None: the error goes on.
     """
 
     __slots__ = (
@@ -103,6 +59,7 @@ class Group:
         "encoder",
         "inserting",
         "order",
+        "quarantine",
         "takers",
         "target_oid",
         "tombstones",
@@ -119,12 +76,14 @@ class Group:
         order: CollectionOrder,
         *,
         tombstones: bool,
+        quarantine: Quarantine | None = None,
     ) -> None:
         self.encoder = encoder
         self.target_oid = target_oid
         self.takers = takers
         self.order = order
         self.tombstones = tombstones
+        self.quarantine = quarantine
         self.encode_row = encoder.encode_row
         self.encode_old = encoder.encode_old
         self.encode_key = encoder.encode_key
@@ -146,7 +105,12 @@ class Group:
         # (ReorderBufferToastReplace).
         made = False
         for taker, passes in self.inserting.of(row):
-            if passes is not None and not passes(row):
+            try:
+                if passes is not None and not passes(row):
+                    continue
+            except FilterEvaluationError as error:
+                failed = FailedRow(tx.insert_op, None, False, row, lsn)
+                self.fail(error, Operation.INSERT, failed, taker, tx, out)
                 continue
             if tx.has_origin and taker.skips_origins:
                 continue
@@ -193,7 +157,12 @@ class Group:
         """Publish an UPDATE as what it is for each taker: update, insert, delete or nothing."""
         made: dict[Action, list[Draft]] = {}
         for taker, passes in self.updating.of_both(old, new):
-            action = Action.UPDATE if passes is None else decide_update(passes, old, new)
+            try:
+                action = Action.UPDATE if passes is None else decide_update(passes, old, new)
+            except FilterEvaluationError as error:
+                failed = FailedRow(b"u", old, full, new, lsn)
+                self.fail(error, Operation.UPDATE, failed, taker, tx, out)
+                continue
             if action is None or (tx.has_origin and taker.skips_origins):
                 continue
             drafts = made.get(action)
@@ -209,10 +178,16 @@ class Group:
         for taker, passes in self.deleting.of(old):
             if tx.has_origin and taker.skips_origins:
                 continue
-            if passes is None or passes(old):
-                if drafts is None:
-                    drafts = self.draft_delete(old, full, lsn, tx.seq, tx)
-                self.emit(drafts, taker, out)
+            try:
+                if passes is not None and not passes(old):
+                    continue
+            except FilterEvaluationError as error:
+                failed = FailedRow(b"d", old, full, None, lsn)
+                self.fail(error, Operation.DELETE, failed, taker, tx, out)
+                continue
+            if drafts is None:
+                drafts = self.draft_delete(old, full, lsn, tx.seq, tx)
+            self.emit(drafts, taker, out)
 
     def truncate(self, lsn: int, tx: TransactionState, taker: Taker, out: list[Record]) -> None:
         """Publish a TRUNCATE to every partition of the taker's topic."""
@@ -313,6 +288,31 @@ class Group:
             else:
                 out.append((taker.topic, partition, wire_key, taker.value_prefix + body, headers))
                 counter.current[partition] += 1
+
+    def fail(
+        self,
+        error: FilterEvaluationError,
+        operation: Operation,
+        row: FailedRow,
+        taker: Taker,
+        tx: TransactionState,
+        out: list[Record],
+    ) -> None:
+        """Put a row on which the taker's filter raised into the error topic, or raise again.
+
+        Not where the subscription leaves the transaction out for its origin: PostgreSQL does not
+        get to the filter then.
+
+        Source: FilterByOrigin in decode.c, before pgoutput_change.
+        """
+        if tx.has_origin and taker.skips_origins:
+            return
+        if self.quarantine is None:
+            raise error
+        filters = taker.filters.get(operation, ())
+        out.append(self.quarantine.record(error, taker.counter.subscription, filters, row, tx))
+        table = str(self.encoder.schema)
+        tx.quarantined[table] = tx.quarantined.get(table, 0) + 1
 
 
 class RelationRoute:

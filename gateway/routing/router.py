@@ -26,8 +26,8 @@ from gateway.lsn import Lsn, format_lsn
 from gateway.pgoutput.decoder import decode_message
 from gateway.pgoutput.messages import LogicalMessage, Relation, Truncate, Type
 from gateway.records import Record
-from gateway.routing.groups import TransactionState
 from gateway.routing.routes import RelationRoutes, RoutingSettings
+from gateway.routing.state import TransactionState
 from gateway.routing.totals import Totals
 from gateway.rowfilter import FilterEvaluationError
 from gateway.transactions import Prepared, RolledBack, StandaloneMessage, Transaction
@@ -68,6 +68,7 @@ class Router:
         self._now_ms = now_ms
         self.ended: dict[str, Lsn] = {}
         self._lost_values: dict[str, int] = {}
+        self._quarantined: dict[str, int] = {}
 
     def take_lost_values(self) -> dict[str, int]:
         """Return, per table since the last call, the rows that were sent with NULL for a value.
@@ -78,6 +79,11 @@ class Router:
         lost, self._lost_values = self._lost_values, {}
         return lost
 
+    def take_quarantined(self) -> dict[str, int]:
+        """Return, per table since the last call, the records made for the error topic."""
+        quarantined, self._quarantined = self._quarantined, {}
+        return quarantined
+
     def take_totals(self) -> Mapping[str, tuple[int, ...]]:
         """Return the running totals that have changed since the last call, to be committed."""
         return self._totals.take_changed()
@@ -87,7 +93,8 @@ class Router:
 
         Raises:
             ProtocolError: a message does not parse, or speaks of a relation never announced.
-            FilterEvaluationError: a filter raised, as it would have in PostgreSQL.
+            FilterEvaluationError: a filter raised, as it would have in PostgreSQL; not where such
+                rows are quarantined.
             SchemaError, ValueFormatError: a row cannot be published.
             TransientError: the registry or the catalog could not be reached.
         """
@@ -100,6 +107,8 @@ class Router:
                 yield out
         for table, rows in tx.lost_values.items():
             self._lost_values[table] = self._lost_values.get(table, 0) + rows
+        for table, rows in tx.quarantined.items():
+            self._quarantined[table] = self._quarantined.get(table, 0) + rows
         end = self._end_markers(transaction, tx)
         if end:
             yield end

@@ -22,7 +22,12 @@ from gateway.definitions.model import (
     TableCopy,
 )
 from gateway.envelope.envelope import EnvelopeEncoder, wire_prefix
-from gateway.envelope.naming import message_topic, topic_name, transaction_topic
+from gateway.envelope.naming import (
+    error_topic,
+    message_topic,
+    topic_name,
+    transaction_topic,
+)
 from gateway.envelope.schema import KeyColumns, key_of
 from gateway.errors import SchemaError
 from gateway.pgoutput.messages import Relation, ReplicaIdentity
@@ -30,12 +35,15 @@ from gateway.ports import CatalogReader, SchemaIds
 from gateway.records import Header, Record
 from gateway.relations import Relations
 from gateway.routing.binary import RowToText, compile_row
-from gateway.routing.groups import CollectionOrder, Group, RelationRoute
+from gateway.routing.groups import Group, RelationRoute
+from gateway.routing.quarantine import ErrorTopic, Quarantine
+from gateway.routing.state import CollectionOrder
 from gateway.routing.takers import Lookup, Passes, Taker
 from gateway.routing.totals import Totals
 from gateway.rowfilter import FilterSource, RowFilter, combine, compile_filter, selection_of
+from gateway.rowfilter.expr import can_raise
 
-__all__ = ["RelationRoutes", "RoutingSettings", "topic_of"]
+__all__ = ["CopyRoute", "RelationRoutes", "RoutingSettings", "topic_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +66,22 @@ class RoutingSettings:
     numeric: Literal["decimal", "string"] = "decimal"
     message_prefixes: frozenset[str] = frozenset()
     binary: bool = False
+    on_filter_error: Literal["stop", "quarantine"] = "stop"
+
+
+@dataclass(frozen=True, slots=True)
+class CopyRoute:
+    """How the rows of the initial copy of one subscriber table are read and published.
+
+    Attributes:
+        columns: What is to be read, in the order of the tuples.
+        where: The filters that the server is to evaluate; the group evaluates the others.
+    """
+
+    group: Group
+    taker: Taker
+    columns: tuple[str, ...]
+    where: tuple[str, ...]
 
 
 def topic_of(subscription: str, table: Table, names: Mapping[str, str]) -> str:
@@ -107,6 +131,11 @@ class RelationRoutes:
             self._message_prefix = self._register(
                 f"{self._message_topic}-value", avro_schemas.load("message")
             )
+        self._errors: ErrorTopic | None = None
+        if settings.on_filter_error == "quarantine":
+            name = error_topic(settings.gateway)
+            prefix = self._register(f"{name}-value", avro_schemas.load("error"))
+            self._errors = ErrorTopic(name, prefix)
         # A filter that cannot be evaluated is refused now, not at its first row.
         for publish in plan.publishes:
             for clauses in publish.filters.values():
@@ -159,14 +188,33 @@ class RelationRoutes:
                 found += [(group, t) for t in group.takers if Operation.TRUNCATE in t.operations]
         return found
 
-    def copy_group(self, copy: TableCopy) -> tuple[Group, Taker]:
-        """Prepare the initial copy of one subscriber table; its tuples have `copy.columns`."""
+    def copy_route(self, copy: TableCopy) -> CopyRoute:
+        """Prepare the initial copy of one subscriber table.
+
+        The server evaluates the filters, but for those that may raise where rows are quarantined:
+        it would give up the whole COPY at such a row.
+        """
         table = self._tables[copy.target_oid]
+        columns, passes = copy.columns, None
+        where = tuple(clause.text for clause in copy.filters)
+        filters = [self._filter(clause) for clause in copy.filters]
+        if self._errors is not None and any(can_raise(filter_.expr) for filter_ in filters):
+            read = set[str]().union(*(filter_.columns for filter_ in filters))
+            columns += tuple(sorted(read.difference(columns)))
+            passes, where = self._passes(copy.filters, columns), ()
         form = self._stored_form(table, copy.columns)
-        encoder = self._encoder(form, copy.columns)
-        operations = frozenset({Operation.INSERT, Operation.TRUNCATE})
-        taker = self._taker(copy.subscription, form, encoder, operations, {Operation.INSERT: None})
-        return self._group(form, encoder, [taker]), taker
+        encoder = self._encoder(form, columns)
+        taker = self._taker(
+            copy.subscription,
+            form,
+            encoder,
+            frozenset({Operation.INSERT, Operation.TRUNCATE}),
+            {Operation.INSERT: passes},
+            filters={Operation.INSERT: copy.filters},
+        )
+        return CopyRoute(
+            self._group(form, encoder, [taker], str(table), columns), taker, columns, where
+        )
 
     def register_all(self) -> None:
         """Register the schemas of every subscriber table as the catalog has it now.
@@ -239,10 +287,20 @@ class RelationRoutes:
             }
             takers.append(
                 self._taker(
-                    publish.subscription, form, encoder, publish.operations, passes, selections
+                    publish.subscription,
+                    form,
+                    encoder,
+                    publish.operations,
+                    passes,
+                    selections,
+                    publish.filters,
                 )
             )
-        return [self._group(form, encoder, takers) for form, encoder, takers in forms.values()]
+        name = f"{relation.namespace}.{relation.name}"
+        return [
+            self._group(form, encoder, takers, name, names)
+            for form, encoder, takers in forms.values()
+        ]
 
     def _form(self, publish: Publish, relation: Relation) -> Form:
         """Find the columns and the key under which `publish` shows the relation's rows."""
@@ -301,6 +359,7 @@ class RelationRoutes:
         operations: frozenset[Operation],
         passes: dict[Operation, Passes | None],
         selections: Mapping[Operation, Lookup] = MappingProxyType({}),
+        filters: Mapping[Operation, Sequence[FilterClause]] = MappingProxyType({}),
     ) -> Taker:
         topic = topic_of(subscription, form.target, self._settings.topic_names)
         key_schema = encoder.key_schema
@@ -311,12 +370,34 @@ class RelationRoutes:
             operations=operations,
             passes=passes,
             selections=selections,
+            filters=filters,
             skips_origins=self._skips_origins[subscription],
         )
 
-    def _group(self, form: Form, encoder: EnvelopeEncoder, takers: Sequence[Taker]) -> Group:
+    def _group(
+        self,
+        form: Form,
+        encoder: EnvelopeEncoder,
+        takers: Sequence[Taker],
+        relation: str,
+        layout: Sequence[str],
+    ) -> Group:
+        quarantine = None
+        if self._errors is not None:
+            quarantine = Quarantine(
+                self._errors,
+                relation,
+                (form.target.schema, form.target.name),
+                [(column.name, layout.index(column.name)) for column in form.columns],
+                form.identity,
+            )
         return Group(
-            encoder, form.target.oid, takers, form.order, tombstones=self._settings.tombstones
+            encoder,
+            form.target.oid,
+            takers,
+            form.order,
+            tombstones=self._settings.tombstones,
+            quarantine=quarantine,
         )
 
     def _order(self, oid: int) -> CollectionOrder:

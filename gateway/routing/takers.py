@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from gateway.definitions.model import Operation
+from gateway.definitions.model import FilterClause, Operation
 from gateway.pgoutput.messages import UNCHANGED, ColumnValue
 from gateway.routing.totals import TopicCounter
 
@@ -23,11 +23,13 @@ class Taker:
         operations: What it publishes.
         passes: Per operation, the decision on a row; None lets every row pass.
         selections: Per operation, where one column's text decides beforehand.
+        filters: Per operation, what `passes` was made of.
         skips_origins: ``origin = none``: transactions that came from elsewhere are left out.
     """
 
     __slots__ = (
         "counter",
+        "filters",
         "key_prefix",
         "operations",
         "passes",
@@ -46,6 +48,7 @@ class Taker:
         operations: frozenset[Operation],
         passes: dict[Operation, Passes | None],
         selections: Mapping[Operation, Lookup],
+        filters: Mapping[Operation, Sequence[FilterClause]],
         skips_origins: bool,
     ) -> None:
         self.counter = counter
@@ -55,6 +58,7 @@ class Taker:
         self.operations = operations
         self.passes = passes
         self.selections = selections
+        self.filters = filters
         self.skips_origins = skips_origins
 
 

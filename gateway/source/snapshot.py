@@ -198,6 +198,14 @@ class SnapshotReader:
                 hint="ALTER ROLE ... BYPASSRLS for the role of source.dsn; the stream of changes "
                 "is not subject to row security either",
             )
+        if error.sqlstate is not None and error.sqlstate.startswith("22"):
+            # The text can quote a value.
+            return FatalError(
+                f"{doing}: a row filter failed on a row, SQLSTATE {error.sqlstate}",
+                hint="the server's log has the details; change the filter or the row, or set "
+                '[definitions] on_filter_error = "quarantine" to put such rows into the error '
+                "topic and go on",
+            )
         if error.sqlstate in ("42P01", "42703"):
             return TransientError(
                 f"{doing}: it was altered since the definitions were read: {text}"
