@@ -35,6 +35,7 @@ from gateway.rowfilter.expr import (
     IsNull,
     IsTrue,
     Operation,
+    Signature,
     Value,
 )
 from gateway.rowfilter.fold import Junction, fold_distinct, negate
@@ -233,9 +234,11 @@ class _Analyzer:
         except collations.CollationError as error:
             raise self.text.refuse(str(error), node) from None
 
-    def _check_collation(self, name: str, arguments: Sequence[Typed], node: Node) -> None:
+    def _check_collation(
+        self, name: str, operation: Operation, arguments: Sequence[Typed], node: Node
+    ) -> None:
         try:
-            collations.check(name, arguments)
+            collations.check(name, operation.collation, arguments)
         except collations.CollationError as error:
             raise self.text.refuse(str(error), node) from None
 
@@ -248,7 +251,8 @@ class _Analyzer:
         if key in VOLATILE_OPERATORS:
             raise self.text.refuse(f"{shown} of {of} {_NOT_IMMUTABLE}", node)
         function, result = OPERATORS.get(key, ("", 0))
-        operation = operators.OPERATIONS.get(function)
+        arguments = (left, right) if left else (right,)
+        operation = operators.operation_for(function, Signature(arguments, result))
         if operation is None:
             raise self.text.refuse(f"{shown} is not supported for {of}", node)
         return operation, result
@@ -276,7 +280,7 @@ class _Analyzer:
         arguments.append(self.typed(node.rexpr))
         left = _operator_type(arguments[0]) if len(arguments) == 2 else 0
         operation, result = self._operator(node, name, left, _operator_type(arguments[-1]))
-        self._check_collation(operation.name, arguments, node)
+        self._check_collation(f'"{name}"', operation, arguments, node)
         expr = self._call(operation, self._adapted(operation, arguments, node), node)
         if result not in TEXT_TYPES:
             return Typed(expr, result)
@@ -286,10 +290,10 @@ class _Analyzer:
     def _adapted(
         self, operation: Operation, arguments: Sequence[Typed], node: Node
     ) -> tuple[Expr, ...]:
-        adapters = operators.ADAPTERS.get(operation.name, (None, None))
+        adapters = operation.adapters or (None,) * len(arguments)
         return tuple(
             typed.expr if adapter is None else self._call(adapter, (typed.expr,), node)
-            for typed, adapter in zip(arguments, adapters, strict=False)
+            for typed, adapter in zip(arguments, adapters, strict=True)
         )
 
     def _call(self, operation: Operation, arguments: tuple[Expr, ...], node: Node) -> Expr:
@@ -308,7 +312,7 @@ class _Analyzer:
     def _distinct(self, node: Node, name: str, *, negated: bool) -> Typed:
         arguments = [self.typed(node.lexpr), self.typed(node.rexpr)]
         operation, _ = self._operator(node, name, *map(_operator_type, arguments))
-        self._check_collation(operation.name, arguments, node)
+        self._check_collation(f'"{name}"', operation, arguments, node)
         left, right = self._adapted(operation, arguments, node)
         expr = fold_distinct(Distinct(operation, left, right))
         return Typed(negate(expr) if negated else expr, BOOL)
@@ -326,8 +330,8 @@ class _Analyzer:
         )
         if result != BOOL:
             raise self.text.refuse("op ANY/ALL requires operator to yield boolean", node)
-        self._check_collation(operation.name, (scalar, array), node)
-        adapters = operators.ADAPTERS.get(operation.name, (None, None))
+        self._check_collation(f'"{name}"', operation, (scalar, array), node)
+        adapters = operation.adapters or (None, None)
         left = scalar.expr
         if adapters[0] is not None:
             left = self._call(adapters[0], (left,), node)

@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from gateway.definitions.model import Collation
-from gateway.rowfilter import operators
-from gateway.rowfilter.expr import Expr
+from gateway.rowfilter.expr import CollationUse, Expr
 
 __all__ = ["BYTE_ORDER_NAMES", "DEFAULT", "C", "CollationError", "Typed", "check", "merge"]
 
@@ -59,27 +58,25 @@ def merge(arguments: Sequence[Typed]) -> tuple[Collation, bool]:
     return found, explicit
 
 
-def check(function: str, arguments: Sequence[Typed]) -> None:
-    """Make sure that `function`, a ``prosrc``, can be reproduced on `arguments`.
+def check(name: str, use: CollationUse, arguments: Sequence[Typed]) -> None:
+    """Make sure that a function, called `name` in messages, can be reproduced on `arguments`.
 
     Raises:
         CollationError: not under their collation.
     """
-    needs_order = function in operators.ORDER_COLLATION
-    folds_case = function in operators.ASCII_LIKE
-    if not (needs_order or folds_case or function in operators.EQUALITY_COLLATION):
+    if use is CollationUse.NONE:
         return
     collation, _ = merge(arguments)
     if not collation.deterministic:
         raise CollationError(f"collation {collation.name} is nondeterministic")
-    if needs_order and not collation.c_order:
+    if use is CollationUse.ORDER and not collation.c_order:
         raise CollationError(
             f"the order of text under collation {collation.name} cannot be reproduced; "
             'write COLLATE "C"'
         )
-    if folds_case and _plain(collation) not in _C_NAMES:
+    if use is CollationUse.CTYPE and _plain(collation) not in _C_NAMES:
         raise CollationError(
-            f'ILIKE under collation {collation.name} cannot be reproduced; write COLLATE "C"'
+            f'{name} under collation {collation.name} cannot be reproduced; write COLLATE "C"'
         )
 
 

@@ -6,8 +6,9 @@ Values are Python's: int, float, `Decimal`, bool, bytes for every kind of text, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from enum import Enum
 from typing import TypeAlias
 
 __all__ = [
@@ -15,6 +16,7 @@ __all__ = [
     "AnyAll",
     "ArrayOf",
     "Call",
+    "CollationUse",
     "ColumnRef",
     "Constant",
     "Distinct",
@@ -24,6 +26,7 @@ __all__ = [
     "Not",
     "Operation",
     "Or",
+    "Signature",
     "Value",
     "can_raise",
     "children",
@@ -33,21 +36,63 @@ __all__ = [
 Value: TypeAlias = object
 
 
+class CollationUse(Enum):
+    """What a function asks of the collation of its arguments.
+
+    NONE: nothing. EQUALITY: that equal means equal bytes (deterministic). ORDER: that it sorts by
+    the bytes of the UTF-8 text. CTYPE: that case and classes of characters are ASCII's (``C``,
+    ``POSIX``, ``ucs_basic``).
+    """
+
+    NONE = "none"
+    EQUALITY = "equality"
+    ORDER = "order"
+    CTYPE = "ctype"
+
+
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """A strict built-in function: NULL when an argument is NULL, else `function` of them.
+    """A built-in function that is reproduced exactly.
 
     Attributes:
-        name: PostgreSQL's ``prosrc``, or a name of our own for a step of it.
-        function: Takes and returns values, never None.
-        infix: The Python operator that does the same, if there is one.
+        name: Its key in `gateway.pgtypes.catalog`: the ``prosrc`` of a function that is written in
+            C, ``proname(typname,...)`` of one in SQL; or a name of our own for a step.
+        function: Takes and returns values. Never gets None when `strict`.
+        infix: The Python operator that does the same, if there is one. Only of strict ones.
         can_raise: It may raise `EvaluationError`.
+        strict: NULL when an argument is NULL, without being called.
+        nullable: It may return None although no argument was None. Not for comparisons.
+        collation: What it asks of the collation of its arguments.
+        adapters: For each argument the strict operation, neither nullable nor raising, through
+            which it is seen first, or None. So a comparison can work on keys that are made once of
+            a constant.
+        prepare: Is given the constant arguments, by position, where there are some but not only;
+            returns the function of the other arguments, in their order, that does the same, or
+            None where nothing is gained. It never raises: then it returns None.
     """
 
     name: str
     function: Callable[..., Value]
     infix: str | None = None
     can_raise: bool = False
+    strict: bool = True
+    nullable: bool = False
+    collation: CollationUse = CollationUse.NONE
+    adapters: tuple[Operation | None, ...] = ()
+    prepare: Callable[[Mapping[int, Value]], Callable[..., Value] | None] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """The types of one call, polymorphic ones resolved.
+
+    Attributes:
+        arguments: Type OIDs; those of a VARIADIC parameter are one array, as it is declared.
+        result: Type OID.
+    """
+
+    arguments: tuple[int, ...]
+    result: int
 
 
 @dataclass(frozen=True, slots=True)

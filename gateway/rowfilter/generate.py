@@ -20,13 +20,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, Final, NoReturn
 
 from gateway.errors import ValueFormatError
 from gateway.pgoutput.messages import UNCHANGED
 from gateway.pgtypes.catalog import TYPES
-from gateway.pgtypes.strings import compile_like
 from gateway.rowfilter.expr import (
     And,
     AnyAll,
@@ -46,7 +46,6 @@ from gateway.rowfilter.expr import (
     column_names,
 )
 from gateway.rowfilter.interpret import any_all, distinct
-from gateway.rowfilter.operators import ASCII_LIKE, LIKE
 from gateway.rowfilter.types import PARSERS
 
 __all__ = ["Generator"]
@@ -215,9 +214,7 @@ class Generator:
         return f"({name} := {self.value(expr)}) is not None", name
 
     def _call_parts(self, operation: Operation, arguments: Sequence[Expr]) -> tuple[str, str]:
-        like = self._like(operation, arguments)
-        if like is not None:
-            return like
+        operation, arguments = _prepared(operation, arguments)
         parts = [self.parts(argument) for argument in arguments]
         guards = [guard for guard, _ in parts if guard]
         raising = [
@@ -242,19 +239,6 @@ class Generator:
         return self._constant(operation.function)
 
     # Special cases
-
-    def _like(self, operation: Operation, arguments: Sequence[Expr]) -> tuple[str, str] | None:
-        """LIKE with a constant pattern, prepared."""
-        positive = LIKE.get(operation.name, ASCII_LIKE.get(operation.name))
-        if positive is None or not isinstance(arguments[1], Constant):
-            return None
-        pattern = arguments[1].value
-        assert isinstance(pattern, bytes)
-        folds = operation.name in ASCII_LIKE
-        matches = self._constant(compile_like(pattern.lower() if folds else pattern))
-        guard, source = self.parts(arguments[0])
-        call = f"{matches}({source}{'.lower()' if folds else ''})"
-        return guard, call if positive else f"(not {call})"
 
     def _equals_text(self, expr: Call) -> str | None:
         """``text column = constant``, on the bytes as they came; NULL is not equal to them."""
@@ -327,6 +311,22 @@ def _columns(expr: Expr) -> list[ColumnRef]:
     if isinstance(expr, ColumnRef):
         return [expr]
     return [column for child in children(expr) for column in _columns(child)]
+
+
+def _prepared(operation: Operation, arguments: Sequence[Expr]) -> tuple[Operation, Sequence[Expr]]:
+    """A call whose constant arguments have been worked into its function, where that helps."""
+    if operation.prepare is None:
+        return operation, arguments
+    constants = {
+        place: argument.value
+        for place, argument in enumerate(arguments)
+        if isinstance(argument, Constant)
+    }
+    function = operation.prepare(constants) if constants else None
+    if function is None:
+        return operation, arguments
+    rest = [argument for argument in arguments if not isinstance(argument, Constant)]
+    return replace(operation, function=function, infix=None, prepare=None), rest
 
 
 def _unwidened(operation: Operation, arguments: Sequence[Expr]) -> Sequence[Expr]:

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from operator import itemgetter
 from types import MappingProxyType
 from typing import Final
 
 from gateway.errors import ValueFormatError
 from gateway.pgtypes.catalog import TYPES
-from gateway.pgtypes.datetime import parse_date, parse_timestamp, parse_timestamptz
-from gateway.pgtypes.floats import parse_float4, parse_float8
-from gateway.pgtypes.integers import parse_integer
-from gateway.pgtypes.numeric import parse_numeric
-from gateway.pgtypes.strings import parse_bytea
+from gateway.rowfilter import builtins
 from gateway.rowfilter.expr import Value
 
 __all__ = [
@@ -57,45 +54,10 @@ def element_type(oid: int) -> int | None:
     return _ELEMENTS.get(oid)
 
 
-def parse_bool(text: bytes) -> bool:
-    """Read a boolean as printed (``t``, ``f``) or as in a literal (``true``, ``false``)."""
-    if text in (b"t", b"true"):
-        return True
-    if text in (b"f", b"false"):
-        return False
-    raise ValueFormatError("a value does not read as boolean")
-
-
-def as_text(text: bytes) -> bytes:
-    """Text stays the bytes that it is."""
-    return text
-
-
 PARSERS: Final[Mapping[int, Callable[[bytes], Value]]] = MappingProxyType(
-    {
-        TYPES[name][0]: parse
-        for name, parse in {
-            "bool": parse_bool,
-            "int2": parse_integer,
-            "int4": parse_integer,
-            "int8": parse_integer,
-            "oid": parse_integer,
-            "float4": parse_float4,
-            "float8": parse_float8,
-            "numeric": parse_numeric,
-            "text": as_text,
-            "varchar": as_text,
-            "bpchar": as_text,
-            "name": as_text,
-            "date": parse_date,
-            "timestamp": parse_timestamp,
-            "timestamptz": parse_timestamptz,
-            # 32 lower-case hex digits and the dashes in fixed places: the text sorts as the value.
-            "uuid": as_text,
-            "bytea": parse_bytea,
-        }.items()
-    }
+    dict(sorted([(TYPES[name][0], parse) for name, parse in builtins.parsers()], key=itemgetter(0)))
 )
+"""Type OID -> from the text of a value to the value."""
 
 
 def parse_array(text: bytes, parse: Callable[[bytes], Value]) -> tuple[Value, ...]:

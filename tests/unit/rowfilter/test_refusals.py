@@ -15,7 +15,7 @@ from tests.unit.rowfilter.columns import COLUMNS
         ("(virtual = 5)", "generated when it is read", "virtual"),
         ("(missing = 5)", 'column "missing" does not exist', "missing"),
         ("((a > 5) AND (c < 'm'::text))", "the order of text under collation default", "< 'm'"),
-        ("(c ~~* 'm'::text)", "ILIKE under collation default", "~~*"),
+        ("(c ~~* 'm'::text)", '"~~*" under collation default', "~~*"),
         ("(loose = 'x'::text)", "is nondeterministic", "= 'x'"),
         ("(t = (c COLLATE \"en_US\"))", None, ""),
         ("((t COLLATE \"C\") = (c COLLATE \"POSIX\"))", "collation mismatch", "= (c"),

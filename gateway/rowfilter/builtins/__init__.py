@@ -1,0 +1,75 @@
+"""What PostgreSQL's built-in functions do, one module for each subject.
+
+An area may export any of
+
+    PARSERS      typname -> text, as the type's output function prints it (ISO dates, IntervalStyle
+                 postgres, bytea in hex), to value; it raises `ValueFormatError`. Arrays of a type
+                 that has a parser need none
+    OPERATIONS   operations, by the key that `Operation.name` is
+    FACTORIES    key -> a function that makes the operation for the actual types of a call, or None:
+                 not supported for these; for polymorphic functions
+    LENGTHS      typname -> a function that makes of a type modifier the cast of the type to itself,
+                 or None: not supported
+    STEPS        (source, target), typnames -> a cast that the catalog gives no function of its own,
+                 or one that depends on the types more than its function does
+
+Which key an operator, a cast or a function with which types has is in the generated
+`gateway.pgtypes.catalog`. A key without an implementation is refused by `analyze`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from importlib import import_module
+from typing import Any, Final, TypeAlias
+
+from gateway.rowfilter.expr import Operation, Signature, Value
+
+__all__ = ["AREAS", "Factory", "Length", "Parser", "factories", "lengths", "operations", "parsers",
+           "steps"]  # fmt: skip
+
+AREAS: Final = (
+    "general",
+    "numbers",
+    "text",
+    "datetimes",
+)
+"""The modules of this package that are taken in."""
+
+Parser: TypeAlias = Callable[[bytes], Value]
+Factory: TypeAlias = Callable[[Signature], Operation | None]
+Length: TypeAlias = Callable[[int], Operation | None]
+
+_MODULES: Final = tuple(import_module(f"{__name__}.{area}") for area in AREAS)
+
+
+def _exports(name: str) -> Iterator[tuple[Any, Any]]:
+    for module in _MODULES:
+        found: Mapping[Any, Any] = getattr(module, name, {})
+        yield from found.items()
+
+
+def parsers() -> Iterator[tuple[str, Parser]]:
+    """All PARSERS."""
+    yield from _exports("PARSERS")
+
+
+def operations() -> Iterator[Operation]:
+    """All OPERATIONS."""
+    for module in _MODULES:
+        yield from getattr(module, "OPERATIONS", ())
+
+
+def factories() -> Iterator[tuple[str, Factory]]:
+    """All FACTORIES."""
+    yield from _exports("FACTORIES")
+
+
+def lengths() -> Iterator[tuple[str, Length]]:
+    """All LENGTHS."""
+    yield from _exports("LENGTHS")
+
+
+def steps() -> Iterator[tuple[tuple[str, str], Operation]]:
+    """All STEPS."""
+    yield from _exports("STEPS")
