@@ -39,9 +39,9 @@ class FilterEvaluationError(FatalError):
     def __init__(self, reason: str, source: FilterSource | None) -> None:
         super().__init__(
             f"{source or 'row filter'}: {reason}",
-            hint="a native subscription stops at this row too; change the filter or the row, or set "
-            '[definitions] on_filter_error = "quarantine" to put such rows into the error topic '
-            "and go on",
+            hint="a native subscription stops at this row too; change the filter or the row, or "
+            'set [definitions] on_filter_error = "quarantine" to put such rows into the error '
+            "topic and go on",
         )
         self.reason = reason
         self.source = source

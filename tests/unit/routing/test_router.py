@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from io import BytesIO
-from typing import Any
+from typing import Any, Literal
 
 import fastavro
 import pytest
@@ -181,6 +181,7 @@ class Gateway:
         origin_none: frozenset[str] = frozenset(),
         prefixes: frozenset[str] = frozenset(),
         binary: CatalogReader | None = None,
+        on_filter_error: Literal["stop", "quarantine"] = "stop",
     ) -> None:
         self.schemas = Schemas()
         names = dict.fromkeys(p.subscription for p in publishes)
@@ -199,7 +200,13 @@ class Gateway:
             f"{p.subscription}.public.{by_oid[p.target_oid].name}": partitions for p in publishes
         }
         settings = RoutingSettings(
-            "gw", "db", "1", topics, message_prefixes=prefixes, binary=binary is not None
+            "gw",
+            "db",
+            "1",
+            topics,
+            message_prefixes=prefixes,
+            binary=binary is not None,
+            on_filter_error=on_filter_error,
         )
         totals = Totals({})
         catalog = binary or NoCatalog()
