@@ -22,13 +22,19 @@ CopyStateKind: TypeAlias = Literal["pending", "copying", "ready"]
 
 @dataclass(frozen=True, slots=True)
 class CopyState:
-    """Where the initial copy of one subscriber table stands."""
+    """Where the copy of one subscriber table stands.
+
+    Attributes:
+        definition: Of the rows that are there: `gateway.definitions.changes.fingerprint_of`; empty
+            while they come, and when it is not known.
+    """
 
     subscription: str
     schema: str
     table: str
     state: CopyStateKind
     consistent_point: Lsn | None = None
+    definition: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,12 +38,13 @@ __all__ = [
     "encode_progress",
     "encode_progress_key",
     "encode_progress_marker",
+    "encode_reload",
     "encode_rollback_prepared",
     "encode_totals",
     "encode_totals_key",
 ]
 
-PROGRESS_FORMAT: Final = 1
+PROGRESS_FORMAT: Final = 2
 """Version of the watermark's meaning that this gateway writes and understands."""
 TOTALS_FORMAT: Final = 1
 """The same of the totals."""
@@ -108,6 +109,11 @@ def encode_end(
 def encode_progress_marker(end_lsn: int) -> bytes:
     """Encode a PROGRESS marker: everything up to `end_lsn` has been published."""
     return _marker("PROGRESS", end_lsn)
+
+
+def encode_reload(end_lsn: int, definitions: str) -> bytes:
+    """Encode a RELOAD marker: `definitions`, a fingerprint, are in force behind `end_lsn`."""
+    return _marker("RELOAD", end_lsn, definitions=definitions)
 
 
 def encode_prepare(*, gid: str, xid: int, end_lsn: int, prepare_time: int) -> bytes:
@@ -240,6 +246,7 @@ def encode_progress(watermark: Watermark) -> bytes:
                     "table": copy.table,
                     "state": copy.state,
                     "consistent_point": copy.consistent_point,
+                    "definition": copy.definition,
                 }
                 for copy in watermark.copies
             ],
@@ -253,8 +260,8 @@ def decode_progress(data: bytes) -> Watermark:
     Raises:
         ProtocolError: written by a gateway of another format.
     """
+    _check_format(_format_of(data), PROGRESS_FORMAT)
     datum = _read("progress", data)
-    _check_format(datum["format"], PROGRESS_FORMAT)
     return Watermark(
         end_lsn=Lsn(datum["end_lsn"]),
         timeline=datum["timeline"],
@@ -268,6 +275,7 @@ def decode_progress(data: bytes) -> Watermark:
                 consistent_point=(
                     None if copy["consistent_point"] is None else Lsn(copy["consistent_point"])
                 ),
+                definition=copy["definition"],
             )
             for copy in datum["copies"]
         ),
@@ -307,6 +315,12 @@ def decode_totals(data: bytes) -> tuple[int, ...]:
     datum = _read("totals", data)
     _check_format(datum["format"], TOTALS_FORMAT)
     return tuple(datum["partitions"])
+
+
+def _format_of(data: bytes) -> int:
+    """The first field of a record, an Avro int, which is the same in every format."""
+    found: Any = fastavro.schemaless_reader(BytesIO(data), "int", "int")
+    return int(found)
 
 
 def _check_format(found: int, known: int) -> None:

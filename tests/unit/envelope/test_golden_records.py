@@ -128,6 +128,13 @@ def test_the_gateway_encodes_the_golden_message() -> None:
     assert encoded == golden_bytes("message")
 
 
+def test_the_gateway_encodes_the_golden_filter_error() -> None:
+    datum = golden_datum("error")
+    filters = [(each["publication"], each["where"]) for each in datum.pop("filters")]
+
+    assert markers.encode_filter_error(filters=filters, **datum) == golden_bytes("error")
+
+
 def test_the_gateway_encodes_the_golden_watermark() -> None:
     datum = golden_datum("progress")
     watermark = Watermark(

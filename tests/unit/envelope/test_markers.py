@@ -21,6 +21,7 @@ from gateway.envelope.markers import (
     encode_progress,
     encode_progress_key,
     encode_progress_marker,
+    encode_reload,
     encode_totals,
     encode_totals_key,
 )
@@ -38,6 +39,7 @@ EMPTY: dict[str, object] = {
     "gid": None,
     "partitions": [],
     "copy": None,
+    "definitions": None,
 }
 
 
@@ -62,6 +64,7 @@ def test_an_end_marker_says_what_the_transaction_brought() -> None:
         "gid": "tx-1",
         "partitions": [{"topic": "s1.public.t1", "partition": 0, "records": 2, "total": 40}],
         "copy": None,
+        "definitions": None,
     }
 
 
@@ -82,6 +85,15 @@ def test_a_copy_marker_says_where_the_copy_stands_and_the_totals() -> None:
         "end_lsn": 77,
         "partitions": [{"topic": "s1.public.t1", "partition": 0, "records": 10, "total": 10}],
         "copy": {"schema": "public", "table": "t1", "state": "ready", "consistent_point": 77},
+    }
+
+
+def test_a_reload_marker_says_which_definitions_are_in_force_from_where_on() -> None:
+    assert decode_marker(encode_reload(4711, "60303ae2")) == {
+        **EMPTY,
+        "kind": "RELOAD",
+        "end_lsn": 4711,
+        "definitions": "60303ae2",
     }
 
 
@@ -109,7 +121,7 @@ def test_a_watermark_is_read_back_as_it_was() -> None:
         timeline=3,
         definitions="abc",
         copies=(
-            CopyState("s1", "public", "t1", "ready", Lsn(5)),
+            CopyState("s1", "public", "t1", "ready", Lsn(5), "60303ae22b998861"),
             CopyState("s1", "public", "t2", "pending"),
         ),
     )
@@ -134,7 +146,7 @@ def test_totals_are_read_back_by_partition() -> None:
 def written_by_a_later_format(name: str, **fields: object) -> bytes:
     out = BytesIO()
     fastavro.schemaless_writer(
-        out, fastavro.parse_schema(schemas.load(name)), {"format": 2, **fields}
+        out, fastavro.parse_schema(schemas.load(name)), {"format": 9, **fields}
     )
     return out.getvalue()
 
@@ -142,12 +154,24 @@ def written_by_a_later_format(name: str, **fields: object) -> bytes:
 def test_a_watermark_of_another_format_is_refused() -> None:
     data = written_by_a_later_format("progress", timeline=1, end_lsn=0, definitions="", copies=[])
 
-    with pytest.raises(ProtocolError, match="has format 2, this gateway knows 1"):
+    with pytest.raises(ProtocolError, match="has format 9, this gateway knows 2"):
         decode_progress(data)
+
+
+def test_a_watermark_of_the_first_format_is_refused_by_its_number() -> None:
+    first = schemas.load("progress")
+    item = first["fields"][-1]["type"]["items"]
+    item["fields"] = [field for field in item["fields"] if field["name"] != "definition"]
+    out = BytesIO()
+    datum = {"format": 1, "timeline": 1, "end_lsn": 5, "definitions": "", "copies": []}
+    fastavro.schemaless_writer(out, fastavro.parse_schema(first), datum)
+
+    with pytest.raises(ProtocolError, match="has format 1, this gateway knows 2"):
+        decode_progress(out.getvalue())
 
 
 def test_totals_of_another_format_are_refused() -> None:
     data = written_by_a_later_format("totals", partitions=[])
 
-    with pytest.raises(ProtocolError, match="has format 2, this gateway knows 1"):
+    with pytest.raises(ProtocolError, match="has format 9, this gateway knows 1"):
         decode_totals(data)

@@ -8,6 +8,7 @@ from gateway.envelope.naming import (
     avro_name,
     find_collisions,
     identifier_of,
+    error_topic,
     message_topic,
     topic_name,
     topic_part,
@@ -74,6 +75,7 @@ def test_a_topic_is_named_after_subscription_schema_and_table() -> None:
 def test_markers_and_messages_have_topics_of_their_own() -> None:
     assert transaction_topic("s.1") == "s-x002E-1.transaction"
     assert message_topic("gw") == "gw.message"
+    assert error_topic("gw") == "gw.error"
 
 
 def test_a_topic_name_of_249_characters_is_accepted() -> None:
