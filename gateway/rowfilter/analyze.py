@@ -236,11 +236,24 @@ class _Analyzer:
 
     def _check_collation(
         self, name: str, operation: Operation, arguments: Sequence[Typed], node: Node
-    ) -> None:
+    ) -> Operation:
+        """`operation`, specialized for its constant arguments, if the collation allows it."""
+        if operation.specialize is not None:
+            found = operation.specialize(
+                {
+                    place: typed.expr.value
+                    for place, typed in enumerate(arguments)
+                    if isinstance(typed.expr, Constant)
+                }
+            )
+            if isinstance(found, str):
+                raise self.text.refuse(f"{name} is not supported here: {found}", node)
+            operation = found
         try:
             collations.check(name, operation.collation, arguments)
         except collations.CollationError as error:
             raise self.text.refuse(str(error), node) from None
+        return operation
 
     # Operators
 
@@ -280,7 +293,7 @@ class _Analyzer:
         arguments.append(self.typed(node.rexpr))
         left = _operator_type(arguments[0]) if len(arguments) == 2 else 0
         operation, result = self._operator(node, name, left, _operator_type(arguments[-1]))
-        self._check_collation(f'"{name}"', operation, arguments, node)
+        operation = self._check_collation(f'"{name}"', operation, arguments, node)
         expr = self._call(operation, self._adapted(operation, arguments, node), node)
         if result not in TEXT_TYPES:
             return Typed(expr, result)
@@ -312,7 +325,7 @@ class _Analyzer:
     def _distinct(self, node: Node, name: str, *, negated: bool) -> Typed:
         arguments = [self.typed(node.lexpr), self.typed(node.rexpr)]
         operation, _ = self._operator(node, name, *map(_operator_type, arguments))
-        self._check_collation(f'"{name}"', operation, arguments, node)
+        operation = self._check_collation(f'"{name}"', operation, arguments, node)
         left, right = self._adapted(operation, arguments, node)
         expr = fold_distinct(Distinct(operation, left, right))
         return Typed(negate(expr) if negated else expr, BOOL)
@@ -330,7 +343,7 @@ class _Analyzer:
         )
         if result != BOOL:
             raise self.text.refuse("op ANY/ALL requires operator to yield boolean", node)
-        self._check_collation(f'"{name}"', operation, (scalar, array), node)
+        operation = self._check_collation(f'"{name}"', operation, (scalar, array), node)
         adapters = operation.adapters or (None, None)
         left = scalar.expr
         if adapters[0] is not None:

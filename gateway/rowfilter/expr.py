@@ -69,6 +69,10 @@ class Operation:
         prepare: Is given the constant arguments, by position, where there are some but not only;
             returns the function of the other arguments, in their order, that does the same, or
             None where nothing is gained. It never raises: then it returns None.
+        specialize: Is given the constant arguments, by position (None for NULL, the array for an
+            operator with ANY or ALL), when the filter is analyzed; returns the operation to use,
+            or why the call is not supported. For what depends on a constant, as what a regular
+            expression asks of the collation.
     """
 
     name: str
@@ -80,6 +84,7 @@ class Operation:
     collation: CollationUse = CollationUse.NONE
     adapters: tuple[Operation | None, ...] = ()
     prepare: Callable[[Mapping[int, Value]], Callable[..., Value] | None] | None = None
+    specialize: Callable[[Mapping[int, Value]], Operation | str] | None = None
 
 
 @dataclass(frozen=True, slots=True)
