@@ -82,8 +82,6 @@ def make_plan(
                 empty_roots[table.oid] |= entry.operations
     publishes, reduced = _without_identity(members, definitions, publishes)
     server_publications = plan_server_publications(members.tables, publishes, empty_roots, prefix)
-    if any(publication.generated for publication in server_publications):
-        publishes = [_leave_out_generated(members.tables[p.target_oid], p) for p in publishes]
     oids = {oid for p in publishes for oid in (p.relation_oid, p.target_oid)}
     oids |= {copy.target_oid for copy in copies} | empty_roots.keys()
     family = {o for oid in oids for o in (*catalog.tables[oid].ancestors, *_leaves(catalog, oid))}
@@ -109,17 +107,20 @@ def find_problems(
     found: dict[str, DefinitionError] = {}
     for subscription in definitions.subscriptions:
         publications = [catalog.publications[name] for name in subscription.publications]
+        refused: set[int] = set()
         for table in members.copied(publications):
-            if _column_list(members, _listing(members, publications, table), table) is _DIFFERENT:
+            if _copied_columns(members, _listing(members, publications, table), table) is None:
+                refused.add(table.oid)
                 error = _different_lists(table, definitions, subscription)
                 found.setdefault(str(error), error)
         for table in _relations(members):
             entry = members.entry(publications, table)
             if entry is None:
                 continue
-            if _column_list(members, entry.publications, entry.target) is _DIFFERENT:
-                error = _different_lists(entry.target, definitions, subscription)
-                found.setdefault(str(error), error)
+            if entry.target.oid not in refused:
+                fault = _disagreement(members, entry, definitions, subscription)
+                if fault is not None:
+                    found.setdefault(str(fault), fault)
             if missing_identity == "insert_only":
                 continue
             for _, error in find_identity_problems(members, publications, table, definitions.text):
@@ -146,7 +147,9 @@ def _publishes(
         entry = members.entry(publications, table)
         if entry is None or not entry.operations:
             continue
-        columns = _column_list(members, entry.publications, entry.target)
+        generated = _publishes_generated(members, entry.publications, entry.target)
+        assert generated is not None
+        columns = _column_list(members, entry.publications, entry.target, generated=generated)
         assert not isinstance(columns, _Different)
         yield Publish(
             subscription=subscription.name,
@@ -159,6 +162,7 @@ def _publishes(
                 if operation in entry.operations and operation is not Operation.TRUNCATE
             },
             columns=columns,
+            generated=generated and columns is None,
         )
 
 
@@ -183,8 +187,28 @@ def _any_of(
     return tuple(clauses.values())
 
 
-def _column_list(
+def _publishes_generated(
     members: Membership, publications: Sequence[Publication], target: Table
+) -> bool | None:
+    """Whether stored generated columns are published without a column list; None: they disagree.
+
+    Publications with a column list are not asked; and a table without any generated column, virtual
+    ones included, gives nothing to disagree about.
+
+    Source: check_and_init_gencol in pgoutput.c (18).
+    """
+    asked = {p.generated for p in publications if members.columns(p, target) is None}
+    if len(asked) > 1:
+        return None if any(column.generated for column in target.columns) else False
+    return asked == {True}
+
+
+def _column_list(
+    members: Membership,
+    publications: Sequence[Publication],
+    target: Table,
+    *,
+    generated: bool,
 ) -> tuple[str, ...] | _Different | None:
     """Return the column list that all publications agree on, None without one.
 
@@ -196,15 +220,37 @@ def _column_list(
     given = next((columns for columns in lists if columns is not None), None)
     if given is None:
         return None
-    everything = _all_columns(target)
+    everything = _all_columns(target, generated=generated)
     if len({everything if columns is None else columns for columns in lists}) > 1:
         return _DIFFERENT
     return given
 
 
-def _all_columns(table: Table) -> tuple[str, ...]:
-    """The columns that are published without a column list: generated ones are not."""
-    return tuple(column.name for column in table.columns if not column.generated)
+def _all_columns(table: Table, *, generated: bool) -> tuple[str, ...]:
+    """The columns that are published without a column list.
+
+    Source: pub_form_cols_map in pg_publication.c (18).
+    """
+    return tuple(
+        column.name
+        for column in table.columns
+        if not column.generated or (generated and column.generated == "s")
+    )
+
+
+def _copied_columns(
+    members: Membership, publications: Sequence[Publication], table: Table
+) -> tuple[str, ...] | None:
+    """Return the columns of `table` that are copied; None where the publications disagree.
+
+    Source: pg_get_publication_tables in pg_publication.c, fetch_table_list in subscriptioncmds.c.
+    """
+    lists = {
+        _all_columns(table, generated=publication.generated) if columns is None else columns
+        for publication in publications
+        for columns in (members.columns(publication, table),)
+    }
+    return lists.pop() if len(lists) == 1 else None
 
 
 def _listing(
@@ -225,14 +271,36 @@ def _copy(
     Source: fetch_remote_table_info in tablesync.c.
     """
     listing = _listing(members, publications, table)
-    columns = _column_list(members, listing, table)
-    assert not isinstance(columns, _Different)
+    columns = _copied_columns(members, listing, table)
+    assert columns is not None
     return TableCopy(
         subscription=subscription.name,
         target_oid=table.oid,
         filters=_any_of(members, listing, table),
-        columns=_all_columns(table) if columns is None else columns,
+        columns=columns,
     )
+
+
+def _disagreement(
+    members: Membership,
+    entry: Entry,
+    definitions: Definitions,
+    subscription: SubscriptionDefinition,
+) -> DefinitionError | None:
+    """Return what pgoutput would say of the columns of a relation, if anything."""
+    generated = _publishes_generated(members, entry.publications, entry.target)
+    if generated is None:
+        return DefinitionError(
+            "cannot use different values of publish_generated_columns for table "
+            f'"{entry.target}" in different publications',
+            text=definitions.text,
+            position=subscription.position,
+            hint="give them the same value, or name the columns in a column list",
+        )
+    columns = _column_list(members, entry.publications, entry.target, generated=generated)
+    if columns is _DIFFERENT:
+        return _different_lists(entry.target, definitions, subscription)
+    return None
 
 
 def _different_lists(
@@ -270,13 +338,6 @@ def _without_identity(
         if publish.operations:
             kept.append(publish)
     return kept, list(warnings)
-
-
-def _leave_out_generated(target: Table, publish: Publish) -> Publish:
-    """Without a column list generated columns are not published, though the server sends them."""
-    if publish.columns is None and any(column.generated == "s" for column in target.columns):
-        return replace(publish, columns=_all_columns(target))
-    return publish
 
 
 def _leaves(catalog: Catalog, oid: int) -> Iterator[int]:

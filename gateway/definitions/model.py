@@ -52,7 +52,12 @@ class TableClause:
 
 @dataclass(frozen=True, slots=True)
 class PublicationDefinition:
-    """A CREATE PUBLICATION statement. `schemas` may hold ``CURRENT_SCHEMA`` as None."""
+    """A CREATE PUBLICATION statement.
+
+    Attributes:
+        schemas: ``CURRENT_SCHEMA`` is None.
+        generated: ``publish_generated_columns = stored`` (18 and later).
+    """
 
     name: str
     tables: tuple[TableClause, ...] = ()
@@ -60,6 +65,7 @@ class PublicationDefinition:
     all_tables: bool = False
     operations: frozenset[Operation] = ALL_OPERATIONS
     via_root: bool = False
+    generated: bool = False
     position: int = 0
 
 
@@ -186,7 +192,11 @@ class PublishedRelation:
 
 @dataclass(frozen=True, slots=True)
 class Publication:
-    """A publication as the server sees it."""
+    """A publication as the server sees it.
+
+    Attributes:
+        generated: Without a column list, stored generated columns are published as well.
+    """
 
     name: str
     operations: frozenset[Operation]
@@ -194,6 +204,7 @@ class Publication:
     all_tables: bool
     schemas: tuple[str, ...]
     relations: tuple[PublishedRelation, ...]
+    generated: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,7 +236,8 @@ class Publish:
         filters: For INSERT, UPDATE and DELETE in `operations`: the filters of which one must be
             true, on the columns of the target; an empty tuple lets every row pass.
         columns: The column list, in the target's order; None publishes all columns, also those
-            that are added later (generated ones as the server publishes them).
+            that are added later, but for generated ones.
+        generated: Without a column list, stored generated columns are published as well.
     """
 
     subscription: str
@@ -234,6 +246,16 @@ class Publish:
     operations: frozenset[Operation]
     filters: Mapping[Operation, tuple[FilterClause, ...]]
     columns: tuple[str, ...] | None
+    generated: bool = False
+
+    def publishes(self, column: Column) -> bool:
+        """Whether the subscription gets `column` of the target, as far as it is sent at all.
+
+        Source: logicalrep_should_publish_column in proto.c (18).
+        """
+        if self.columns is not None:
+            return column.name in self.columns
+        return not column.generated or (self.generated and column.generated == "s")
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,8 +281,8 @@ class ServerPublication:
         name: Quoted nowhere.
         table_oids: Its tables: roots under `via_root`, plain tables and leaves otherwise.
         operations: What it publishes, so that no application's write can fail.
-        generated: Stored generated columns are published as well (18 and later), because a column
-            list or a replica identity has one.
+        generated: Stored generated columns are published as well (18 and later), because somebody
+            takes them, or a filter or a replica identity has one.
     """
 
     name: str

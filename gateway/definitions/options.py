@@ -8,6 +8,7 @@ from gateway.definitions.model import Operation
 
 __all__ = [
     "get_boolean",
+    "get_generated_columns",
     "get_operations",
     "get_origin",
     "get_streaming_mode",
@@ -88,6 +89,17 @@ def get_origin(name: str, argument: Any) -> str:
     if value.lower() not in ("none", "any"):
         raise ValueError(f'unrecognized origin value: "{value}"')
     return value.lower()
+
+
+def get_generated_columns(name: str, argument: Any) -> bool:
+    """Read ``publish_generated_columns``: none, or stored, which is true.
+
+    Source: defGetGeneratedColsOption in publicationcmds.c (18).
+    """
+    value = "" if argument is None else get_string(name, argument)
+    if value.lower() not in ("none", "stored"):
+        raise ValueError(f'invalid value for publication parameter "{name}": "{value}"')
+    return value.lower() == "stored"
 
 
 def get_operations(name: str, argument: Any) -> frozenset[Operation]:

@@ -20,10 +20,10 @@ from gateway.definitions.model import (
 )
 from gateway.definitions.options import (
     get_boolean,
+    get_generated_columns,
     get_operations,
     get_origin,
     get_streaming_mode,
-    get_string,
 )
 from gateway.definitions.source import SourceText, strip_locations
 
@@ -34,7 +34,13 @@ _Reader = Callable[[str, Any], Any]
 _PUBLICATION_OPTIONS: Final[dict[str, _Reader]] = {
     "publish": get_operations,
     "publish_via_partition_root": get_boolean,
-    "publish_generated_columns": lambda name, argument: _generated_columns(name, argument),
+    "publish_generated_columns": get_generated_columns,
+}
+
+_PUBLICATION_FIELDS: Final = {
+    "publish": "operations",
+    "publish_via_partition_root": "via_root",
+    "publish_generated_columns": "generated",
 }
 
 _SUBSCRIPTION_OPTIONS: Final[dict[str, _Reader]] = {
@@ -176,7 +182,7 @@ def _subscription(source: SourceText, statement: Any, position: int) -> Subscrip
 
 
 def _options(
-    source: SourceText, nodes: Any, read: Callable[[str, Any], tuple[str, Any] | None]
+    source: SourceText, nodes: Any, read: Callable[[str, Any], tuple[str, Any]]
 ) -> Iterator[tuple[str, Any]]:
     """Yield the options as (field, value), every fault with its position."""
     seen: set[str] = set()
@@ -190,16 +196,14 @@ def _options(
         except ValueError as error:
             raise source.error(str(error), source.character(option.location)) from None
         seen.add(option.defname)
-        if result is not None:
-            yield result
+        yield result
 
 
-def _publication_option(name: str, argument: Any) -> tuple[str, Any] | None:
+def _publication_option(name: str, argument: Any) -> tuple[str, Any]:
     if (reader := _PUBLICATION_OPTIONS.get(name)) is None:
         raise ValueError(f'unrecognized publication parameter: "{name}"')
     value = reader(name, argument)
-    field = {"publish": "operations", "publish_via_partition_root": "via_root"}.get(name)
-    return None if field is None else (field, value)
+    return _PUBLICATION_FIELDS[name], value
 
 
 def _subscription_option(name: str, argument: Any) -> tuple[str, Any]:
@@ -208,17 +212,3 @@ def _subscription_option(name: str, argument: Any) -> tuple[str, Any]:
     if (reader := _SUBSCRIPTION_OPTIONS.get(name)) is None:
         raise ValueError(f'unrecognized subscription parameter: "{name}"')
     return name, reader(name, argument)
-
-
-def _generated_columns(name: str, argument: Any) -> None:
-    """Accept ``none``, the default.
-
-    Source: defGetGeneratedColsOption in publicationcmds.c (18).
-    """
-    value = "" if argument is None else get_string(name, argument)
-    if value.lower() == "stored":
-        raise ValueError(
-            f"not supported yet: {name} = stored; name the generated columns in a column list"
-        )
-    if value.lower() != "none":
-        raise ValueError(f'invalid value for publication parameter "{name}": "{value}"')

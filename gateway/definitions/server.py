@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
+from gateway.definitions.expression import column_names
 from gateway.definitions.identity import IDENTIFYING, identity_gap
 from gateway.definitions.model import Operation, Publish, ServerPublication, Table
 from gateway.errors import ConfigError
@@ -97,13 +98,18 @@ def _readable_by_root(
 
 
 def _needs_generated(tables: Mapping[int, Table], publishes: Iterable[Publish]) -> bool:
-    """A stored generated column is named by a column list, or part of a replica identity."""
+    """Whether stored generated columns are taken, read by a filter, or part of an identity."""
     for publish in publishes:
+        if publish.generated:
+            return True  # also for columns that are added later
         target, table = tables[publish.target_oid], tables[publish.relation_oid]
         stored = {column.name for column in target.columns if column.generated == "s"}
         if not stored:
             continue
         if publish.columns is not None and not stored.isdisjoint(publish.columns):
+            return True
+        filters = {clause.text for clauses in publish.filters.values() for clause in clauses}
+        if any(not stored.isdisjoint(column_names(text)) for text in filters):
             return True
         identified = not publish.operations.isdisjoint(IDENTIFYING)
         full = table.replica_identity is ReplicaIdentity.FULL

@@ -224,7 +224,7 @@ class RelationRoutes:
         """
         for publish in self._publishes_once:
             table = self._tables[publish.target_oid]
-            columns = publish.columns or tuple(c.name for c in table.columns if not c.generated)
+            columns = tuple(c.name for c in table.columns if publish.publishes(c))
             form = self._stored_form(table, columns)
             encoder = self._encoder(form, columns)
             self._taker(publish.subscription, form, encoder, frozenset(), {})
@@ -318,14 +318,13 @@ class RelationRoutes:
             sent = {column.name for column in relation.columns}
             columns = tuple(column for column in target.columns if column.name in sent)
             replica_identity, identity = target.replica_identity, target.identity
-        if publish.columns is not None:
-            columns = tuple(c for c in columns if c.name in publish.columns)
-            if len(columns) < len(publish.columns):
-                missing = sorted(set(publish.columns) - {c.name for c in columns})
-                raise SchemaError(
-                    f"{target}: column {missing[0]!r} of the column list is gone",
-                    hint="change the publication's column list",
-                )
+        columns = tuple(column for column in columns if publish.publishes(column))
+        if publish.columns is not None and len(columns) < len(publish.columns):
+            missing = sorted(set(publish.columns) - {c.name for c in columns})
+            raise SchemaError(
+                f"{target}: column {missing[0]!r} of the column list is gone",
+                hint="change the publication's column list",
+            )
         return Form(target, columns, replica_identity, identity, self._order(target.oid))
 
     def _current(self, oid: int, relation: Relation | None) -> Table:

@@ -162,6 +162,12 @@ class _Reader:
 
     def define(self, definition: PublicationDefinition) -> Publication:
         """Resolve a publication of the file."""
+        if definition.generated and self._version < 180000:
+            raise self._error(
+                'unrecognized publication parameter: "publish_generated_columns"',
+                definition.position,
+                hint="the source server is older than PostgreSQL 18",
+            )
         schemas = tuple(
             dict.fromkeys(self._schema(name, definition) for name in definition.schemas)
         )
@@ -176,6 +182,7 @@ class _Reader:
             all_tables=definition.all_tables,
             schemas=schemas,
             relations=tuple(relations),
+            generated=definition.generated,
         )
 
     def load(self, name: str, subscription: SubscriptionDefinition) -> Publication:
@@ -193,12 +200,6 @@ class _Reader:
                 hint=f"define it, or create it in the source database (subscription "
                 f'"{subscription.name}" names it)',
             )
-        if row[7] != "n":
-            raise self._error(
-                f'not supported yet: publication "{name}" has publish_generated_columns = stored',
-                subscription.position,
-                hint="name the generated columns in a column list",
-            )
         return Publication(
             name=name,
             operations=frozenset(
@@ -208,6 +209,7 @@ class _Reader:
             all_tables=row[1],
             schemas=tuple(self._loaded_schemas(row[0])),
             relations=tuple(self._loaded_relations(row[0])),
+            generated=row[7] == "s",
         )
 
     def tables(self, publications: Iterable[Publication]) -> dict[int, Table]:

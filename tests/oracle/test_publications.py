@@ -164,7 +164,7 @@ def test_generated_columns_of_an_identity_do_not_make_writes_fail(
     )
     ensure_publications(connection, plan, prefix="gw")
     columns = {plan.tables[p.target_oid].name: p.columns for p in plan.publishes}
-    assert columns == {"full_row": ("a",), "virtual_row": None, "listed": ("a", "b")}
+    assert columns == {"full_row": None, "virtual_row": None, "listed": ("a", "b")}
     for table in ("full_row", "virtual_row", "listed"):
         connection.execute(f"INSERT INTO {table} VALUES (1)".encode())
         connection.execute(f"UPDATE {table} SET a = 2".encode())

@@ -145,8 +145,8 @@ def test_subscription_options_are_read_as_postgresql_reads_them(
             "slot_name",
         ),
         (
-            "CREATE PUBLICATION é WITH (publish_generated_columns = stored)",
-            "not supported yet",
+            "CREATE PUBLICATION é WITH (publish_generated_columns = virtual)",
+            'invalid value for publication parameter "publish_generated_columns": "virtual"',
             "publish_generated_columns",
         ),
         ("CREATE PUBLICATION é FOR TABLE a.b.c", 'not implemented: "a.b.c"', "a.b.c"),
@@ -161,8 +161,21 @@ def test_faults_are_shown_where_they_are(text: str, message: str, at: str) -> No
     assert r.value.position == text.index(at)
 
 
-def test_generated_columns_by_default_are_accepted() -> None:
-    parse_definitions("CREATE PUBLICATION p WITH (publish_generated_columns = none)")
+@pytest.mark.parametrize(
+    ("options", "generated"),
+    [
+        ("", False),
+        ("WITH (publish_generated_columns = none)", False),
+        ("WITH (publish_generated_columns = stored)", True),
+        ("WITH (publish_generated_columns = 'Stored')", True),
+    ],
+)
+def test_generated_columns_are_published_where_the_option_says_so(
+    options: str, generated: bool
+) -> None:
+    definitions = parse_definitions(f"CREATE PUBLICATION p {options}")
+
+    assert definitions.publications[0].generated is generated
 
 
 def test_an_empty_text_defines_nothing() -> None:
