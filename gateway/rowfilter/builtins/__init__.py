@@ -32,6 +32,7 @@ AREAS: Final = (
     "general",
     "numbers",
     "text",
+    "patterns",
     "datetimes",
 )
 """The modules of this package that are taken in."""
