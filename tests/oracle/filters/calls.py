@@ -1,0 +1,170 @@
+"""A random call of one signature: its types, its arguments and its SQL text."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from random import Random
+from typing import Final
+
+from tests.oracle.filters.hints import HINTS, syntax
+from tests.oracle.filters.literals import quote, values_of
+from tests.oracle.filters.server import Table
+from tests.oracle.filters.signatures import Signature, Types
+
+__all__ = ["Arguments", "Call", "call", "literal", "resolve"]
+
+_ELEMENTS: Final = frozenset(
+    {"anyelement", "anynonarray", "anycompatible", "anycompatiblenonarray"}
+)
+_ARRAYS: Final = frozenset({"anyarray", "anycompatiblearray"})
+_RANGES: Final = frozenset({"anyrange", "anycompatiblerange"})
+_MULTIRANGES: Final = frozenset({"anymultirange", "anycompatiblemultirange"})
+_SAMPLE: Final = ("int4", "text", "numeric", "float8", "date", "timestamp", "bool", "uuid", "int8",
+                  "interval", "bytea", "varchar", "bpchar", "inet", "timestamptz", "jsonb",
+                  "bit")  # fmt: skip
+
+Arguments = Callable[[int], str]
+"""Makes the SQL text of an argument of a type."""
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A call, and the type of what it results in."""
+
+    signature: Signature
+    sql: str
+    result: int
+
+
+def resolve(
+    signature: Signature, types: Types, random: Random
+) -> tuple[tuple[int, ...], int] | None:
+    """Types of arguments and result, polymorphic ones chosen; None if a type is not known."""
+    names = [types[oid].name if oid in types else "" for oid in signature.arguments]
+    polymorphic = {*names, types[signature.result].name if signature.result in types else ""}
+    by_name = {kind.name: kind for kind in types.values()}
+    chosen: dict[str, int] = {}
+    if polymorphic & (_RANGES | _MULTIRANGES):
+        kind = random.choice([kind for kind in types.values() if kind.kind == "r"])
+        chosen |= dict.fromkeys(_RANGES, kind.oid) | dict.fromkeys(_MULTIRANGES, kind.multirange)
+        chosen |= dict.fromkeys(_ELEMENTS, kind.subtype)
+        chosen |= dict.fromkeys(_ARRAYS, types[kind.subtype].array)
+    elif polymorphic & (_ELEMENTS | _ARRAYS):
+        kind = by_name[random.choice(_SAMPLE)]
+        chosen |= dict.fromkeys(_ELEMENTS, kind.oid) | dict.fromkeys(_ARRAYS, kind.array)
+
+    def of(oid: int) -> int:
+        name = types[oid].name if oid in types else ""
+        if name == "any":
+            return by_name[random.choice(_SAMPLE)].oid
+        return chosen.get(name, oid)
+
+    arguments, result = tuple(map(of, signature.arguments)), of(signature.result)
+    known = all(oid in types and types[oid].kind != "p" for oid in (*arguments, result))
+    return (arguments, result) if known else None
+
+
+def literal(oid: int, types: Types, random: Random) -> str:
+    """A literal of a type, or a NULL of it."""
+    kind = types[oid]
+    element = types[kind.element].name if kind.element else None
+    pool = values_of(kind.name, element)
+    if not pool or random.random() < 0.04:
+        return f"NULL::{kind.sql}"
+    if kind.name == "bool":
+        return random.choice(pool)
+    text = random.choice(pool)
+    if kind.name in ("int2", "int4", "int8", "float8", "numeric") and random.random() < 0.3:
+        return f"({text if text[-1].isdigit() else quote(text)})::{kind.sql}"
+    return f"{quote(text)}::{_sized(kind.name, kind.sql)}"
+
+
+def _sized(name: str, sql: str) -> str:
+    return "bit(3)" if name == "bit" else sql
+
+
+def plain_argument(table: Table, random: Random) -> Arguments:
+    """Columns mostly, and literals."""
+    columns: dict[int, list[str]] = {}
+    for slot in table.slots:
+        columns.setdefault(slot.type_oid, []).append(f'"{slot.name}"')
+
+    def make(oid: int) -> str:
+        if oid in columns and random.random() < 0.6:
+            return random.choice(columns[oid])
+        return literal(oid, table.types, random)
+
+    return make
+
+
+def call(signature: Signature, table: Table, random: Random, argument: Arguments) -> Call | None:
+    """A random call; None when no argument of one of its types can be made."""
+    resolved = resolve(signature, table.types, random)
+    if resolved is None:
+        return None
+    kinds, result = resolved
+    hints = HINTS.get(signature.name, {})
+    texts = [
+        random.choice(hints[index])
+        if index in hints and _suits(hints[index], kind, table.types) and random.random() < 0.85
+        else argument(kind)
+        for index, kind in enumerate(kinds)
+    ]
+    return Call(signature, _written(signature, texts, kinds, table, random), result)
+
+
+def _suits(hint: Sequence[str], oid: int, types: Types) -> bool:
+    """The hint is for arguments of this type: a name is shared by functions on many types."""
+    sql = types[oid].sql
+    if "::" in hint[0]:
+        return hint[0].endswith(f"::{sql}") or hint[0].endswith(f"::{types[oid].name}")
+    return types[oid].name in ("int2", "int4", "int8", "numeric", "float8")
+
+
+def _written(
+    signature: Signature,
+    texts: list[str],
+    kinds: Sequence[int],
+    table: Table,
+    random: Random,
+) -> str:
+    types = table.types
+    if signature.form == "cast":
+        return f"({texts[0]})::{types[signature.result].sql}"
+    if signature.form == "operator":
+        return f"({' '.join([*texts[:-1], signature.name, texts[-1]])})"
+    special = syntax(signature.name, texts, random) if random.random() < 0.4 else None
+    if special is not None:
+        return special
+    name = f'pg_catalog."{signature.name}"'
+    if signature.variadic:
+        return f"{name}({_variadic(signature, texts, kinds, types, random)})"
+    if signature.defaults:
+        if random.random() < 0.3 and all(signature.names[: len(texts)]):
+            return f"{name}({_by_name(signature, texts, random)})"
+        texts = texts[: len(texts) - random.randint(0, signature.defaults)]
+    return f"{name}({', '.join(texts)})"
+
+
+def _by_name(signature: Signature, texts: Sequence[str], random: Random) -> str:
+    required = len(texts) - signature.defaults
+    named = [
+        f"{name} => {text}"
+        for index, (name, text) in enumerate(zip(signature.names, texts, strict=False))
+        if index < required or random.random() < 0.5
+    ]
+    random.shuffle(named)
+    return ", ".join(named)
+
+
+def _variadic(
+    signature: Signature, texts: list[str], kinds: Sequence[int], types: Types, random: Random
+) -> str:
+    kind = types[kinds[-1]]
+    if not kind.element:  # VARIADIC "any"
+        return ", ".join(texts * random.randint(1, 2))
+    if random.random() < 0.3:
+        return ", ".join([*texts[:-1], f"VARIADIC {texts[-1]}"])
+    more = [literal(kind.element, types, random) for _ in range(random.randint(1, 3))]
+    return ", ".join([*texts[:-1], *more])
