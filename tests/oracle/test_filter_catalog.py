@@ -19,6 +19,7 @@ from gateway.rowfilter.types import PARSERS
 from tests.oracle.filters.calls import Call, call, plain_argument
 from tests.oracle.filters.hints import MODIFIERS
 from tests.oracle.filters.judge import Judge
+from tests.oracle.filters.known import implemented
 from tests.oracle.filters.server import Answers, Table, create_table
 from tests.oracle.filters.signatures import Signature, read_signatures
 from tests.servers import Database
@@ -41,13 +42,6 @@ class Findings:
     exercised: Counter[str] = field(default_factory=Counter)
     refused: dict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
     differences: list[str] = field(default_factory=list)
-
-
-def implemented() -> set[str]:
-    """The keys that the gateway has an implementation for; steps of its own are in brackets."""
-    keys = {operation.name for operation in builtins.operations()}
-    keys |= {key for key, _ in builtins.factories()}
-    return {key for key in keys if not key.startswith("(")}
 
 
 def try_calls(table: Table, judge: Judge, calls: Sequence[Call], findings: Findings) -> None:

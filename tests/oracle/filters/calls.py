@@ -10,7 +10,7 @@ from typing import Final
 from tests.oracle.filters.hints import HINTS, syntax
 from tests.oracle.filters.literals import quote, values_of
 from tests.oracle.filters.server import Table
-from tests.oracle.filters.signatures import Signature, Types
+from tests.oracle.filters.signatures import Signature, Type, Types
 
 __all__ = ["Arguments", "Call", "call", "literal", "resolve"]
 
@@ -38,31 +38,49 @@ class Call:
 
 
 def resolve(
-    signature: Signature, types: Types, random: Random
+    signature: Signature, types: Types, random: Random, wanted: int | None = None
 ) -> tuple[tuple[int, ...], int] | None:
-    """Types of arguments and result, polymorphic ones chosen; None if a type is not known."""
-    names = [types[oid].name if oid in types else "" for oid in signature.arguments]
-    polymorphic = {*names, types[signature.result].name if signature.result in types else ""}
+    """Types of arguments and result, polymorphic ones chosen; None if a type is not known.
+
+    With `wanted` the result is of that type, or None is returned.
+    """
+    of_result = _name(signature.result, types)
+    names = {of_result, *(_name(oid, types) for oid in signature.arguments)}
     by_name = {kind.name: kind for kind in types.values()}
+    ranges = [kind for kind in types.values() if kind.kind == "r"]
     chosen: dict[str, int] = {}
-    if polymorphic & (_RANGES | _MULTIRANGES):
-        kind = random.choice([kind for kind in types.values() if kind.kind == "r"])
-        chosen |= dict.fromkeys(_RANGES, kind.oid) | dict.fromkeys(_MULTIRANGES, kind.multirange)
-        chosen |= dict.fromkeys(_ELEMENTS, kind.subtype)
-        chosen |= dict.fromkeys(_ARRAYS, types[kind.subtype].array)
-    elif polymorphic & (_ELEMENTS | _ARRAYS):
+    if names & (_RANGES | _MULTIRANGES):
+        if wanted is not None:
+            ranges = [kind for kind in ranges if _chosen(kind, types).get(of_result) == wanted]
+        chosen = _chosen(random.choice(ranges), types) if ranges else {}
+    elif names & (_ELEMENTS | _ARRAYS):
         kind = by_name[random.choice(_SAMPLE)]
-        chosen |= dict.fromkeys(_ELEMENTS, kind.oid) | dict.fromkeys(_ARRAYS, kind.array)
+        if wanted is not None and of_result in _ELEMENTS | _ARRAYS:
+            oid = wanted if of_result in _ELEMENTS else types[wanted].element
+            kind = types.get(oid, kind)
+        chosen = dict.fromkeys(_ELEMENTS, kind.oid) | dict.fromkeys(_ARRAYS, kind.array)
 
     def of(oid: int) -> int:
-        name = types[oid].name if oid in types else ""
-        if name == "any":
-            return by_name[random.choice(_SAMPLE)].oid
-        return chosen.get(name, oid)
+        name = _name(oid, types)
+        return by_name[random.choice(_SAMPLE)].oid if name == "any" else chosen.get(name, oid)
 
     arguments, result = tuple(map(of, signature.arguments)), of(signature.result)
     known = all(oid in types and types[oid].kind != "p" for oid in (*arguments, result))
-    return (arguments, result) if known else None
+    return (arguments, result) if known and wanted in (None, result) else None
+
+
+def _name(oid: int, types: Types) -> str:
+    return types[oid].name if oid in types else ""
+
+
+def _chosen(kind: Type, types: Types) -> dict[str, int]:
+    """What the polymorphic types are when the range is `kind`."""
+    return {
+        **dict.fromkeys(_RANGES, kind.oid),
+        **dict.fromkeys(_MULTIRANGES, kind.multirange),
+        **dict.fromkeys(_ELEMENTS, kind.subtype),
+        **dict.fromkeys(_ARRAYS, types[kind.subtype].array),
+    }
 
 
 def literal(oid: int, types: Types, random: Random) -> str:
@@ -98,9 +116,15 @@ def plain_argument(table: Table, random: Random) -> Arguments:
     return make
 
 
-def call(signature: Signature, table: Table, random: Random, argument: Arguments) -> Call | None:
-    """A random call; None when no argument of one of its types can be made."""
-    resolved = resolve(signature, table.types, random)
+def call(
+    signature: Signature,
+    table: Table,
+    random: Random,
+    argument: Arguments,
+    wanted: int | None = None,
+) -> Call | None:
+    """A random call, with a result of type `wanted`; None when that cannot be."""
+    resolved = resolve(signature, table.types, random, wanted)
     if resolved is None:
         return None
     kinds, result = resolved

@@ -36,6 +36,8 @@ class Judge:
             return compile_filter(text, self._columns)
         except FilterError as error:
             return reason(error)
+        except Exception as error:
+            return f"compiling failed: {error!r}"
 
     def truths(self, text: str, answers: Answers) -> Iterator[str]:
         """Differences of a filter from its values: interpreted, reference, generated, negated."""
@@ -120,13 +122,15 @@ def _agree(got: object, wanted: object, error: str | None) -> bool:
 
 
 def outcome(function: Callable[[], object]) -> object:
-    """What `function` returns, or the text of its error."""
+    """What `function` returns, or the text of its error; any other exception is a finding."""
     try:
         return function()
     except EvaluationError as error:
         return error.message
     except FilterEvaluationError as error:
         return error.reason
+    except Exception as error:
+        return error
 
 
 def reason(error: FilterError) -> str:
