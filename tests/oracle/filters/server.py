@@ -156,9 +156,9 @@ def create_table(
         f"CREATE TABLE public.f (id integer PRIMARY KEY, {', '.join(listing)})".encode()
     )
     insert = f"INSERT INTO public.f VALUES (%s{', %s' * len(pools)})".encode()
-    for number in range(rows):
+    for row in range(rows):
         values = [None if random.random() < 0.12 else random.choice(pool) for pool in pools]
-        connection.execute(insert, [number, *values])
+        connection.execute(insert, [row, *values])
     found = connection.execute("SELECT 'public.f'::regclass::oid::int8").fetchone()
     assert found is not None
     table = read_tables_by_oid(connection, [found[0]])[found[0]]
