@@ -5,6 +5,7 @@ Source: src/backend/utils/adt/int.c, int8.c.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Final
 
@@ -73,6 +74,22 @@ class IntegerType:
     def absolute(self, value: int) -> int:
         """``@``."""
         return self.check(abs(value))
+
+    def greatest_common_divisor(self, left: int, right: int) -> int:
+        """gcd(), never negative: raises where that has no place in the type."""
+        return self.check(math.gcd(left, right))
+
+    def least_common_multiple(self, left: int, right: int) -> int:
+        """lcm(), never negative."""
+        return self.check(math.lcm(left, right))
+
+    def increment(self, value: int) -> int:
+        """One more."""
+        return self.check(value + 1)
+
+    def decrement(self, value: int) -> int:
+        """One less."""
+        return self.check(value - 1)
 
     def shift_left(self, value: int, bits: int) -> int:
         """``<<``: bits beyond the width are lost, the count is taken modulo 32 or 64."""

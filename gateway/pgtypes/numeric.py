@@ -54,11 +54,11 @@ EXACT: Final = Context(
 )
 """Room for every product: 131,072 digits before the point and 16,383 after it, twice."""
 
-_MAX_DIGITS: Final = 131_072
+MAX_DIGITS: Final = 131_072
 """Digits before the point: (NUMERIC_WEIGHT_MAX + 1) * DEC_DIGITS."""
-_MAX_SCALE: Final = 16_383
-_MIN_SIG_DIGITS: Final = 16
-_MAX_DISPLAY_SCALE: Final = 1000
+MAX_SCALE: Final = 16_383
+MIN_SIG_DIGITS: Final = 16
+MAX_DISPLAY_SCALE: Final = 1000
 _ZERO: Final = Decimal(0)
 _INFINITY: Final = Decimal("Infinity")
 
@@ -87,12 +87,12 @@ def integer_to_numeric(value: int) -> Numeric:
     return Decimal(value)
 
 
-def _fit(value: Decimal) -> Decimal:
+def fit(value: Decimal) -> Decimal:
     """Raise where make_result() would; round digits that no numeric can store."""
     if value.is_finite():
-        if scale_of(value) > _MAX_SCALE:
-            value = value.quantize(Decimal((0, (1,), -_MAX_SCALE)), context=EXACT)
-        if value and value.adjusted() >= _MAX_DIGITS:
+        if scale_of(value) > MAX_SCALE:
+            value = value.quantize(Decimal((0, (1,), -MAX_SCALE)), context=EXACT)
+        if value and value.adjusted() >= MAX_DIGITS:
             raise EvaluationError("value overflows numeric format")
     return value
 
@@ -103,7 +103,7 @@ def add(left: Numeric, right: Numeric) -> Numeric:
         return NAN
     if left.is_infinite() and right.is_infinite() and left != right:
         return NAN
-    return _fit(EXACT.add(left, right))
+    return fit(EXACT.add(left, right))
 
 
 def subtract(left: Numeric, right: Numeric) -> Numeric:
@@ -117,7 +117,7 @@ def multiply(left: Numeric, right: Numeric) -> Numeric:
         return NAN
     if (left.is_infinite() and not right) or (right.is_infinite() and not left):
         return NAN
-    return _fit(EXACT.multiply(left, right))
+    return fit(EXACT.multiply(left, right))
 
 
 def negate(value: Numeric) -> Numeric:
@@ -146,8 +146,8 @@ def divide(left: Numeric, right: Numeric) -> Numeric:
         raise EvaluationError("division by zero")
     scale = _division_scale(left, right)
     left_scale, right_scale = scale_of(left), scale_of(right)
-    dividend = abs(_unscaled(left, left_scale))
-    divisor = abs(_unscaled(right, right_scale))
+    dividend = abs(unscaled(left, left_scale))
+    divisor = abs(unscaled(right, right_scale))
     shift = scale + right_scale - left_scale
     if shift >= 0:
         dividend *= 10**shift
@@ -156,10 +156,11 @@ def divide(left: Numeric, right: Numeric) -> Numeric:
     quotient = (2 * dividend + divisor) // (2 * divisor)
     if left.is_signed() != right.is_signed():
         quotient = -quotient
-    return _fit(EXACT.scaleb(_decimal(quotient), -scale))
+    return fit(EXACT.scaleb(_decimal(quotient), -scale))
 
 
-def _unscaled(value: Decimal, scale: int) -> int:
+def unscaled(value: Decimal, scale: int) -> int:
+    """`value` times 10^scale, which is an integer."""
     return int(EXACT.scaleb(value, scale))
 
 
@@ -167,7 +168,7 @@ def _decimal(value: int) -> Decimal:
     return Decimal(value)
 
 
-def _leading(value: Decimal) -> tuple[int, int]:
+def leading(value: Decimal) -> tuple[int, int]:
     """Weight and value of the first non-zero digit in base 10,000; (0, 0) for zero."""
     if not value:
         return 0, 0
@@ -176,13 +177,13 @@ def _leading(value: Decimal) -> tuple[int, int]:
 
 
 def _division_scale(left: Decimal, right: Decimal) -> int:
-    left_weight, left_digit = _leading(left)
-    right_weight, right_digit = _leading(right)
+    left_weight, left_digit = leading(left)
+    right_weight, right_digit = leading(right)
     weight = left_weight - right_weight
     if left_digit <= right_digit:
         weight -= 1
-    scale = max(_MIN_SIG_DIGITS - weight * 4, scale_of(left), scale_of(right), 0)
-    return min(scale, _MAX_DISPLAY_SCALE)
+    scale = max(MIN_SIG_DIGITS - weight * 4, scale_of(left), scale_of(right), 0)
+    return min(scale, MAX_DISPLAY_SCALE)
 
 
 def modulo(left: Numeric, right: Numeric) -> Numeric:
@@ -198,7 +199,7 @@ def modulo(left: Numeric, right: Numeric) -> Numeric:
     if not right:
         raise EvaluationError("division by zero")
     scale = max(scale_of(left), scale_of(right))
-    rest = abs(_unscaled(left, scale)) % abs(_unscaled(right, scale))
+    rest = abs(unscaled(left, scale)) % abs(unscaled(right, scale))
     return EXACT.scaleb(_decimal(-rest if left.is_signed() else rest), -scale)
 
 

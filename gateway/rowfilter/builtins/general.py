@@ -1,17 +1,22 @@
-"""boolean, oid, uuid and name: what belongs to no larger subject."""
+"""boolean, oid, uuid, pg_lsn, xid, cid, tid and "char": what belongs to no larger subject."""
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final
 
 from gateway.errors import ValueFormatError
+from gateway.pgtypes import identifiers
+from gateway.pgtypes.catalog import TYPES
 from gateway.pgtypes.integers import OID, parse_integer
+from gateway.pgtypes.numeric import Numeric
 from gateway.rowfilter.builtins.common import comparisons, same
-from gateway.rowfilter.expr import Operation, Value
+from gateway.rowfilter.builtins.ordering import compare, larger, smaller
+from gateway.rowfilter.expr import Operation, Signature, Value
 
-__all__ = ["OPERATIONS", "PARSERS", "STEPS"]
+__all__ = ["FACTORIES", "OPERATIONS", "PARSERS", "STEPS"]
 
 
 def parse_bool(text: bytes) -> bool:
@@ -49,7 +54,62 @@ PARSERS: Final[Mapping[str, Callable[[bytes], Value]]] = MappingProxyType(
         "oid": parse_integer,
         # 32 lower-case hex digits and the dashes in fixed places: the text sorts as the value.
         "uuid": _as_is,
+        "pg_lsn": identifiers.parse_lsn,
+        "xid": parse_integer,
+        "xid8": parse_integer,
+        "cid": parse_integer,
+        "tid": identifiers.parse_tid,
+        "char": identifiers.parse_char,
     }
+)
+
+
+def _add_reversed(number: Numeric, lsn: int) -> int:
+    return identifiers.add_to_lsn(lsn, number)
+
+
+def _low_half(value: int) -> int:
+    return value & 0xFFFFFFFF
+
+
+def _and(left: bool, right: bool) -> bool:
+    return left and right
+
+
+def _or(left: bool, right: bool) -> bool:
+    return left or right
+
+
+def _difference(left: int, right: int) -> int:
+    return left - right
+
+
+_IDENTIFIERS: Final = (
+    *comparisons("pg_lsn_{}"),
+    Operation("pg_lsn_cmp", compare),
+    Operation("pg_lsn_larger", larger),
+    Operation("pg_lsn_smaller", smaller),
+    Operation("pg_lsn_mi", identifiers.subtract_lsns),
+    Operation("pg_wal_lsn_diff", identifiers.subtract_lsns),
+    Operation("pg_lsn_pli", identifiers.add_to_lsn, can_raise=True),
+    Operation("numeric_pl_pg_lsn(numeric,pg_lsn)", _add_reversed, can_raise=True),
+    Operation("pg_lsn_mii", identifiers.subtract_from_lsn, can_raise=True),
+    Operation("numeric_pg_lsn", identifiers.numeric_to_lsn, can_raise=True),
+    *comparisons("xid8{}"),
+    Operation("xid8cmp", compare),
+    Operation("xid8_larger", larger),
+    Operation("xid8_smaller", smaller),
+    Operation("xid8toxid", _low_half),
+    *comparisons("tid{}"),
+    Operation("bttidcmp", compare),
+    Operation("tidlarger", larger),
+    Operation("tidsmaller", smaller),
+    Operation("cideq", operator.eq, "=="),
+    *comparisons("char{}"),
+    Operation("btcharcmp", _difference),
+    Operation("chartoi4", identifiers.char_to_integer),
+    Operation("i4tochar", identifiers.integer_to_char, can_raise=True),
+    Operation("uuid_extract_version", identifiers.uuid_version, nullable=True),
 )
 
 OPERATIONS: Final[Sequence[Operation]] = (
@@ -59,8 +119,35 @@ OPERATIONS: Final[Sequence[Operation]] = (
     Operation("bool_int4", int),
     Operation("int4_bool", _bool_of),
     Operation("booltext", _bool_text),
+    Operation("btboolcmp", _difference),
+    Operation("booland_statefunc", _and),
+    Operation("boolor_statefunc", _or),
+    Operation("btoidcmp", compare),
+    Operation("oidlarger", larger),
+    Operation("oidsmaller", smaller),
+    *_IDENTIFIERS,
     Operation("oidtoi8", same),
     Operation("i8tooid", OID.check, can_raise=True),
+)
+
+_BITS_AS_XID: Final = Operation("(bits as xid)", _low_half)
+_XID_TESTS: Final = MappingProxyType({"xideq": (operator.eq, "=="), "xidneq": (operator.ne, "!=")})
+
+
+def _xid_test(name: str) -> Callable[[Signature], Operation]:
+    function, infix = _XID_TESTS[name]
+
+    def make(signature: Signature) -> Operation:
+        # An integer is compared bit by bit with an xid, which has no sign.
+        is_integer = signature.arguments[1] == TYPES["int4"][0]
+        adapters = (None, _BITS_AS_XID) if is_integer else ()
+        return Operation(name, function, infix, adapters=adapters)
+
+    return make
+
+
+FACTORIES: Final[Mapping[str, Callable[[Signature], Operation | None]]] = MappingProxyType(
+    {name: _xid_test(name) for name in _XID_TESTS}
 )
 
 _TO_OID: Final = Operation("(bits as oid)", _oid_of)
