@@ -1,0 +1,115 @@
+"""interval, and what gives one.
+
+Before PostgreSQL 17 there are no infinite intervals, before 18 no weeks of intervals. `OPERATIONS`
+holds for any version and raises for values for which versions differ; `operations` of a version
+does not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from struct import Struct
+from types import MappingProxyType
+from typing import Any, Final
+
+from gateway.pgtypes import (
+    datetime_fields,
+    datetime_periods,
+    interval,
+    interval_arithmetic,
+    interval_fields,
+    timestamp_arithmetic,
+)
+from gateway.pgtypes.interval import Interval
+from gateway.rowfilter.builtins.common import comparisons
+from gateway.rowfilter.builtins.datetimes import orders, with_unit
+from gateway.rowfilter.expr import Operation, Value
+
+__all__ = ["LENGTHS", "OPERATIONS", "PARSERS", "operations"]
+
+PARSERS: Final[Mapping[str, Callable[[bytes], Value]]] = MappingProxyType(
+    {"interval": interval.parse_interval}
+)
+
+_SEND: Final = Struct("!qii").pack
+
+
+def _send(value: Interval) -> bytes:
+    return _SEND(value.usecs, value.days, value.months)
+
+
+def _same_everywhere() -> list[Operation]:
+    raising: dict[str, Callable[..., Value]] = {
+        "interval_justify_hours": interval_arithmetic.justify_hours,
+        "interval_justify_days": interval_arithmetic.justify_days,
+        "interval_justify_interval": interval_arithmetic.justify_interval,
+        "interval_time": interval_arithmetic.interval_to_time,
+        "in_range_interval_interval": datetime_periods.interval_in_range,
+    }
+    return [
+        *comparisons("interval_{}"),
+        *orders("interval"),
+        Operation("interval_finite", interval.is_finite),
+        Operation("time_interval", interval_arithmetic.time_to_interval),
+        Operation("interval_send", _send),
+        *(Operation(key, function, can_raise=True) for key, function in raising.items()),
+    ]
+
+
+_DEPENDING: Final[Mapping[str, Callable[..., Value]]] = MappingProxyType(
+    {
+        "interval_um": interval_arithmetic.negate,
+        "interval_pl": interval_arithmetic.add,
+        "interval_mi": interval_arithmetic.subtract,
+        "interval_mul": interval_arithmetic.multiply,
+        "mul_d_interval": interval_arithmetic.multiply_reversed,
+        "interval_div": interval_arithmetic.divide,
+        "interval_scale": interval_arithmetic.scale_checked,
+        "make_interval": interval_arithmetic.make_interval,
+        "timestamp_mi": timestamp_arithmetic.subtract,
+        "timestamp_age": timestamp_arithmetic.age,
+        "timestamp_mi_interval": timestamp_arithmetic.subtract_interval,
+        "date_mi_interval": timestamp_arithmetic.subtract_interval_from_date,
+    }
+)
+
+
+def _fields(name: str, major: int | None, *, as_float: bool) -> Operation:
+    kind = interval_fields.interval_kind(major)
+    make = datetime_fields.date_part if as_float else datetime_fields.extract
+    of_unit = partial(datetime_fields.field_function, kind, as_float=as_float)
+    return with_unit(name, make(kind), of_unit, nullable=True)
+
+
+def operations(major: int | None) -> Sequence[Operation]:
+    """The operations on a server of this major version; None: of any."""
+    return (
+        *_same_everywhere(),
+        *(
+            Operation(key, partial(function, major=major), can_raise=True)
+            for key, function in _DEPENDING.items()
+        ),
+        _fields("extract_interval", major, as_float=False),
+        _fields("interval_part", major, as_float=True),
+        with_unit(
+            "interval_trunc",
+            partial(interval_fields.trunc, major=major),
+            partial(interval_fields.trunc_function, major=major),
+        ),
+    )
+
+
+OPERATIONS: Final = operations(None)
+
+
+def _interval(typmod: int) -> Operation | None:
+    if not interval_arithmetic.scale_is_valid(typmod):
+        return None
+    coerce: Callable[[Any], Value] = partial(interval_arithmetic.scale, typmod=typmod)
+    return Operation(f"interval({typmod})", coerce, can_raise=True)
+
+
+LENGTHS: Final[Mapping[str, Callable[[int], Operation | None]]] = MappingProxyType(
+    {"interval": _interval}
+)
