@@ -31,6 +31,9 @@ __all__ = ["AREAS", "Factory", "Length", "Parser", "factories", "lengths", "oper
 AREAS: Final = (
     "general",
     "numbers",
+    "number_functions",
+    "bits",
+    "network",
     "text",
     "patterns",
     "datetimes",
