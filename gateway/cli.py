@@ -80,6 +80,12 @@ def _status(arguments: argparse.Namespace) -> int:
     return show_status(load_settings(arguments.config))
 
 
+def _reload(arguments: argparse.Namespace) -> int:
+    from gateway.commands.reload import reload
+
+    return reload(load_settings(arguments.config), timeout_s=arguments.timeout)
+
+
 def _slot_drop(arguments: argparse.Namespace) -> int:
     from gateway.commands.slot import drop
 
@@ -126,6 +132,16 @@ def _parser() -> argparse.ArgumentParser:
     _configured(commands, "check", _check, "look for what would go wrong, and say what to do")
     _configured(commands, "schemas", _schemas, "print the Avro schemas that will be registered")
     _configured(commands, "status", _status, "slot, watermark and lag")
+    reload = _configured(
+        commands, "reload", _reload, "let the running gateway take on changed definitions"
+    )
+    reload.add_argument(
+        "--timeout",
+        type=float,
+        default=600.0,
+        metavar="SECONDS",
+        help="give up waiting after so long (default 600)",
+    )
     slot = commands.add_parser("slot", help="the replication slot")
     slot_commands = slot.add_subparsers(title="commands", metavar="COMMAND", required=True)
     _configured(

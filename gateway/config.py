@@ -64,11 +64,14 @@ class DefinitionsTable:
     Attributes:
         on_filter_error: What becomes of a row on which a row filter raises (division by zero and
             the like): ``stop`` as PostgreSQL does, or ``quarantine`` it in the error topic.
+        watch_interval_s: How often the source's catalog is looked at for altered publications and
+            for tables and partitions made later; 0: only at a reload.
     """
 
     file: Path
     missing_identity: Literal["refuse", "insert_only"] = "refuse"
     on_filter_error: Literal["stop", "quarantine"] = "stop"
+    watch_interval_s: float = 5.0
 
 
 @dataclass(frozen=True, slots=True)

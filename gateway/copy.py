@@ -7,6 +7,11 @@ dies in between, its exported snapshot is gone: the next attempt takes a new slo
 consistent point, and its ``t`` record makes consumers drop the rows of the dead one. There is no
 watermark (``end_lsn`` 0) before all tables are ready, which is how a start tells the two apart.
 
+The same procedure brings tables to changed definitions while the gateway runs (`take_over`), from
+the snapshot of a temporary slot. Behind a RELOAD marker, a table of which only the filters have
+changed gets ``d`` records for the rows that leave and ``r`` records for those that enter; any other
+is copied as a whole. Until all of it is done the watermark names the definitions from before.
+
 The filters are evaluated by PostgreSQL itself here, in the COPY; but for those that may raise where
 such rows are quarantined (`RelationRoutes.copy_route`).
 """
@@ -17,20 +22,21 @@ import logging
 import select
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Final, Protocol
 
 from gateway.config import LimitsTable
+from gateway.definitions.changes import Difference, TableChange, fingerprint_of
 from gateway.definitions.model import Plan, Table, TableCopy
 from gateway.envelope.envelope import Snapshot, TransactionContext
 from gateway.envelope.headers import HeaderMaker
-from gateway.envelope.markers import encode_copy
+from gateway.envelope.markers import encode_copy, encode_reload
 from gateway.lsn import Lsn, format_lsn
 from gateway.observe import Counters, event, report_quarantined
-from gateway.pgoutput.messages import ColumnValue
+from gateway.pgoutput.messages import ColumnValue, ReplicaIdentity
 from gateway.ports import Sink
 from gateway.records import Batch, CopyState, CopyStateKind, Record, Watermark
-from gateway.routing.routes import RelationRoutes
+from gateway.routing.routes import CopyRoute, RelationRoutes
 from gateway.routing.state import TransactionState
 from gateway.routing.totals import PartitionCount, Totals
 
@@ -57,9 +63,10 @@ class RowReader(Protocol):
 
 
 class InitialCopy:
-    """Copies all tables of a plan at one consistent point.
+    """Copies tables of a plan at one consistent point; for one run.
 
     Args:
+        reader: None when no table is to be copied.
         report: Called with (subscription, table, rows so far, estimate) now and then.
         stopping: Asked between batches.
     """
@@ -69,7 +76,7 @@ class InitialCopy:
         plan: Plan,
         routes: RelationRoutes,
         totals: Totals,
-        reader: RowReader,
+        reader: RowReader | None,
         sink: Sink,
         limits: LimitsTable,
         counters: Counters,
@@ -105,54 +112,120 @@ class InitialCopy:
         """
         base = replace(base, end_lsn=Lsn(0))
         for copy in self._plan.copies:
-            self._copy(copy, base)
-        first = replace(base, end_lsn=self._consistent_point, copies=self._copies())
-        self._submit(Batch([], first, self._totals.take_changed()))
-        self._wait_for_sink()
-        return first
+            self._copy(copy, base, None)
+        return self._finish(replace(base, end_lsn=self._consistent_point))
 
-    def _copy(self, copy: TableCopy, base: Watermark) -> None:
+    def take_over(
+        self, base: Watermark, changes: Sequence[TableChange], definitions: str
+    ) -> Watermark:
+        """Bring the tables of `changes` to the plan's definitions, those of the others being equal.
+
+        Args:
+            base: The watermark in force: everything that ends at or before the consistent point is
+                in Kafka under the old definitions.
+            changes: As `table_changes` has found them.
+            definitions: Fingerprint of the new definitions.
+
+        Returns:
+            The watermark with the new definitions, durable in Kafka.
+
+        Raises:
+            CopyStopped: `stopping` said so.
+            TransientError: an edge failed. The watermark keeps the old definitions, and the tables
+                that were not finished are marked as not ready.
+        """
+        changed = {(change.copy.subscription, change.copy.target_oid) for change in changes}
+        known = {(state.subscription, state.schema, state.table): state for state in base.copies}
+        for copy in self._plan.copies:
+            key = (copy.subscription, copy.target_oid)
+            table = self._routes.table(copy.target_oid)
+            state = known.get((copy.subscription, table.schema, table.name))
+            if key not in changed and state is not None:
+                self._states[key] = state
+        value = encode_reload(self._consistent_point, definitions)
+        headers = self._headers.make(self._consistent_point, 0, b"RELOAD")
+        records = [self._routes.marker(s.name, value, headers) for s in self._plan.subscriptions]
+        # All at once, so that nobody takes the tables for complete in between.
+        records += [self._marker(change.copy, "pending", ()) for change in changes]
+        self._submit(Batch(records, replace(base, copies=self._copies())))
+        for change in changes:
+            self._copy(change.copy, base, change.difference)
+        return self._finish(replace(base, definitions=definitions))
+
+    def _finish(self, watermark: Watermark) -> Watermark:
+        """Commit `watermark` with all tables ready under the plan's definitions."""
+        for copy in self._plan.copies:
+            key = (copy.subscription, copy.target_oid)
+            fingerprint = fingerprint_of(self._plan, copy)
+            self._states[key] = replace(self._states[key], definition=fingerprint)
+        last = replace(watermark, copies=self._copies())
+        self._submit(Batch([], last, self._totals.take_changed()))
+        self._wait_for_sink()
+        return last
+
+    def _copy(self, copy: TableCopy, base: Watermark, difference: Difference | None) -> None:
+        assert self._reader is not None
         table = self._routes.table(copy.target_oid)
         route = self._routes.copy_route(copy)
-        estimate = self._reader.estimate_rows(table)
-        counts: dict[int, PartitionCount] = {}
-        records: list[Record] = []
-        first = self._transaction("first")
-        route.group.truncate(self._consistent_point, first, route.taker, records)
-        records.append(self._marker(copy, "copying", ()))
-        rows = 0
-        reported = time.monotonic()
-        tx = self._transaction("true")
-        for batch in self._reader.copy_rows(table, route.columns, route.where):
-            if self._stopping():
-                raise CopyStopped
-            before = len(records)
-            for row in batch:
-                route.group.insert(row, self._consistent_point, tx, records)
-            rows += len(records) - before
-            self._counters.copied_rows += len(records) - before
-            if len(records) >= self._limits.copy_batch_rows:
-                self._commit(records, base, counts)
-                records = []
-            if time.monotonic() - reported >= _REPORT_INTERVAL_S:
-                self._report(copy.subscription, table, rows, estimate)
-                reported = time.monotonic()
-        self._settle(counts)
-        records.append(self._marker(copy, "ready", tuple(counts.values())))
+        run = _TableRun(copy, table, route, base, self._transaction("true"))
+        run.records.append(self._marker(copy, "copying", ()))
+        if difference is None or len(route.where) < len(copy.filters):
+            run.estimate = self._reader.estimate_rows(table)
+            first = self._transaction("first")
+            route.group.truncate(self._consistent_point, first, route.taker, run.records)
+            self._read(run, route.where, self._enter)
+        else:
+            self._read(run, [difference.leaving], self._leave)
+            self._read(run, [difference.entering], self._enter)
+        self._settle(run.counts)
+        run.records.append(self._marker(copy, "ready", tuple(run.counts.values())))
         self._submit(
-            Batch(records, replace(base, copies=self._copies()), self._totals.take_changed())
+            Batch(run.records, replace(base, copies=self._copies()), self._totals.take_changed())
         )
-        self._report(copy.subscription, table, rows, rows)
-        report_quarantined(_LOG, self._counters, tx.quarantined)
+        self._report(copy.subscription, table, run.rows, run.rows)
+        report_quarantined(_LOG, self._counters, run.transaction.quarantined)
         event(
             _LOG,
             logging.INFO,
-            "table copied",
+            "table copied" if difference is None else "table brought to its new filter",
             subscription=copy.subscription,
             relation=table,
-            rows=rows,
+            rows=run.rows,
             consistent_point=format_lsn(self._consistent_point),
         )
+
+    def _read(
+        self,
+        run: _TableRun,
+        where: Sequence[str],
+        publish: Callable[[_TableRun, Sequence[ColumnValue]], None],
+    ) -> None:
+        """Read the rows for which any of `where` is true, and `publish` each."""
+        assert self._reader is not None
+        reported = time.monotonic()
+        for batch in self._reader.copy_rows(run.table, run.route.columns, where):
+            if self._stopping():
+                raise CopyStopped
+            before = len(run.records)
+            for row in batch:
+                publish(run, row)
+            run.rows += len(run.records) - before
+            self._counters.copied_rows += len(run.records) - before
+            if len(run.records) >= self._limits.copy_batch_rows:
+                self._commit(run.records, run.base, run.counts)
+                run.records = []
+            if time.monotonic() - reported >= _REPORT_INTERVAL_S:
+                self._report(run.copy.subscription, run.table, run.rows, run.estimate)
+                reported = time.monotonic()
+
+    def _enter(self, run: _TableRun, row: Sequence[ColumnValue]) -> None:
+        run.route.group.insert(row, self._consistent_point, run.transaction, run.records)
+
+    def _leave(self, run: _TableRun, row: Sequence[ColumnValue]) -> None:
+        group = run.route.group
+        full = run.table.replica_identity is ReplicaIdentity.FULL
+        drafts = group.draft_delete(row, full, self._consistent_point, 0, run.transaction)
+        group.emit(drafts, run.route.taker, run.records)
 
     def _commit(
         self, records: list[Record], base: Watermark, counts: dict[int, PartitionCount]
@@ -204,3 +277,23 @@ class InitialCopy:
             self._sink.collect()
             if self._stopping():
                 raise CopyStopped
+
+
+@dataclass(slots=True)
+class _TableRun:
+    """One table while it is copied.
+
+    Attributes:
+        counts: By partition, the records of the attempt that are committed.
+        rows: Records of rows so far.
+    """
+
+    copy: TableCopy
+    table: Table
+    route: CopyRoute
+    base: Watermark
+    transaction: TransactionState
+    estimate: int | None = None
+    records: list[Record] = field(default_factory=list)
+    counts: dict[int, PartitionCount] = field(default_factory=dict)
+    rows: int = 0

@@ -12,24 +12,30 @@ What a start does (delivery contract, point 2):
     yes      no              the copy died: new slot, the copy again
     no       yes             stop: changes since the watermark are gone
     yes      yes             go on from the watermark, if the slot is not beyond it
+
+The watermark also has the definitions that it was written under. When they are others than those of
+the file, or tables are missing, the start goes on with what is the same in both, and lets the rest
+take over at one LSN (`gateway.reload`), as when they change while it runs. Then it starts anew.
 """
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
 from typing import Final
 
 import psycopg
 
 from gateway.config import Settings
 from gateway.copy import CopyStopped, InitialCopy
+from gateway.definitions.changes import fingerprint_of, key_of_copy, outdated, without
 from gateway.definitions.combine import make_plan
-from gateway.definitions.model import Definitions, Plan, Table
+from gateway.definitions.model import Definitions, Plan, Table, TableCopy
 from gateway.envelope.envelope import TransactionContext
-from gateway.errors import ConfigError, FatalError, SlotError, TransientError
+from gateway.errors import FatalError, SlotError, TransientError
 from gateway.lsn import ZERO_LSN, Lsn, format_lsn
 from gateway.observe import Counters, event
 from gateway.pipeline import Outcome, Pipeline
@@ -41,6 +47,7 @@ from gateway.provision import (
     routing_settings,
 )
 from gateway.records import Watermark
+from gateway.reload import Reloader, Takeover
 from gateway.routing import Router, RoutingSettings
 from gateway.routing.routes import RelationRoutes
 from gateway.routing.totals import Totals
@@ -49,7 +56,7 @@ from gateway.sink.registry import Registry
 from gateway.source.catalog import ServerCatalog, read_catalog
 from gateway.source.connection import ServerFacts, connect, server_facts
 from gateway.source.negotiation import negotiate
-from gateway.source.publications import ensure_publications
+from gateway.source.publications import ensure_publications, extend_publications
 from gateway.source.replication import OUTPUT_PLUGIN, ReplicationConnection
 from gateway.source.slot import SlotStatus, check_slot, slot_status
 from gateway.source.snapshot import SnapshotReader
@@ -85,6 +92,7 @@ class Daemon:
     Args:
         stopping: Asked often; True ends the run in good order.
         pause: Waits for so many seconds, or until `stopping` may have changed.
+        reload: True once after a person asked for the definitions to be read anew.
         report_copy: Told how far the initial copy is: subscription, table, rows, estimate.
     """
 
@@ -96,6 +104,7 @@ class Daemon:
         stopping: Callable[[], bool],
         pause: Callable[[float], None],
         report_copy: CopyReport,
+        reload: Callable[[], bool] = lambda: False,
     ) -> None:
         self._settings = settings
         self._endpos = endpos
@@ -103,6 +112,7 @@ class Daemon:
         self._stop_by: float | None = None
         self._pause = pause
         self._report_copy = report_copy
+        self._reload = reload
         self._streaming_since: float | None = None
         self.counters = Counters()
 
@@ -121,7 +131,10 @@ class Daemon:
             before = self.counters.durable_lsn
             self._streaming_since = None
             try:
-                return self._attempt()
+                outcome = self._attempt()
+                if outcome is not Outcome.REACHED_SWITCH:
+                    return outcome
+                failing_since, backoff = None, _FIRST_BACKOFF_S
             except CopyStopped:
                 break
             except TransientError as error:
@@ -163,17 +176,47 @@ class Daemon:
                 recovered = sink.open(_OPEN_TIMEOUT_S, stopping=self._stopping)
                 check_partitions(prepared.routing.partitions, recovered.totals)
                 totals = Totals(recovered.totals)
+                # For the whole plan: what cannot be published is refused before anything is done.
                 routes = RelationRoutes(
                     prepared.plan, prepared.routing, totals, ServerCatalog(connection), registry
                 )
                 routes.register_all()
                 watermark = self._start_from(recovered.watermark, connection, prepared)
+                waiting = [] if watermark is None else _waiting(prepared, watermark)
                 # Not before: definitions that are refused must leave the publications alone, or
                 # the slot would not have the changes that the old ones take.
-                self._ensure_publications(connection, prepared.plan)
+                self._ensure_publications(connection, prepared.plan, keep=bool(waiting))
                 if watermark is None:
                     watermark = self._first_start(prepared, routes, totals, sink)
-                return self._stream(prepared, routes, totals, sink, watermark)
+                elif waiting:
+                    watermark = _without_waiting(prepared.plan, watermark, waiting)
+                    prepared = replace(prepared, plan=without(prepared.plan, waiting))
+                    routes = RelationRoutes(
+                        prepared.plan, prepared.routing, totals, ServerCatalog(connection), registry
+                    )
+                else:
+                    watermark = _as_planned(
+                        prepared.plan, _without_waiting(prepared.plan, watermark, ())
+                    )
+                changed = watermark.definitions != prepared.definitions.fingerprint
+                with Reloader(
+                    settings,
+                    watermark,
+                    None if waiting else prepared.plan,
+                    prepared.definitions,
+                    requested=self._reload,
+                    at_once=changed or bool(waiting),
+                ) as reloader:
+                    outcome, watermark = self._stream(
+                        prepared, routes, totals, sink, watermark, reloader
+                    )
+                    if outcome is Outcome.REACHED_SWITCH:
+                        takeover = reloader.take()
+                        try:
+                            self._take_over(takeover, connection, totals, sink, registry, watermark)
+                        finally:
+                            takeover.close()
+                    return outcome
             finally:
                 sink.close(self._close_timeout_s())
 
@@ -206,8 +249,12 @@ class Daemon:
         routing = routing_settings(settings, facts, plan, partitions)
         return _Prepared(facts, plan, definitions, routing)
 
-    def _ensure_publications(self, connection: psycopg.Connection, plan: Plan) -> None:
-        for line in ensure_publications(connection, plan, prefix=self._settings.source.slot):
+    def _ensure_publications(
+        self, connection: psycopg.Connection, plan: Plan, *, keep: bool
+    ) -> None:
+        """Make them what `plan` needs; `keep` what is there as well, for as long as it is read."""
+        make = extend_publications if keep else ensure_publications
+        for line in make(connection, plan, prefix=self._settings.source.slot):
             event(_LOG, logging.INFO, "publication", detail=line)
 
     def _start_from(
@@ -232,13 +279,6 @@ class Daemon:
             )
         check_slot(status, prepared.facts.database)
         _check_position(status, watermark)
-        if watermark.definitions != prepared.definitions.fingerprint:
-            raise ConfigError(
-                "the definitions have changed since the slot was made",
-                key="definitions.file",
-                hint="put the old ones back, or start over: `pgsluice slot drop`, then "
-                "`pgsluice run` copies all tables anew",
-            )
         return watermark
 
     def _drop_slot(self, name: str) -> None:
@@ -304,6 +344,48 @@ class Daemon:
                 waited_s=int(waited_s),
             )
 
+    def _take_over(
+        self,
+        takeover: Takeover,
+        connection: psycopg.Connection,
+        totals: Totals,
+        sink: TransactionalSink,
+        registry: Registry,
+        watermark: Watermark,
+    ) -> None:
+        """Put other definitions into force: markers, the rows that change sides, the watermark."""
+        settings = self._settings
+        routes = RelationRoutes(
+            takeover.plan, takeover.routing, totals, ServerCatalog(connection), registry
+        )
+        with ExitStack() as stack:
+            reader: SnapshotReader | None = None
+            if takeover.snapshot is not None:
+                reader = stack.enter_context(SnapshotReader(settings.source.dsn, takeover.snapshot))
+            copy = InitialCopy(
+                takeover.plan,
+                routes,
+                totals,
+                reader,
+                sink,
+                settings.limits,
+                self.counters,
+                consistent_point=takeover.point,
+                context=_copy_context(takeover.routing, takeover.point),
+                report=self._report_copy,
+                stopping=self._stopping,
+            )
+            after = copy.take_over(watermark, takeover.changes, takeover.definitions.fingerprint)
+        self.counters.durable_lsn = after.end_lsn
+        event(
+            _LOG,
+            logging.INFO,
+            "definitions in force",
+            lsn=format_lsn(takeover.point),
+            subscriptions=len(takeover.plan.subscriptions),
+            copied_tables=len(takeover.changes),
+        )
+
     def _stream(
         self,
         prepared: _Prepared,
@@ -311,7 +393,9 @@ class Daemon:
         totals: Totals,
         sink: TransactionalSink,
         watermark: Watermark,
-    ) -> Outcome:
+        reloader: Reloader,
+    ) -> tuple[Outcome, Watermark]:
+        """Run the pipeline; return why it ended, and the watermark in Kafka."""
         settings = self._settings
         source = ReplicationConnection(settings.source.dsn)
         protocol = negotiate(prepared.plan.subscriptions, source.server_version)
@@ -355,6 +439,7 @@ class Daemon:
                 self.counters,
                 endpos=self._endpos,
                 stopping=self._stopping,
+                switch=reloader,
             )
             outcome = pipeline.run()
             event(
@@ -365,10 +450,49 @@ class Daemon:
                 transactions=self.counters.transactions,
                 records=self.counters.records,
             )
-            return outcome
+            return outcome, pipeline.durable
         finally:
             source.close()
             assembler.close()
+
+
+def _waiting(prepared: _Prepared, watermark: Watermark) -> list[TableCopy]:
+    """Return the tables that cannot go on as planned, because their rows have to come first.
+
+    Under the same definitions that is a table that is not there yet; one that a publication of the
+    database now takes otherwise goes on at once, as natively.
+    """
+    late = outdated(prepared.plan, watermark.copies)
+    if watermark.definitions != prepared.definitions.fingerprint:
+        return late
+    ready = {(s.subscription, s.schema, s.table) for s in watermark.copies if s.state == "ready"}
+    return [copy for copy in late if key_of_copy(prepared.plan, copy) not in ready]
+
+
+def _without_waiting(plan: Plan, watermark: Watermark, waiting: Sequence[TableCopy]) -> Watermark:
+    """Return `watermark` with the states that hold once it moves on without some tables.
+
+    Those have no longer what their old definition says. Nor have the ones that the definitions do
+    not name any more; should they come back, they are copied.
+    """
+    late = {key_of_copy(plan, copy) for copy in waiting}
+    named = {key_of_copy(plan, copy) for copy in plan.copies}
+    copies = [
+        replace(s, state="pending", definition="") if key in late else s
+        for s in watermark.copies
+        if (key := (s.subscription, s.schema, s.table)) in named
+    ]
+    return replace(watermark, copies=tuple(copies))
+
+
+def _as_planned(plan: Plan, watermark: Watermark) -> Watermark:
+    """Return `watermark` with the fingerprints of `plan`, all of whose tables are there."""
+    now = {key_of_copy(plan, copy): fingerprint_of(plan, copy) for copy in plan.copies}
+    copies = tuple(
+        replace(s, definition=now.get((s.subscription, s.schema, s.table), s.definition))
+        for s in watermark.copies
+    )
+    return replace(watermark, copies=copies)
 
 
 def _check_position(status: SlotStatus, watermark: Watermark) -> None:

@@ -37,7 +37,7 @@ from gateway.errors import KafkaTransactionTimeout, TransientError
 from gateway.lsn import ZERO_LSN, Lsn, format_lsn
 from gateway.observe import Counters, event, report_quarantined
 from gateway.pings import ShutdownPings
-from gateway.ports import Sink, Source, TransactionRouter
+from gateway.ports import Sink, Source, Switch, TransactionRouter
 from gateway.records import Batch, Record, Watermark
 from gateway.transactions import (
     Assembler,
@@ -65,6 +65,7 @@ class Outcome(Enum):
 
     STOPPED = "stopped"
     REACHED_ENDPOS = "reached endpos"
+    REACHED_SWITCH = "reached switch"
 
 
 @dataclass(slots=True)
@@ -92,6 +93,7 @@ class Pipeline:
         subscriptions: Those that get PROGRESS markers.
         endpos: Publish every transaction with ``end_lsn`` <= this and none after, then end.
         stopping: Asked once per turn; what is complete is committed, then the loop ends.
+        switch: Asked once per turn; its point ends the loop as an earlier endpos would.
         clock: Seconds, monotonic.
     """
 
@@ -108,6 +110,7 @@ class Pipeline:
         *,
         endpos: Lsn | None = None,
         stopping: Callable[[], bool] = lambda: False,
+        switch: Switch | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._source = source
@@ -119,6 +122,8 @@ class Pipeline:
         self._counters = counters
         self._endpos = endpos
         self._stopping = stopping
+        self._switch = switch
+        self._switching = False
         self._clock = clock
 
         self._waiting: deque[Transaction | StandaloneMessage | Prepared | RolledBack] = deque()
@@ -160,19 +165,37 @@ class Pipeline:
             if deadline is None and self._stopping():
                 self._draining = True
                 deadline = self._clock() + self._limits.shutdown_timeout_s
-            received = 0 if self._draining or self._is_full() else self._receive()
+            held = self._held()  # asked in any case: the switch waits until it has been
+            received = 0 if held or self._draining or self._is_full() else self._receive()
             self._route()
             self._collect()
             self._submit(idle=received == 0)
             if self._draining and self._is_drained():
                 self._feed_back()
-                return Outcome.REACHED_ENDPOS if self._passed_endpos else Outcome.STOPPED
+                return self._outcome()
             if deadline is not None and self._clock() > deadline:
                 return Outcome.STOPPED  # closing the sink aborts what is not committed
             if self._clock() >= self._next_feedback:
                 self._feed_back(reply_requested=self._awaits_endpos())
             if received == 0 and not self._has_work():
                 self._wait()
+
+    def _outcome(self) -> Outcome:
+        if not self._passed_endpos:
+            return Outcome.STOPPED
+        return Outcome.REACHED_SWITCH if self._switching else Outcome.REACHED_ENDPOS
+
+    def _held(self) -> bool:
+        """Whether receiving must wait until the switch has chosen its point; take it over then."""
+        if self._switch is None or self._switching:
+            return False
+        point = self._switch.point()
+        if point is None:
+            return self._switch.holds()
+        # What is here already was received before the point was chosen, so it ends before it.
+        if self._endpos is None or point < self._endpos:
+            self._switching, self._endpos = True, point
+        return False
 
     @property
     def durable(self) -> Watermark:
@@ -469,7 +492,8 @@ class Pipeline:
         if self._batch.records and not self._sink.busy:
             due.append(self._batch.since + self._limits.max_batch_ms / 1000)
         edges = [self._sink.fileno()]
-        if not self._draining and not self._is_full():
+        if not self._draining and not self._is_full() and not self._held():
             edges.append(self._source.fileno())
-        timeout = min(max(0.0, min(due) - self._clock()), 0.5)
+        longest = 0.5 if self._switch is None or not self._switch.holds() else 0.05
+        timeout = min(max(0.0, min(due) - self._clock()), longest)
         select.select(edges, [], [], timeout)

@@ -108,6 +108,19 @@ class TransactionRouter(Protocol):
         """Return the running totals that have changed since the last call."""
 
 
+class Switch(Protocol):
+    """Says when the loop has to end so that other definitions can take over at one LSN."""
+
+    def holds(self) -> bool:
+        """Return whether nothing must be received now, because that LSN is about to be chosen.
+
+        Once it has been told so, the loop receives nothing until this returns False.
+        """
+
+    def point(self) -> Lsn | None:
+        """Return the LSN, when it is known: no transaction that ends behind it may be published."""
+
+
 class CatalogReader(Protocol):
     """The source's catalog as it is now, asked when a Relation message brings something new."""
 

@@ -6,7 +6,7 @@ import logging
 import sys
 from typing import Final
 
-from gateway.commands.stopping import stop_on_signals
+from gateway.commands.stopping import reload_on_signal, stop_on_signals
 from gateway.config import Settings
 from gateway.daemon import Daemon
 from gateway.definitions.model import Table
@@ -20,18 +20,19 @@ _BAR_WIDTH: Final = 30
 
 
 def run(settings: Settings, *, endpos: Lsn | None) -> int:
-    """Run until SIGTERM, SIGINT or `endpos`; return the exit code 0.
+    """Run until SIGTERM, SIGINT or `endpos`; return the exit code 0. SIGHUP reloads definitions.
 
     Raises:
         TransientError: gave up after ``limits.retry_for_s``.
         FatalError: a person must act.
     """
-    with stop_on_signals() as flag:
+    with stop_on_signals() as flag, reload_on_signal() as reload:
         Daemon(
             settings,
             endpos=endpos,
             stopping=flag.is_set,
             pause=flag.wait,
+            reload=reload.take,
             report_copy=_show_bar if sys.stderr.isatty() else _log_copy,
         ).run()
     return 0

@@ -1,4 +1,4 @@
-"""SIGTERM and SIGINT as a flag that everything long-running asks."""
+"""SIGTERM, SIGINT and SIGHUP as flags that everything long-running asks."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-__all__ = ["StopFlag", "stop_on_signals"]
+__all__ = ["ReloadFlag", "StopFlag", "reload_on_signal", "stop_on_signals"]
 
 
 class StopFlag:
@@ -47,3 +47,32 @@ def stop_on_signals() -> Iterator[StopFlag]:
     finally:
         for number, handler in previous.items():
             signal.signal(number, handler)
+
+
+class ReloadFlag:
+    """Set by SIGHUP; whoever takes it clears it."""
+
+    def __init__(self) -> None:
+        self._event = threading.Event()
+
+    def set(self) -> None:
+        """Ask for the definitions to be read anew."""
+        self._event.set()
+
+    def take(self) -> bool:
+        """Return whether somebody has asked since the last call."""
+        asked = self._event.is_set()
+        if asked:
+            self._event.clear()
+        return asked
+
+
+@contextmanager
+def reload_on_signal() -> Iterator[ReloadFlag]:
+    """Turn SIGHUP into a flag."""
+    flag = ReloadFlag()
+    previous = signal.signal(signal.SIGHUP, lambda *_: flag.set())
+    try:
+        yield flag
+    finally:
+        signal.signal(signal.SIGHUP, previous)

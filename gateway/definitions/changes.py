@@ -16,7 +16,15 @@ from gateway.definitions.model import Operation, Plan, Publish, TableCopy
 from gateway.pgoutput.messages import ReplicaIdentity
 from gateway.records import CopyState
 
-__all__ = ["Difference", "TableChange", "fingerprint_of", "outdated", "table_changes", "without"]
+__all__ = [
+    "Difference",
+    "TableChange",
+    "fingerprint_of",
+    "key_of_copy",
+    "outdated",
+    "table_changes",
+    "without",
+]
 
 _ROW_OPERATIONS = frozenset({Operation.INSERT, Operation.UPDATE, Operation.DELETE})
 
@@ -111,11 +119,11 @@ def table_changes(
         if state is None or state.state != "ready":
             changes.append(TableChange(copy))
         elif reconcile:
-            old = earlier.get(key)
             difference = None
-            if before is not None and old is not None:
-                if fingerprint_of(before, old) == state.definition:
-                    difference = _difference(before, old, plan, copy)
+            old = earlier.get(key)
+            # Otherwise its rows are by a definition that is not known any more.
+            if before and old and fingerprint_of(before, old) == state.definition:
+                difference = _difference(before, old, plan, copy)
             changes.append(TableChange(copy, difference))
     return tuple(changes)
 

@@ -7,8 +7,8 @@ than a position that is still to be read could never be named.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import psycopg
@@ -19,7 +19,12 @@ from gateway.definitions.server import SUFFIXES
 from gateway.errors import FatalError
 from gateway.source.connection import classify_server_error
 
-__all__ = ["check_publications", "drop_publications", "ensure_publications"]
+__all__ = [
+    "check_publications",
+    "drop_publications",
+    "ensure_publications",
+    "extend_publications",
+]
 
 _Connection = psycopg.Connection[Any]
 
@@ -57,11 +62,32 @@ def ensure_publications(connection: _Connection, plan: Plan, *, prefix: str) -> 
         FatalError: the role may not do it; the hint has the SQL for an owner to run.
         TransientError: a table's lock could not be had in time, or the connection is gone.
     """
+    return _execute(connection, plan, prefix, _statements)
+
+
+def extend_publications(connection: _Connection, plan: Plan, *, prefix: str) -> list[str]:
+    """Make the gateway's publications such that both `plan` and what was before can be read.
+
+    For the time in which one takes over from the other. Nothing is taken away, but for one case: a
+    tree that `plan` reads by leaf is no longer read under its root, since the old plan can read it
+    by leaf as well. The reverse has to wait until `ensure_publications` is called for `plan`.
+
+    Args, returns and raises: as `ensure_publications`.
+    """
+    return _execute(connection, plan, prefix, _extending_statements)
+
+
+def _execute(
+    connection: _Connection,
+    plan: Plan,
+    prefix: str,
+    make: Callable[[_Connection, Plan, str], list[sql.Composed]],
+) -> list[str]:
     statements: list[sql.Composed] = []
     try:
         with connection.transaction():
             connection.execute(_LOCK_TIMEOUT)
-            statements = _statements(connection, plan, prefix)
+            statements = make(connection, plan, prefix)
             for statement in statements:
                 connection.execute(statement)
     except psycopg.errors.InsufficientPrivilege as error:
@@ -149,12 +175,54 @@ def _statements(connection: _Connection, plan: Plan, prefix: str) -> list[sql.Co
     return statements
 
 
+def _extending_statements(connection: _Connection, plan: Plan, prefix: str) -> list[sql.Composed]:
+    wanted = {publication.name: publication for publication in plan.server_publications}
+    existing = _read(connection, [prefix + suffix for suffix in SUFFIXES])
+    by_leaf = {oid for p in plan.server_publications if not p.via_root for oid in p.table_oids}
+    by_leaf_before = {
+        oid
+        for name, found in existing.items()
+        if not name.startswith(f"{prefix}_root")
+        for oid in found.table_oids
+    }
+    statements: list[sql.Composed] = []
+    for name, found in existing.items():
+        publication = wanted.get(name)
+        if publication is None:
+            if name.startswith(f"{prefix}_root"):
+                leaving = [oid for oid in found.table_oids if _is_among(plan, oid, by_leaf)]
+                if leaving:
+                    statements.append(_empty(connection, name, leaving))
+            continue
+        oids, before = set(publication.table_oids), set(found.table_oids)
+        if publication.via_root:
+            oids = {oid for oid in oids if not _is_among(plan, oid, by_leaf_before)}
+            before = {oid for oid in before if not _is_among(plan, oid, by_leaf)}
+        both = replace(
+            publication,
+            table_oids=tuple(sorted(oids | before)),
+            operations=publication.operations | found.operations,
+            generated=publication.generated or found.generated,
+        )
+        statements += _alter(connection, plan, both, found)
+    return statements
+
+
+def _is_among(plan: Plan, root: int, members: Collection[int]) -> bool:
+    """Whether a tree, or a part of it, is among `members`."""
+    table = plan.tables.get(root)
+    if table is None:
+        return False
+    parts = {oid for oid, other in plan.tables.items() if root in other.ancestors}
+    return any(oid in members for oid in (*table.leaves, *parts))
+
+
 def _create(connection: _Connection, plan: Plan, publication: ServerPublication) -> sql.Composed:
     name, options = sql.Identifier(publication.name), _options(connection, publication)
     if not publication.table_oids:
         return sql.SQL("CREATE PUBLICATION {} WITH ({})").format(name, options)
     return sql.SQL("CREATE PUBLICATION {} FOR TABLE {} WITH ({})").format(
-        name, _tables(plan, publication), options
+        name, _tables(connection, plan, publication), options
     )
 
 
@@ -173,27 +241,34 @@ def _alter(
             sql.SQL("ALTER PUBLICATION {} SET ({})").format(name, _options(connection, publication))
         )
     if found.table_oids != set(publication.table_oids):
-        statements.append(
-            sql.SQL("ALTER PUBLICATION {} SET TABLE {}").format(name, _tables(plan, publication))
-        )
+        tables = _tables(connection, plan, publication)
+        statements.append(sql.SQL("ALTER PUBLICATION {} SET TABLE {}").format(name, tables))
     return statements
 
 
 def _empty(connection: _Connection, name: str, oids: Iterable[int]) -> sql.Composed:
-    rows = connection.execute(
-        "SELECT n.nspname, c.relname FROM pg_class AS c"
-        " JOIN pg_namespace AS n ON n.oid = c.relnamespace WHERE c.oid = ANY(%s) ORDER BY 1, 2",
-        (list(oids),),
-    )
-    tables = sql.SQL(", ").join(sql.SQL("ONLY {}").format(sql.Identifier(*row)) for row in rows)
+    names = sorted(_names(connection, oids))
+    tables = sql.SQL(", ").join(sql.SQL("ONLY {}").format(sql.Identifier(*row)) for row in names)
     return sql.SQL("ALTER PUBLICATION {} DROP TABLE {}").format(sql.Identifier(name), tables)
 
 
-def _tables(plan: Plan, publication: ServerPublication) -> sql.Composed:
-    tables = sorted((plan.tables[oid] for oid in publication.table_oids), key=str)
+def _names(connection: _Connection, oids: Iterable[int]) -> list[tuple[str, str]]:
+    rows = connection.execute(
+        "SELECT n.nspname, c.relname FROM pg_class AS c"
+        " JOIN pg_namespace AS n ON n.oid = c.relnamespace WHERE c.oid = ANY(%s)",
+        (list(oids),),
+    )
+    return [(schema, name) for schema, name in rows]
+
+
+def _tables(connection: _Connection, plan: Plan, publication: ServerPublication) -> sql.Composed:
+    known = [plan.tables[oid] for oid in publication.table_oids if oid in plan.tables]
+    others = [oid for oid in publication.table_oids if oid not in plan.tables]
+    names = [(table.schema, table.name) for table in known]
+    names += _names(connection, others) if others else []
     # ONLY: heirs by inheritance are tables of their own in the plan.
     return sql.SQL(", ").join(
-        sql.SQL("ONLY {}").format(sql.Identifier(table.schema, table.name)) for table in tables
+        sql.SQL("ONLY {}").format(sql.Identifier(*name)) for name in sorted(names)
     )
 
 

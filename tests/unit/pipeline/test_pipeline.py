@@ -13,6 +13,7 @@ from gateway.lsn import Lsn
 from gateway.observe import Counters
 from gateway.pgoutput.messages import Begin, Commit, Insert, LogicalMessage
 from gateway.pipeline import Outcome, Pipeline
+from gateway.ports import Switch
 from gateway.records import Watermark
 from gateway.transactions import Assembler
 from tests.fakes import FakeRouter, FakeSink, FakeSource, ManualClock
@@ -64,6 +65,7 @@ def bench() -> Iterator[BenchFactory]:
         subscriptions: Sequence[str] = ("s",),
         routed: Sequence[str] = ("s",),
         stop_after: int = 20,
+        switch: Switch | None = None,
     ) -> Bench:
         clock = ManualClock()
         source = FakeSource(turns)
@@ -87,6 +89,7 @@ def bench() -> Iterator[BenchFactory]:
             Counters(),
             endpos=None if endpos is None else Lsn(endpos),
             stopping=stopping,
+            switch=switch,
             clock=clock,
         )
         made.append(Bench(source, used, router, pipeline, clock))
@@ -285,3 +288,53 @@ def test_messages_outside_transactions_are_published_once(bench: BenchFactory) -
 
     assert [v for v in b.values() if not v.startswith(b"PROGRESS")] == [b"at the watermark"]
     assert b.pipeline.durable.end_lsn == 1001
+
+
+class ScriptedSwitch:
+    """Holds the loop from its `hold`-th question on, and names its point three questions later."""
+
+    def __init__(self, hold: int, point: int) -> None:
+        self._hold, self._point = hold, Lsn(point)
+        self.asked = 0
+
+    def holds(self) -> bool:
+        self.asked += 1
+        return self._hold <= self.asked
+
+    def point(self) -> Lsn | None:
+        return self._point if self.asked >= self._hold + 3 else None
+
+
+def test_a_switch_ends_the_loop_at_its_point(bench: BenchFactory) -> None:
+    switch = ScriptedSwitch(hold=2, point=2500)
+    b = bench([transaction(7, 2000), transaction(8, 2490), transaction(9, 3000)], switch=switch)
+
+    assert b.pipeline.run() is Outcome.REACHED_SWITCH
+
+    # 2490 + 10 = 2500 is the point itself.
+    assert [v for v in b.values() if v.startswith(b"END")] == [b"END 7", b"END 8"]
+    assert b.pipeline.durable.end_lsn == 2500
+
+
+def test_nothing_is_received_while_a_switch_holds(bench: BenchFactory) -> None:
+    switch = ScriptedSwitch(hold=2, point=10_000)
+    received: list[int] = []
+    b = bench([transaction(7, 2000), transaction(8, 3000)], switch=switch)
+    receive = b.source.receive
+
+    def noted(limit: int) -> Sequence[bytes]:
+        received.append(switch.asked)
+        return receive(limit)
+
+    b.source.receive = noted  # type: ignore[method-assign]
+
+    b.pipeline.run()
+
+    assert not {asked for asked in received if 2 <= asked < 5}
+
+
+def test_an_endpos_before_the_switch_ends_the_loop_first(bench: BenchFactory) -> None:
+    switch = ScriptedSwitch(hold=1, point=5000)
+    b = bench([transaction(7, 2000), [keepalive(2600)]], switch=switch, endpos=2500)
+
+    assert b.pipeline.run() is Outcome.REACHED_ENDPOS

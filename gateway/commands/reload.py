@@ -1,0 +1,83 @@
+"""``pgsluice reload``: let a running gateway take on the definitions as the file has them now."""
+
+from __future__ import annotations
+
+import time
+from typing import Final
+
+import psycopg
+from psycopg import sql
+
+from gateway.commands.schemas import CollectedSchemas, plan_of, routes_of
+from gateway.config import Settings
+from gateway.definitions.changes import outdated
+from gateway.definitions.model import Definitions, Plan
+from gateway.errors import SlotError, TransientError
+from gateway.provision import read_definitions, slot_identity
+from gateway.records import Watermark
+from gateway.reload import channel_of
+from gateway.sink.identity import SlotIdentity
+from gateway.sink.progress import read_progress
+from gateway.source.connection import connect, server_facts
+from gateway.source.slot import slot_status
+
+__all__ = ["reload"]
+
+_ASK_AGAIN_S: Final = 5.0
+_READ_S: Final = 30.0
+
+
+def reload(settings: Settings, *, timeout_s: float) -> int:
+    """Ask the gateway to reload, and wait until the definitions are in force and all copies done.
+
+    Raises:
+        DefinitionError, FilterError, ...: the definitions are refused, as by `check`; the gateway
+            is not asked.
+        SlotError: no gateway runs. The next `run` takes the definitions on by itself.
+        TransientError: not in force within `timeout_s`; the gateway goes on trying.
+    """
+    definitions = read_definitions(settings)
+    with connect(settings.source.dsn) as connection:
+        facts = server_facts(connection)
+        plan = plan_of(connection, definitions, settings)
+        # Building the routes compiles every filter and every schema.
+        routes_of(connection, plan, facts, settings, CollectedSchemas())
+        status = slot_status(connection, settings.source.slot)
+        if status is None or not status.active:
+            raise SlotError(
+                f'no gateway reads replication slot "{settings.source.slot}"',
+                hint="`pgsluice run` takes changed definitions on when it starts",
+            )
+        _wait(connection, settings, slot_identity(facts, settings), definitions, plan, timeout_s)
+    print(f"definitions {definitions.fingerprint} are in force")
+    return 0
+
+
+def _wait(
+    connection: psycopg.Connection,
+    settings: Settings,
+    identity: SlotIdentity,
+    definitions: Definitions,
+    plan: Plan,
+    timeout_s: float,
+) -> None:
+    notify = sql.SQL("NOTIFY {}").format(sql.Identifier(channel_of(settings.source.slot)))
+    deadline = time.monotonic() + timeout_s
+    while True:
+        # Again and again: a gateway that is just starting does not listen yet.
+        connection.execute(notify)
+        asked = time.monotonic()
+        while time.monotonic() - asked < _ASK_AGAIN_S:
+            found = read_progress(settings.kafka, settings.topics.progress, identity, _READ_S)
+            if found is not None and _is_in_force(found, definitions, plan):
+                return
+            if time.monotonic() >= deadline:
+                raise TransientError(
+                    f"the definitions are not in force after {timeout_s:.0f} s",
+                    hint="the gateway goes on; its log says what it waits for, and `pgsluice "
+                    "status` how far the copies are",
+                )
+
+
+def _is_in_force(watermark: Watermark, definitions: Definitions, plan: Plan) -> bool:
+    return watermark.definitions == definitions.fingerprint and not outdated(plan, watermark.copies)

@@ -1,0 +1,138 @@
+"""What can change in the source database that changes how subscriptions take its tables.
+
+Looked at now and then while the gateway runs, so that it costs one query and no lock. A digest says
+only that something is different; what it means is found out by reading the catalog anew.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import psycopg
+
+from gateway.definitions.model import Definitions, Plan
+from gateway.source.connection import classify_server_error
+
+__all__ = ["catalog_digest", "has_ended", "newest_transaction"]
+
+_PUBLICATIONS: Final = """
+    SELECT 'p', p.oid::text, p.xmin::text, p.pubname::text FROM pg_catalog.pg_publication AS p
+    WHERE p.pubname = ANY (%(names)s)
+  UNION ALL
+    SELECT 'r', r.oid::text, r.xmin::text, r.prrelid::text
+    FROM pg_catalog.pg_publication_rel AS r
+    JOIN pg_catalog.pg_publication AS p ON p.oid = r.prpubid WHERE p.pubname = ANY (%(names)s)"""
+
+_NAMESPACES: Final = """
+  UNION ALL
+    SELECT 'n', n.oid::text, n.xmin::text, n.pnnspid::text
+    FROM pg_catalog.pg_publication_namespace AS n
+    JOIN pg_catalog.pg_publication AS p ON p.oid = n.pnpubid WHERE p.pubname = ANY (%(names)s)"""
+
+# A partition that is being detached counts as one no longer.
+_TABLES: Final = """
+  UNION ALL
+    SELECT 'i', i.inhrelid::text, i.inhparent::text, to_jsonb(i) ->> 'inhdetachpending'
+    FROM pg_catalog.pg_inherits AS i WHERE i.inhparent = ANY (%(tables)s)
+  UNION ALL
+    SELECT 'c', c.oid::text, c.relreplident::text, c.relnamespace::text || '.' || c.relname
+    FROM pg_catalog.pg_class AS c WHERE c.oid = ANY (%(tables)s)
+  UNION ALL
+    SELECT 'x', x.indexrelid::text, x.indisreplident::text, x.indisprimary::text
+    FROM pg_catalog.pg_index AS x
+    WHERE x.indrelid = ANY (%(tables)s) AND (x.indisprimary OR x.indisreplident)
+  UNION ALL
+    SELECT 't', c.oid::text, c.relname::text, c.relispartition::text
+    FROM pg_catalog.pg_class AS c JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace
+    WHERE c.relkind IN ('r', 'p') AND c.relpersistence = 'p' AND c.oid >= 16384
+        AND (%(everything)s OR n.nspname = ANY (%(schemas)s))"""
+
+
+def catalog_digest(
+    connection: psycopg.Connection[Any], definitions: Definitions, plan: Plan
+) -> str:
+    """Return a text that differs when publications, tables or partitions have changed.
+
+    That is: the publications of the database that a subscription names; tables of the schemas and
+    databases that are published as a whole; partitions, names and replica identities of the tables
+    of `plan`.
+
+    Raises:
+        TransientError: the connection is gone.
+    """
+    defined = {publication.name for publication in definitions.publications}
+    named = {n for s in definitions.subscriptions for n in s.publications} - defined
+    namespaces = _NAMESPACES if connection.info.server_version >= 150000 else ""
+    try:
+        everything, schemas = _wholes(connection, definitions, sorted(named))
+        row = connection.execute(
+            "SELECT md5(string_agg(line, ';' ORDER BY line)) FROM ("  # noqa: S608
+            " SELECT concat_ws(',', a, b, c, d)"
+            f" FROM ({_PUBLICATIONS}{namespaces}{_TABLES}) AS f (a, b, c, d)) AS g (line)".encode(),
+            {
+                "names": sorted(named),
+                "tables": sorted(plan.tables),
+                "everything": everything,
+                "schemas": schemas,
+            },
+        ).fetchone()
+    except psycopg.Error as error:
+        text = error.diag.message_primary or str(error)
+        raise classify_server_error(error.sqlstate, text, doing="watching the catalog") from None
+    assert row is not None
+    return str(row[0])
+
+
+def _wholes(
+    connection: psycopg.Connection[Any], definitions: Definitions, named: list[str]
+) -> tuple[bool, list[str]]:
+    """Whether all tables are published, and the schemas that are."""
+    everything = any(publication.all_tables for publication in definitions.publications)
+    schemas: set[str] = set()
+    for publication in definitions.publications:
+        for schema in publication.schemas:
+            if schema is None:
+                row = connection.execute("SELECT current_schema()").fetchone()
+                schema = "" if row is None or row[0] is None else str(row[0])
+            schemas.add(schema)
+    for (all_tables,) in connection.execute(
+        "SELECT puballtables FROM pg_catalog.pg_publication WHERE pubname = ANY (%s)", (named,)
+    ):
+        everything = everything or all_tables
+    if connection.info.server_version >= 150000:
+        rows = connection.execute(
+            "SELECT s.nspname FROM pg_catalog.pg_publication_namespace AS n"
+            " JOIN pg_catalog.pg_namespace AS s ON s.oid = n.pnnspid"
+            " JOIN pg_catalog.pg_publication AS p ON p.oid = n.pnpubid WHERE p.pubname = ANY (%s)",
+            (named,),
+        )
+        schemas |= {str(name) for (name,) in rows}
+    return everything, sorted(schemas)
+
+
+def has_ended(connection: psycopg.Connection[Any], xmax: int) -> bool:
+    """Whether every transaction that was running when `newest_transaction` was asked has ended.
+
+    Raises:
+        TransientError: the connection is gone.
+    """
+    return _number(connection, "SELECT pg_snapshot_xmin(pg_current_snapshot())::text") >= xmax
+
+
+def newest_transaction(connection: psycopg.Connection[Any]) -> int:
+    """The first transaction number that is not yet given out.
+
+    Raises:
+        TransientError: the connection is gone.
+    """
+    return _number(connection, "SELECT pg_snapshot_xmax(pg_current_snapshot())::text")
+
+
+def _number(connection: psycopg.Connection[Any], query: str) -> int:
+    try:
+        row = connection.execute(query.encode()).fetchone()
+    except psycopg.Error as error:
+        text = error.diag.message_primary or str(error)
+        raise classify_server_error(error.sqlstate, text, doing="watching transactions") from None
+    assert row is not None
+    return int(row[0])

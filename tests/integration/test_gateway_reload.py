@@ -1,0 +1,245 @@
+"""Changed definitions take effect at one LSN, while the gateway runs and when it starts."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable
+from threading import Event
+
+import pytest
+
+from gateway.lsn import parse_lsn
+from tests.gateway_scene import (
+    Connection,
+    Scene,
+    assert_exactly_once,
+    current_lsn,
+    running,
+    value_of,
+)
+from tests.waiting import wait_until
+
+pytestmark = [pytest.mark.postgres, pytest.mark.kafka]
+
+TABLES = """
+CREATE TABLE orders (id int PRIMARY KEY, region text NOT NULL, total int, note text);
+ALTER TABLE orders REPLICA IDENTITY FULL;
+CREATE TABLE customers (id int PRIMARY KEY, name text);
+INSERT INTO orders SELECT n, (ARRAY['EU', 'US', 'APAC'])[n % 3 + 1], n, 'x'
+FROM generate_series(1, 300) AS n;
+INSERT INTO customers SELECT n, 'c' || n FROM generate_series(1, 50) AS n;
+"""
+EUROPE = """
+CREATE PUBLICATION eu FOR TABLE orders WHERE (region = 'EU');
+CREATE SUBSCRIPTION {s} CONNECTION '' PUBLICATION eu;
+"""
+OVERSEAS = """
+CREATE PUBLICATION eu FOR TABLE orders WHERE (region <> 'EU' OR total < 50), TABLE customers;
+CREATE PUBLICATION large FOR TABLE orders WHERE (total > 200);
+CREATE SUBSCRIPTION {s} CONNECTION '' PUBLICATION eu;
+CREATE SUBSCRIPTION {s}_large CONNECTION '' PUBLICATION large;
+"""
+
+
+def define(scene: Scene, definitions: str) -> None:
+    """Change the file under a gateway that may be running."""
+    scene.project.definitions = definitions.replace("{s}", scene.slot)
+    scene.project.write()
+
+
+def write_on(connection: Connection) -> Callable[[Event], None]:
+    """Change orders as long as told to: rows enter, leave and move between the filters."""
+
+    def work(stop: Event) -> None:
+        number = 1000
+        while not stop.is_set():
+            number += 1
+            with connection.transaction():
+                connection.execute(
+                    "INSERT INTO orders VALUES (%s, (ARRAY['EU', 'US'])[%s %% 2 + 1], %s, 'y')",
+                    (number, number, number % 400),
+                )
+                connection.execute(
+                    "UPDATE orders SET total = (total + 37) %% 400, note = 'z' WHERE id %% 97 = %s",
+                    (number % 97,),
+                )
+                connection.execute("DELETE FROM orders WHERE id = %s", (number - 40,))
+
+    return work
+
+
+def assert_complete(scene: Scene, expected: dict[tuple[str, str], str]) -> None:
+    """Each (subscription, table) as its topic has it is what the query says of the source."""
+    for (subscription, table), query in expected.items():
+        assert scene.rebuilt(table, subscription) == scene.source_rows(query), (subscription, table)
+
+
+def kinds(scene: Scene, subscription: str | None = None) -> list[str]:
+    return [marker["kind"] for marker in scene.markers(subscription)]
+
+
+def test_reload_brings_every_table_to_its_new_definition_under_load(
+    scene: Callable[..., Scene],
+) -> None:
+    s = scene(EUROPE)
+    with s.connect() as connection, s.connect() as writer:
+        connection.execute(TABLES.encode())
+        process = s.project.start()
+        process.wait_for("streaming")
+        with running(write_on(writer)):
+            define(s, OVERSEAS)
+            ended = s.cli("reload")
+        assert ended.code == 0, ended.err
+        end = current_lsn(connection)
+        assert process.terminate() == 0, process.log()
+        s.run_to(end)
+
+    assert_complete(
+        s,
+        {
+            (s.slot, "orders"): "SELECT * FROM orders WHERE region <> 'EU' OR total < 50",
+            (s.slot, "customers"): "SELECT * FROM customers",
+            (f"{s.slot}_large", "orders"): "SELECT * FROM orders WHERE total > 200",
+        },
+    )
+    assert_exactly_once(s, ["orders", "customers"])
+    assert_exactly_once(s, ["orders"], f"{s.slot}_large")
+    # The old rows are not sent again: only those that change sides.
+    (reload,) = [m for m in s.markers() if m["kind"] == "RELOAD"]
+    sent = [r for r in s.read("orders") if parse_lsn(r.headers["commit_lsn"]) == reload["end_lsn"]]
+    assert {r.op for r in sent if r.value is not None and r.headers["seq"] == "0"} == {"d", "r"}
+
+
+def test_reload_by_sighup_records_the_new_definitions_and_their_lsn(
+    scene: Callable[..., Scene],
+) -> None:
+    s = scene(EUROPE)
+    with s.connect() as connection:
+        connection.execute(TABLES.encode())
+        process = s.project.start()
+        process.wait_for("streaming")
+        before = parse_lsn(current_lsn(connection))
+        define(s, EUROPE.replace("region = 'EU'", "region = 'US'"))
+
+        os.kill(process.pid, signal.SIGHUP)
+
+        process.wait_for("definitions in force")
+        connection.execute("INSERT INTO orders VALUES (1001, 'EU', 1, 'n'), (1002, 'US', 1, 'n')")
+        end = current_lsn(connection)
+        assert process.terminate() == 0, process.log()
+        s.run_to(end)
+
+    (reload,) = [m for m in s.markers() if m["kind"] == "RELOAD"]
+    assert before <= reload["end_lsn"] <= parse_lsn(end)
+    assert reload["definitions"] != ""
+    assert_complete(s, {(s.slot, "orders"): "SELECT * FROM orders WHERE region = 'US'"})
+
+
+def test_definitions_that_are_refused_leave_the_old_ones_in_force(
+    scene: Callable[..., Scene],
+) -> None:
+    s = scene(EUROPE)
+    with s.connect() as connection:
+        connection.execute(TABLES.encode())
+        process = s.project.start()
+        process.wait_for("streaming")
+        define(s, EUROPE.replace("region = 'EU'", "regoin = 'EU'"))
+
+        os.kill(process.pid, signal.SIGHUP)
+        process.wait_for("the old ones stay in force")
+        ended = s.cli("reload")
+
+        connection.execute("INSERT INTO orders VALUES (1001, 'EU', 1, 'n'), (1002, 'US', 1, 'n')")
+        define(s, EUROPE)
+        end = current_lsn(connection)
+        assert process.terminate() == 0, process.log()
+        s.run_to(end)
+
+    assert ended.code == 1
+    assert 'column "regoin" does not exist' in ended.err
+    assert "RELOAD" not in kinds(s)
+    assert_complete(s, {(s.slot, "orders"): "SELECT * FROM orders WHERE region = 'EU'"})
+
+
+def test_reload_without_a_running_gateway_says_what_to_do(scene: Callable[..., Scene]) -> None:
+    s = scene(EUROPE)
+    with s.connect() as connection:
+        connection.execute(TABLES.encode())
+        s.run_to("0/1")
+
+        ended = s.cli("reload")
+
+    assert ended.code == 1
+    assert "`pgsluice run` takes changed definitions on when it starts" in ended.err
+
+
+def test_definitions_that_changed_while_nobody_ran_take_over_at_the_start(
+    scene: Callable[..., Scene],
+) -> None:
+    s = scene(EUROPE)
+    with s.connect() as connection:
+        connection.execute(TABLES.encode())
+        s.run_to(current_lsn(connection))
+        connection.execute("DELETE FROM orders WHERE id < 20")
+        connection.execute("INSERT INTO customers VALUES (100, 'late')")
+        define(s, OVERSEAS)
+
+        process = s.project.start()
+        process.wait_for("definitions in force")
+        connection.execute(
+            "INSERT INTO orders VALUES (1001, 'US', 300, 'n'), (1002, 'EU', 99, 'n')"
+        )
+        end = current_lsn(connection)
+        assert process.terminate() == 0, process.log()
+        s.run_to(end)
+
+    assert_complete(
+        s,
+        {
+            (s.slot, "orders"): "SELECT * FROM orders WHERE region <> 'EU' OR total < 50",
+            (s.slot, "customers"): "SELECT * FROM customers",
+            (f"{s.slot}_large", "orders"): "SELECT * FROM orders WHERE total > 200",
+        },
+    )
+
+
+def test_a_gateway_that_dies_while_tables_are_copied_brings_them_about_at_the_next_start(
+    scene: Callable[..., Scene],
+) -> None:
+    s = scene(EUROPE, limits={"copy_batch_rows": 10})
+    with s.connect() as connection, s.connect() as locker:
+        connection.execute(TABLES.encode())
+        process = s.project.start()
+        process.wait_for("streaming")
+        define(s, OVERSEAS)
+        with locker.transaction():
+            # The copy of customers waits for this lock; that of orders does not.
+            os.kill(process.pid, signal.SIGHUP)
+            process.wait_for("definitions change")
+            locker.execute("LOCK TABLE customers IN ACCESS EXCLUSIVE MODE")
+            wait_until(
+                lambda: value_of(
+                    connection,
+                    "SELECT count(*) > 0 FROM pg_locks WHERE NOT granted"
+                    " AND relation = 'customers'::regclass",
+                ),
+                60,
+                "the copy to wait for the lock",
+            )
+            process.kill()
+        connection.execute("UPDATE orders SET total = 10 WHERE id % 7 = 0")
+        process = s.project.start()
+        process.wait_for("definitions in force")
+        end = current_lsn(connection)
+        assert process.terminate() == 0, process.log()
+        s.run_to(end)
+
+    assert_complete(
+        s,
+        {
+            (s.slot, "orders"): "SELECT * FROM orders WHERE region <> 'EU' OR total < 50",
+            (s.slot, "customers"): "SELECT * FROM customers",
+            (f"{s.slot}_large", "orders"): "SELECT * FROM orders WHERE total > 200",
+        },
+    )
