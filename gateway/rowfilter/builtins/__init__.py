@@ -36,7 +36,9 @@ AREAS: Final = (
     "network",
     "text",
     "patterns",
+    "bytea",
     "datetimes",
+    "intervals",
 )
 """The modules of this package that are taken in."""
 
