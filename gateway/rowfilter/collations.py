@@ -11,14 +11,16 @@ from typing import Final
 
 from gateway.definitions.model import Collation
 from gateway.rowfilter.expr import CollationUse, Expr
+from gateway.rowfilter.types import DEFAULT, C
 
 __all__ = ["BYTE_ORDER_NAMES", "DEFAULT", "C", "CollationError", "Typed", "check", "merge"]
 
-DEFAULT: Final = Collation("default", deterministic=True, c_order=False)
-"""Of literals. The database's collation is always deterministic; its order is not known here."""
-C: Final = Collation("C", deterministic=True, c_order=True)
 _C_NAMES: Final = frozenset({"C", "POSIX", "ucs_basic"})
 BYTE_ORDER_NAMES: Final = _C_NAMES | {"pg_c_utf8"}
+
+
+CONFLICT: Final = Collation("(none)", deterministic=False, c_order=False)
+"""Of what was made of parts with different collations."""
 
 
 class CollationError(Exception):
@@ -39,10 +41,12 @@ class Typed:
 
 
 def merge(arguments: Sequence[Typed]) -> tuple[Collation, bool]:
-    """The collation of an operator on `arguments`, and whether COLLATE chose it.
+    """The collation of a function of `arguments`, and whether COLLATE chose it.
+
+    It is `CONFLICT` when columns disagree: that counts only for functions that need to know.
 
     Raises:
-        CollationError: the arguments disagree.
+        CollationError: two COLLATE disagree.
     """
     found, explicit = DEFAULT, False
     for typed in arguments:
@@ -51,10 +55,14 @@ def merge(arguments: Sequence[Typed]) -> tuple[Collation, bool]:
             continue
         if typed.explicit and not explicit:
             found, explicit = collation, True
-        elif _plain(found) == "default" and not explicit:
-            found = collation
-        elif _plain(collation) != _plain(found) and (explicit or _plain(collation) != "default"):
+        elif _plain(collation) == _plain(found):
+            continue
+        elif explicit:
             raise CollationError(f"collation mismatch between {found.name} and {collation.name}")
+        elif _plain(found) == "default":
+            found = collation
+        elif _plain(collation) != "default":
+            found = CONFLICT
     return found, explicit
 
 
@@ -67,6 +75,8 @@ def check(name: str, use: CollationUse, arguments: Sequence[Typed]) -> None:
     if use is CollationUse.NONE:
         return
     collation, _ = merge(arguments)
+    if collation is CONFLICT:
+        raise CollationError(f"could not determine which collation to use for {name}")
     if not collation.deterministic:
         raise CollationError(f"collation {collation.name} is nondeterministic")
     if use is CollationUse.ORDER and not collation.c_order:

@@ -1,7 +1,7 @@
 """A typed filter: what `analyze` makes, and `interpret` and `compile` read.
 
 Values are Python's: int, float, `Decimal`, bool, bytes for every kind of text, integers for times
-(see `gateway.pgtypes`), None for NULL, a tuple for an array.
+(see `gateway.pgtypes`), `gateway.pgtypes.arrays.Array`, None for NULL.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ __all__ = [
     "AnyAll",
     "ArrayOf",
     "Call",
+    "Case",
+    "Coalesce",
     "CollationUse",
     "ColumnRef",
     "Constant",
@@ -23,9 +25,13 @@ __all__ = [
     "Expr",
     "IsNull",
     "IsTrue",
+    "MinMax",
     "Not",
+    "NullIf",
     "Operation",
     "Or",
+    "Pair",
+    "RowCompare",
     "Signature",
     "Value",
     "can_raise",
@@ -170,9 +176,10 @@ class Distinct:
 
 @dataclass(frozen=True, slots=True)
 class ArrayOf:
-    """ARRAY[...] with elements that are not all constant."""
+    """ARRAY[...] with elements that are not all constant; `nested` when they are arrays."""
 
     elements: tuple[Expr, ...]
+    nested: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,8 +197,78 @@ class AnyAll:
     equality: bool | None
 
 
+@dataclass(frozen=True, slots=True)
+class Case:
+    """CASE: the result beside the first condition that is true, and nothing else, is evaluated."""
+
+    branches: tuple[tuple[Expr, Expr], ...]
+    default: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class Coalesce:
+    """From left to right until one is not NULL."""
+
+    arguments: tuple[Expr, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class NullIf:
+    """`left`, or NULL where it equals `right` under `equal`."""
+
+    equal: Operation
+    left: Expr
+    right: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class MinMax:
+    """GREATEST, or LEAST, under the order `less`: NULLs are left out, the first of equals stays."""
+
+    less: Operation
+    arguments: tuple[Expr, ...]
+    is_greatest: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """One column of a `RowCompare`: two values that `equal` and `less` are for."""
+
+    equal: Operation
+    less: Operation
+    left: Expr
+    right: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class RowCompare:
+    """``ROW(...) operator ROW(...)``: the first pair that is not equal decides.
+
+    `operator` is one of <, <=, >, >=. A NULL before that makes it NULL; what comes after is not
+    evaluated.
+    """
+
+    operator: str
+    pairs: tuple[Pair, ...]
+
+
 Expr: TypeAlias = (
-    ColumnRef | Constant | Call | And | Or | Not | IsNull | IsTrue | Distinct | ArrayOf | AnyAll
+    ColumnRef
+    | Constant
+    | Call
+    | And
+    | Or
+    | Not
+    | IsNull
+    | IsTrue
+    | Distinct
+    | ArrayOf
+    | AnyAll
+    | Case
+    | Coalesce
+    | NullIf
+    | MinMax
+    | RowCompare
 )
 
 
@@ -200,10 +277,16 @@ def children(expr: Expr) -> tuple[Expr, ...]:
     match expr:
         case Call(_, arguments) | And(arguments) | Or(arguments) | ArrayOf(arguments):
             return arguments
+        case Coalesce(arguments) | MinMax(_, arguments):
+            return arguments
         case Not(argument) | IsNull(argument) | IsTrue(argument):
             return (argument,)
-        case Distinct(_, left, right) | AnyAll(_, left, right):
+        case Distinct(_, left, right) | AnyAll(_, left, right) | NullIf(_, left, right):
             return (left, right)
+        case Case(branches, default):
+            return (*(part for branch in branches for part in branch), default)
+        case RowCompare(_, pairs):
+            return tuple([side for pair in pairs for side in (pair.left, pair.right)])
         case _:
             return ()
 
@@ -212,13 +295,26 @@ def _operations(expr: Expr) -> Iterator[Operation]:
     match expr:
         case Call(operation) | AnyAll(operation) | Distinct(operation):
             yield operation
+        case NullIf(operation) | MinMax(operation):
+            yield operation
+        case RowCompare(_, pairs):
+            for pair in pairs:
+                yield from (pair.equal, pair.less)
     for child in children(expr):
         yield from _operations(child)
 
 
 def can_raise(expr: Expr) -> bool:
     """Evaluating `expr` may raise."""
-    return any(operation.can_raise for operation in _operations(expr))
+    if any(operation.can_raise for operation in _operations(expr)):
+        return True
+    return _has_nested(expr)
+
+
+def _has_nested(expr: Expr) -> bool:
+    if isinstance(expr, ArrayOf) and expr.nested:  # their shapes may differ
+        return True
+    return any(map(_has_nested, children(expr)))
 
 
 def column_names(expr: Expr) -> Iterator[str]:

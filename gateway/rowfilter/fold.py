@@ -5,10 +5,10 @@ Source: eval_const_expressions(), simplify_and_arguments(), simplify_or_argument
 
 from __future__ import annotations
 
-from gateway.rowfilter.expr import And, Constant, Distinct, Expr, Not, Or
-from gateway.rowfilter.interpret import distinct
+from gateway.rowfilter.expr import And, Constant, Distinct, Expr, Not, NullIf, Or
+from gateway.rowfilter.interpret import distinct, null_if
 
-__all__ = ["Junction", "fold_distinct", "negate"]
+__all__ = ["Junction", "fold_distinct", "fold_null_if", "negate"]
 
 
 class Junction:
@@ -58,4 +58,14 @@ def fold_distinct(expr: Distinct) -> Expr:
     match expr:
         case Distinct(equal, Constant(left), Constant(right)):
             return Constant(distinct(equal.function, left, right))
+    return expr
+
+
+def fold_null_if(expr: NullIf) -> Expr:
+    """NULLIF: folded when both sides are constant; a constant NULL equals nothing."""
+    match expr:
+        case NullIf(equal, Constant(left), Constant(right)):
+            return Constant(null_if(equal.function, left, right))
+        case NullIf(_, Constant(None) as left) | NullIf(_, left, Constant(None)):
+            return left
     return expr

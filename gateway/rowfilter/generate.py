@@ -19,33 +19,40 @@ Operations on constants alone are folded before (`analyze`), so that none comes 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 from types import MappingProxyType
 from typing import Any, Final, NoReturn
 
 from gateway.errors import ValueFormatError
 from gateway.pgoutput.messages import UNCHANGED
+from gateway.pgtypes.arrays import Array, one_dimension, stack
 from gateway.pgtypes.catalog import TYPES
 from gateway.rowfilter.expr import (
     And,
     AnyAll,
     ArrayOf,
     Call,
+    Case,
+    Coalesce,
     ColumnRef,
     Constant,
     Distinct,
     Expr,
     IsNull,
     IsTrue,
+    MinMax,
     Not,
+    NullIf,
     Operation,
     Or,
+    RowCompare,
     can_raise,
     children,
     column_names,
 )
-from gateway.rowfilter.interpret import any_all, distinct
+from gateway.rowfilter.interpret import any_all, distinct, min_max, null_if
 from gateway.rowfilter.types import PARSERS
 
 __all__ = ["Generator"]
@@ -112,7 +119,10 @@ class Generator:
             return f"{self._constant(_sent)}({raw})"
         if column.type_oid in _INLINE:
             return _INLINE[column.type_oid].format(raw)
-        return f"{self._constant(PARSERS[column.type_oid])}({raw})"
+        parse = PARSERS[column.type_oid]
+        if _takes_unchanged(parse):
+            raw = f"{self._constant(_sent)}({raw})"
+        return f"{self._constant(parse)}({raw})"
 
     def _read(self, column: ColumnRef) -> str:
         """The value of `column`, or None."""
@@ -146,6 +156,8 @@ class Generator:
             case Distinct(equal, left, right):
                 sources = f"{self.value(left)}, {self.value(right)}"
                 return f"{self._constant(distinct)}({self._function(equal)}, {sources})"
+            case Case():
+                return self._case(expr, self.is_true)
         return f"({self.value(expr)} is True)"
 
     def is_false(self, expr: Expr) -> str:
@@ -168,6 +180,8 @@ class Generator:
             case ColumnRef() | Call():
                 guard, source = self.parts(expr)
                 return _both(guard, f"not {source}")
+            case Case():
+                return self._case(expr, self.is_false)
         return f"({self.value(expr)} is False)"
 
     def value(self, expr: Expr) -> str:
@@ -183,11 +197,25 @@ class Generator:
                 return self._junction(arguments, decides=True)
             case IsNull() | IsTrue() | Distinct():
                 return self.is_true(expr)
-            case ArrayOf(elements):
-                return f"({''.join(self.value(element) + ', ' for element in elements)})"
+            case ArrayOf(_, nested):
+                return f"{self._constant(stack if nested else one_dimension)}({self._items(expr)})"
             case AnyAll(operation, scalar, array, is_any):
                 sources = f"{self.value(scalar)}, {self.value(array)}, {is_any}"
                 return f"{self._constant(any_all)}({self._function(operation)}, {sources})"
+            case Case():
+                return self._case(expr, self.value)
+            case Coalesce(arguments):
+                return self._coalesce(arguments)
+            case NullIf(equal, left, right):
+                sources = f"{self.value(left)}, {self.value(right)}"
+                return f"{self._constant(null_if)}({self._function(equal)}, {sources})"
+            case MinMax(less, _, is_greatest):
+                sources = f"{self._function(less)}, {self._items(expr)}, {is_greatest}"
+                return f"{self._constant(min_max)}({sources})"
+            case RowCompare():
+                return self._row_compare(expr)
+            case Call(operation, arguments) if not operation.strict:
+                return self._apply(operation, [self.value(argument) for argument in arguments])
             case Not() | Call():
                 guard, source = self.parts(expr)
                 return f"({source} if {guard} else None)" if guard else source
@@ -208,8 +236,10 @@ class Generator:
             case Not(argument):
                 guard, source = self.parts(argument)
                 return guard, f"(not {source})"
-            case Call(operation, arguments):
+            case Call(operation, arguments) if operation.strict:
                 return self._call_parts(operation, _unwidened(operation, arguments))
+            case ArrayOf():
+                return "", self.value(expr)
         name = self._temporary()
         return f"({name} := {self.value(expr)}) is not None", name
 
@@ -227,8 +257,18 @@ class Generator:
                 f"(({name} := {self.value(argument)}) is not None)"
                 for name, argument in zip(names, arguments, strict=True)
             ]
-            return f"({' & '.join(tests)})", self._apply(operation, names)
-        return " and ".join(guards), self._apply(operation, [source for _, source in parts])
+            return self._nullable(operation, [f"({' & '.join(tests)})"], names)
+        return self._nullable(operation, guards, [source for _, source in parts])
+
+    def _nullable(
+        self, operation: Operation, guards: Sequence[str], sources: Sequence[str]
+    ) -> tuple[str, str]:
+        """The parts of a call, whose result may be NULL itself."""
+        source = self._apply(operation, sources)
+        if operation.nullable:
+            name = self._temporary()
+            guards, source = [*guards, f"({name} := {source}) is not None"], name
+        return " and ".join(guards), source
 
     def _apply(self, operation: Operation, sources: Sequence[str]) -> str:
         if operation.infix is not None:
@@ -237,6 +277,38 @@ class Generator:
 
     def _function(self, operation: Operation) -> str:
         return self._constant(operation.function)
+
+    # Conditionals
+
+    def _case(self, expr: Case, form: Callable[[Expr], str]) -> str:
+        branches = "".join(
+            f"{form(result)} if {self.is_true(condition)} else "
+            for condition, result in expr.branches
+        )
+        return f"({branches}{form(expr.default)})"
+
+    def _coalesce(self, arguments: Sequence[Expr]) -> str:
+        steps = ""
+        for argument in arguments[:-1]:
+            name = self._temporary()
+            steps += f"{name} if ({name} := {self.value(argument)}) is not None else "
+        return f"({steps}{self.value(arguments[-1])})"
+
+    def _items(self, expr: ArrayOf | MinMax) -> str:
+        return f"({''.join(self.value(item) + ', ' for item in children(expr))})"
+
+    def _row_compare(self, expr: RowCompare) -> str:
+        source = repr(expr.operator in ("<=", ">="))
+        denial = "" if expr.operator in ("<", "<=") else "not "
+        for pair in reversed(expr.pairs):
+            left, right = self._temporary(), self._temporary()
+            both = f"(({left} := {self.value(pair.left)}), ({right} := {self.value(pair.right)}))"
+            source = (
+                f"(None if {both} and ({left} is None or {right} is None) "
+                f"else {denial}{self._apply(pair.less, (left, right))} "
+                f"if not {self._apply(pair.equal, (left, right))} else {source})"
+            )
+        return source
 
     # Special cases
 
@@ -264,9 +336,10 @@ class Generator:
         """The constant array of ``= ANY`` or ``<> ALL`` as a set, and whether it has NULLs."""
         if expr.equality is not expr.is_any or not isinstance(expr.array, Constant):
             return None
-        items = expr.array.value
-        if not isinstance(items, tuple) or not items:
+        array = expr.array.value
+        if not isinstance(array, Array) or not array.items:
             return None
+        items = array.items
         return frozenset(item for item in items if item is not None), None in items
 
     def _found(self, expr: AnyAll, search: tuple[frozenset[Any], bool], *, wanted: bool) -> str:
@@ -340,6 +413,16 @@ def _narrow(expr: Expr) -> Expr:
     while isinstance(expr, Call) and expr.operation.name in _EXACT_WIDENING:
         expr = expr.arguments[0]
     return expr
+
+
+@cache
+def _takes_unchanged(parse: Callable[[Any], Any]) -> bool:
+    """A parser that looks at nothing would not notice that a value was not sent."""
+    try:
+        parse(UNCHANGED)
+    except Exception:
+        return False
+    return True
 
 
 def _sent(value: Any) -> Any:

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from gateway.pgtypes.arrays import Array
 from gateway.rowfilter.compile import RowFilter
 from gateway.rowfilter.expr import (
     And,
@@ -60,8 +61,8 @@ def _selection(expr: Expr) -> Selection | None:
             return _of(column, (value,))
         case Call(operation, (Constant(value), ColumnRef() as column)) if _is_equal(operation.name):
             return _of(column, (value,))
-        case AnyAll(_, ColumnRef() as column, Constant(tuple() as values), True, True):
-            return _of(column, values)
+        case AnyAll(_, ColumnRef() as column, Constant(Array() as array), True, True):
+            return _of(column, array.items)
         case And(arguments):
             return _narrowest(arguments)
         case Or(arguments):

@@ -8,26 +8,42 @@ Source: src/backend/executor/execExprInterp.c.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeAlias, assert_never
 
+from gateway.pgtypes.arrays import Array, one_dimension, stack
 from gateway.rowfilter.expr import (
     And,
     AnyAll,
     ArrayOf,
     Call,
+    Case,
+    Coalesce,
     ColumnRef,
     Constant,
     Distinct,
     Expr,
     IsNull,
     IsTrue,
+    MinMax,
     Not,
+    NullIf,
     Or,
+    Pair,
+    RowCompare,
     Value,
 )
 
-__all__ = ["Evaluator", "Row", "any_all", "distinct", "interpret", "passes"]
+__all__ = [
+    "Evaluator",
+    "Row",
+    "any_all",
+    "distinct",
+    "interpret",
+    "min_max",
+    "null_if",
+    "passes",
+]
 
 Row: TypeAlias = Mapping[str, Value]
 """Column values by name, already read from their text; None is NULL."""
@@ -38,7 +54,7 @@ def interpret(expr: Expr) -> Evaluator:
     """A function that evaluates `expr` on a row.
 
     It raises `EvaluationError` exactly when PostgreSQL would: all arguments of an operator are
-    evaluated, also after one was NULL; AND and OR stop at the first that decides.
+    evaluated, also after one was NULL; AND, OR, CASE and COALESCE stop at the first that decides.
     """
     match expr:
         case ColumnRef(name):
@@ -46,7 +62,11 @@ def interpret(expr: Expr) -> Evaluator:
         case Constant(value):
             return lambda _: value
         case Call(operation, arguments):
-            return _strict(operation.function, [interpret(a) for a in arguments])
+            evaluators = [interpret(a) for a in arguments]
+            if operation.strict:
+                return _strict(operation.function, evaluators)
+            function = operation.function
+            return lambda row: function(*[evaluate(row) for evaluate in evaluators])
         case And(arguments):
             return _junction([interpret(a) for a in arguments], decides=False)
         case Or(arguments):
@@ -62,12 +82,25 @@ def interpret(expr: Expr) -> Evaluator:
         case Distinct(equal, left, right):
             first, second, function = interpret(left), interpret(right), equal.function
             return lambda row: distinct(function, first(row), second(row))
-        case ArrayOf(elements):
+        case ArrayOf(elements, nested):
             items = [interpret(element) for element in elements]
-            return lambda row: tuple([item(row) for item in items])
+            build: Callable[..., Array] = stack if nested else one_dimension
+            return lambda row: build([item(row) for item in items])
         case AnyAll(operation, scalar, array, is_any):
             first, second, function = interpret(scalar), interpret(array), operation.function
             return lambda row: any_all(function, first(row), second(row), is_any)
+        case Case(branches, default):
+            return _case([(interpret(c), interpret(r)) for c, r in branches], interpret(default))
+        case Coalesce(arguments):
+            return _coalesce([interpret(a) for a in arguments])
+        case NullIf(equal, left, right):
+            first, second, function = interpret(left), interpret(right), equal.function
+            return lambda row: null_if(function, first(row), second(row))
+        case MinMax(less, arguments, is_greatest):
+            values, function = [interpret(a) for a in arguments], less.function
+            return lambda row: min_max(function, [value(row) for value in values], is_greatest)
+        case RowCompare(operator, pairs):
+            return _row_compare(operator, pairs)
     assert_never(expr)
 
 
@@ -92,6 +125,47 @@ def _junction(arguments: list[Evaluator], *, decides: bool) -> Evaluator:
     return junction
 
 
+def _case(branches: list[tuple[Evaluator, Evaluator]], default: Evaluator) -> Evaluator:
+    def case(row: Row) -> Value:
+        for condition, result in branches:
+            if condition(row) is True:
+                return result(row)
+        return default(row)
+
+    return case
+
+
+def _coalesce(arguments: list[Evaluator]) -> Evaluator:
+    def coalesce(row: Row) -> Value:
+        for argument in arguments:
+            value = argument(row)
+            if value is not None:
+                return value
+        return None
+
+    return coalesce
+
+
+def _row_compare(operator: str, pairs: tuple[Pair, ...]) -> Evaluator:
+    steps = [
+        (pair.equal.function, pair.less.function, interpret(pair.left), interpret(pair.right))
+        for pair in pairs
+    ]
+    wants_less = operator in ("<", "<=")
+    when_equal = operator in ("<=", ">=")
+
+    def compare(row: Row) -> bool | None:
+        for equal, less, first, second in steps:
+            left, right = first(row), second(row)
+            if left is None or right is None:
+                return None
+            if not equal(left, right):
+                return bool(less(left, right)) is wants_less
+        return when_equal
+
+    return compare
+
+
 def distinct(equal: Callable[..., Value], left: Value, right: Value) -> bool:
     """``left IS DISTINCT FROM right``: NULLs are equal to each other and to nothing else."""
     if left is None or right is None:
@@ -99,7 +173,27 @@ def distinct(equal: Callable[..., Value], left: Value, right: Value) -> bool:
     return not equal(left, right)
 
 
-def any_all(function: Callable[..., Value], scalar: Value, array: Any, is_any: bool) -> bool | None:
+def null_if(equal: Callable[..., Value], left: Value, right: Value) -> Value:
+    """``NULLIF(left, right)``."""
+    if left is None or right is None:
+        return left
+    return None if equal(left, right) else left
+
+
+def min_max(less: Callable[..., Value], values: Iterable[Value], is_greatest: bool) -> Value:
+    """GREATEST, or LEAST, of `values`; None when all are NULL."""
+    found: Value = None
+    for value in values:
+        if value is None:
+            continue
+        if found is None or (less(found, value) if is_greatest else less(value, found)):
+            found = value
+    return found
+
+
+def any_all(
+    function: Callable[..., Value], scalar: Value, array: Array | None, is_any: bool
+) -> bool | None:
     """``scalar operator ANY (array)`` or ALL, with a strict operator.
 
     An empty array decides even for a NULL scalar, a NULL array never does.
@@ -108,12 +202,12 @@ def any_all(function: Callable[..., Value], scalar: Value, array: Any, is_any: b
     """
     if array is None:
         return None
-    if not array:
+    if not array.items:
         return not is_any
     if scalar is None:
         return None
     unknown = False
-    for item in array:
+    for item in array.items:
         if item is None:
             unknown = True
         elif function(scalar, item) is is_any:

@@ -6,13 +6,14 @@ Which function an operator, a cast or a name with which types calls comes from t
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Final
 
 from gateway.pgtypes.catalog import CASTS, TYPES
 from gateway.rowfilter import builtins
-from gateway.rowfilter.expr import Operation, Signature
+from gateway.rowfilter.expr import Operation, Signature, Value
 
 __all__ = [
     "OPERATIONS",
@@ -20,6 +21,7 @@ __all__ = [
     "has_cast",
     "length_coercion",
     "operation_for",
+    "whole",
 ]
 
 OPERATIONS: Final[Mapping[str, Operation]] = MappingProxyType(
@@ -40,6 +42,31 @@ def operation_for(key: str, signature: Signature) -> Operation | None:
     if factory is not None:
         return factory(signature)
     return OPERATIONS.get(key)
+
+
+def whole(operation: Operation, *, first: bool = True) -> Operation:
+    """The comparison with its adapters inside its function, that of the left side if `first`."""
+    if not operation.adapters:
+        return operation
+    left, right = operation.adapters
+    return replace(
+        operation,
+        function=_adapted(operation.function, left if first else None, right),
+        infix=None,
+        adapters=(),
+        prepare=None,
+    )
+
+
+def _adapted(
+    function: Callable[..., Value], left: Operation | None, right: Operation | None
+) -> Callable[..., Value]:
+    of_left, of_right = (side.function if side else _same for side in (left, right))
+    return lambda first, second: function(of_left(first), of_right(second))
+
+
+def _same(value: Value) -> Value:
+    return value
 
 
 def length_coercion(type_oid: int, typmod: int) -> Operation | None:

@@ -9,7 +9,7 @@ from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
 from gateway.rowfilter.errors import FilterSource, refusal
 
-__all__ = ["Node", "Text", "parse_filter", "unwrap"]
+__all__ = ["Node", "Text", "parse_expressions", "parse_filter", "unwrap"]
 
 Node: TypeAlias = Any
 """A protobuf message of libpg_query; its fields are named as in PostgreSQL's parsenodes.h."""
@@ -56,6 +56,12 @@ def parse_filter(text: Text) -> Node:
     ):
         raise refusal("one expression is expected", text.text, 0, text.source)
     return select.target_list[0].res_target.val
+
+
+def parse_expressions(text: str) -> list[Node]:
+    """The expressions, separated by commas, of a text that the catalog carries."""
+    select = postgast.parse(_PREFIX + text).stmts[0].stmt.select_stmt
+    return [target.res_target.val for target in select.target_list]
 
 
 def unwrap(node: Node) -> tuple[str, Node]:

@@ -3,26 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from operator import itemgetter
+from functools import partial
 from types import MappingProxyType
 from typing import Final
 
-from gateway.errors import ValueFormatError
+from gateway.definitions.model import Collation
+from gateway.pgtypes.arrays import parse_array
 from gateway.pgtypes.catalog import TYPES
 from gateway.rowfilter import builtins
 from gateway.rowfilter.expr import Value
 
 __all__ = [
     "BOOL",
+    "BPCHAR",
+    "DEFAULT",
+    "FLOAT4",
+    "FLOAT8",
+    "INT2",
     "INT4",
     "INT8",
+    "INTERVAL",
+    "NAME",
     "NUMERIC",
     "PARSERS",
     "TEXT",
     "TEXT_TYPES",
     "TYPE_NAMES",
+    "VARCHAR",
+    "C",
+    "array_type",
     "element_type",
-    "parse_array",
+    "type_collation",
     "type_name",
 ]
 
@@ -33,6 +44,10 @@ NUMERIC: Final = TYPES["numeric"][0]
 TEXT: Final = TYPES["text"][0]
 OID: Final = TYPES["oid"][0]
 NAME: Final = TYPES["name"][0]
+INT2: Final = TYPES["int2"][0]
+FLOAT4: Final = TYPES["float4"][0]
+FLOAT8: Final = TYPES["float8"][0]
+INTERVAL: Final = TYPES["interval"][0]
 VARCHAR: Final = TYPES["varchar"][0]
 BPCHAR: Final = TYPES["bpchar"][0]
 TEXT_TYPES: Final = frozenset(TYPES[name][0] for name in ("text", "varchar", "bpchar", "name"))
@@ -42,6 +57,11 @@ TYPE_NAMES: Final[Mapping[int, str]] = MappingProxyType(
     | {array: f"{name}[]" for name, (_, array) in TYPES.items() if array}
 )
 _ELEMENTS: Final = {array: oid for oid, array in TYPES.values() if array}
+_ARRAYS: Final = {oid: array for oid, array in TYPES.values() if array}
+
+DEFAULT: Final = Collation("default", deterministic=True, c_order=False)
+"""Of literals. The database's collation is always deterministic; its order is not known here."""
+C: Final = Collation("C", deterministic=True, c_order=True)
 
 
 def type_name(oid: int) -> str:
@@ -49,56 +69,36 @@ def type_name(oid: int) -> str:
     return TYPE_NAMES.get(oid, f"with OID {oid}")
 
 
+def array_type(oid: int) -> int | None:
+    """The array type of a built-in type."""
+    return _ARRAYS.get(oid)
+
+
+def type_collation(oid: int) -> Collation | None:
+    """The collation of a type's values when nothing else says it; None: it has none.
+
+    Source: get_typcollation().
+    """
+    scalar = _ELEMENTS.get(oid, oid)
+    if scalar == NAME:
+        return C
+    return DEFAULT if scalar in TEXT_TYPES else None
+
+
 def element_type(oid: int) -> int | None:
     """The element type of a built-in array type."""
     return _ELEMENTS.get(oid)
 
 
-PARSERS: Final[Mapping[int, Callable[[bytes], Value]]] = MappingProxyType(
-    dict(sorted([(TYPES[name][0], parse) for name, parse in builtins.parsers()], key=itemgetter(0)))
-)
-"""Type OID -> from the text of a value to the value."""
+def _parsers() -> dict[int, Callable[[bytes], Value]]:
+    found: dict[int, Callable[[bytes], Value]] = {}
+    for name, parse in sorted(builtins.parsers(), key=lambda item: TYPES[item[0]][0]):
+        oid, array = TYPES[name]
+        found[oid] = parse
+        if array:
+            found[array] = partial(parse_array, parse=parse)
+    return found
 
 
-def parse_array(text: bytes, parse: Callable[[bytes], Value]) -> tuple[Value, ...]:
-    """Read an array literal as its output function prints it; dimensions are flattened.
-
-    Raises:
-        ValueFormatError: not an array.
-    """
-    if text[:1] == b"[":  # explicit bounds do not matter for ANY and ALL
-        text = text.partition(b"=")[2]
-    if text[:1] != b"{" or text[-1:] != b"}":
-        raise ValueFormatError("a value does not read as an array")
-    found: list[Value] = []
-    at = 1
-    while at < len(text):
-        c = text[at : at + 1]
-        if c in b"{},":
-            at += 1
-        elif c == b'"':
-            item, at = _quoted(text, at + 1)
-            if text[at : at + 1] not in (b",", b"}"):
-                raise ValueFormatError("a value does not read as an array")
-            found.append(parse(item))
-        else:
-            end = at
-            while text[end : end + 1] not in (b",", b"}"):
-                end += 1
-            item = text[at:end]
-            found.append(None if item == b"NULL" else parse(item))
-            at = end
-    return tuple(found)
-
-
-def _quoted(text: bytes, at: int) -> tuple[bytes, int]:
-    """The element whose opening quote is before `at`, and where the text goes on."""
-    item = bytearray()
-    while at < len(text):
-        if text[at] == 0x22:
-            return bytes(item), at + 1
-        if text[at] == 0x5C:
-            at += 1
-        item += text[at : at + 1]
-        at += 1
-    raise ValueFormatError("a value does not read as an array")
+PARSERS: Final[Mapping[int, Callable[[bytes], Value]]] = MappingProxyType(_parsers())
+"""Type OID -> from the text of a value to the value; of arrays, too."""

@@ -9,6 +9,7 @@ from typing import Any, get_args
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gateway.pgtypes.arrays import one_dimension
 from gateway.pgtypes.catalog import TYPES
 from gateway.rowfilter import FilterEvaluationError, RowFilter, combine
 from gateway.rowfilter.compile import reference
@@ -62,7 +63,7 @@ texts: st.SearchStrategy[Expr] = st.just(ColumnRef("t", TEXT)) | st.builds(
 patterns: st.SearchStrategy[Expr] = st.builds(
     Constant, st.sampled_from([b"", b"%", b"a%", b"_", b"a\\"])
 )
-int_lists = st.builds(Constant, st.lists(st.none() | small, max_size=3).map(tuple))
+int_lists = st.builds(Constant, st.lists(st.none() | small, max_size=3).map(one_dimension))
 predicates: st.SearchStrategy[Expr] = st.one_of(
     st.just(ColumnRef("z", BOOL)),
     st.builds(Constant, st.sampled_from([True, False, None])),
@@ -86,7 +87,7 @@ predicates: st.SearchStrategy[Expr] = st.one_of(
         AnyAll,
         st.just(OPERATIONS["texteq"]),
         texts,
-        st.builds(Constant, st.lists(st.none() | st.just(b"a"), min_size=1).map(tuple)),
+        st.builds(Constant, st.lists(st.none() | st.just(b"a"), min_size=1).map(one_dimension)),
         st.booleans(),
         st.just(True),
     ),

@@ -69,6 +69,20 @@ TRUE = (
     "((~ 5) = '-6'::integer)",
     "((5 & 3) = (5 # 4))",
     "(('a'::text ^@ ''::text))",
+    "(CASE 1 WHEN 2 THEN 1 / 0 WHEN 1.0 THEN 5 ELSE 1 / 0 END = 5)",
+    "(CASE WHEN NULL::boolean THEN 1 ELSE 2 END = 2)",
+    "(COALESCE(NULL::integer, 5, 1 / 0) = 5)",
+    "(NULLIF(1, 1) IS NULL)",
+    "(NULLIF(1, NULL::integer) = 1)",
+    "(NULLIF('a '::bpchar, 'a'::bpchar) IS NULL)",
+    "(GREATEST(1, NULL::integer, 3, 2) = 3)",
+    "(LEAST(NULL::integer, NULL::integer) IS NULL)",
+    "(LEAST('-1'::integer, 0) = '-1'::integer)",
+    "(GREATEST(('a'::text COLLATE \"C\"), 'b'::text) = 'b'::text)",
+    "(ROW(NULL::integer, NULL::text) IS NULL)",
+    "(NOT (ROW(1, NULL::text) IS NOT NULL))",
+    "(('{{1,2},{3,4}}'::integer[] IS NOT NULL))",
+    "(EXTRACT(year FROM '2024-02-29'::date) = (2024)::numeric)",
 )
 
 
@@ -95,9 +109,11 @@ def test_a_constant_filter_that_is_true(text: str) -> None:
         ("(NULL::regclass_ IS NULL)", "type regclass_ is not supported"),
         ("('t2'::boolean)", "does not read as bool"),
         ("('2024-01-01 00:00:00'::timestamp(3) without time zone IS NULL) AND"
-         " ((5)::bit(3) IS NULL)", "is not supported"),
+         " ((5)::point IS NULL)", "is not supported"),
         ("(1 + ANY (ARRAY[1]))", "requires operator to yield boolean"),
-        ("(ARRAY[ARRAY[1], ARRAY[2]] IS NULL)", "is not supported"),
+        ("(ARRAY[ARRAY[1], ARRAY[2, 3]] IS NULL)", "with matching dimensions"),
+        ("(CASE WHEN ((1 / 0) = 1) THEN true ELSE false END)", "division by zero"),
+        ("(NULLIF(1 / 0, 1) IS NULL)", "division by zero"),
     ],
 )  # fmt: skip
 def test_a_constant_filter_that_is_refused(text: str, reason: str) -> None:

@@ -1,0 +1,187 @@
+"""Columns, literals, casts and COLLATE."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from gateway.definitions.model import Collation
+from gateway.errors import ValueFormatError
+from gateway.pgtypes.arrays import EMPTY
+from gateway.pgtypes.catalog import CASTS, TYPES, VOLATILE_CASTS
+from gateway.rowfilter import collations, operators, types
+from gateway.rowfilter.analysis.context import NOT_IMMUTABLE, Context
+from gateway.rowfilter.collations import Typed
+from gateway.rowfilter.expr import ColumnRef, Constant, Expr
+from gateway.rowfilter.parse import Node, unwrap
+from gateway.rowfilter.types import BOOL, INT4, INT8, NUMERIC, TEXT_TYPES, type_name
+
+__all__ = ["a_const", "cast", "collate_clause", "column_ref", "text_constant", "type_cast"]
+
+FIRST_USER_OID: Final = 16384
+"""FirstNormalObjectId: what initdb did not make."""
+_FUNCTIONS_OF_MODIFIER: Final = frozenset({"bitfromint4", "bitfromint8"})
+"""Casts that are given the type modifier as well."""
+_IO_COERCION: Final = (
+    "Only columns, constants, built-in operators, built-in data types, built-in collations, and "
+    "immutable built-in functions are allowed."
+)
+
+
+def column_ref(context: Context, node: Node) -> Typed:
+    """A column."""
+    names = [unwrap(field)[1] for field in node.fields]
+    if len(names) != 1 or not hasattr(names[0], "sval"):
+        raise context.text.refuse("only plain names of columns are supported", node)
+    column = context.columns.get(names[0].sval)
+    if column is None:
+        raise context.text.refuse(f'column "{names[0].sval}" does not exist', node)
+    if column.generated == "v":
+        raise context.text.refuse(
+            f'column "{column.name}" is generated when it is read, so changes do not carry it',
+            node,
+        )
+    if column.type_oid >= FIRST_USER_OID:
+        raise context.text.refuse("User-defined types are not allowed", node)
+    if column.type_oid not in types.PARSERS:
+        raise context.text.refuse(
+            f'column "{column.name}" has type {column.type_name}, which is not supported', node
+        )
+    collation = column.collation or types.type_collation(column.type_oid)
+    return Typed(ColumnRef(column.name, column.type_oid), column.type_oid, collation)
+
+
+def a_const(context: Context, node: Node) -> Typed:
+    """A literal that carries its type."""
+    match node.WhichOneof("val"):
+        case "ival":
+            return Typed(Constant(node.ival.ival), INT4)
+        case "boolval":
+            return Typed(Constant(node.boolval.boolval), BOOL)
+        case "fval":
+            digits: str = node.fval.fval
+            if digits.isdigit() and int(digits) < 2**63:
+                return Typed(Constant(int(digits)), INT8)
+            return Typed(Constant(types.PARSERS[NUMERIC](digits.encode())), NUMERIC)
+    raise context.text.refuse(
+        "a literal without a type; the text must be the server's own rendering", node
+    )
+
+
+def text_constant(node: Node) -> Typed | None:
+    """The string that the grammar itself put into a call, such as the field of EXTRACT."""
+    kind, inner = unwrap(node)
+    if kind != "a_const" or inner.WhichOneof("val") != "sval":
+        return None
+    return Typed(Constant(inner.sval.sval.encode()), types.TEXT, collations.DEFAULT)
+
+
+def type_cast(context: Context, node: Node) -> Typed:
+    """``'...'::type`` and ``(...)::type``."""
+    target = _type_oid(context, node)
+    typmod = _typmod(node.type_name, target)
+    kind, argument = unwrap(node.arg)
+    if kind == "a_const" and (argument.isnull or argument.WhichOneof("val") == "sval"):
+        return _length(context, _literal(context, argument, target), typmod, node)
+    if kind == "a_array_expr" and not argument.elements:  # ARRAY[]::integer[]
+        return Typed(Constant(EMPTY), target, types.type_collation(target))
+    typed = context.typed(node.arg)
+    step = (typed.type_oid, target)
+    if CASTS.get(step) in _FUNCTIONS_OF_MODIFIER:
+        return _cast_with_modifier(context, typed, target, typmod, node)
+    return _length(context, cast(context, typed, target, node), typmod, node)
+
+
+def _type_oid(context: Context, node: Node) -> int:
+    names = [unwrap(name)[1].sval for name in node.type_name.names]
+    if names[:-1] not in ([], ["pg_catalog"]) or names[-1] not in TYPES:
+        raise context.text.refuse(f"type {'.'.join(names)} is not supported", node.type_name)
+    oid, array = TYPES[names[-1]]
+    return array if node.type_name.array_bounds else oid
+
+
+def _typmod(name: Node, target: int) -> int:
+    numbers: list[int] = [unwrap(node)[1].ival.ival for node in name.typmods]
+    if not numbers:
+        return -1
+    if target in (types.VARCHAR, types.BPCHAR):
+        return numbers[0] + 4
+    if target == NUMERIC:
+        scale = numbers[1] if len(numbers) > 1 else 0
+        return ((numbers[0] << 16) | (scale & 0x7FF)) + 4
+    if target == types.INTERVAL:
+        precision = numbers[1] if len(numbers) > 1 else 0xFFFF
+        return (numbers[0] & 0x7FFF) << 16 | precision
+    return numbers[0]
+
+
+def _literal(context: Context, node: Node, target: int) -> Typed:
+    collation = types.type_collation(target)
+    if target not in types.PARSERS and not (node.isnull and target in types.TYPE_NAMES):
+        raise context.text.refuse(f"type {type_name(target)} is not supported", node)
+    if node.isnull:
+        return Typed(Constant(None), target, collation)
+    try:
+        value = types.PARSERS[target](node.sval.sval.encode())
+    except ValueFormatError:
+        raise context.text.refuse(
+            f"literal does not read as {type_name(target)} in the server's rendering", node
+        ) from None
+    return Typed(Constant(value), target, collation)
+
+
+def cast(context: Context, typed: Typed, target: int, node: Node) -> Typed:
+    """The cast that the server resolved, from one built-in type to another."""
+    source = typed.type_oid
+    step = (source, target)
+    if source == target:
+        return typed
+    if step in VOLATILE_CASTS:
+        raise context.text.refuse(
+            f"cast from {type_name(source)} to {type_name(target)} {NOT_IMMUTABLE}", node
+        )
+    if step not in CASTS and TEXT_TYPES & {source, target}:
+        names = f"{type_name(source)} to {type_name(target)}"
+        raise context.text.refuse(f"cast from {names} is not supported: {_IO_COERCION}", node)
+    if step not in CASTS or target not in types.PARSERS or not operators.has_cast(step):
+        raise context.text.refuse(
+            f"cast from {type_name(source)} to {type_name(target)} is not supported", node
+        )
+    operation = operators.cast_operation(step)
+    expr: Expr = typed.expr
+    if operation is not None:
+        context.check(f"cast to {type_name(target)}", operation, (typed,), node)
+        expr = context.call(operation, (typed.expr,), node)
+    return context.result(expr, target, (typed,), node)
+
+
+def _cast_with_modifier(
+    context: Context, typed: Typed, target: int, typmod: int, node: Node
+) -> Typed:
+    operation = operators.cast_operation((typed.type_oid, target))
+    if operation is None:
+        raise context.text.refuse(
+            f"cast from {type_name(typed.type_oid)} to {type_name(target)} is not supported", node
+        )
+    return Typed(context.call(operation, (typed.expr, Constant(typmod)), node), target)
+
+
+def _length(context: Context, typed: Typed, typmod: int, node: Node) -> Typed:
+    if typmod == -1:
+        return typed
+    operation = operators.length_coercion(typed.type_oid, typmod)
+    if operation is None:
+        raise context.text.refuse(
+            f"a type modifier of {type_name(typed.type_oid)} is not supported", node
+        )
+    expr = context.call(operation, (typed.expr,), node)
+    return Typed(expr, typed.type_oid, typed.collation, typed.explicit)
+
+
+def collate_clause(context: Context, node: Node) -> Typed:
+    """COLLATE."""
+    typed = context.typed(node.arg)
+    names = [unwrap(name)[1].sval for name in node.collname]
+    if names[:-1] not in ([], ["pg_catalog"]):
+        raise context.text.refuse("user-defined collations are not allowed", node)
+    collation = Collation(names[-1], True, names[-1] in collations.BYTE_ORDER_NAMES)
+    return Typed(typed.expr, typed.type_oid, collation, explicit=True)
