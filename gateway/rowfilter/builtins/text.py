@@ -1,4 +1,4 @@
-"""text, varchar, bpchar, name and bytea."""
+"""text, varchar, bpchar, name and "char"."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from functools import partial
 from types import MappingProxyType
 from typing import Final
 
-from gateway.pgtypes import strings
+from gateway.errors import ValueFormatError
+from gateway.pgtypes import bytea, strings, strings_codes, strings_parts
+from gateway.pgtypes.errors import EvaluationError
 from gateway.rowfilter.builtins.common import COMPARISONS, comparisons, same
 from gateway.rowfilter.expr import CollationUse, Operation, Value
 
@@ -19,13 +21,22 @@ def _as_is(text: bytes) -> bytes:
     return text
 
 
+def _char(text: bytes) -> bytes:
+    """Read ``"char"``, which is one byte: a zero prints as nothing, others in octal or as such."""
+    if len(text) == 4 and text[:1] == b"\\":
+        return bytes((int(text[1:], 8),))
+    if len(text) > 1:
+        raise ValueFormatError('a value does not read as "char"')
+    return text or b"\0"
+
+
 PARSERS: Final[Mapping[str, Callable[[bytes], Value]]] = MappingProxyType(
     {
         "text": _as_is,
         "varchar": _as_is,
         "bpchar": _as_is,
         "name": _as_is,
-        "bytea": strings.parse_bytea,
+        "char": _char,
     }
 )
 
@@ -39,7 +50,7 @@ def _comparisons() -> list[Operation]:
         *comparisons("name{}", equality=equality, order=order),
         *comparisons("name{}text", equality=equality, order=order),
         *comparisons("text{}name", equality=equality, order=order),
-        *comparisons("bytea{}"),
+        *comparisons("char{}"),
     ]
     for suffix, (infix, function) in COMPARISONS.items():
         is_equality = suffix in ("eq", "ne")
@@ -98,15 +109,130 @@ def _likes() -> list[Operation]:
     ]
 
 
+def _pattern_order() -> list[Operation]:
+    """The order of the pattern operator classes, which is that of the bytes."""
+    return [
+        Operation(f"{kind}_pattern_{suffix}", COMPARISONS[suffix][1], COMPARISONS[suffix][0],
+                  adapters=adapters)
+        for kind, adapters in (("text", ()), ("bpchar", (_TRIM, _TRIM)))
+        for suffix in ("lt", "le", "gt", "ge")
+    ]  # fmt: skip
+
+
+def _larger(left: bytes, right: bytes) -> bytes:
+    return max(left, right)
+
+
+def _smaller(left: bytes, right: bytes) -> bytes:
+    return min(left, right)
+
+
+def _larger_bpchar(left: bytes, right: bytes) -> bytes:
+    return left if left.rstrip(b" ") >= right.rstrip(b" ") else right
+
+
+def _smaller_bpchar(left: bytes, right: bytes) -> bytes:
+    return left if left.rstrip(b" ") <= right.rstrip(b" ") else right
+
+
+def _bpchar_length(value: bytes) -> int:
+    return strings_parts.length(value.rstrip(b" "))
+
+
+def _bit_length(value: bytes) -> int:
+    return 8 * len(value)
+
+
+def _bpchar_name(value: bytes) -> bytes:
+    return strings_codes.to_name(value).rstrip(b" ")
+
+
+def _integer_of_char(value: bytes) -> int:
+    return value[0] - 256 if value[0] > 127 else value[0]
+
+
+def _char_of_integer(value: int) -> bytes:
+    if not -128 <= value <= 127:
+        raise EvaluationError('"char" out of range')
+    return bytes((value & 0xFF,))
+
+
+def _functions() -> list[Operation]:
+    parts, codes = strings_parts, strings_codes
+    free: dict[str, Callable[..., Value]] = {
+        "textlen": parts.length,
+        "textoctetlen": len,
+        "bpcharlen": _bpchar_length,
+        "bpcharoctetlen": len,
+        "bit_length(text)": _bit_length,
+        "text_substr_no_len": parts.substring,
+        "text_left": parts.left,
+        "text_right": parts.right,
+        "btrim": parts.trim_both,
+        "ltrim": parts.trim_left,
+        "rtrim": parts.trim_right,
+        "btrim1": parts.trim_both,
+        "ltrim1": parts.trim_left,
+        "rtrim1": strings.trim_blanks,
+        "translate": parts.translate,
+        "text_reverse": parts.reverse,
+        "ascii": codes.code_point,
+        "md5_text": bytea.md5,
+        "quote_literal": codes.quote_literal,
+        "text_name": codes.to_name,
+        "bpchar_name": _bpchar_name,
+        "name_text": same,
+        "name_bpchar": same,
+        "chartoi4": _integer_of_char,
+    }
+    raising: dict[str, Callable[..., Value]] = {
+        "text_substr": parts.substring,
+        "textoverlay": parts.overlay,
+        "textoverlay_no_len": parts.overlay,
+        "lpad": parts.pad_left,
+        "rpad": parts.pad_right,
+        "lpad(text,int4)": parts.pad_left,
+        "rpad(text,int4)": parts.pad_right,
+        "repeat": parts.repeat,
+        "chr": codes.character,
+        "unistr": codes.unistr,
+        "i4tochar": _char_of_integer,
+        "like_escape": strings.like_escape,
+    }
+    return [
+        *(Operation(name, function) for name, function in free.items()),
+        *(Operation(name, function, can_raise=True) for name, function in raising.items()),
+        Operation("quote_nullable", codes.quote_nullable, strict=False),
+        Operation("textcat", operator.add, "+"),
+    ]
+
+
+def _collated_functions() -> list[Operation]:
+    equality, order, ctype = CollationUse.EQUALITY, CollationUse.ORDER, CollationUse.CTYPE
+    parts = strings_parts
+    return [
+        Operation("text_starts_with", bytes.startswith, collation=equality),
+        Operation("textpos", parts.position, collation=equality),
+        Operation("replace_text", parts.replace, collation=equality),
+        Operation("split_part", parts.split_part, can_raise=True, collation=equality),
+        Operation("text_larger", _larger, collation=order),
+        Operation("text_smaller", _smaller, collation=order),
+        Operation("bpchar_larger", _larger_bpchar, collation=order),
+        Operation("bpchar_smaller", _smaller_bpchar, collation=order),
+        # The methods of bytes know ASCII only, as these functions do under the C collation.
+        Operation("lower", bytes.lower, collation=ctype),
+        Operation("upper", bytes.upper, collation=ctype),
+        Operation("casefold", bytes.lower, collation=ctype),
+        Operation("initcap", strings_codes.initial_capitals, collation=ctype),
+    ]
+
+
 OPERATIONS: Final[Sequence[Operation]] = (
     *_comparisons(),
+    *_pattern_order(),
     *_likes(),
-    Operation("textcat", operator.add, "+"),
-    Operation("byteacat", operator.add, "+"),
-    Operation("text_starts_with", bytes.startswith, collation=CollationUse.EQUALITY),
-    Operation("like_escape", strings.like_escape, can_raise=True),
-    Operation("name_text", same),
-    Operation("rtrim1", strings.trim_blanks),
+    *_functions(),
+    *_collated_functions(),
 )
 
 
