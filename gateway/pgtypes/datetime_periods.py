@@ -15,8 +15,15 @@ from gateway.pgtypes.datetime import (
     date_to_timestamp,
 )
 from gateway.pgtypes.errors import EvaluationError
-from gateway.pgtypes.interval import INFINITY, MINUS_INFINITY, Interval
-from gateway.pgtypes.timeofday import TimeTz, as_int64
+from gateway.pgtypes.interval import (
+    INFINITY,
+    MINUS_INFINITY,
+    Interval,
+    as_int64,
+    depends_on_version,
+)
+from gateway.pgtypes.interval_arithmetic import INFINITE_SINCE
+from gateway.pgtypes.timeofday import TimeTz
 
 __all__ = [
     "date_in_range",
@@ -62,51 +69,78 @@ def _check_offset(is_negative: bool) -> None:
         raise EvaluationError("invalid preceding or following size in window function")
 
 
-def timestamp_in_range(value: int, base: int, offset: Interval, sub: bool, less: bool) -> bool:
+def timestamp_in_range(
+    value: int, base: int, offset: Interval, sub: bool, less: bool, *, major: int | None = None
+) -> bool:
     """``value <= base + offset``, or ``-`` when `sub`, or ``>=`` when not `less`."""
     _check_offset(offset.span < 0)
     if offset is INFINITY and base == (TIMESTAMP_INFINITY if sub else TIMESTAMP_MINUS_INFINITY):
         return True
     if sub:
-        # Only a field at its end could depend on the version when negated; no timestamp reaches it.
-        limit = timestamp_arithmetic.subtract_interval(base, offset)
+        limit = timestamp_arithmetic.subtract_interval(base, offset, major=major)
     else:
         limit = timestamp_arithmetic.add_interval(base, offset)
     return value <= limit if less else value >= limit
 
 
-def date_in_range(value: int, base: int, offset: Interval, sub: bool, less: bool) -> bool:
+def date_in_range(
+    value: int, base: int, offset: Interval, sub: bool, less: bool, *, major: int | None = None
+) -> bool:
     """The same of dates, which are taken for timestamps."""
-    timestamp = date_to_timestamp(value)
-    return timestamp_in_range(timestamp, date_to_timestamp(base), offset, sub, less)
+    timestamp, base = date_to_timestamp(value), date_to_timestamp(base)
+    return timestamp_in_range(timestamp, base, offset, sub, less, major=major)
 
 
 def interval_in_range(
-    value: Interval, base: Interval, offset: Interval, sub: bool, less: bool
+    value: Interval,
+    base: Interval,
+    offset: Interval,
+    sub: bool,
+    less: bool,
+    *,
+    major: int | None = None,
 ) -> bool:
     """The same of intervals."""
     _check_offset(offset.span < 0)
     if offset is INFINITY and base is (INFINITY if sub else MINUS_INFINITY):
         return True
     compute = interval_arithmetic.subtract if sub else interval_arithmetic.add
-    limit = compute(base, offset)
+    limit = compute(base, offset, major=major)
     return value <= limit if less else value >= limit
 
 
-def time_in_range(value: int, base: int, offset: Interval, sub: bool, less: bool) -> bool:
+def _takes_overflow_for_infinity(major: int | None) -> bool:
+    if major is None:
+        depends_on_version()
+    return major >= INFINITE_SINCE
+
+
+def time_in_range(
+    value: int, base: int, offset: Interval, sub: bool, less: bool, *, major: int | None = None
+) -> bool:
     """The same of times, without going round at midnight."""
     _check_offset(offset.usecs < 0)
     limit = base - offset.usecs if sub else base + offset.usecs
     if limit >= 2**63:
-        return less
+        if _takes_overflow_for_infinity(major):
+            return less
+        limit = as_int64(limit)
     return value <= limit if less else value >= limit
 
 
-def timetz_in_range(value: TimeTz, base: TimeTz, offset: Interval, sub: bool, less: bool) -> bool:
+def timetz_in_range(
+    value: TimeTz,
+    base: TimeTz,
+    offset: Interval,
+    sub: bool,
+    less: bool,
+    *,
+    major: int | None = None,
+) -> bool:
     """The same of times with time zone."""
     _check_offset(offset.usecs < 0)
     usecs = base.usecs - offset.usecs if sub else base.usecs + offset.usecs
-    if usecs >= 2**63:
+    if usecs >= 2**63 and _takes_overflow_for_infinity(major):
         return less
     limit = TimeTz(as_int64(usecs + base.zone * USECS_PER_SEC), base.zone)
     return value <= limit if less else value >= limit

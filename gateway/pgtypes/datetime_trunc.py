@@ -24,7 +24,7 @@ from gateway.pgtypes.datetime_calendar import (
 )
 from gateway.pgtypes.datetime_units import TRUNC_UNITS, unit_name
 from gateway.pgtypes.errors import EvaluationError
-from gateway.pgtypes.interval import Interval, divide_towards_zero, is_finite
+from gateway.pgtypes.interval import Interval, depends_on_version, divide_towards_zero, is_finite
 from gateway.pgtypes.timestamp_arithmetic import checked_timestamp
 
 __all__ = ["date_bin", "trunc", "trunc_function"]
@@ -32,6 +32,8 @@ __all__ = ["date_bin", "trunc", "trunc_function"]
 Trunc: TypeAlias = Callable[[int], int]
 
 _INFINITIES: Final = (TIMESTAMP_INFINITY, TIMESTAMP_MINUS_INFINITY)
+_NAME: Final = "timestamp without time zone"
+_CHECKS_INFINITIES_SINCE: Final = 18
 _USECS_OF_UNIT: Final = {
     "microsecond": 1,
     "millisecond": 1_000,
@@ -63,11 +65,15 @@ _YEAR_OF_UNIT: Final[dict[str, Callable[[int], int]]] = {
 _MONTHS_OF_UNIT: Final = {"month": 1, "quarter": 3}
 
 
-def trunc_function(text: bytes, type_name: str = "timestamp without time zone") -> Trunc:
-    """What date_trunc() does with the unit `text`; it raises for units that there are not."""
+def trunc_function(text: bytes, *, major: int | None = None) -> Trunc:
+    """What date_trunc() does with the unit `text`; it raises for units that there are not.
+
+    Before PostgreSQL 18 it does not do so for infinite timestamps; `major` is as in
+    `gateway.pgtypes.interval_arithmetic`.
+    """
     unit = unit_name(text, TRUNC_UNITS)
     if unit is None:
-        return _raises(f"unit not recognized for type {type_name}")
+        return _raises(f"unit not recognized for type {_NAME}", major)
     if unit == "week":
         return _finitely(_trunc_to_week)
     if (size := _USECS_OF_UNIT.get(unit)) is not None:
@@ -76,7 +82,7 @@ def trunc_function(text: bytes, type_name: str = "timestamp without time zone") 
         return _finitely(lambda usecs: _trunc_to_months(usecs, months))
     if (first_year := _YEAR_OF_UNIT.get(unit)) is not None:
         return _finitely(lambda usecs: _trunc_to_years(usecs, first_year))
-    return _raises(f"unit not supported for type {type_name}")
+    return _raises(f"unit not supported for type {_NAME}", major)
 
 
 def _finitely(function: Trunc) -> Trunc:
@@ -86,8 +92,13 @@ def _finitely(function: Trunc) -> Trunc:
     return truncate
 
 
-def _raises(message: str) -> Trunc:
-    def fail(_: int) -> int:
+def _raises(message: str, major: int | None) -> Trunc:
+    def fail(usecs: int) -> int:
+        if usecs in _INFINITIES:
+            if major is None:
+                depends_on_version()
+            if major < _CHECKS_INFINITIES_SINCE:
+                return usecs
         raise EvaluationError(message)
 
     return fail
@@ -112,9 +123,9 @@ def _trunc_to_years(usecs: int, first_year: Callable[[int], int]) -> int:
     return _midnight(first_year(year), 1, 1)
 
 
-def trunc(text: bytes, usecs: int) -> int:
+def trunc(text: bytes, usecs: int, *, major: int | None = None) -> int:
     """Cut off what is below a unit of a timestamp."""
-    return trunc_function(text)(usecs)
+    return trunc_function(text, major=major)(usecs)
 
 
 def date_bin(stride: Interval, usecs: int, origin: int) -> int:

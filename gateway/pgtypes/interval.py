@@ -26,6 +26,8 @@ __all__ = [
     "USECS_PER_HOUR",
     "USECS_PER_MINUTE",
     "Interval",
+    "as_int32",
+    "as_int64",
     "depends_on_version",
     "divide_towards_zero",
     "format_interval",
@@ -105,6 +107,16 @@ def divide_towards_zero(dividend: int, divisor: int) -> tuple[int, int]:
         return divmod(dividend, divisor)
     quotient, remainder = divmod(-dividend, divisor)
     return -quotient, -remainder
+
+
+def as_int32(value: int) -> int:
+    """The lowest 32 bits, where PostgreSQL does not look for overflow."""
+    return (value + 2**31) % 2**32 - 2**31
+
+
+def as_int64(value: int) -> int:
+    """The lowest 64 bits."""
+    return (value + 2**63) % 2**64 - 2**63
 
 
 _INTERVAL: Final = re.compile(

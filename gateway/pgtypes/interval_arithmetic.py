@@ -24,6 +24,8 @@ from gateway.pgtypes.interval import (
     USECS_PER_HOUR,
     USECS_PER_MINUTE,
     Interval,
+    as_int32,
+    as_int64,
     depends_on_version,
     divide_towards_zero,
     is_finite,
@@ -244,27 +246,32 @@ def make_interval(
     *,
     major: int | None = None,
 ) -> Interval:
-    """Construct an interval; before 17 it overflows in silence, which is not reproduced."""
+    """Construct an interval; before 17 months and days overflow in silence.
+
+    There the seconds do so, too, but how depends on the machine, so that it is not reproduced.
+    """
     if isinstance(secs, NotANumber) or isinf(secs):
         _out_of_range()
-    usecs_of_secs = secs * _USECS_PER_SEC
     all_months, all_days = years * MONTHS_PER_YEAR + months, weeks * 7 + days
     parts = (years * MONTHS_PER_YEAR, all_months, weeks * 7, all_days)
-    overflows = any(part not in _INT32 for part in parts)
-    if not overflows and isinf(usecs_of_secs):
+    if any(part not in _INT32 for part in parts):
+        if major is None:
+            depends_on_version()
+        if major >= INFINITE_SINCE:
+            _out_of_range()
+        all_months, all_days = as_int32(all_months), as_int32(all_days)
+    usecs_of_secs = secs * _USECS_PER_SEC
+    if isinf(usecs_of_secs):
         if major is not None and major >= INFINITE_SINCE:
             raise EvaluationError("value out of range: overflow")
         depends_on_version()
-    if not overflows:
-        usecs = round(usecs_of_secs)
-        overflows = usecs not in _INT64
-        usecs += hours * USECS_PER_HOUR + mins * USECS_PER_MINUTE
-        overflows |= usecs not in _INT64
-    if overflows:
+    usecs = round(usecs_of_secs)
+    total = usecs + hours * USECS_PER_HOUR + mins * USECS_PER_MINUTE
+    if usecs not in _INT64 or total not in _INT64:
         if major is not None and major >= INFINITE_SINCE:
             _out_of_range()
         depends_on_version()
-    return finite_result(all_months, all_days, usecs, major)
+    return finite_result(all_months, all_days, total, major)
 
 
 def time_to_interval(usecs: int) -> Interval:
@@ -272,10 +279,19 @@ def time_to_interval(usecs: int) -> Interval:
     return Interval(0, 0, usecs)
 
 
-def interval_to_time(value: Interval) -> int:
+def interval_to_time(value: Interval, *, major: int | None = None) -> int:
     """Cast interval to time: what goes beyond whole days (interval_time)."""
     if not is_finite(value):
         raise EvaluationError("cannot convert infinite interval to time")
+    days = (-value.usecs + USECS_PER_DAY - 1) // USECS_PER_DAY
+    if days * USECS_PER_DAY not in _INT64 or -value.usecs + USECS_PER_DAY - 1 not in _INT64:
+        # Before 17 the number of days overflowed in between.
+        if major is None:
+            depends_on_version()
+        if major < INFINITE_SINCE:
+            wrapped = as_int64(-value.usecs + USECS_PER_DAY - 1)
+            days = divide_towards_zero(wrapped, USECS_PER_DAY)[0]
+            return as_int64(value.usecs + days * USECS_PER_DAY)
     return value.usecs % USECS_PER_DAY
 
 
@@ -337,9 +353,14 @@ def scale_checked(value: Interval, typmod: int, *, major: int | None = None) -> 
 
 
 def _rounded(usecs: int, unit: int, major: int | None) -> int:
-    usecs += unit // 2 if usecs >= 0 else -(unit // 2)
+    """Half away from zero; before 17 it overflows in silence."""
+    negative = usecs < 0
+    usecs += -(unit // 2) if negative else unit // 2
     if usecs not in _INT64:
-        if major is not None and major >= INFINITE_SINCE:
+        if major is None:
+            depends_on_version()
+        if major >= INFINITE_SINCE:
             _out_of_range()
-        depends_on_version()
+        half_up = divide_towards_zero(as_int64(-usecs if negative else usecs), unit)[0] * unit
+        return as_int64(-half_up if negative else half_up)
     return usecs - divide_towards_zero(usecs, unit)[1]

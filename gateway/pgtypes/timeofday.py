@@ -18,6 +18,8 @@ from gateway.pgtypes.errors import EvaluationError
 from gateway.pgtypes.floats import Float
 from gateway.pgtypes.interval import (
     Interval,
+    as_int32,
+    as_int64,
     divide_towards_zero,
     is_finite,
 )
@@ -27,8 +29,6 @@ __all__ = [
     "TimeTz",
     "add_interval",
     "add_interval_to_timetz",
-    "as_int32",
-    "as_int64",
     "format_time",
     "format_timetz",
     "make_time",
@@ -160,11 +160,6 @@ def format_timetz(value: TimeTz) -> bytes:
     return format_time(value.usecs) + zone.encode()
 
 
-def as_int64(usecs: int) -> int:
-    """A sum as 64 bits hold it, where PostgreSQL does not look for overflow."""
-    return (usecs + 2**63) % 2**64 - 2**63
-
-
 def add_interval(usecs: int, value: Interval) -> int:
     """``time + interval``; days and months do not count, and midnight is no border."""
     if not is_finite(value):
@@ -206,11 +201,6 @@ def zone_of_interval(value: Interval) -> int:
     if value.months or value.days:
         raise EvaluationError("interval time zone must not include months or days")
     return divide_towards_zero(value.usecs, USECS_PER_SEC)[0]
-
-
-def as_int32(value: int) -> int:
-    """The lowest 32 bits, where PostgreSQL does not look for overflow."""
-    return (value + 2**31) % 2**32 - 2**31
 
 
 def timetz_at_interval(zone: Interval, value: TimeTz) -> TimeTz:

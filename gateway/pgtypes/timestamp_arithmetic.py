@@ -39,11 +39,14 @@ from gateway.pgtypes.interval import (
     USECS_PER_HOUR,
     USECS_PER_MINUTE,
     Interval,
+    as_int32,
+    as_int64,
     depends_on_version,
+    is_finite,
 )
 from gateway.pgtypes.interval_arithmetic import INFINITE_SINCE, finite_result, justify_hours
 from gateway.pgtypes.nan import NotANumber
-from gateway.pgtypes.timeofday import TimeTz, as_int32, seconds_are_valid, zone_of_interval
+from gateway.pgtypes.timeofday import TimeTz, seconds_are_valid, zone_of_interval
 
 __all__ = [
     "add_interval",
@@ -118,8 +121,13 @@ def _add_months(usecs: int, months: int) -> int:
 
 
 def subtract_interval(usecs: int, value: Interval, *, major: int | None = None) -> int:
-    """``timestamp - interval``."""
-    return add_interval(usecs, interval_arithmetic.negate(value, major=major))
+    """``timestamp - interval``; before 17 a field that cannot be negated stays as it is."""
+    if not is_finite(value) or (major is not None and major >= INFINITE_SINCE):
+        return add_interval(usecs, interval_arithmetic.negate(value, major=major))
+    negated = Interval(as_int32(-value.months), as_int32(-value.days), as_int64(-value.usecs))
+    if major is None and negated.span != -value.span:
+        depends_on_version()
+    return add_interval(usecs, negated)
 
 
 def add_interval_to_date(date: int, value: Interval) -> int:

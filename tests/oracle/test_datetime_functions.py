@@ -32,6 +32,7 @@ pytestmark = pytest.mark.postgres
 
 RANDOM_VALUES = 12
 COMBINATIONS = 1500
+DEPENDS_ON_MACHINE = ("make_interval",)  # before 17, when the seconds do not fit into 64 bits
 UNKNOWN_VERSION = "the result depends on the major version of the server"
 
 
@@ -312,6 +313,8 @@ def test_functions_give_what_the_server_gives(
                 compared += 1
                 wanted = expected(answer, case.result)
                 got = outcome(ours[case.key], arguments, case.result)
+                if got == "e" + UNKNOWN_VERSION and case.key in DEPENDS_ON_MACHINE:
+                    continue
                 if not agree(got, wanted, case.result):
                     found.append(f"{case.key}{arguments}: {got}, the server {wanted}")
                 if case.key in of_any_version:

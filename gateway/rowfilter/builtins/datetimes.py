@@ -115,10 +115,6 @@ def _arithmetic() -> list[Operation]:
         "make_time": timeofday.make_time,
         "make_timestamp": timestamp_arithmetic.make_timestamp,
         "float8_timestamptz": timestamp_arithmetic.to_timestamp,
-        "in_range_date_interval": datetime_periods.date_in_range,
-        "in_range_time_interval": datetime_periods.time_in_range,
-        "in_range_timetz_interval": datetime_periods.timetz_in_range,
-        "in_range_timestamp_interval": datetime_periods.timestamp_in_range,
     }
     return [
         *(Operation(key, function, can_raise=True) for key, function in raising.items()),
@@ -226,7 +222,6 @@ def _all_fields() -> list[Operation]:
             _date_part_of_date,
             nullable=True,
         ),
-        with_unit("timestamp_trunc", datetime_trunc.trunc, datetime_trunc.trunc_function),
     ]
 
 

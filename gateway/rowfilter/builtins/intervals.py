@@ -1,4 +1,4 @@
-"""interval, and what gives one.
+"""interval, and all that depends on the version of the server.
 
 Before PostgreSQL 17 there are no infinite intervals, before 18 no weeks of intervals. `OPERATIONS`
 holds for any version and raises for values for which versions differ; `operations` of a version
@@ -16,6 +16,7 @@ from typing import Any, Final
 from gateway.pgtypes import (
     datetime_fields,
     datetime_periods,
+    datetime_trunc,
     interval,
     interval_arithmetic,
     interval_fields,
@@ -44,8 +45,6 @@ def _same_everywhere() -> list[Operation]:
         "interval_justify_hours": interval_arithmetic.justify_hours,
         "interval_justify_days": interval_arithmetic.justify_days,
         "interval_justify_interval": interval_arithmetic.justify_interval,
-        "interval_time": interval_arithmetic.interval_to_time,
-        "in_range_interval_interval": datetime_periods.interval_in_range,
     }
     return [
         *comparisons("interval_{}"),
@@ -66,11 +65,17 @@ _DEPENDING: Final[Mapping[str, Callable[..., Value]]] = MappingProxyType(
         "mul_d_interval": interval_arithmetic.multiply_reversed,
         "interval_div": interval_arithmetic.divide,
         "interval_scale": interval_arithmetic.scale_checked,
+        "interval_time": interval_arithmetic.interval_to_time,
         "make_interval": interval_arithmetic.make_interval,
         "timestamp_mi": timestamp_arithmetic.subtract,
         "timestamp_age": timestamp_arithmetic.age,
         "timestamp_mi_interval": timestamp_arithmetic.subtract_interval,
         "date_mi_interval": timestamp_arithmetic.subtract_interval_from_date,
+        "in_range_date_interval": datetime_periods.date_in_range,
+        "in_range_time_interval": datetime_periods.time_in_range,
+        "in_range_timetz_interval": datetime_periods.timetz_in_range,
+        "in_range_timestamp_interval": datetime_periods.timestamp_in_range,
+        "in_range_interval_interval": datetime_periods.interval_in_range,
     }
 )
 
@@ -96,6 +101,11 @@ def operations(major: int | None) -> Sequence[Operation]:
             "interval_trunc",
             partial(interval_fields.trunc, major=major),
             partial(interval_fields.trunc_function, major=major),
+        ),
+        with_unit(
+            "timestamp_trunc",
+            partial(datetime_trunc.trunc, major=major),
+            partial(datetime_trunc.trunc_function, major=major),
         ),
     )
 
