@@ -35,6 +35,8 @@ AREAS: Final = (
     "bits",
     "network",
     "text",
+    "json",
+    "ranges",
     "patterns",
     "bytea",
     "datetimes",
