@@ -21,10 +21,13 @@ class Rebuilt:
         self._bag: list[dict[str, Any]] = []
         self._moving: tuple[bool, dict[str, Any]] | None = None
 
-    def rows(self) -> list[tuple[Any, ...]]:
-        """Its rows as tuples, sorted."""
+    def rows(self, columns: Iterable[str] | None = None) -> list[tuple[Any, ...]]:
+        """Its rows as tuples, sorted; of `columns`, those that a row does not have are NULL."""
         rows = [*self._keyed.values(), *self._bag]
-        return sorted((tuple(row.values()) for row in rows), key=repr)
+        if columns is None:
+            return sorted((tuple(row.values()) for row in rows), key=repr)
+        names = list(columns)
+        return sorted((tuple(map(row.get, names)) for row in rows), key=repr)
 
     def apply(self, records: Iterable[Read]) -> Rebuilt:
         """Apply records; returns itself."""
