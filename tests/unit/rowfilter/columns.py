@@ -40,7 +40,7 @@ COLUMNS = (
     column("d", "date"),
     column("tz", "timestamptz"),
     column("u", "uuid"),
-    column("j", "jsonb"),
+    column("j", "xml"),
     column("own", "own_type"),
     column("virtual", "int4", generated="v"),
     column("Été", "int4"),
