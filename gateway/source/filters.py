@@ -117,16 +117,16 @@ class FilterResolver:
                 clause,
                 ")",
             )
-            in_view = self._prefix_length
-            by_check = self._connection.info.server_version < _PLAIN_VIEWS_SINCE
-            if by_check:
-                self._add_check(clause, table)
-            self._connection.execute(RENDERING_SETTINGS)
             row = self._connection.execute(_VIEW_QUERY, (f"pg_temp.{name}",)).fetchone()
             assert row is not None
-            self._prefix_length = in_view
             self._check(parse_node_tree(row[0]), clause, table)
+            by_check = self._connection.info.server_version < _PLAIN_VIEWS_SINCE
+            if by_check:  # after the rules for row filters: CHECK has rules of its own
+                self._add_check(clause, table)
+            self._connection.execute(RENDERING_SETTINGS)
             if not by_check:
+                row = self._connection.execute(_VIEW_QUERY, (f"pg_temp.{name}",)).fetchone()
+                assert row is not None
                 return select_where(row[1])
             row = self._connection.execute(_CHECK_QUERY, (table.name,)).fetchone()
             assert row is not None

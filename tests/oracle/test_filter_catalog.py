@@ -158,7 +158,7 @@ def test_every_type_modifier_gives_the_servers_value(database: Database) -> None
         table = create_table(connection, random, sorted(PARSERS), ROWS)
         oids = {kind.name: kind.oid for kind in table.types.values()}
         calls = [
-            Call(Signature(name, "cast", "", (), oids[name], 0, 0, ()), sql, oids[name])
+            Call(Signature(name, "cast", "", (), oids[name], 0, 0), sql, oids[name])
             for name in names
             for modifier in MODIFIERS[name]
             for sql in (f'"{name} 1"::{modifier}', f'"{name} 2"::{modifier}')

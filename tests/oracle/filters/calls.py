@@ -165,21 +165,8 @@ def _written(
     if signature.variadic:
         return f"{name}({_variadic(signature, texts, kinds, types, random)})"
     if signature.defaults:
-        if random.random() < 0.3 and all(signature.names[: len(texts)]):
-            return f"{name}({_by_name(signature, texts, random)})"
         texts = texts[: len(texts) - random.randint(0, signature.defaults)]
     return f"{name}({', '.join(texts)})"
-
-
-def _by_name(signature: Signature, texts: Sequence[str], random: Random) -> str:
-    required = len(texts) - signature.defaults
-    named = [
-        f"{name} => {text}"
-        for index, (name, text) in enumerate(zip(signature.names, texts, strict=False))
-        if index < required or random.random() < 0.5
-    ]
-    random.shuffle(named)
-    return ", ".join(named)
 
 
 def _variadic(

@@ -36,20 +36,20 @@ _BUILT_IN: Final = """
 
 _FUNCTIONS: Final = f"""
     SELECT {_KEY}, 'function', p.proname::text, p.proargtypes::oid[]::int8[], p.prorettype::int8,
-           p.provariadic::int8, p.pronargdefaults::int, p.proargnames::text[]
+           p.provariadic::int8, p.pronargdefaults::int
     FROM pg_proc AS p JOIN pg_language AS l ON l.oid = p.prolang WHERE {_BUILT_IN}"""
 
 _OPERATORS: Final = f"""
     SELECT {_KEY}, 'operator', o.oprname::text,
            CASE WHEN o.oprleft = 0 THEN ARRAY[o.oprright::int8]
                 ELSE ARRAY[o.oprleft::int8, o.oprright::int8] END,
-           o.oprresult::int8, 0, 0, NULL::text[]
+           o.oprresult::int8, 0, 0
     FROM pg_operator AS o JOIN pg_proc AS p ON p.oid = o.oprcode
     JOIN pg_language AS l ON l.oid = p.prolang WHERE o.oid < 16384 AND {_BUILT_IN}"""
 
 _CASTS: Final = f"""
     SELECT coalesce({_KEY}, ''), 'cast', '', ARRAY[c.castsource::int8], c.casttarget::int8,
-           0, 0, NULL::text[]
+           0, 0
     FROM pg_cast AS c LEFT JOIN pg_proc AS p ON p.oid = c.castfunc
     LEFT JOIN pg_language AS l ON l.oid = p.prolang
     WHERE c.oid < 16384 AND c.castmethod IN ('f', 'b') AND coalesce(p.provolatile, 'i') = 'i'
@@ -93,7 +93,6 @@ class Signature:
         arguments: OIDs of types; some may be polymorphic.
         variadic: The element type of the last argument when that is VARIADIC, else 0.
         defaults: How many of the last arguments may be left out.
-        names: Of the arguments, or empty.
     """
 
     key: str
@@ -103,7 +102,6 @@ class Signature:
     result: int
     variadic: int
     defaults: int
-    names: tuple[str, ...]
 
     def __str__(self) -> str:
         return f"{self.form} {self.name}{self.arguments} -> {self.result}, key {self.key}"
@@ -122,7 +120,7 @@ def read_signatures(connection: psycopg.Connection[Any]) -> Sequence[Signature]:
         for row in connection.execute(query.encode()).fetchall()
     ]
     found = [
-        Signature(key, form, name, tuple(arguments), result, variadic, defaults, tuple(names or ()))
-        for key, form, name, arguments, result, variadic, defaults, names in rows
+        Signature(key, form, name, tuple(arguments), result, variadic, defaults)
+        for key, form, name, arguments, result, variadic, defaults in rows
     ]
     return sorted(found, key=str)
