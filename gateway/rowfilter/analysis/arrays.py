@@ -30,7 +30,7 @@ def any_all(context: Context, node: Node, name: str, *, is_any: bool) -> Typed:
         raise context.text.refuse("op ANY/ALL requires operator to yield boolean", node)
     if not operation.strict or operation.nullable:
         raise context.text.refuse(f'operator "{name}" is not supported with ANY and ALL', node)
-    context.check(f'"{name}"', operation, (scalar, array), node)
+    operation = context.check(f'"{name}"', operation, (scalar, array), node)
     of_scalar, of_item = operation.adapters or (None, None)
     left = scalar.expr
     if of_scalar is not None:

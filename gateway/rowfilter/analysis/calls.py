@@ -41,7 +41,7 @@ def _binary(context: Context, node: Node, name: str) -> Typed:
     arguments.append(context.typed(node.rexpr))
     left = operator_type(arguments[0]) if len(arguments) == 2 else 0
     operation, result = operator(context, node, name, left, operator_type(arguments[-1]))
-    context.check(f'"{name}"', operation, arguments, node)
+    operation = context.check(f'"{name}"', operation, arguments, node)
     expr = context.call(operation, [typed.expr for typed in arguments], node)
     return context.result(expr, result, arguments, node)
 
@@ -51,7 +51,7 @@ def _equality(context: Context, node: Node, name: str) -> tuple[Operation, list[
     operation, result = operator(context, node, name, *map(operator_type, arguments))
     if result != BOOL or not operation.strict or operation.nullable:
         raise context.text.refuse(f'operator "{name}" is not supported here', node)
-    context.check(f'"{name}"', operation, arguments, node)
+    operation = context.check(f'"{name}"', operation, arguments, node)
     return operation, arguments
 
 
@@ -89,7 +89,7 @@ def func_call(context: Context, node: Node) -> Typed:
             reason = NOT_IMMUTABLE if name not in FUNCTIONS else f"{reason}, or not immutable"
         raise context.text.refuse(f"function {name}({shown}) {reason}", node)
     operation, signature, arguments = found
-    context.check(f"{name}()", operation, arguments, node)
+    operation = context.check(f"{name}()", operation, arguments, node)
     expr = context.call(operation, [typed.expr for typed in arguments], node)
     return context.result(expr, signature.result, arguments, node)
 

@@ -99,12 +99,32 @@ class Context:
 
     def check(
         self, name: str, operation: Operation, arguments: Sequence[Typed], node: Node
-    ) -> None:
-        """Make sure that the function can be reproduced under the collation of its arguments."""
+    ) -> Operation:
+        """Make sure that the function can be reproduced under the collation of its arguments.
+
+        Returns the operation to use, which may depend on those that are constant.
+        """
+        operation = self._specialized(name, operation, arguments, node)
         try:
             collations.check(name, operation.collation, arguments)
         except collations.CollationError as error:
             raise self.text.refuse(str(error), node) from None
+        return operation
+
+    def _specialized(
+        self, name: str, operation: Operation, arguments: Sequence[Typed], node: Node
+    ) -> Operation:
+        if operation.specialize is None:
+            return operation
+        constants = {
+            place: typed.expr.value
+            for place, typed in enumerate(arguments)
+            if isinstance(typed.expr, Constant)
+        }
+        found = operation.specialize(constants)
+        if isinstance(found, str):
+            raise self.text.refuse(f"{name} is not supported here: {found}", node)
+        return found
 
     def result(self, expr: Expr, type_oid: int, arguments: Sequence[Typed], node: Node) -> Typed:
         """A typed result whose collation comes from `arguments`.
