@@ -39,6 +39,7 @@ _OSCILLATING: Final = frozenset(
 )
 
 
+_CHECKS_INFINITIES_SINCE: Final = 18
 _MIN_MONTHS: Final = -(2**31)
 
 
@@ -176,7 +177,7 @@ def trunc_function(text: bytes, *, major: int | None = None) -> Callable[[Interv
     """What date_trunc() does with the unit `text`; it raises for units that there are not."""
     unit = unit_name(text, TRUNC_UNITS)
     if unit is None:
-        return _raises(f"unit not recognized for type {_NAME}")
+        return _raises(f"unit not recognized for type {_NAME}", major)
     if unit == "day":
         return _finitely(lambda value: finite_result(value.months, value.days, 0, major))
     if (months := _MONTHS_OF_UNIT.get(unit)) is not None:
@@ -189,15 +190,20 @@ def trunc_function(text: bytes, *, major: int | None = None) -> Callable[[Interv
                 value.months, value.days, _quotient(value.usecs, usecs) * usecs, major
             )
         )
-    return _raises(_NOT_SUPPORTED)
+    return _raises(_NOT_SUPPORTED, major)
 
 
 def _finitely(function: Callable[[Interval], Interval]) -> Callable[[Interval], Interval]:
     return lambda value: function(value) if is_finite(value) else value
 
 
-def _raises(message: str) -> Callable[[Interval], Interval]:
-    def fail(_: Interval) -> Interval:
+def _raises(message: str, major: int | None) -> Callable[[Interval], Interval]:
+    def fail(value: Interval) -> Interval:
+        if not is_finite(value):
+            if major is None:
+                depends_on_version()
+            if major < _CHECKS_INFINITIES_SINCE:
+                return value
         raise EvaluationError(message)
 
     return fail

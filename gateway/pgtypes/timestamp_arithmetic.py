@@ -69,6 +69,7 @@ __all__ = [
 
 _INFINITIES: Final = (TIMESTAMP_INFINITY, TIMESTAMP_MINUS_INFINITY)
 _OUT_OF_RANGE: Final = "timestamp out of range"
+_CHECKS_DIFFERENCES_SINCE: Final = 16
 _INT32: Final = range(-(2**31), 2**31)
 _DAYS_OF_MONTH: Final = (31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 _UNIX_EPOCH_SECONDS: Final = 946_684_800
@@ -155,7 +156,13 @@ def subtract(left: int, right: int, *, major: int | None = None) -> Interval:
         if major < INFINITE_SINCE:
             raise EvaluationError("cannot subtract infinite timestamps")
         return _infinite_difference(left, right)
-    return justify_hours(finite_result(0, 0, left - right, major))
+    difference = left - right
+    if difference != as_int64(difference):
+        if major is None:
+            depends_on_version()
+        if major >= _CHECKS_DIFFERENCES_SINCE:
+            raise EvaluationError("interval out of range")
+    return justify_hours(Interval(0, 0, as_int64(difference)))
 
 
 def age(left: int, right: int, *, major: int | None = None) -> Interval:
