@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.gateway_process import GatewayProject, TopicReader
+from tests.gateway_scene import current_lsn
 from tests.native import NativeSubscription
 from tests.rebuild import Rebuilt
 from tests.servers import Connection, Database, DatabaseFactory
@@ -81,11 +82,10 @@ class NativeScene:
                     native.wait_until_copied()
                 for phase in phases:
                     phase(connection)
-                    row = connection.execute("SELECT pg_current_wal_insert_lsn()::text").fetchone()
-                    assert row is not None
-                    project.run_to(row[0])
-                for native in natives.values():
-                    native.wait_until_applied(row[0])
+                    end = current_lsn(connection)
+                    project.run_to(end)
+                    for native in natives.values():
+                        native.wait_until_applied(end)
             finally:
                 project.stop_all()
         reader = TopicReader(self.kafka, self.registry)
