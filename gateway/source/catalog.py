@@ -27,7 +27,11 @@ from gateway.definitions.model import (
 from gateway.errors import DefinitionError
 from gateway.pgtypes.binary import TypeInfo
 from gateway.source.connection import classify_server_error
-from gateway.source.filters import RENDERING_SETTINGS, FilterResolver
+from gateway.source.filters import (
+    RENDERING_SETTINGS,
+    FilterResolver,
+    refuse_generated_columns,
+)
 from gateway.source.tables import (
     FIRST_NORMAL_OID,
     describe_column,
@@ -111,7 +115,10 @@ def read_catalog(connection: _Connection, definitions: Definitions) -> Catalog:
             for name in subscription.publications:
                 if name not in publications:
                     publications[name] = reader.load(name, subscription)
-        return Catalog(tables=reader.tables(publications.values()), publications=publications)
+        catalog = Catalog(tables=reader.tables(publications.values()), publications=publications)
+        if connection.info.server_version < 180000:
+            refuse_generated_columns(catalog, definitions)
+        return catalog
 
 
 class ServerCatalog:

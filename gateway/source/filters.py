@@ -12,8 +12,8 @@ from typing import Any, Final, cast
 import psycopg
 from psycopg import sql
 
-from gateway.definitions.expression import select_where
-from gateway.definitions.model import Table, TableClause
+from gateway.definitions.expression import column_names, select_where
+from gateway.definitions.model import Catalog, Definitions, Table, TableClause
 from gateway.errors import FatalError, FilterError, GatewayError
 from gateway.source.connection import classify_server_error
 from gateway.source.node_tree import (
@@ -25,7 +25,7 @@ from gateway.source.node_tree import (
     parse_node_tree,
 )
 
-__all__ = ["RENDERING_SETTINGS", "FilterResolver"]
+__all__ = ["RENDERING_SETTINGS", "FilterResolver", "refuse_generated_columns"]
 
 RENDERING_SETTINGS: Final = (
     "SET LOCAL search_path = pg_catalog; SET LOCAL DateStyle = 'ISO'; SET LOCAL TimeZone = 'UTC';"
@@ -224,3 +224,28 @@ def _columns(value: Value) -> set[int]:
     if value.name == "VAR":
         return {value.number("varattno")}
     return set().union(*(_columns(item) for item in value.fields.values()))
+
+
+def refuse_generated_columns(catalog: Catalog, definitions: Definitions) -> None:
+    """Refuse filters on generated columns, which servers before 18 evaluate, but never send.
+
+    Raises:
+        FilterError: with the position, where the filter is written in the definitions.
+
+    Source: logicalrep_write_tuple in proto.c (17 and earlier).
+    """
+    for publication in catalog.publications.values():
+        for relation in publication.relations:
+            table = catalog.tables[relation.table_oid]
+            generated = {column.name for column in table.columns if column.generated}
+            if relation.where is None or generated.isdisjoint(column_names(relation.where)):
+                continue
+            clause = relation.clause
+            raise FilterError(
+                f"not supported before PostgreSQL 18: the row filter of publication "
+                f"{publication.name} for {table} reads a generated column, which the server does "
+                "not send",
+                text=None if clause is None else definitions.text,
+                position=None if clause is None else clause.where_position,
+                hint="write the generation expression into the filter instead of the column",
+            )

@@ -10,9 +10,9 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from gateway.definitions.combine import find_problems
+from gateway.definitions.combine import find_problems, make_plan
 from gateway.definitions.parser import parse_definitions
-from gateway.errors import DefinitionError
+from gateway.errors import DefinitionError, FilterError
 from gateway.source.catalog import read_catalog
 from tests.native_scene import NativeScene, Subscriber
 from tests.servers import Connection, Database, DatabaseFactory
@@ -254,3 +254,47 @@ def test_before_18_the_option_is_unknown_as_it_is_to_the_server(database: Databa
             read_catalog(connection, definitions)
 
     assert ours.value.message.split("\nline ")[0] == natively.value.diag.message_primary
+
+
+@pytest.mark.parametrize("postgres_major", [16, 17, 18], indirect=True)
+@pytest.mark.parametrize("named", [False, True], ids=["defined here", "of the database"])
+def test_a_filter_on_a_generated_column_is_refused_where_the_server_does_not_send_it(
+    database: Database, postgres_major: int, named: bool
+) -> None:
+    text = "CREATE PUBLICATION p FOR TABLE t WHERE (g > 5) WITH (publish = 'insert');"
+    subscription = "CREATE SUBSCRIPTION s CONNECTION '' PUBLICATION p"
+    definitions = parse_definitions(subscription if named else text + subscription)
+    with database.connect() as connection:
+        connection.execute(
+            "CREATE TABLE t (a int PRIMARY KEY, g int GENERATED ALWAYS AS (a * 2) STORED)"
+        )
+        connection.execute(text)
+        if postgres_major >= 18:
+            assert len(read_catalog(connection, definitions).tables) == 1
+            return
+        with pytest.raises(FilterError, match="reads a generated column") as r:
+            read_catalog(connection, definitions)
+
+    assert r.value.position == (None if named else text.index("g > 5"))
+
+
+@on_18
+def test_a_publication_of_the_database_says_whether_it_publishes_generated_columns(
+    connection: Connection,
+) -> None:
+    connection.execute(
+        "CREATE PUBLICATION p FOR TABLE plain WITH (publish_generated_columns = stored);"
+        "CREATE PUBLICATION q FOR TABLE plain"
+    )
+    definitions = parse_definitions(
+        "CREATE SUBSCRIPTION s CONNECTION '' PUBLICATION p;"
+        "CREATE SUBSCRIPTION t CONNECTION '' PUBLICATION q"
+    )
+
+    catalog = read_catalog(connection, definitions)
+
+    plan = make_plan(definitions, catalog, prefix="gw", missing_identity="refuse")
+    assert {copy.subscription: copy.columns for copy in plan.copies} == {
+        "s": ("a", "b", "twice", "c"),
+        "t": ("a", "b", "c"),
+    }
