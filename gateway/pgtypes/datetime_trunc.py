@@ -32,7 +32,6 @@ __all__ = ["date_bin", "trunc", "trunc_function"]
 Trunc: TypeAlias = Callable[[int], int]
 
 _INFINITIES: Final = (TIMESTAMP_INFINITY, TIMESTAMP_MINUS_INFINITY)
-_NAME: Final = "timestamp without time zone"
 _CHECKS_INFINITIES_SINCE: Final = 18
 _USECS_OF_UNIT: Final = {
     "microsecond": 1,
@@ -65,31 +64,41 @@ _YEAR_OF_UNIT: Final[dict[str, Callable[[int], int]]] = {
 _MONTHS_OF_UNIT: Final = {"month": 1, "quarter": 3}
 
 
-def trunc_function(text: bytes, *, major: int | None = None) -> Trunc:
+def trunc_function(
+    text: bytes, *, major: int | None = None, offset: int = 0, zoned: bool = False
+) -> Trunc:
     """What date_trunc() does with the unit `text`; it raises for units that there are not.
 
     Before PostgreSQL 18 it does not do so for infinite timestamps; `major` is as in
-    `gateway.pgtypes.interval_arithmetic`.
+    `gateway.pgtypes.interval_arithmetic`. `offset` is how many microseconds the clock is ahead by
+    which a timestamptz (`zoned`) is truncated.
     """
+    name = "timestamp with time zone" if zoned else "timestamp without time zone"
     unit = unit_name(text, TRUNC_UNITS)
     if unit is None:
-        return _raises(f"unit not recognized for type {_NAME}", major)
-    if unit == "week":
-        return _finitely(_trunc_to_week)
-    if (size := _USECS_OF_UNIT.get(unit)) is not None:
-        return _finitely(lambda usecs: usecs // size * size)
-    if (months := _MONTHS_OF_UNIT.get(unit)) is not None:
-        return _finitely(lambda usecs: _trunc_to_months(usecs, months))
-    if (first_year := _YEAR_OF_UNIT.get(unit)) is not None:
-        return _finitely(lambda usecs: _trunc_to_years(usecs, first_year))
-    return _raises(f"unit not supported for type {_NAME}", major)
+        return _raises(f"unit not recognized for type {name}", major)
+    local = _local_function(unit)
+    if local is None:
+        return _raises(f"unit not supported for type {name}", major)
 
-
-def _finitely(function: Trunc) -> Trunc:
     def truncate(usecs: int) -> int:
-        return usecs if usecs in _INFINITIES else checked_timestamp(function(usecs))
+        if usecs in _INFINITIES:
+            return usecs
+        return checked_timestamp(local(usecs + offset) - offset)
 
     return truncate
+
+
+def _local_function(unit: str) -> Trunc | None:
+    if unit == "week":
+        return _trunc_to_week
+    if (size := _USECS_OF_UNIT.get(unit)) is not None:
+        return lambda usecs: usecs // size * size
+    if (months := _MONTHS_OF_UNIT.get(unit)) is not None:
+        return lambda usecs: _trunc_to_months(usecs, months)
+    if (first_year := _YEAR_OF_UNIT.get(unit)) is not None:
+        return lambda usecs: _trunc_to_years(usecs, first_year)
+    return None
 
 
 def _raises(message: str, major: int | None) -> Trunc:

@@ -45,6 +45,7 @@ __all__ = [
     "multiply",
     "multiply_reversed",
     "negate",
+    "negate_in_sum",
     "scale",
     "scale_checked",
     "scale_is_valid",
@@ -86,6 +87,16 @@ def negate(value: Interval, *, major: int | None = None) -> Interval:
     if value is MINUS_INFINITY:
         return INFINITY
     return finite_result(-value.months, -value.days, -value.usecs, major)
+
+
+def negate_in_sum(value: Interval, *, major: int | None = None) -> Interval:
+    """The interval to add for one to subtract; before 17, what cannot be negated stays as it is."""
+    if not is_finite(value) or (major is not None and major >= INFINITE_SINCE):
+        return negate(value, major=major)
+    negated = Interval(as_int32(-value.months), as_int32(-value.days), as_int64(-value.usecs))
+    if major is None and negated.span != -value.span:
+        depends_on_version()
+    return negated
 
 
 def add(left: Interval, right: Interval, *, major: int | None = None) -> Interval:

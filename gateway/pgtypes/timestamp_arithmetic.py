@@ -12,7 +12,6 @@ from __future__ import annotations
 from math import isinf
 from typing import Final
 
-from gateway.pgtypes import interval_arithmetic
 from gateway.pgtypes.datetime import (
     DATE_INFINITY,
     DATE_MINUS_INFINITY,
@@ -42,9 +41,13 @@ from gateway.pgtypes.interval import (
     as_int32,
     as_int64,
     depends_on_version,
-    is_finite,
 )
-from gateway.pgtypes.interval_arithmetic import INFINITE_SINCE, finite_result, justify_hours
+from gateway.pgtypes.interval_arithmetic import (
+    INFINITE_SINCE,
+    finite_result,
+    justify_hours,
+    negate_in_sum,
+)
 from gateway.pgtypes.nan import NotANumber
 from gateway.pgtypes.timeofday import TimeTz, seconds_are_valid, zone_of_interval
 
@@ -70,7 +73,7 @@ __all__ = [
 _INFINITIES: Final = (TIMESTAMP_INFINITY, TIMESTAMP_MINUS_INFINITY)
 _OUT_OF_RANGE: Final = "timestamp out of range"
 _CHECKS_DIFFERENCES_SINCE: Final = 16
-_INT32: Final = range(-(2**31), 2**31)
+_JULIAN_DAYS: Final = range(-1, 2**31)
 _DAYS_OF_MONTH: Final = (31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 _UNIX_EPOCH_SECONDS: Final = 946_684_800
 """From 1970-01-01 to 2000-01-01."""
@@ -90,8 +93,11 @@ def _days_of_month(year: int, month: int) -> int:
     return 29 if leap else _DAYS_OF_MONTH[month - 1]
 
 
-def add_interval(usecs: int, value: Interval) -> int:
-    """``timestamp + interval``: months first, then days, then the time."""
+def add_interval(usecs: int, value: Interval, *, offset: int = 0) -> int:
+    """``timestamp + interval``: months first, then days, then the time.
+
+    `offset` is how many microseconds the clock is ahead by which months and days are counted.
+    """
     if value is MINUS_INFINITY or value is INFINITY:
         own, other = TIMESTAMP_INFINITY, TIMESTAMP_MINUS_INFINITY
         if value is MINUS_INFINITY:
@@ -102,9 +108,10 @@ def add_interval(usecs: int, value: Interval) -> int:
     if usecs in _INFINITIES:
         return usecs
     if value.months:
-        usecs = checked_timestamp(_add_months(usecs, value.months))
+        usecs = checked_timestamp(_add_months(usecs + offset, value.months) - offset)
     if value.days:
-        if usecs // USECS_PER_DAY + EPOCH_JULIAN + value.days not in _INT32:
+        # The server lets the day before Julian day 0 pass, for the sake of time zones.
+        if (usecs + offset) // USECS_PER_DAY + EPOCH_JULIAN + value.days not in _JULIAN_DAYS:
             raise EvaluationError(_OUT_OF_RANGE)
         usecs = checked_timestamp(usecs + value.days * USECS_PER_DAY)
     return checked_timestamp(usecs + value.usecs)
@@ -123,12 +130,7 @@ def _add_months(usecs: int, months: int) -> int:
 
 def subtract_interval(usecs: int, value: Interval, *, major: int | None = None) -> int:
     """``timestamp - interval``; before 17 a field that cannot be negated stays as it is."""
-    if not is_finite(value) or (major is not None and major >= INFINITE_SINCE):
-        return add_interval(usecs, interval_arithmetic.negate(value, major=major))
-    negated = Interval(as_int32(-value.months), as_int32(-value.days), as_int64(-value.usecs))
-    if major is None and negated.span != -value.span:
-        depends_on_version()
-    return add_interval(usecs, negated)
+    return add_interval(usecs, negate_in_sum(value, major=major))
 
 
 def add_interval_to_date(date: int, value: Interval) -> int:

@@ -39,24 +39,34 @@ SPECIAL = {
     "int4": "0 1 -1 2 6 7 11 12 13 23 24 28 29 30 31 59 60 65535 196607 134217727 1966080 2020 -44 "
     "-4714 5874897 294276 2147483647 -2147483648 400 -32769",
     "bool": "true false",
-    "text": None,
+    "timestamptz": "infinity -infinity 2000-01-01+00 1999-12-31_23:59:59.999999-05 "
+    "2024-02-29_12:34:56.789+05:30 294276-12-31_23:59:59.999999+00 4714-11-24+00_BC "
+    "4714-11-25+00_BC 4714-11-30+00_BC 0001-01-01+00 0044-03-15_01:02:03+00_BC 2023-03-31_23:30+00 "
+    "2000-01-31_00:00:00.000001+00 2262-04-11_23:47:16.854775+00 294276-12-30+00",
 }
+ZONES = (
+    "UTC", "utc", "GMT", "Etc/UTC", "etc/gmt", "Etc/GMT+12", "Etc/GMT-14", "Etc/GMT+5", "+05:30",
+    "05:30", "-03:30:15", "-5:3", "+167:59:59", "-167:00", "+00:00",
+)  # fmt: skip
+TEXTS = {"unit": UNITS, "zone": ZONES}
+"""What texts can mean; for the server they are text."""
 
 
 def literals(kind: str) -> list[str]:
     """The special values of a type, as expressions."""
-    words = SPECIAL[kind]
-    found = [word.replace("_", " ") for word in words.split()] if words else list(UNITS)
-    return [f"{kind} '{word}'" for word in found]
+    if kind in TEXTS:
+        return [f"text '{word}'" for word in TEXTS[kind]]
+    return [f"{kind} '{word.replace('_', ' ')}'" for word in SPECIAL[kind].split()]
 
 
 def samples(kind: str, random: Random, count: int) -> list[str]:
     """The special values, and `count` random ones; some may be out of the type's range."""
     found = literals(kind)
-    if kind in ("bool", "text"):
+    if kind == "bool" or kind in TEXTS:
         return found
     make = {
         "date": _date, "time": _time, "timetz": _timetz, "timestamp": _timestamp,
+        "timestamptz": _timestamptz,
         "interval": _interval, "float8": _float, "int4": _int,
     }[kind]  # fmt: skip
     return found + [make(random) for _ in range(count)]
@@ -86,6 +96,10 @@ def _timetz(random: Random) -> str:
 
 def _timestamp(random: Random) -> str:
     return f"timestamp '2000-01-01' + interval '{_spread(random, 62)} microseconds'"
+
+
+def _timestamptz(random: Random) -> str:
+    return f"timestamptz '2000-01-01 00:00+00' + interval '{_spread(random, 62)} microseconds'"
 
 
 def _interval(random: Random) -> str:

@@ -22,10 +22,10 @@ from gateway.pgtypes.errors import EvaluationError
 from gateway.pgtypes.floats import parse_float8
 from gateway.pgtypes.interval import format_interval
 from gateway.pgtypes.timeofday import format_time, format_timetz
-from gateway.rowfilter.builtins import datetimes, intervals
+from gateway.rowfilter.builtins import datetimes, intervals, timezones
 from gateway.rowfilter.expr import Operation
 from gateway.rowfilter.types import PARSERS
-from tests.oracle.datetime_samples import samples
+from tests.oracle.datetime_samples import TEXTS, samples
 from tests.servers import Database
 
 pytestmark = pytest.mark.postgres
@@ -113,23 +113,23 @@ GROUPS: dict[str, list[Case]] = {
         case("interval_scale", '"interval"({0}, {1})', "interval int4", "interval"),
         case("make_interval", "make_interval({0}, {1}, {2}, {3}, {4}, {5}, {6})",
              "int4 int4 int4 int4 int4 int4 float8", "interval"),
-        case("interval_trunc", "date_trunc({0}, {1})", "text interval", "interval"),
-        case("extract_interval", "pg_catalog.extract({0}, {1})", "text interval", "numeric"),
-        case("interval_part", "date_part({0}, {1})", "text interval", "float8"),
+        case("interval_trunc", "date_trunc({0}, {1})", "unit interval", "interval"),
+        case("extract_interval", "pg_catalog.extract({0}, {1})", "unit interval", "numeric"),
+        case("interval_part", "date_part({0}, {1})", "unit interval", "float8"),
         case("interval_send", "interval_send({0})", "interval", "bytea"),
         case("in_range_interval_interval", "in_range({0}, {1}, {2}, {3}, {4})",
              "interval interval interval bool bool", "bool"),
     ],
     "fields": [
-        case("extract_date", "pg_catalog.extract({0}, {1})", "text date", "numeric"),
-        case("extract_time", "pg_catalog.extract({0}, {1})", "text time", "numeric"),
-        case("extract_timetz", "pg_catalog.extract({0}, {1})", "text timetz", "numeric"),
-        case("extract_timestamp", "pg_catalog.extract({0}, {1})", "text timestamp", "numeric"),
-        case("date_part(text,date)", "date_part({0}, {1})", "text date", "float8"),
-        case("time_part", "date_part({0}, {1})", "text time", "float8"),
-        case("timetz_part", "date_part({0}, {1})", "text timetz", "float8"),
-        case("timestamp_part", "date_part({0}, {1})", "text timestamp", "float8"),
-        case("timestamp_trunc", "date_trunc({0}, {1})", "text timestamp", "timestamp"),
+        case("extract_date", "pg_catalog.extract({0}, {1})", "unit date", "numeric"),
+        case("extract_time", "pg_catalog.extract({0}, {1})", "unit time", "numeric"),
+        case("extract_timetz", "pg_catalog.extract({0}, {1})", "unit timetz", "numeric"),
+        case("extract_timestamp", "pg_catalog.extract({0}, {1})", "unit timestamp", "numeric"),
+        case("date_part(text,date)", "date_part({0}, {1})", "unit date", "float8"),
+        case("time_part", "date_part({0}, {1})", "unit time", "float8"),
+        case("timetz_part", "date_part({0}, {1})", "unit timetz", "float8"),
+        case("timestamp_part", "date_part({0}, {1})", "unit timestamp", "float8"),
+        case("timestamp_trunc", "date_trunc({0}, {1})", "unit timestamp", "timestamp"),
     ],
     "casts and constructors": [
         case("date_timestamp", "{0}::timestamp", "date", "timestamp"),
@@ -149,6 +149,16 @@ GROUPS: dict[str, list[Case]] = {
         case("timestamp_izone", "{1} AT TIME ZONE {0}", "interval timestamp", "timestamptz"),
         case("timestamptz_izone", "({1}::timestamptz) AT TIME ZONE {0}", "interval timestamp",
              "timestamp"),
+        case("timestamptz_zone", "{1} AT TIME ZONE {0}", "zone timestamptz", "timestamp"),
+        case("timestamp_zone", "{1} AT TIME ZONE {0}", "zone timestamp", "timestamptz"),
+        case("timestamptz_pl_interval_at_zone", "date_add({0}, {1}, {2})",
+             "timestamptz interval zone", "timestamptz"),
+        case("timestamptz_mi_interval_at_zone", "date_subtract({0}, {1}, {2})",
+             "timestamptz interval zone", "timestamptz"),
+        case("timestamptz_trunc_zone", "date_trunc({0}, {1}, {2})", "unit timestamptz zone",
+             "timestamptz"),
+        case("timestamptz_bin", "date_bin({0}, {1}, {2})", "interval timestamptz timestamptz",
+             "timestamptz"),
         case("timetz_izone", "{1} AT TIME ZONE {0}", "interval timetz", "timetz"),
         case("date_send", "date_send({0})", "date", "bytea"),
         case("time_send", "time_send({0})", "time", "bytea"),
@@ -193,6 +203,10 @@ FORMATS: dict[str, Callable[[Any], str]] = {
 NULLS = frozenset(case.key for case in GROUPS["periods"] if case.key.startswith("overlaps"))
 
 
+def sql_type(kind: str) -> str:
+    return "text" if kind in TEXTS else kind
+
+
 class Server:
     """Evaluates cases over its own sample values; an error is a result like any other."""
 
@@ -203,7 +217,7 @@ class Server:
 
     def function(self, arguments: tuple[str, ...], body: str) -> None:
         """Make pg_temp.f: NULL, ``v`` and the text of the result, or ``e`` and the message."""
-        names = ", ".join(f"a{number} {kind}" for number, kind in enumerate(arguments))
+        names = ", ".join(f"a{n} {sql_type(kind)}" for n, kind in enumerate(arguments))
         self.connection.execute(
             f"""CREATE OR REPLACE FUNCTION pg_temp.f({names}) RETURNS text LANGUAGE plpgsql AS
                 $$ BEGIN RETURN 'v' || ({body});
@@ -213,14 +227,16 @@ class Server:
     def of(self, kind: str) -> list[tuple[int, Any]]:
         """Sample values of a type: their number in pg_temp.s_<type>, and as they are read here."""
         if kind not in self.values:
-            self.connection.execute(f"CREATE TEMP TABLE s_{kind} (i serial, v {kind})".encode())
+            self.connection.execute(
+                f"CREATE TEMP TABLE s_{kind} (i serial, v {sql_type(kind)})".encode()
+            )
             for expression in samples(kind, self.random, RANDOM_VALUES):
                 with suppress(psycopg.Error):  # a version may not have it
                     self.connection.execute(
                         f"INSERT INTO s_{kind} (v) SELECT {expression}".encode()
                     )
             cursor = self.connection.execute(f"SELECT i, v FROM s_{kind}".encode())
-            result, parse = cursor.pgresult, PARSERS[TYPES[kind][0]]
+            result, parse = cursor.pgresult, PARSERS[TYPES[sql_type(kind)][0]]
             assert result is not None
             self.values[kind] = [
                 (int(result.get_value(row, 0) or 0), parse(result.get_value(row, 1) or b""))
@@ -302,9 +318,15 @@ def test_functions_give_what_the_server_gives(
     print(f"PGSLUICE_ORACLE_SEED={seed}")
     ours = {
         operation.name: operation
-        for operation in (*datetimes.OPERATIONS, *intervals.operations(postgres_major))
+        for operation in (
+            *datetimes.OPERATIONS,
+            *intervals.operations(postgres_major),
+            *timezones.operations(postgres_major),
+        )
     }
-    of_any_version = {operation.name: operation for operation in intervals.OPERATIONS}
+    of_any_version = {
+        operation.name: operation for operation in (*intervals.OPERATIONS, *timezones.OPERATIONS)
+    }
     found, compared = [], 0
     with database.connect() as connection:
         server = Server(connection, Random(seed))
