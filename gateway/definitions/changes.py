@@ -70,6 +70,7 @@ def fingerprint_of(plan: Plan, copy: TableCopy) -> str:
                 json.dumps(
                     [
                         _listed(plan, publish),
+                        publish.generated,
                         {
                             operation.value: sorted(
                                 clause.text for clause in publish.filters.get(operation, ())
