@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-
 from typing import Any, Final, NoReturn
 
 from gateway.errors import ValueFormatError

@@ -60,7 +60,11 @@ class RowFilter:
 
 
 def compile_filter(
-    text: str, columns: Sequence[Column], *, source: FilterSource | None = None
+    text: str,
+    columns: Sequence[Column],
+    *,
+    source: FilterSource | None = None,
+    major: int | None = None,
 ) -> RowFilter:
     """Understand a filter in the server's own rendering (``pg_get_expr(prqual, prrelid)``).
 
@@ -68,12 +72,14 @@ def compile_filter(
         text: The rendering, made with an empty search_path.
         columns: The columns of the table that it was written for.
         source: Where it comes from, for messages.
+        major: The server's major version. Without it, an operation whose results differ between
+            versions raises `EvaluationError` where they do.
 
     Raises:
         FilterError: it cannot be evaluated exactly; with the reason and the position in `text`.
     """
     carrier = Text(text, source)
-    expr = analyze(parse_filter(carrier), columns, carrier)
+    expr = analyze(parse_filter(carrier), columns, carrier, major=major)
     return RowFilter(text, expr, frozenset(column_names(expr)), source)
 
 

@@ -340,7 +340,10 @@ class Generator:
         if not isinstance(array, Array) or not array.items:
             return None
         items = array.items
-        return frozenset(item for item in items if item is not None), None in items
+        try:
+            return frozenset(item for item in items if item is not None), None in items
+        except TypeError:  # values that cannot be hashed
+            return None
 
     def _found(self, expr: AnyAll, search: tuple[frozenset[Any], bool], *, wanted: bool) -> str:
         items, has_null = search

@@ -2,33 +2,45 @@
 
 Which function an operator, a cast or a name with which types calls comes from the generated
 `gateway.pgtypes.catalog`; what the function does, from `gateway.rowfilter.builtins`.
+
+`major` is always the major version of the server, or None: then an operation whose results differ
+between versions raises where they do.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import cache
 from types import MappingProxyType
 from typing import Final
 
-from gateway.pgtypes.catalog import CASTS, TYPES
+from gateway.pgtypes.catalog import CASTS, OPERATORS, TYPES
 from gateway.rowfilter import builtins
 from gateway.rowfilter.expr import Operation, Signature, Value
+from gateway.rowfilter.overloads import resolve
 
 __all__ = [
     "OPERATIONS",
     "cast_operation",
+    "find_operator",
     "has_cast",
+    "is_comparison",
     "length_coercion",
     "operation_for",
     "whole",
 ]
 
-OPERATIONS: Final[Mapping[str, Operation]] = MappingProxyType(
-    {operation.name: operation for operation in builtins.operations()}
-)
+
+@cache
+def _operations(major: int | None) -> Mapping[str, Operation]:
+    return MappingProxyType({operation.name: operation for operation in builtins.operations(major)})
+
+
+OPERATIONS: Final = _operations(None)
 """By key: ``prosrc``, or ``proname(typname,...)`` for a function that is written in SQL."""
 _FACTORIES: Final = dict(builtins.factories())
+_ELEMENT_FACTORIES: Final = dict(builtins.element_factories())
 _LENGTHS: Final = {TYPES[name][0]: length for name, length in builtins.lengths()}
 _STEPS: Final = {
     (TYPES[source][0], TYPES[target][0]): operation
@@ -36,12 +48,57 @@ _STEPS: Final = {
 }
 
 
-def operation_for(key: str, signature: Signature) -> Operation | None:
+def _by_name() -> dict[str, list[tuple[int, int]]]:
+    found: dict[str, list[tuple[int, int]]] = {}
+    for name, left, right in OPERATORS:
+        found.setdefault(name, []).append((left, right))
+    return found
+
+
+_OPERATORS: Final = _by_name()
+
+
+def operation_for(key: str, signature: Signature, major: int | None = None) -> Operation | None:
     """What the function `key` does with arguments of these types; None: not supported."""
     factory = _FACTORIES.get(key)
     if factory is not None:
         return factory(signature)
-    return OPERATIONS.get(key)
+    of_elements = _ELEMENT_FACTORIES.get(key)
+    if of_elements is not None:
+        return of_elements(signature, _comparison)
+    return _operations(major).get(key)
+
+
+def find_operator(
+    name: str, left: int, right: int, major: int | None = None
+) -> tuple[Operation, int] | None:
+    """What an operator does with values of these types (`left` 0: prefix), and its result type."""
+    actual = (left, right) if left else (right,)
+    candidates = [(left, right)]
+    if (name, left, right) not in OPERATORS:
+        candidates = [pair for pair in _OPERATORS.get(name, ()) if bool(pair[0]) is bool(left)]
+    for candidate in candidates:
+        key, result = OPERATORS[name, *candidate]
+        signature = resolve(candidate if left else candidate[1:], actual, result)
+        if signature is None:
+            continue
+        operation = operation_for(key, signature, major)
+        if operation is not None:
+            return operation, signature.result
+    return None
+
+
+def is_comparison(operation: Operation, result: int) -> bool:
+    """It says true or false, and NULL of NULL only."""
+    return result == TYPES["bool"][0] and operation.strict and not operation.nullable
+
+
+def _comparison(name: str, type_oid: int) -> Operation | None:
+    """A comparison of elements of an array: varchar uses text's."""
+    if type_oid == TYPES["varchar"][0]:
+        type_oid = TYPES["text"][0]
+    found = find_operator(name, type_oid, type_oid)
+    return found[0] if found is not None and is_comparison(*found) else None
 
 
 def whole(operation: Operation, *, first: bool = True) -> Operation:
@@ -81,12 +138,12 @@ def has_cast(step: tuple[int, int]) -> bool:
     return step in _STEPS or key is None or operation_for(key, _signature(step)) is not None
 
 
-def cast_operation(step: tuple[int, int]) -> Operation | None:
+def cast_operation(step: tuple[int, int], major: int | None = None) -> Operation | None:
     """What the cast `step` does; None when the value stays what it is."""
     if step in _STEPS:
         return _STEPS[step]
     key = CASTS[step]
-    return None if key is None else operation_for(key, _signature(step))
+    return None if key is None else operation_for(key, _signature(step), major)
 
 
 def _signature(step: tuple[int, int]) -> Signature:

@@ -29,6 +29,7 @@ __all__ = [
     "TEXT",
     "TEXT_TYPES",
     "TYPE_NAMES",
+    "UNKNOWN",
     "VARCHAR",
     "C",
     "array_type",
@@ -47,6 +48,7 @@ NAME: Final = TYPES["name"][0]
 INT2: Final = TYPES["int2"][0]
 FLOAT4: Final = TYPES["float4"][0]
 FLOAT8: Final = TYPES["float8"][0]
+UNKNOWN: Final = 705
 INTERVAL: Final = TYPES["interval"][0]
 VARCHAR: Final = TYPES["varchar"][0]
 BPCHAR: Final = TYPES["bpchar"][0]
@@ -54,6 +56,7 @@ TEXT_TYPES: Final = frozenset(TYPES[name][0] for name in ("text", "varchar", "bp
 
 TYPE_NAMES: Final[Mapping[int, str]] = MappingProxyType(
     {oid: name for name, (oid, _) in TYPES.items()}
+    | {UNKNOWN: "unknown"}
     | {array: f"{name}[]" for name, (_, array) in TYPES.items() if array}
 )
 _ELEMENTS: Final = {array: oid for oid, array in TYPES.values() if array}

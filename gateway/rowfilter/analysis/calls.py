@@ -8,11 +8,11 @@ from gateway.pgtypes.catalog import FUNCTIONS, VOLATILE_FUNCTIONS
 from gateway.rowfilter import operators
 from gateway.rowfilter.analysis import arrays, leaves, rows
 from gateway.rowfilter.analysis.context import NOT_IMMUTABLE, Context, operator_type
-from gateway.rowfilter.analysis.lookup import operator, operator_name
-from gateway.rowfilter.analysis.overloads import Overload, overloads, resolve
+from gateway.rowfilter.analysis.lookup import comparison, operator, operator_name
 from gateway.rowfilter.collations import Typed
 from gateway.rowfilter.expr import Distinct, NullIf, Operation, Signature
 from gateway.rowfilter.fold import fold_distinct, fold_null_if, negate
+from gateway.rowfilter.overloads import Overload, overloads, resolve
 from gateway.rowfilter.parse import Node, parse_expressions, unwrap
 from gateway.rowfilter.types import BOOL, type_name
 
@@ -48,9 +48,8 @@ def _binary(context: Context, node: Node, name: str) -> Typed:
 
 def _equality(context: Context, node: Node, name: str) -> tuple[Operation, list[Typed]]:
     arguments = [context.typed(node.lexpr), context.typed(node.rexpr)]
-    operation, result = operator(context, node, name, *map(operator_type, arguments))
-    if result != BOOL or not operation.strict or operation.nullable:
-        raise context.text.refuse(f'operator "{name}" is not supported here', node)
+    left, right = map(operator_type, arguments)
+    operation = comparison(context, node, name, left, right)
     operation = context.check(f'"{name}"', operation, arguments, node)
     return operation, arguments
 
@@ -109,7 +108,7 @@ def _overload(
         signature = resolve(declared, actual, overload.result)
         if signature is None:
             continue
-        operation = operators.operation_for(overload.key, signature)
+        operation = operators.operation_for(overload.key, signature, context.major)
         if operation is not None:
             return operation, signature, given
     return None

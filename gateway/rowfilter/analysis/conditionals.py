@@ -9,12 +9,12 @@ from gateway.pgtypes.catalog import OPERATORS
 from gateway.rowfilter import operators, types
 from gateway.rowfilter.analysis import leaves
 from gateway.rowfilter.analysis.context import Context, operator_type
-from gateway.rowfilter.analysis.lookup import comparison, operator
+from gateway.rowfilter.analysis.lookup import comparison
 from gateway.rowfilter.collations import Typed
 from gateway.rowfilter.expr import Case, Coalesce, Constant, Expr, MinMax
 from gateway.rowfilter.interpret import min_max as evaluate_min_max
 from gateway.rowfilter.parse import Node, unwrap
-from gateway.rowfilter.types import BOOL, type_name
+from gateway.rowfilter.types import type_name
 
 __all__ = ["case_expr", "coalesce_expr", "min_max_expr"]
 
@@ -66,9 +66,8 @@ def _condition(context: Context, subject: Typed | None, when: Node) -> Expr:
     # COLLATE on the subject chooses its collation, but no longer overrides that of the value.
     subject = Typed(subject.expr, subject.type_oid, subject.collation)
     sides = _comparable(context, when, subject, value)
-    operation, result = operator(context, when, "=", *map(operator_type, sides))
-    if result != BOOL:
-        raise context.text.refuse("this form of CASE is not supported", when)
+    left, right = map(operator_type, sides)
+    operation = comparison(context, when, "=", left, right)
     context.check('"="', operation, sides, when)
     return context.call(operation, [side.expr for side in sides], when)
 
@@ -133,7 +132,8 @@ def min_max_expr(context: Context, node: Node) -> Typed:
     arguments = [context.typed(argument) for argument in node.args]
     type_oid = _common_type(context, node, arguments)
     name = "GREATEST" if node.op == 1 else "LEAST"
-    less = comparison(context, node, "<", operator_type(arguments[0]))
+    kind = operator_type(arguments[0])
+    less = comparison(context, node, "<", kind, kind)
     context.check(name, less, arguments, node)
     expr: Expr = MinMax(
         operators.whole(less), tuple(typed.expr for typed in arguments), name == "GREATEST"

@@ -19,12 +19,20 @@ NOT_IMMUTABLE = "depends on settings of the session, so it is not immutable"
 
 
 class Context:
-    """One pass over one tree. `failures` are errors of constant parts that were not cut off."""
+    """One pass over one tree.
+
+    `failures` are errors of constant parts that were not cut off; `major` is the major version of
+    the server, None when it is not known.
+    """
 
     def __init__(
-        self, columns: Mapping[str, Column], text: Text, handlers: Mapping[str, Handler]
+        self,
+        columns: Mapping[str, Column],
+        text: Text,
+        handlers: Mapping[str, Handler],
+        major: int | None,
     ) -> None:
-        self.columns, self.text = columns, text
+        self.columns, self.text, self.major = columns, text, major
         self.failures: list[tuple[str, Node]] = []
         self._handlers = handlers
 

@@ -93,6 +93,8 @@ def type_cast(context: Context, node: Node) -> Typed:
 
 def _type_oid(context: Context, node: Node) -> int:
     names = [unwrap(name)[1].sval for name in node.type_name.names]
+    if names == ["unknown"]:  # a NULL that nothing gives a type
+        return types.UNKNOWN
     if names[:-1] not in ([], ["pg_catalog"]) or names[-1] not in TYPES:
         raise context.text.refuse(f"type {'.'.join(names)} is not supported", node.type_name)
     oid, array = TYPES[names[-1]]
@@ -146,7 +148,7 @@ def cast(context: Context, typed: Typed, target: int, node: Node) -> Typed:
         raise context.text.refuse(
             f"cast from {type_name(source)} to {type_name(target)} is not supported", node
         )
-    operation = operators.cast_operation(step)
+    operation = operators.cast_operation(step, context.major)
     expr: Expr = typed.expr
     if operation is not None:
         context.check(f"cast to {type_name(target)}", operation, (typed,), node)
@@ -157,7 +159,7 @@ def cast(context: Context, typed: Typed, target: int, node: Node) -> Typed:
 def _cast_with_modifier(
     context: Context, typed: Typed, target: int, typmod: int, node: Node
 ) -> Typed:
-    operation = operators.cast_operation((typed.type_oid, target))
+    operation = operators.cast_operation((typed.type_oid, target), context.major)
     if operation is None:
         raise context.text.refuse(
             f"cast from {type_name(typed.type_oid)} to {type_name(target)} is not supported", node

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from gateway.pgtypes.catalog import OPERATORS, VOLATILE_OPERATORS
+from gateway.pgtypes.catalog import VOLATILE_OPERATORS
 from gateway.rowfilter import operators
 from gateway.rowfilter.analysis.context import NOT_IMMUTABLE, Context
-from gateway.rowfilter.analysis.overloads import resolve
 from gateway.rowfilter.expr import Operation
 from gateway.rowfilter.parse import Node, unwrap
-from gateway.rowfilter.types import BOOL, type_name
+from gateway.rowfilter.types import type_name
 
 __all__ = ["comparison", "operator", "operator_name"]
-
-_POLYMORPHIC: dict[str, list[tuple[int, int]]] = {}
-for _name, _left, _right in OPERATORS:
-    _POLYMORPHIC.setdefault(_name, []).append((_left, _right))
 
 
 def operator_name(context: Context, node: Node) -> str:
@@ -34,33 +29,15 @@ def operator(
     of = f"{type_name(left)} and {type_name(right)}" if left else type_name(right)
     if (name, left, right) in VOLATILE_OPERATORS:
         raise context.text.refuse(f"{shown} of {of} {NOT_IMMUTABLE}", node)
-    found = _find(name, left, right)
+    found = operators.find_operator(name, left, right, context.major)
     if found is None:
         raise context.text.refuse(f"{shown} is not supported for {of}", node)
     return found
 
 
-def _find(name: str, left: int, right: int) -> tuple[Operation, int] | None:
-    actual = (left, right) if left else (right,)
-    exact = (name, left, right)
-    candidates = [exact] if exact in OPERATORS else [
-        (name, *pair) for pair in _POLYMORPHIC.get(name, ()) if bool(pair[0]) is bool(left)
-    ]  # fmt: skip
-    for candidate in candidates:
-        key, result = OPERATORS[candidate]
-        declared = candidate[1:] if left else candidate[2:]
-        signature = resolve(declared, actual, result)
-        if signature is None:
-            continue
-        operation = operators.operation_for(key, signature)
-        if operation is not None:
-            return operation, signature.result
-    return None
-
-
-def comparison(context: Context, node: Node, name: str, type_oid: int) -> Operation:
-    """The comparison `name` of values of one type, in the order that its B-tree has."""
-    operation, result = operator(context, node, name, type_oid, type_oid)
-    if result != BOOL or not operation.strict or operation.nullable:
-        raise context.text.refuse(f"{type_name(type_oid)} has no order", node)
+def comparison(context: Context, node: Node, name: str, left: int, right: int) -> Operation:
+    """The comparison `name` of values of these types, where anything but a `Call` needs it."""
+    operation, result = operator(context, node, name, left, right)
+    if not operators.is_comparison(operation, result):
+        raise context.text.refuse(f'operator "{name}" is not supported here', node)
     return operation

@@ -7,10 +7,10 @@ Source: make_row_comparison_op(), ExecInitExprRec(), eval_const_expressions().
 
 from __future__ import annotations
 
+from gateway.rowfilter.analysis import lookup
 from gateway.rowfilter.analysis.context import Context, operator_type
-from gateway.rowfilter.analysis.lookup import operator
 from gateway.rowfilter.collations import Typed
-from gateway.rowfilter.expr import Constant, Expr, IsNull, Operation, Pair, RowCompare
+from gateway.rowfilter.expr import Constant, Expr, IsNull, Pair, RowCompare
 from gateway.rowfilter.fold import Junction, negate
 from gateway.rowfilter.parse import Node, unwrap
 from gateway.rowfilter.types import BOOL
@@ -38,17 +38,11 @@ def comparison(context: Context, node: Node, name: str) -> Typed:
 
 def _pair(context: Context, node: Node, left: Node, right: Node) -> Pair:
     sides = [context.typed(left), context.typed(right)]
-    equal, less = (_ordering(context, node, name, sides) for name in ("=", "<"))
+    kinds = [operator_type(side) for side in sides]
+    equal, less = (lookup.comparison(context, node, name, *kinds) for name in ("=", "<"))
     context.check('"<"', less, sides, node)
     first, second = context.adapted(less, sides, node)
     return Pair(equal, less, first, second)
-
-
-def _ordering(context: Context, node: Node, name: str, sides: list[Typed]) -> Operation:
-    operation, result = operator(context, node, name, *map(operator_type, sides))
-    if result != BOOL or not operation.strict or operation.nullable:
-        raise context.text.refuse("this comparison of rows is not supported", node)
-    return operation
 
 
 def null_test(context: Context, node: Node, *, is_null: bool) -> Typed:

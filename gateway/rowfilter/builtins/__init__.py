@@ -10,6 +10,10 @@ An area may export any of
                  not supported for these; for polymorphic functions
     LENGTHS      typname -> a function that makes of a type modifier the cast of the type to itself,
                  or None: not supported
+    ELEMENTS     the same for functions of arrays, whose factory is also given what finds the
+                 comparison of two elements by the operator's name and the type
+    operations   takes the major version of the server, or None, and gives the OPERATIONS for it,
+                 where they differ
     STEPS        (source, target), typnames -> a cast that the catalog gives no function of its own,
                  or one that depends on the types more than its function does
 
@@ -19,14 +23,26 @@ Which key an operator, a cast or a function with which types has is in the gener
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib import import_module
 from typing import Any, Final, TypeAlias
 
 from gateway.rowfilter.expr import Operation, Signature, Value
 
-__all__ = ["AREAS", "Factory", "Length", "Parser", "factories", "lengths", "operations", "parsers",
-           "steps"]  # fmt: skip
+__all__ = [
+    "AREAS",
+    "Comparison",
+    "ElementFactory",
+    "Factory",
+    "Length",
+    "Parser",
+    "element_factories",
+    "factories",
+    "lengths",
+    "operations",
+    "parsers",
+    "steps",
+]
 
 AREAS: Final = (
     "general",
@@ -41,11 +57,15 @@ AREAS: Final = (
     "bytea",
     "datetimes",
     "intervals",
+    "timezones",
+    "arrays",
 )
 """The modules of this package that are taken in."""
 
 Parser: TypeAlias = Callable[[bytes], Value]
 Factory: TypeAlias = Callable[[Signature], Operation | None]
+Comparison: TypeAlias = Callable[[str, int], Operation | None]
+ElementFactory: TypeAlias = Callable[[Signature, Comparison], Operation | None]
 Length: TypeAlias = Callable[[int], Operation | None]
 
 _MODULES: Final = tuple(import_module(f"{__name__}.{area}") for area in AREAS)
@@ -62,10 +82,17 @@ def parsers() -> Iterator[tuple[str, Parser]]:
     yield from _exports("PARSERS")
 
 
-def operations() -> Iterator[Operation]:
-    """All OPERATIONS."""
+def operations(major: int | None = None) -> Iterator[Operation]:
+    """All OPERATIONS, for a server of a major version."""
     for module in _MODULES:
-        yield from getattr(module, "OPERATIONS", ())
+        versions: Callable[[int | None], Sequence[Operation]] | None
+        versions = getattr(module, "operations", None)
+        yield from getattr(module, "OPERATIONS", ()) if versions is None else versions(major)
+
+
+def element_factories() -> Iterator[tuple[str, ElementFactory]]:
+    """All ELEMENTS."""
+    yield from _exports("ELEMENTS")
 
 
 def factories() -> Iterator[tuple[str, Factory]]:

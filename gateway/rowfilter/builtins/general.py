@@ -40,6 +40,14 @@ def _bool_of(value: int) -> bool:
     return value != 0
 
 
+def _num_nulls(*values: Value) -> int:
+    return values.count(None)
+
+
+def _num_nonnulls(*values: Value) -> int:
+    return len(values) - values.count(None)
+
+
 def _oid_of(value: int) -> int:
     return value & 0xFFFFFFFF
 
@@ -128,6 +136,8 @@ OPERATIONS: Final[Sequence[Operation]] = (
     *_IDENTIFIERS,
     Operation("oidtoi8", same),
     Operation("i8tooid", OID.check, can_raise=True),
+    Operation("pg_num_nulls", _num_nulls, strict=False),
+    Operation("pg_num_nonnulls", _num_nonnulls, strict=False),
 )
 
 _BITS_AS_XID: Final = Operation("(bits as xid)", _low_half)
