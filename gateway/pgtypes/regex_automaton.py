@@ -254,7 +254,7 @@ class Automaton:
         self._states: dict[frozenset[int], State] = {}
         raw = frozenset((self.start,))
         self.origin = State(self, raw, START)
-        self._only_at_start = self._floating and not self._moving(self.closure(raw, 0))
+        self._only_at_start = self._stopping and not self._moving(self.closure(raw, 0))
 
     def _moving(self, closure: frozenset[int]) -> bool:
         return self.accept in closure or any(self._moves[state] for state in closure)

@@ -23,7 +23,7 @@ Constants = Mapping[int, Value]
 
 
 def _compiled(pattern: bytes, *, folds: bool) -> Regex:
-    return compile_regex(pattern.decode(), folds=folds)
+    return compile_regex(pattern.decode(), "i" if folds else "")
 
 
 def _matches(text: bytes, pattern: bytes, *, folds: bool, positive: bool) -> bool:
