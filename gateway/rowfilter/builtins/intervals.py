@@ -8,6 +8,7 @@ does not.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from struct import Struct
 from types import MappingProxyType
@@ -22,6 +23,7 @@ from gateway.pgtypes import (
     interval_fields,
     timestamp_arithmetic,
 )
+from gateway.pgtypes.datetime_units import EXTRACT_UNITS, unit_name
 from gateway.pgtypes.interval import Interval
 from gateway.rowfilter.builtins.common import comparisons
 from gateway.rowfilter.builtins.datetimes import orders, with_unit
@@ -80,11 +82,24 @@ _DEPENDING: Final[Mapping[str, Callable[..., Value]]] = MappingProxyType(
 )
 
 
+_UNITS_OF_A_VERSION: Final = ("week", "quarter")
+
+
 def _fields(name: str, major: int | None, *, as_float: bool) -> Operation:
     kind = interval_fields.interval_kind(major)
     make = datetime_fields.date_part if as_float else datetime_fields.extract
     of_unit = partial(datetime_fields.field_function, kind, as_float=as_float)
-    return with_unit(name, make(kind), of_unit, nullable=True)
+    operation = with_unit(name, make(kind), of_unit, nullable=True)
+    if major is not None:
+        return operation
+
+    def specialize(constants: Mapping[int, Value]) -> Operation | str:
+        unit = constants.get(0, b"week")
+        if isinstance(unit, bytes) and unit_name(unit, EXTRACT_UNITS) in _UNITS_OF_A_VERSION:
+            return "the weeks and quarters of intervals depend on the version of the server"
+        return operation
+
+    return replace(operation, specialize=specialize)
 
 
 def operations(major: int | None) -> Sequence[Operation]:
