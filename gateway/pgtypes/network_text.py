@@ -42,9 +42,7 @@ def _longest_zeros(words: Sequence[int]) -> tuple[int, int]:
 
 
 def _holds_ipv4(words: Sequence[int], zeros: int) -> bool:
-    if zeros == 5:
-        return words[5] == 0xFFFF
-    return zeros == 6 or (zeros == 7 and words[7] != 1)
+    return zeros == 6 or (zeros == 5 and words[5] == 0xFFFF)
 
 
 def show(value: Inet) -> bytes:

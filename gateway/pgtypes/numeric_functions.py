@@ -90,18 +90,19 @@ def round_to_scale(value: Numeric, scale: int) -> Numeric:
     Raises:
         EvaluationError: the result is too large.
     """
-    return _to_scale(value, scale, ROUND_HALF_UP)
+    # One digit more than there can be: from there on everything rounds to zero.
+    return _to_scale(value, max(scale, -MAX_DIGITS - 1), ROUND_HALF_UP)
 
 
 def truncate_to_scale(value: Numeric, scale: int) -> Numeric:
     """Cut; a negative scale cuts before the point."""
-    return _to_scale(value, scale, ROUND_DOWN)
+    return _to_scale(value, max(scale, -MAX_DIGITS), ROUND_DOWN)
 
 
 def _to_scale(value: Numeric, scale: int, rounding: str) -> Numeric:
     if isinstance(value, NotANumber) or value.is_infinite():
         return value
-    scale = min(max(scale, -MAX_DIGITS), MAX_SCALE)
+    scale = min(scale, MAX_SCALE)
     result = value.quantize(Decimal((0, (1,), -scale)), rounding, EXACT)
     if scale < 0:
         result = result.quantize(_ONE, context=EXACT)
