@@ -26,7 +26,9 @@ __all__ = [
     "find_operator",
     "has_cast",
     "is_comparison",
+    "is_supported",
     "length_coercion",
+    "length_types",
     "operation_for",
     "whole",
 ]
@@ -67,6 +69,16 @@ def operation_for(key: str, signature: Signature, major: int | None = None) -> O
     if of_elements is not None:
         return of_elements(signature, _comparison)
     return _operations(major).get(key)
+
+
+def is_supported(key: str) -> bool:
+    """The function `key` is implemented, for some types at least."""
+    return key in _FACTORIES or key in _ELEMENT_FACTORIES or key in OPERATIONS
+
+
+def length_types() -> list[int]:
+    """The types for which a type modifier is supported."""
+    return sorted(_LENGTHS)
 
 
 def find_operator(
