@@ -38,6 +38,7 @@ SPECIAL = {
     "1234567890.123456",
     "int4": "0 1 -1 2 6 7 11 12 13 23 24 28 29 30 31 59 60 65535 196607 134217727 1966080 2020 -44 "
     "-4714 5874897 294276 2147483647 -2147483648 400 -32769",
+    "int8": "0 1 -1 2147483648 -2147483649 9223372036854775807 -9223372036854775808 305419896",
     "bool": "true false",
     "timestamptz": "infinity -infinity 2000-01-01+00 1999-12-31_23:59:59.999999-05 "
     "2024-02-29_12:34:56.789+05:30 294276-12-31_23:59:59.999999+00 4714-11-24+00_BC "
@@ -68,6 +69,7 @@ def samples(kind: str, random: Random, count: int) -> list[str]:
         "date": _date, "time": _time, "timetz": _timetz, "timestamp": _timestamp,
         "timestamptz": _timestamptz,
         "interval": _interval, "float8": _float, "int4": _int,
+        "int8": _bigint,
     }[kind]  # fmt: skip
     return found + [make(random) for _ in range(count)]
 
@@ -111,6 +113,10 @@ def _interval(random: Random) -> str:
 def _float(random: Random) -> str:
     value = random.choice((random.uniform(-5, 5), random.uniform(-1e6, 1e6), random.randint(1, 99)))
     return f"float8 '{value!r}'"
+
+
+def _bigint(random: Random) -> str:
+    return f"int8 '{_spread(random, 63)}'"
 
 
 def _int(random: Random) -> str:

@@ -70,6 +70,10 @@ def comparisons() -> list[Case]:
     return found
 
 
+DAYS = """CASE {0} WHEN 'infinity' THEN 2147483647 WHEN '-infinity' THEN -2147483648
+    ELSE {0} - date '2000-01-01' END"""
+"""A date as a number: before 18, dates were hashed by the function of integers."""
+
 GROUPS: dict[str, list[Case]] = {
     "comparisons": comparisons(),
     "arithmetic": [
@@ -165,6 +169,20 @@ GROUPS: dict[str, list[Case]] = {
         case("timetz_send", "timetz_send({0})", "timetz", "bytea"),
         case("timestamp_send", "timestamp_send({0})", "timestamp", "bytea"),
     ],
+    "hashes": [
+        *(
+            case(f"{kind}_hash", f"{kind}_hash({{0}})", kind, "int4")
+            for kind in ("time", "timetz", "timestamp", "interval")
+        ),
+        *(
+            case(f"{kind}_hash_extended", f"{kind}_hash_extended({{0}}, {{1}})", f"{kind} int8",
+                 "int8")
+            for kind in ("time", "timetz", "timestamp", "interval")
+        ),
+        case("hashdate", f"hashint4({DAYS})", "date", "int4"),
+        case("hashdateextended", f"hashint4extended({DAYS}, {{1}})", "date int8",
+             "int8"),
+    ],
     "periods": [
         case("overlaps_time", "({0}, {1}) OVERLAPS ({2}, {3})", "time time time time", "bool"),
         case("overlaps_timetz", "({0}, {1}) OVERLAPS ({2}, {3})", "timetz timetz timetz timetz",
@@ -191,6 +209,7 @@ GROUPS: dict[str, list[Case]] = {
 FORMATS: dict[str, Callable[[Any], str]] = {
     "bool": lambda value: "t" if value else "f",
     "int4": str,
+    "int8": str,
     "numeric": lambda value: f"{value:f}" if value.is_finite() else str(value),
     "bytea": lambda value: "\\x" + value.hex(),
     "date": lambda value: format_date(value).decode(),

@@ -11,6 +11,7 @@ from typing import Any, Final
 from gateway.pgtypes import (
     datetime,
     datetime_fields,
+    datetime_hash,
     datetime_periods,
     datetime_trunc,
     timeofday,
@@ -177,6 +178,21 @@ def _senders() -> list[Operation]:
     ]
 
 
+def _hashes() -> list[Operation]:
+    found: dict[str, Callable[..., Value]] = {
+        "hashdate": datetime_hash.hash_int32,
+        "hashdateextended": datetime_hash.hash_int32_extended,
+        "timetz_hash": datetime_hash.hash_timetz,
+        "timetz_hash_extended": datetime_hash.hash_timetz_extended,
+        "interval_hash": datetime_hash.hash_interval,
+        "interval_hash_extended": datetime_hash.hash_interval_extended,
+    }
+    for kind in ("time", "timestamp", "timestamptz"):
+        found[f"{kind}_hash"] = datetime_hash.hash_int64
+        found[f"{kind}_hash_extended"] = datetime_hash.hash_int64_extended
+    return [Operation(key, function) for key, function in found.items()]
+
+
 # Fields
 
 
@@ -267,6 +283,7 @@ OPERATIONS: Final[Sequence[Operation]] = (
     *_arithmetic(),
     *_casts(),
     *_senders(),
+    *_hashes(),
     *_all_fields(),
     *_all_overlaps(),
 )

@@ -18,6 +18,7 @@ from gateway.pgtypes import (
     datetime_fields,
     datetime_periods,
     datetime_trunc,
+    datetime_uuid,
     interval,
     interval_arithmetic,
     interval_fields,
@@ -106,6 +107,12 @@ def operations(major: int | None) -> Sequence[Operation]:
     """The operations on a server of this major version; None: of any."""
     return (
         *_same_everywhere(),
+        Operation(
+            "uuid_extract_timestamp",
+            partial(datetime_uuid.uuid_timestamp, major=major),
+            can_raise=major is None,
+            nullable=True,
+        ),
         *(
             Operation(key, partial(function, major=major), can_raise=True)
             for key, function in _DEPENDING.items()
