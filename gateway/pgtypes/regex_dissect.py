@@ -242,15 +242,16 @@ class _Division:
         """Divide among as few repetitions as their preference leaves, none of them empty if it may.
 
         The ends of the repetitions are tried in the order of the preference; going back changes the
-        last that can be changed. An empty text is an empty repetition rather than none.
+        last that can be changed. An empty text is no repetition for those that prefer to be short; for
+        others it is an empty one where that can be.
         """
         child = part.children[0]
         low = max(part.low, 1)
         most = stop - start if part.high is None else min(stop - start, part.high)
         walk = _Walk(self, child, start, stop, low, max(most, low))
-        if walk.run(shorter=bool(child.flags & SHORTER)):
-            return True
-        return part.low == 0 and start == stop
+        shorter = bool(child.flags & SHORTER)
+        may_be_none = part.low == 0 and start == stop
+        return (shorter and may_be_none) or walk.run(shorter=shorter) or may_be_none
 
 
 class _Walk:
