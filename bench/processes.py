@@ -15,7 +15,7 @@ from typing import Final
 
 from gateway.errors import FatalError
 
-__all__ = ["BenchError", "Run", "timed"]
+__all__ = ["BenchError", "Run", "cpu_s", "timed"]
 
 _TICK_S: Final = 1 / os.sysconf("SC_CLK_TCK")
 _KIB: Final = 1024
@@ -70,7 +70,7 @@ def timed(command: Sequence[str | Path], *, first: str, last: str | None, timeou
                 now = time.monotonic()
                 tail.append(line)
                 if began is None and first.encode() in line:
-                    began, start_cpu_s = now, _cpu_s(process.pid)
+                    began, start_cpu_s = now, cpu_s(process.pid)
                 elif began is not None and last is not None and last.encode() in line:
                     ended, peak = now, _peak_rss(process.pid)
         # Not Popen.wait: it keeps the resources to itself.
@@ -90,7 +90,7 @@ def timed(command: Sequence[str | Path], *, first: str, last: str | None, timeou
     return Run(ended - began, total_s - start_cpu_s, start_cpu_s, peak)
 
 
-def _cpu_s(pid: int) -> float:
+def cpu_s(pid: int) -> float:
     """User and system time so far, in ticks of usually 10 ms."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) * _TICK_S
