@@ -62,8 +62,8 @@ def operator_rows() -> list[str]:
     rows = []
     for shown, by_right in found.items():
         grouped: dict[tuple[str, ...], list[str]] = defaultdict(list)
-        for right, names in by_right.items():
-            grouped[tuple(dict.fromkeys(names))].append(right)
+        for shown_right, names in by_right.items():
+            grouped[tuple(dict.fromkeys(names))].append(shown_right)
         rows += [
             f"| {shown} | {_code(operators_)} | {', '.join(sorted(rights))} |"
             for operators_, rights in sorted(grouped.items(), key=lambda item: sorted(item[1]))

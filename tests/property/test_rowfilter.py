@@ -18,14 +18,21 @@ from gateway.rowfilter.expr import (
     AnyAll,
     ArrayOf,
     Call,
+    Case,
+    Coalesce,
     ColumnRef,
     Constant,
     Distinct,
     Expr,
     IsNull,
     IsTrue,
+    MinMax,
     Not,
+    NullIf,
+    Operation,
     Or,
+    Pair,
+    RowCompare,
     column_names,
 )
 from gateway.rowfilter.operators import OPERATIONS
@@ -34,8 +41,18 @@ from gateway.rowfilter.transform import Predicate
 INT4, BOOL, TEXT = TYPES["int4"][0], TYPES["bool"][0], TYPES["text"][0]
 NAMES = ("a", "b", "t", "z")
 Row = tuple[bytes | None, ...]
-INTEGER_OPERATIONS = frozenset({"int4pl", "int4div", "int4mod", "int4um"})
 EXPRESSIONS = get_args(Expr)
+EQUAL, LESS = OPERATIONS["int4eq"], OPERATIONS["int4lt"]
+NULL_IF_ZERO = Operation("null of zero", lambda value: value or None, nullable=True)
+"""Strict, and yet NULL for a value that is not."""
+NULLABLE_DIVISION = Operation(
+    "null if indivisible",
+    lambda left, right: None if OPERATIONS["int4mod"].function(left, right) else left // right,
+    nullable=True,
+    can_raise=True,
+)
+COUNT_NULLS = OPERATIONS["pg_num_nulls"]
+"""Not strict."""
 
 small = st.integers(-3, 3)
 integer_columns: st.SearchStrategy[Expr] = st.sampled_from(
@@ -52,11 +69,34 @@ def calls(names: Sequence[str], *operands: st.SearchStrategy[Expr]) -> st.Search
     )
 
 
-integers = st.recursive(
+def one_call(operation: Operation, *operands: st.SearchStrategy[Expr]) -> st.SearchStrategy[Expr]:
+    return st.builds(Call, st.just(operation), st.tuples(*operands))
+
+
+def tuples(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[tuple[Any, ...]]:
+    return st.lists(inner, min_size=1, max_size=3).map(tuple)
+
+
+def conditions(inner: st.SearchStrategy[Expr]) -> st.SearchStrategy[Expr]:
+    return st.just(ColumnRef("z", BOOL)) | calls(("int4eq", "int4lt"), inner, inner)
+
+
+integers: st.SearchStrategy[Expr] = st.recursive(
     integer_leaves,
-    lambda inner: calls(("int4pl", "int4div", "int4mod"), inner, inner) | calls(("int4um",), inner),
-    max_leaves=4,
+    lambda inner: st.one_of(
+        calls(("int4pl", "int4div", "int4mod"), inner, inner),
+        calls(("int4um",), inner),
+        one_call(NULL_IF_ZERO, inner),
+        one_call(NULLABLE_DIVISION, inner, inner),
+        one_call(COUNT_NULLS, inner, inner),
+        st.builds(Case, tuples(st.tuples(conditions(inner), inner)), inner),
+        st.builds(Coalesce, tuples(inner)),
+        st.builds(NullIf, st.just(EQUAL), inner, inner),
+        st.builds(MinMax, st.just(LESS), tuples(inner), st.booleans()),
+    ),
+    max_leaves=5,
 )
+pairs = st.builds(Pair, st.just(EQUAL), st.just(LESS), integers, integers)
 texts: st.SearchStrategy[Expr] = st.just(ColumnRef("t", TEXT)) | st.builds(
     Constant, st.sampled_from([b"", b"a", b"ab", "é".encode()])
 )
@@ -71,6 +111,7 @@ predicates: st.SearchStrategy[Expr] = st.one_of(
     calls(("texteq", "textne"), texts, texts),
     calls(("textlike", "textnlike"), texts, patterns),
     st.builds(IsNull, integers | texts),
+    st.builds(RowCompare, st.sampled_from(["<", "<=", ">", ">="]), tuples(pairs)),
     st.builds(Distinct, st.just(OPERATIONS["int4eq"]), integers, integers),
     st.builds(
         AnyAll,
@@ -94,6 +135,19 @@ predicates: st.SearchStrategy[Expr] = st.one_of(
 )
 
 
+def is_integer(expr: Expr) -> bool:
+    match expr:
+        case Call(operation):
+            return operation.infix not in ("==", "!=", "<") and "like" not in operation.name
+        case Case(_, inner) | Coalesce((inner, *_)) | NullIf(_, inner):
+            return is_integer(inner)
+        case ColumnRef("a" | "b") | MinMax():
+            return True
+        case Constant(value):
+            return type(value) is int
+    return False
+
+
 def folded(expr: Expr) -> Expr:
     """What the generator is given: an operation on constants alone was evaluated before.
 
@@ -104,15 +158,16 @@ def folded(expr: Expr) -> Expr:
     if not any(column_names(expr)):
         if isinstance(expr, ArrayOf):
             return ArrayOf(tuple(ColumnRef("a", INT4) for _ in expr.elements))
-        is_integer = isinstance(expr, Call) and expr.operation.name in INTEGER_OPERATIONS
-        return ColumnRef("a", INT4) if is_integer else ColumnRef("z", BOOL)
+        return ColumnRef("a", INT4) if is_integer(expr) else ColumnRef("z", BOOL)
     parts = {field.name: getattr(expr, field.name) for field in fields(expr)}
     return replace(expr, **{name: _folded_part(part) for name, part in parts.items()})
 
 
 def _folded_part(part: Any) -> Any:
     if isinstance(part, tuple):
-        return tuple(folded(item) for item in part)
+        return tuple(_folded_part(item) for item in part)
+    if isinstance(part, Pair):
+        return replace(part, left=folded(part.left), right=folded(part.right))
     return folded(part) if isinstance(part, EXPRESSIONS) else part
 
 
@@ -125,6 +180,9 @@ unfolded = st.recursive(
         st.builds(IsNull, inner),
         st.builds(IsTrue, inner, st.booleans()),
         st.builds(Distinct, st.just(OPERATIONS["booleq"]), inner, inner),
+        st.builds(Case, tuples(st.tuples(inner, inner)), inner),
+        st.builds(Coalesce, tuples(inner)),
+        st.builds(NullIf, st.just(OPERATIONS["booleq"]), inner, inner),
     ),
     max_leaves=8,
 )
