@@ -39,8 +39,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--only",
         choices=("stream", "encode", "subscriptions"),
-        help="a full slot into Kafka, the cost of encoding a row, or of a row that none of many "
-        "subscriptions takes (default: all)",
+        help="a full slot into Kafka, the cost of encoding a row, or of many subscriptions beside "
+        "as many native ones (default: all)",
     )
     parser.add_argument(
         "--rows",
