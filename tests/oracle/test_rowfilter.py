@@ -32,8 +32,14 @@ BATCH: Final = 50
 DOCUMENTED: Final = re.compile(
     "|".join(
         (
-            "the order of text under collation .* cannot be reproduced",
-            "(ILIKE|the case of letters) under collation .* cannot be reproduced",
+            "under collation .* cannot be reproduced",
+            "strings in jsonb are ordered under the collation of the database",
+            "the (pattern|options) must be a constant",
+            "the regular expression cannot be reproduced, it has a back reference",
+            "its time zone depends on the server, on its settings or time zone data",
+            # PostgreSQL has no order, or no equality, for these and fails at the first row.
+            r"(operator|function) \S+ is not supported for (json|xid|cid)\[\]",
+            r"function array_(larger|smaller)\((json|xid|cid)\[\]",
         )
     )
 )
@@ -47,6 +53,8 @@ class Run:
     compared: int = 0
     natively: Counter[str] = field(default_factory=Counter)
     refused: Counter[str] = field(default_factory=Counter)
+    examples: dict[str, str] = field(default_factory=dict)
+    truths: Counter[object] = field(default_factory=Counter)
     differences: list[str] = field(default_factory=list)
 
     def take(self, table: Table, judge: Judge, filters: list[str]) -> None:
@@ -61,8 +69,14 @@ class Run:
         for (expression, text), found in zip(accepted, answers, strict=True):
             lines = list(judge.truths(text, found))
             if lines and lines[0].startswith("refused: "):
-                self.refused[lines[0].removeprefix("refused: ")] += 1
+                why = lines[0].removeprefix("refused: ")
+                self.refused[why] += 1
+                self.examples.setdefault(why, text)
                 continue
+            self.truths.update(
+                "error" if error else value
+                for value, error in zip(found.values, found.errors, strict=True)
+            )
             self.compared += len(table.rows)
             self.differences += [f"{expression}\n  as {text}\n  {line}" for line in lines[:1]]
 
@@ -85,9 +99,14 @@ def test_the_gateway_agrees_with_the_server_on_random_filters(database: Database
             run.take(table, judge, filters)
 
     print(f"{tried} filters, {run.compared} pairs compared")
+    print(f"answers of the server: {dict(run.truths)}")
     print(f"refused by the server: {run.natively.most_common(8)}")
     print(f"refused by the gateway: {run.refused.most_common(20)}")
-    undocumented = {why: n for why, n in run.refused.items() if not DOCUMENTED.search(why)}
+    undocumented = {
+        why: (number, run.examples[why])
+        for why, number in run.refused.most_common()
+        if not DOCUMENTED.search(why)
+    }
     assert not run.differences, (
         f"seed {seed}, {len(run.differences)} filters differ:\n" + "\n".join(run.differences[:20])
     )

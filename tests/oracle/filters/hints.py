@@ -150,6 +150,10 @@ HINTS: Final[Mapping[str, Mapping[int, Sequence[str]]]] = {
     "array_fill": {1: ("'{2}'::int4[]", "'{1,2}'::int4[]", "'{}'::int4[]", "'{0}'::int4[]",
                        "'{-1}'::int4[]", "'{NULL}'::int4[]"),
                    2: ("'{0}'::int4[]", "'{1,1}'::int4[]", "'{-5}'::int4[]")},
+    **{
+        name: {1: ("1", "3", "10", "0", "-1", "32")}
+        for name in ("bit", "varbit", "bpchar", "varchar", "time", "timetz", "timestamp")
+    },
     "array_length": {1: ("1", "2", "0", "3", "-1")},
     "array_lower": {1: ("1", "2", "0", "3", "-1")},
     "array_upper": {1: ("1", "2", "0", "3", "-1")},
