@@ -48,7 +48,7 @@ __all__ = [
 Json: TypeAlias = Any
 """A value inside a document: None, bool, Decimal, str, list or dict."""
 
-MAX_DEPTH: Final = 400
+MAX_DEPTH: Final = 200
 """Documents nested more deeply are refused when they are read: Python's stack ends before long."""
 
 _quoted: Final[Callable[[str], str]] = encode_basestring

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from decimal import Decimal
 from typing import Final
 
 from gateway.pgtypes.errors import EvaluationError
@@ -177,17 +176,23 @@ def _equal_scalars(left: Json, right: Json) -> bool:
 
 
 def _contains(value: Json, part: Json) -> bool:
-    """Of two objects or two arrays."""
+    """Of two objects or two arrays. Without generators: nesting costs one frame a level."""
     if isinstance(part, dict):
-        return len(value) >= len(part) and all(
-            key in value and _contains_value(value[key], wanted) for key, wanted in part.items()
-        )
-    return all(any(_contains_value(item, wanted) for item in value) for wanted in part)
-
-
-def _contains_value(value: Json, part: Json) -> bool:
-    if type(value) is not type(part):
-        return False
-    if isinstance(part, Decimal | str | bool) or part is None:
-        return bool(value == part)
-    return _contains(value, part)
+        if len(value) < len(part):
+            return False
+        for key, wanted in part.items():
+            item = value.get(key, _MISSING)
+            if type(item) is not type(wanted):
+                return False
+            if not (item == wanted if is_scalar(wanted) else _contains(item, wanted)):
+                return False
+        return True
+    for wanted in part:
+        for item in value:
+            if type(item) is type(wanted) and (
+                item == wanted if is_scalar(wanted) else _contains(item, wanted)
+            ):
+                break
+        else:
+            return False
+    return True

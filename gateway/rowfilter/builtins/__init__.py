@@ -52,6 +52,7 @@ AREAS: Final = (
     "network",
     "text",
     "json",
+    "jsonpath",
     "ranges",
     "patterns",
     "bytea",
