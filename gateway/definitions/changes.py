@@ -10,9 +10,9 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
-from gateway.definitions.model import Operation, Plan, Publish, TableCopy
+from gateway.definitions.model import FilterClause, Operation, Plan, Publish, TableCopy
 from gateway.pgoutput.messages import ReplicaIdentity
 from gateway.records import CopyState
 
@@ -39,10 +39,12 @@ class Difference:
     Attributes:
         leaving: Rows that the subscriber table has and shall have no longer.
         entering: Rows that it does not have and shall have.
+        filters: The row filters that the conditions are made of, old and new.
     """
 
     leaving: str
     entering: str
+    filters: tuple[FilterClause, ...] = field(default=(), compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,6 +183,7 @@ def _difference(before: Plan, old: TableCopy, plan: Plan, new: TableCopy) -> Dif
     return Difference(
         leaving=f"({had}) IS TRUE AND ({has}) IS NOT TRUE",
         entering=f"({has}) IS TRUE AND ({had}) IS NOT TRUE",
+        filters=(*old.filters, *new.filters),
     )
 
 
