@@ -30,6 +30,7 @@ __all__ = [
     "length_coercion",
     "length_types",
     "operation_for",
+    "operator_type",
     "whole",
 ]
 
@@ -47,6 +48,12 @@ _LENGTHS: Final = {TYPES[name][0]: length for name, length in builtins.lengths()
 _STEPS: Final = {
     (TYPES[source][0], TYPES[target][0]): operation
     for (source, target), operation in builtins.steps()
+}
+
+
+_BORROWED: Final = {
+    TYPES["varchar"][0]: TYPES["text"][0],
+    TYPES["cidr"][0]: TYPES["inet"][0],
 }
 
 
@@ -100,15 +107,19 @@ def find_operator(
     return None
 
 
+def operator_type(type_oid: int) -> int:
+    """The type whose operators a type has: varchar has none of its own, nor has cidr."""
+    return _BORROWED.get(type_oid, type_oid)
+
+
 def is_comparison(operation: Operation, result: int) -> bool:
     """It says true or false, and NULL of NULL only."""
     return result == TYPES["bool"][0] and operation.strict and not operation.nullable
 
 
 def _comparison(name: str, type_oid: int) -> Operation | None:
-    """A comparison of elements of an array: varchar uses text's."""
-    if type_oid == TYPES["varchar"][0]:
-        type_oid = TYPES["text"][0]
+    """A comparison of elements of an array."""
+    type_oid = operator_type(type_oid)
     found = find_operator(name, type_oid, type_oid)
     return found[0] if found is not None and is_comparison(*found) else None
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from gateway.pgtypes.arrays import Array, one_dimension, stack
 from gateway.rowfilter import types
-from gateway.rowfilter.analysis.context import Context, operator_type
+from gateway.rowfilter.analysis.context import Context
 from gateway.rowfilter.analysis.lookup import operator
 from gateway.rowfilter.collations import Typed
 from gateway.rowfilter.expr import AnyAll, ArrayOf, Constant, Expr, Operation
 from gateway.rowfilter.interpret import any_all as evaluate
-from gateway.rowfilter.operators import whole
+from gateway.rowfilter.operators import operator_type, whole
 from gateway.rowfilter.parse import Node
-from gateway.rowfilter.types import BOOL, TEXT, type_name
+from gateway.rowfilter.types import BOOL, type_name
 
 __all__ = ["a_array_expr", "any_all"]
 
@@ -24,7 +24,7 @@ def any_all(context: Context, node: Node, name: str, *, is_any: bool) -> Typed:
     if element is None:
         raise context.text.refuse(f"{type_name(array.type_oid)} is not an array", node)
     operation, result = operator(
-        context, node, name, operator_type(scalar), TEXT if element == types.VARCHAR else element
+        context, node, name, operator_type(scalar.type_oid), operator_type(element)
     )
     if result != BOOL:
         raise context.text.refuse("op ANY/ALL requires operator to yield boolean", node)

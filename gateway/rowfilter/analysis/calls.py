@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from gateway.pgtypes.catalog import FUNCTIONS, VOLATILE_FUNCTIONS
 from gateway.rowfilter import operators
 from gateway.rowfilter.analysis import arrays, leaves, rows
-from gateway.rowfilter.analysis.context import NOT_IMMUTABLE, Context, operator_type
+from gateway.rowfilter.analysis.context import NOT_IMMUTABLE, Context
 from gateway.rowfilter.analysis.lookup import comparison, operator, operator_name
 from gateway.rowfilter.collations import Typed
 from gateway.rowfilter.expr import Distinct, NullIf, Operation, Signature
@@ -39,8 +39,10 @@ def a_expr(context: Context, node: Node) -> Typed:
 def _binary(context: Context, node: Node, name: str) -> Typed:
     arguments = [context.typed(node.lexpr)] if node.HasField("lexpr") else []
     arguments.append(context.typed(node.rexpr))
-    left = operator_type(arguments[0]) if len(arguments) == 2 else 0
-    operation, result = operator(context, node, name, left, operator_type(arguments[-1]))
+    left = operators.operator_type(arguments[0].type_oid) if len(arguments) == 2 else 0
+    operation, result = operator(
+        context, node, name, left, operators.operator_type(arguments[-1].type_oid)
+    )
     operation = context.check(f'"{name}"', operation, arguments, node)
     expr = context.call(operation, [typed.expr for typed in arguments], node)
     return context.result(expr, result, arguments, node)
@@ -48,7 +50,7 @@ def _binary(context: Context, node: Node, name: str) -> Typed:
 
 def _equality(context: Context, node: Node, name: str) -> tuple[Operation, list[Typed]]:
     arguments = [context.typed(node.lexpr), context.typed(node.rexpr)]
-    left, right = map(operator_type, arguments)
+    left, right = (operators.operator_type(typed.type_oid) for typed in arguments)
     operation = comparison(context, node, name, left, right)
     operation = context.check(f'"{name}"', operation, arguments, node)
     return operation, arguments

@@ -8,7 +8,7 @@ from typing import Final
 from gateway.pgtypes.catalog import OPERATORS
 from gateway.rowfilter import operators, types
 from gateway.rowfilter.analysis import leaves
-from gateway.rowfilter.analysis.context import Context, operator_type
+from gateway.rowfilter.analysis.context import Context
 from gateway.rowfilter.analysis.lookup import comparison
 from gateway.rowfilter.collations import Typed
 from gateway.rowfilter.expr import Case, Coalesce, Constant, Expr, MinMax
@@ -66,7 +66,7 @@ def _condition(context: Context, subject: Typed | None, when: Node) -> Expr:
     # COLLATE on the subject chooses its collation, but no longer overrides that of the value.
     subject = Typed(subject.expr, subject.type_oid, subject.collation)
     sides = _comparable(context, when, subject, value)
-    left, right = map(operator_type, sides)
+    left, right = (operators.operator_type(side.type_oid) for side in sides)
     operation = comparison(context, when, "=", left, right)
     context.check('"="', operation, sides, when)
     return context.call(operation, [side.expr for side in sides], when)
@@ -77,7 +77,7 @@ def _comparable(context: Context, node: Node, subject: Typed, value: Typed) -> l
 
     Source: oper(), for the types where its choice is plain.
     """
-    left, right = operator_type(subject), operator_type(value)
+    left, right = (operators.operator_type(side.type_oid) for side in (subject, value))
     if left == right or ("=", left, right) in OPERATORS:
         return [subject, value]
     common: int | None = None
@@ -132,7 +132,7 @@ def min_max_expr(context: Context, node: Node) -> Typed:
     arguments = [context.typed(argument) for argument in node.args]
     type_oid = _common_type(context, node, arguments)
     name = "GREATEST" if node.op == 1 else "LEAST"
-    kind = operator_type(arguments[0])
+    kind = operators.operator_type(arguments[0].type_oid)
     less = comparison(context, node, "<", kind, kind)
     context.check(name, less, arguments, node)
     expr: Expr = MinMax(

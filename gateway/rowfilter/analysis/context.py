@@ -13,7 +13,7 @@ from gateway.rowfilter.expr import Call, Constant, Expr, Operation, Value
 from gateway.rowfilter.parse import Node, Text, unwrap
 from gateway.rowfilter.types import BOOL, type_name
 
-__all__ = ["NOT_IMMUTABLE", "Context", "Handler", "operator_type"]
+__all__ = ["NOT_IMMUTABLE", "Context", "Handler"]
 
 NOT_IMMUTABLE = "depends on settings of the session, so it is not immutable"
 
@@ -149,8 +149,3 @@ class Context:
 
 
 Handler: TypeAlias = Callable[[Context, Node], Typed]
-
-
-def operator_type(typed: Typed) -> int:
-    """The type that operators are declared for: varchar has none of its own, it uses text's."""
-    return types.TEXT if typed.type_oid == types.VARCHAR else typed.type_oid

@@ -7,8 +7,9 @@ Source: make_row_comparison_op(), ExecInitExprRec(), eval_const_expressions().
 
 from __future__ import annotations
 
+from gateway.rowfilter import operators
 from gateway.rowfilter.analysis import lookup
-from gateway.rowfilter.analysis.context import Context, operator_type
+from gateway.rowfilter.analysis.context import Context
 from gateway.rowfilter.collations import Typed
 from gateway.rowfilter.expr import Constant, Expr, IsNull, Pair, RowCompare
 from gateway.rowfilter.fold import Junction, negate
@@ -38,7 +39,7 @@ def comparison(context: Context, node: Node, name: str) -> Typed:
 
 def _pair(context: Context, node: Node, left: Node, right: Node) -> Pair:
     sides = [context.typed(left), context.typed(right)]
-    kinds = [operator_type(side) for side in sides]
+    kinds = [operators.operator_type(side.type_oid) for side in sides]
     equal, less = (lookup.comparison(context, node, name, *kinds) for name in ("=", "<"))
     context.check('"<"', less, sides, node)
     first, second = context.adapted(less, sides, node)

@@ -92,6 +92,10 @@ def _difference(left: int, right: int) -> int:
     return left - right
 
 
+def _char_difference(left: bytes, right: bytes) -> int:
+    return (left or b"\0")[0] - (right or b"\0")[0]
+
+
 _IDENTIFIERS: Final = (
     *comparisons("pg_lsn_{}"),
     Operation("pg_lsn_cmp", compare),
@@ -114,7 +118,7 @@ _IDENTIFIERS: Final = (
     Operation("tidsmaller", smaller),
     Operation("cideq", operator.eq, "=="),
     *comparisons("char{}"),
-    Operation("btcharcmp", _difference),
+    Operation("btcharcmp", _char_difference),
     Operation("chartoi4", identifiers.char_to_integer),
     Operation("i4tochar", identifiers.integer_to_char, can_raise=True),
     Operation("uuid_extract_version", identifiers.uuid_version, nullable=True),
