@@ -134,7 +134,8 @@ class Scan:
 def _flags(options: str) -> Flags:
     flags = Flags()
     for letter in options:
-        if not flags.apply(letter):
+        # parse_re_flags() says of e that it takes EREs, but clears that bit again.
+        if not flags.apply("b" if letter == "e" else letter):
             raise EvaluationError("invalid regular expression option")
     return flags
 

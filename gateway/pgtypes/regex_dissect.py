@@ -242,8 +242,8 @@ class _Division:
         """Divide among as few repetitions as their preference leaves, none of them empty if it may.
 
         The ends of the repetitions are tried in the order of the preference; going back changes the
-        last that can be changed. An empty text is no repetition for those that prefer to be short; for
-        others it is an empty one where that can be.
+        last that can be changed. An empty text is no repetition for those that prefer to be
+        short; for others it is an empty one where that can be.
         """
         child = part.children[0]
         low = max(part.low, 1)

@@ -147,14 +147,6 @@ _LETTERS: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXY
 _DIGITS: Final = frozenset("0123456789")
 
 
-def _byte(c: str) -> str:
-    """What the ctype functions see of a character: its code point cut to a byte, as in regcustom.h.
-
-    So U+0130 counts as the digit 0 after ``{``, and U+0120 as white space in expanded syntax.
-    """
-    return chr(ord(c) & 0xFF) if c else ""
-
-
 _SKIPPING: Final = frozenset(
     (Context.EXTENDED, Context.BASIC, Context.EXTENDED_BRACES, Context.BASIC_BRACES)
 )
@@ -235,12 +227,12 @@ class Lexer:
                     raise RegexError(BAD_OPERAND)
         if not (flags.extended and flags.advanced):
             return
-        if self._ahead("(?") and _byte(self.text[self.at + 2 : self.at + 3]) in _LETTERS:
+        if self._ahead("(?") and self.text[self.at + 2 : self.at + 3] in _LETTERS:
             self._options()
 
     def _options(self) -> None:
         self.at += 2
-        while self.at < len(self.text) and _byte(self.text[self.at]) in _LETTERS:
+        while self.at < len(self.text) and self.text[self.at] in _LETTERS:
             if not self.flags.apply(self.text[self.at]):
                 raise RegexError(BAD_OPTION)
             self.at += 1
@@ -298,7 +290,7 @@ class Lexer:
 
     def _skip(self) -> None:
         while self.at < len(self.text):
-            if _byte(self.text[self.at]) in _SPACE:
+            if self.text[self.at] in _SPACE:
                 self.at += 1
             elif self.text[self.at] == "#":
                 end = self.text.find("\n", self.at)
@@ -322,7 +314,7 @@ class Lexer:
             case "{":
                 if self.flags.expanded:
                     self._skip()
-                if _byte(self.text[self.at : self.at + 1]) in _DIGITS:
+                if self.text[self.at : self.at + 1] in _DIGITS:
                     self.context = Context.EXTENDED_BRACES
                     self._set(Token.OPEN_BRACE)
                 else:
