@@ -41,11 +41,11 @@ from gateway.pgtypes.interval import (
     as_int32,
     as_int64,
     depends_on_version,
+    divide_towards_zero,
 )
 from gateway.pgtypes.interval_arithmetic import (
     INFINITE_SINCE,
     finite_result,
-    justify_hours,
     negate_in_sum,
 )
 from gateway.pgtypes.nan import NotANumber
@@ -164,7 +164,9 @@ def subtract(left: int, right: int, *, major: int | None = None) -> Interval:
             depends_on_version()
         if major >= _CHECKS_DIFFERENCES_SINCE:
             raise EvaluationError("interval out of range")
-    return justify_hours(Interval(0, 0, as_int64(difference)))
+        difference = as_int64(difference)
+    days, usecs_left = divide_towards_zero(difference, USECS_PER_DAY)
+    return Interval(0, days, usecs_left)
 
 
 def age(left: int, right: int, *, major: int | None = None) -> Interval:
