@@ -11,7 +11,7 @@ from gateway.pgtypes.catalog import CASTS, TYPES, VOLATILE_CASTS
 from gateway.rowfilter import collations, operators, types
 from gateway.rowfilter.analysis.context import NOT_IMMUTABLE, Context
 from gateway.rowfilter.collations import Typed
-from gateway.rowfilter.expr import ColumnRef, Constant, Expr
+from gateway.rowfilter.expr import ColumnRef, Constant, Expr, Signature
 from gateway.rowfilter.parse import Node, unwrap
 from gateway.rowfilter.types import BOOL, INT4, INT8, NUMERIC, TEXT_TYPES, type_name
 
@@ -159,7 +159,9 @@ def cast(context: Context, typed: Typed, target: int, node: Node) -> Typed:
 def _cast_with_modifier(
     context: Context, typed: Typed, target: int, typmod: int, node: Node
 ) -> Typed:
-    operation = operators.cast_operation((typed.type_oid, target), context.major)
+    key = CASTS[typed.type_oid, target]
+    signature = Signature((typed.type_oid, types.INT4), target)
+    operation = operators.operation_for(key or "", signature, context.major)
     if operation is None:
         raise context.text.refuse(
             f"cast from {type_name(typed.type_oid)} to {type_name(target)} is not supported", node

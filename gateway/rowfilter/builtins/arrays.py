@@ -16,6 +16,7 @@ from typing import Any, Final, TypeAlias
 from gateway.pgtypes import array_functions
 from gateway.pgtypes.arrays import Array
 from gateway.pgtypes.catalog import TYPES
+from gateway.pgtypes.errors import EvaluationError
 from gateway.rowfilter.builtins.common import COMPARISONS
 from gateway.rowfilter.expr import CollationUse, Operation, Signature, Value
 
@@ -50,6 +51,27 @@ def _key_of(operation: Operation) -> Callable[[Any], Any]:
     left, right = operation.adapters or (None, None)
     assert left is right, "elements of one type are seen the same way on both sides"
     return _same if left is None else left.function
+
+
+_WITHOUT_EQUALITY: Final = frozenset(TYPES[name][0] for name in ("json", "jsonpath"))
+_WITHOUT_ORDER: Final = _WITHOUT_EQUALITY | {TYPES["xid"][0], TYPES["cid"][0]}
+_NAMES: Final = {oid: name for name, (oid, _) in TYPES.items()}
+
+
+def _missing(name: str, element: int, *, orders: bool) -> Operation | None:
+    """What a function does that PostgreSQL accepts for arrays whose elements do not compare."""
+    if element not in (_WITHOUT_ORDER if orders else _WITHOUT_EQUALITY):
+        return None
+    kind = "a comparison function" if orders else "an equality operator"
+    message = f"could not identify {kind} for type {_NAMES[element]}"
+
+    def fail(left: Any, right: Any) -> bool:
+        shapes = [(array.dimensions, array.lower_bounds) for array in (left, right)]
+        if name in ("array_eq", "array_ne") and shapes[0] != shapes[1]:
+            return name == "array_ne"
+        raise EvaluationError(message)
+
+    return Operation(name, fail, can_raise=True)
 
 
 def _equality(signature: Signature, comparison: Comparison) -> _Equality | None:
@@ -92,7 +114,7 @@ def _compared(
         equal, less = comparison("=", element), comparison("<", element)
         used = less if orders else equal
         if equal is None or used is None:
-            return None
+            return _missing(name, element, orders=orders)
         key = _order_key(equal, used) if orders else _equal_key(equal)
         adapter = None if key is _same else Operation("(comparable array)", _mapped(key))
         return Operation(
@@ -124,8 +146,8 @@ def _picked(name: str, function: Callable[[Array, Array], bool]) -> ElementFacto
 
     def make(signature: Signature, comparison: Comparison) -> Operation | None:
         compared = _compared(name, function)(signature, comparison)
-        if compared is None:
-            return None
+        if compared is None or compared.can_raise:
+            return compared
         key = compared.adapters[0].function if compared.adapters and compared.adapters[0] else _same
 
         def pick(left: Value, right: Value) -> Value:
@@ -153,7 +175,9 @@ def _searching(
     def make(signature: Signature, comparison: Comparison) -> Operation | None:
         found = _equality(signature, comparison)
         if found is None:
-            return None
+            # Those that take an element look at the array first, and may not get to compare.
+            element = _ELEMENT_OF[signature.arguments[0]]
+            return _missing(name, element, orders=False) if plain else None
         equal = None if plain and found.is_plain else found.equal
         return Operation(
             name,
