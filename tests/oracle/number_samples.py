@@ -57,8 +57,8 @@ def _random(kind: str, random: Random) -> str:
         return str(random.choice((value, -value)))
     if kind == "numeric":
         digits = random.getrandbits(random.choice((4, 10, 33, 60, 120)))
-        value = Decimal(digits).scaleb(-random.choice((0, 0, 1, 2, 3, 4, 7, 16, 25)))
-        return f"{random.choice((value, -value)):f}"
+        number = Decimal(digits).scaleb(-random.choice((0, 0, 1, 2, 3, 4, 7, 16, 25)))
+        return f"{random.choice((number, -number)):f}"
     if random.random() < 0.5:
         return repr(random.choice((-1, 1)) * random.randrange(1, 4000) / 8)
     text = repr(struct.unpack("<d", random.randbytes(8))[0])

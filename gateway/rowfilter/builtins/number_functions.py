@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import bisect
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from types import MappingProxyType
 from typing import Any, Final
 
 from gateway.pgtypes import float_functions as floats
 from gateway.pgtypes import numeric_functions as numeric
+from gateway.pgtypes import numeric_powers as powers
 from gateway.pgtypes.arrays import Array
 from gateway.pgtypes.catalog import TYPES
 from gateway.pgtypes.errors import EvaluationError
@@ -20,7 +22,10 @@ from gateway.pgtypes.integers import BIGINT, INTEGER
 from gateway.rowfilter.builtins.ordering import compare, larger, smaller
 from gateway.rowfilter.expr import Operation, Signature
 
-__all__ = ["FACTORIES", "OPERATIONS"]
+__all__ = ["FACTORIES", "OPERATIONS", "operations"]
+
+_EXACT_BUCKETS: Final = 16
+"""The first major version whose width_bucket() does not round before it counts."""
 
 
 def _integer_functions() -> list[Operation]:
@@ -69,7 +74,6 @@ def _float_functions() -> list[Operation]:
         Operation("degrees", floats.degrees, can_raise=True),
         Operation("radians", floats.radians, can_raise=True),
         Operation("dpi", _pi),
-        Operation("width_bucket_float8", floats.width_bucket, can_raise=True),
         *(Operation(f"btfloat{kind}cmp", compare) for kind in ("4", "8", "48", "84")),
         *(Operation(f"float{width}larger", larger) for width in "48"),
         *(Operation(f"float{width}smaller", smaller) for width in "48"),
@@ -94,18 +98,47 @@ def _numeric_functions() -> list[Operation]:
         Operation("numeric_lcm", numeric.least_common_multiple, can_raise=True),
         Operation("numeric_fac", numeric.factorial, can_raise=True),
         Operation("numeric_sqrt", numeric.square_root, can_raise=True),
-        Operation("width_bucket_numeric", numeric.width_bucket, can_raise=True),
         Operation("numeric_cmp", compare),
         Operation("numeric_larger", larger),
         Operation("numeric_smaller", smaller),
     ]
 
 
-OPERATIONS: Final[Sequence[Operation]] = (
-    *_integer_functions(),
-    *_float_functions(),
-    *_numeric_functions(),
-)
+def operations(major: int | None) -> Sequence[Operation]:
+    """The operations on a server of this major version; None: of any."""
+    return (
+        *_integer_functions(),
+        *_float_functions(),
+        *_numeric_functions(),
+        *_logarithms(),
+        *_depending(major),
+    )
+
+
+def _logarithms() -> list[Operation]:
+    return [
+        Operation("numeric_exp", powers.exponential, can_raise=True),
+        Operation("numeric_ln", powers.natural_logarithm, can_raise=True),
+        Operation("numeric_log", powers.logarithm, can_raise=True),
+        Operation("log(numeric)", powers.common_logarithm, can_raise=True),
+        Operation("log10(numeric)", powers.common_logarithm, can_raise=True),
+    ]
+
+
+def _depending(major: int | None) -> list[Operation]:
+    """Those whose results differ between versions: refused where they are not known."""
+    if major is None:
+        return []
+    found = [Operation("numeric_power", partial(powers.power, major=major), can_raise=True)]
+    if major >= _EXACT_BUCKETS:
+        found += [
+            Operation("width_bucket_float8", floats.width_bucket, can_raise=True),
+            Operation("width_bucket_numeric", numeric.width_bucket, can_raise=True),
+        ]
+    return found
+
+
+OPERATIONS: Final = operations(None)
 
 _BUCKETED: Final = frozenset(
     TYPES[name][0]
