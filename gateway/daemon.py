@@ -36,6 +36,7 @@ from gateway.definitions.combine import make_plan
 from gateway.definitions.model import Definitions, Plan, Table, TableCopy
 from gateway.envelope.envelope import TransactionContext
 from gateway.errors import FatalError, SlotError, TransientError
+from gateway.following import PlanReader
 from gateway.lsn import ZERO_LSN, Lsn, format_lsn
 from gateway.observe import Counters, event
 from gateway.pipeline import Outcome, Pipeline
@@ -191,21 +192,25 @@ class Daemon:
                 elif waiting:
                     watermark = _without_waiting(prepared.plan, watermark, waiting)
                     prepared = replace(prepared, plan=without(prepared.plan, waiting))
-                    routes = RelationRoutes(
-                        prepared.plan, prepared.routing, totals, ServerCatalog(connection), registry
-                    )
                 else:
                     watermark = _as_planned(
                         prepared.plan, _without_waiting(prepared.plan, watermark, ())
                     )
-                changed = watermark.definitions != prepared.definitions.fingerprint
+                reader = PlanReader(settings, connection, prepared.definitions, prepared.plan)
+                routes = RelationRoutes(
+                    prepared.plan,
+                    prepared.routing,
+                    totals,
+                    ServerCatalog(connection),
+                    registry,
+                    replan=reader.now,
+                )
                 with Reloader(
                     settings,
                     watermark,
                     None if waiting else prepared.plan,
                     prepared.definitions,
                     requested=self._reload,
-                    at_once=changed or bool(waiting),
                 ) as reloader:
                     outcome, watermark = self._stream(
                         prepared, routes, totals, sink, watermark, reloader

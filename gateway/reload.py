@@ -103,7 +103,6 @@ class Reloader:
         plan: In force, when it is the whole one; None when tables are left out of it that have
             still to come.
         requested: Asked often; True once after a person asked for the definitions to be read.
-        at_once: Do not wait to be asked: the definitions have changed while nobody ran.
     """
 
     def __init__(
@@ -114,14 +113,14 @@ class Reloader:
         definitions: Definitions,
         *,
         requested: Callable[[], bool],
-        at_once: bool,
     ) -> None:
         self._settings = settings
         self._watermark = watermark
         self._plan = plan
         self._definitions = definitions
         self._requested = requested
-        self._pending = at_once
+        # Once in any case: the catalog may have changed since the plan was made from it.
+        self._pending = True
         self._ended = threading.Event()
         self._hold = False
         self._held = threading.Event()

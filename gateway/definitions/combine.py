@@ -81,7 +81,14 @@ def make_plan(
             if table.kind == "p" and not table.leaves and entry is not None:
                 empty_roots[table.oid] |= entry.operations
     publishes, reduced = _without_identity(members, definitions, publishes)
-    server_publications = plan_server_publications(members.tables, publishes, empty_roots, prefix)
+    server_publications = plan_server_publications(
+        members.tables,
+        publishes,
+        empty_roots,
+        wholes=_wholes(members, definitions),
+        alterable=_alterable(definitions, publishes),
+        prefix=prefix,
+    )
     oids = {oid for p in publishes for oid in (p.relation_oid, p.target_oid)}
     oids |= {copy.target_oid for copy in copies} | empty_roots.keys()
     family = {o for oid in oids for o in (*catalog.tables[oid].ancestors, *_leaves(catalog, oid))}
@@ -93,6 +100,15 @@ def make_plan(
         server_publications=server_publications,
         warnings=(*warnings, *reduced),
     )
+
+
+def _alterable(definitions: Definitions, publishes: Sequence[Publish]) -> set[int]:
+    """The relations of subscriptions that name a publication of the database."""
+    defined = {publication.name for publication in definitions.publications}
+    open_ended = {
+        s.name for s in definitions.subscriptions if not defined.issuperset(s.publications)
+    }
+    return {publish.relation_oid for publish in publishes if publish.subscription in open_ended}
 
 
 def find_problems(
@@ -126,6 +142,19 @@ def find_problems(
             for _, error in find_identity_problems(members, publications, table, definitions.text):
                 found.setdefault(str(error), error)
     return list(found.values())
+
+
+def _wholes(members: Membership, definitions: Definitions) -> set[int]:
+    """The partitioned tables that a subscription takes with whatever partitions they get."""
+    names = {name for s in definitions.subscriptions for name in s.publications}
+    publications = [members.publications[name] for name in sorted(names)]
+    return {
+        oid
+        for oid, table in members.tables.items()
+        if table.kind == "p"
+        and any(publication.all_tables or members.holds(publication, oid)
+                for publication in publications)
+    }  # fmt: skip
 
 
 class _Different:

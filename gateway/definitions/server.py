@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from gateway.definitions.expression import column_names
 from gateway.definitions.identity import IDENTIFYING, identity_gap
-from gateway.definitions.model import Operation, Publish, ServerPublication, Table
+from gateway.definitions.model import (
+    ALL_OPERATIONS,
+    Operation,
+    Publish,
+    ServerPublication,
+    Table,
+)
 from gateway.errors import ConfigError
 from gateway.pgoutput.messages import ReplicaIdentity
 
@@ -23,6 +29,8 @@ def plan_server_publications(
     tables: Mapping[int, Table],
     publishes: Sequence[Publish],
     empty_roots: Mapping[int, frozenset[Operation]],
+    wholes: Collection[int],
+    alterable: Collection[int],
     prefix: str,
 ) -> tuple[ServerPublication, ...]:
     """Cover `publishes` with as few publications as keep every write of the source possible.
@@ -35,6 +43,12 @@ def plan_server_publications(
         tables: By OID.
         publishes: Of all subscriptions.
         empty_roots: Partitioned tables without a leaf, and their operations.
+        wholes: Partitioned tables that some publication has as a whole, partitions of later times
+            included: read by leaf they are named instead of their leaves, so that no change of a
+            partition is missed that is attached while nobody looks.
+        alterable: Relations of publications that can be altered on the server at any time: all
+            operations of them are read that their identity allows, so that none is missed from the
+            moment on at which it is published as well.
         prefix: Of the names.
 
     Raises:
@@ -50,6 +64,8 @@ def plan_server_publications(
     targets: dict[int, set[int]] = defaultdict(set)
     for publish in publishes:
         needed[publish.relation_oid] |= publish.operations
+        if publish.relation_oid in alterable and identity_gap(tables[publish.relation_oid]) is None:
+            needed[publish.relation_oid] = ALL_OPERATIONS
         targets[publish.relation_oid].add(publish.target_oid)
     roots: dict[int, frozenset[Operation]] = {
         oid: operations for oid, operations in empty_roots.items() if operations
@@ -70,6 +86,8 @@ def plan_server_publications(
                 for oid, operations in members.items()
                 if operations.isdisjoint(IDENTIFYING) is not identifying
             }
+            if not via_root:
+                chosen = _by_tree(tables, chosen, wholes)
             if chosen:
                 result.append(
                     ServerPublication(
@@ -81,6 +99,22 @@ def plan_server_publications(
                     )
                 )
     return tuple(result)
+
+
+def _by_tree(
+    tables: Mapping[int, Table],
+    leaves: Mapping[int, frozenset[Operation]],
+    wholes: Collection[int],
+) -> dict[int, frozenset[Operation]]:
+    """Name the highest of `wholes` instead of its leaves, where all of them are needed."""
+    named = dict(leaves)
+    highest_first = sorted(wholes, key=lambda oid: (len(tables[oid].ancestors), oid))
+    for oid in highest_first:
+        below = [leaf for leaf in tables[oid].leaves if leaf in tables]
+        if below and all(leaf in named for leaf in below):
+            operations = frozenset[Operation]().union(*(named.pop(leaf) for leaf in below))
+            named[oid] = operations
+    return named
 
 
 def _readable_by_root(

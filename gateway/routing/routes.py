@@ -91,7 +91,12 @@ def topic_of(subscription: str, table: Table, names: Mapping[str, str]) -> str:
 
 
 class RelationRoutes:
-    """All routes in force, by the OID under which the server sends a relation."""
+    """All routes in force, by the OID under which the server sends a relation.
+
+    Args:
+        replan: Asked when the stream shows that something about a relation, or about who publishes
+            it, may have changed: the plan as of now, or None when it is the same.
+    """
 
     def __init__(
         self,
@@ -100,8 +105,11 @@ class RelationRoutes:
         totals: Totals,
         catalog: CatalogReader,
         schemas: SchemaIds,
+        *,
+        replan: Callable[[], Plan | None] = lambda: None,
     ) -> None:
         self.by_oid = _LazyRoutes(self._build)
+        self._replan = replan
         self._settings = settings
         self._totals = totals
         self._catalog = catalog
@@ -115,11 +123,9 @@ class RelationRoutes:
         self._publishes_once = {
             (publish.subscription, publish.target_oid): publish for publish in plan.publishes
         }.values()
-        self._publishes: dict[int, list[Publish]] = {}
-        for publish in plan.publishes:
-            self._publishes.setdefault(publish.relation_oid, []).append(publish)
-            if publish.target_oid != publish.relation_oid:
-                self._publishes.setdefault(publish.target_oid, []).append(publish)
+        self._taken = {(publish.subscription, publish.target_oid) for publish in plan.publishes}
+        self._taken |= {(copy.subscription, copy.target_oid) for copy in plan.copies}
+        self._publishes = _by_relation(plan.publishes)
         marker_schema = avro_schemas.load("transaction")
         self._marker_prefix = {
             s.name: self._register(f"{transaction_topic(s.name)}-value", marker_schema)
@@ -136,11 +142,7 @@ class RelationRoutes:
             name = error_topic(settings.gateway)
             prefix = self._register(f"{name}-value", avro_schemas.load("error"))
             self._errors = ErrorTopic(name, prefix)
-        # A filter that cannot be evaluated is refused now, not at its first row.
-        for publish in plan.publishes:
-            for clauses in publish.filters.values():
-                for clause in clauses:
-                    self._filter(clause)
+        self._compile(plan.publishes)
 
     def marker(self, subscription: str, value: bytes, headers: list[Header]) -> Record:
         """Address a marker."""
@@ -156,9 +158,38 @@ class RelationRoutes:
 
         The new one is built at the relation's next row: a streamed transaction also announces what
         a subtransaction did that was rolled back later, and no schema of that should be registered.
+
+        The server announces a relation once more when somebody has changed a publication that has
+        it, be that one of ours or not; and from then on it would use that one's new definition.
+
+        Raises:
+            FilterError: a publication was given a filter that cannot be evaluated here.
+            TransientError: the catalog cannot be read.
+
+        Source: rel_sync_cache_relation_cb, get_rel_sync_entry in pgoutput.c.
         """
+        if (plan := self._replan()) is not None:
+            self._adopt(plan)
         if self._relations.learn(relation):
             self.by_oid.pop(relation.relation_oid, None)
+
+    def _adopt(self, plan: Plan) -> None:
+        """Take the tables that are published already in the way that `plan` says.
+
+        Those that it adds have to be copied first (`gateway.reload`).
+        """
+        self._tables |= plan.tables
+        kept = [p for p in plan.publishes if (p.subscription, p.target_oid) in self._taken]
+        self._publishes = _by_relation(kept)
+        self._compile(kept)
+        self.by_oid.clear()
+
+    def _compile(self, publishes: Sequence[Publish]) -> None:
+        """Refuse a filter that cannot be evaluated now, not at its first row."""
+        for publish in publishes:
+            for clauses in publish.filters.values():
+                for clause in clauses:
+                    self._filter(clause)
 
     def _build(self, relation_oid: int) -> RelationRoute | None:
         relation = self._relations.get(relation_oid)
@@ -423,6 +454,16 @@ class RelationRoutes:
 
     def _register(self, subject: str, schema: Mapping[str, object]) -> bytes:
         return wire_prefix(self._schemas.register(subject, schema))
+
+
+def _by_relation(publishes: Sequence[Publish]) -> dict[int, list[Publish]]:
+    """By the OID that a change can arrive under: the relation's own, or its tree's root."""
+    found: dict[int, list[Publish]] = {}
+    for publish in publishes:
+        found.setdefault(publish.relation_oid, []).append(publish)
+        if publish.target_oid != publish.relation_oid:
+            found.setdefault(publish.target_oid, []).append(publish)
+    return found
 
 
 class _LazyRoutes(dict[int, RelationRoute]):

@@ -209,12 +209,12 @@ def _extending_statements(connection: _Connection, plan: Plan, prefix: str) -> l
 
 
 def _is_among(plan: Plan, root: int, members: Collection[int]) -> bool:
-    """Whether a tree, or a part of it, is among `members`."""
+    """Whether a tree, a part of it, or one that it is a part of, is among `members`."""
     table = plan.tables.get(root)
     if table is None:
-        return False
+        return root in members
     parts = {oid for oid, other in plan.tables.items() if root in other.ancestors}
-    return any(oid in members for oid in (*table.leaves, *parts))
+    return any(oid in members for oid in (root, *table.ancestors, *table.leaves, *parts))
 
 
 def _create(connection: _Connection, plan: Plan, publication: ServerPublication) -> sql.Composed:

@@ -100,7 +100,7 @@ def test_changed_definitions_change_the_publications(connection: Connection) -> 
     assert check_publications(connection, smaller, prefix="gw") == []
     published = _published(connection)
     assert published["gw_leaf_insert"] == ({"keyed"}, "i", False)
-    assert published["gw_leaf"] == ({"leaf"}, "u", False)
+    assert published["gw_leaf"] == ({"tree"}, "u", False)
     assert published["gw_root"][0] == set()
 
 
