@@ -121,7 +121,13 @@ def _comparison(name: str, type_oid: int) -> Operation | None:
     """A comparison of elements of an array."""
     type_oid = operator_type(type_oid)
     found = find_operator(name, type_oid, type_oid)
-    return found[0] if found is not None and is_comparison(*found) else None
+    if found is None or not is_comparison(*found):
+        return None
+    operation = found[0]
+    if operation.specialize is None:
+        return operation
+    special = operation.specialize({})  # nothing is known of the elements
+    return special if isinstance(special, Operation) else None
 
 
 def whole(operation: Operation, *, first: bool = True) -> Operation:

@@ -41,7 +41,7 @@ def _pair(context: Context, node: Node, left: Node, right: Node) -> Pair:
     sides = [context.typed(left), context.typed(right)]
     kinds = [operators.operator_type(side.type_oid) for side in sides]
     equal, less = (lookup.comparison(context, node, name, *kinds) for name in ("=", "<"))
-    context.check('"<"', less, sides, node)
+    less = context.check('"<"', less, sides, node)
     first, second = context.adapted(less, sides, node)
     return Pair(equal, less, first, second)
 
