@@ -34,6 +34,7 @@ from gateway.pgtypes.nan import NotANumber
 
 __all__ = [
     "INFINITE_SINCE",
+    "VALID_MODIFIERS",
     "add",
     "divide",
     "finite_result",
@@ -327,11 +328,17 @@ _UNIT_OF_RANGE: Final = {
 }
 
 
+VALID_MODIFIERS: Final = frozenset(
+    fields << 16 | precision
+    for fields in (*_UNIT_OF_RANGE, _YEAR, _MONTH, _YEAR | _MONTH)
+    for precision in (*range(7), _FULL_PRECISION)
+)
+"""The type modifiers that an interval can have, other than none (-1)."""
+
+
 def scale_is_valid(typmod: int) -> bool:
     """`typmod` is one that an interval can have."""
-    fields, precision = (typmod >> 16) & 0x7FFF, typmod & 0xFFFF
-    known = fields in _UNIT_OF_RANGE or fields in (_YEAR, _MONTH, _YEAR | _MONTH)
-    return typmod == -1 or (typmod >= 0 and known and (precision <= 6 or precision == 0xFFFF))
+    return typmod == -1 or typmod in VALID_MODIFIERS
 
 
 def scale(value: Interval, typmod: int, *, major: int | None = None) -> Interval:

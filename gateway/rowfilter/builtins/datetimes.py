@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from struct import Struct
 from types import MappingProxyType
@@ -22,7 +23,7 @@ from gateway.pgtypes.interval import Interval
 from gateway.rowfilter.builtins.common import comparisons
 from gateway.rowfilter.expr import Operation, Value
 
-__all__ = ["LENGTHS", "OPERATIONS", "PARSERS", "orders", "with_unit"]
+__all__ = ["LENGTHS", "OPERATIONS", "PARSERS", "orders", "with_modifier", "with_unit"]
 
 PARSERS: Final[Mapping[str, Callable[[bytes], Value]]] = MappingProxyType(
     {
@@ -134,9 +135,37 @@ def _casts() -> list[Operation]:
         Operation("timetz_time", timeofday.timetz_to_time),
         Operation("time_scale", timeofday.round_time),
         Operation("timetz_scale", timeofday.round_timetz),
-        Operation("timestamp_scale", timestamp_arithmetic.scale, can_raise=True),
-        Operation("timestamptz_scale", timestamp_arithmetic.scale, can_raise=True),
+        with_modifier("timestamp_scale", timestamp_arithmetic.scale, range(7)),
+        with_modifier("timestamptz_scale", timestamp_arithmetic.scale, range(7)),
     ]
+
+
+def _first(value: Value, _: Value) -> Value:
+    return value
+
+
+def with_modifier(name: str, function: Callable[..., Value], valid: Container[int]) -> Operation:
+    """A function that applies a type modifier; only one that is constant, and `valid` or negative.
+
+    A negative one changes nothing. With others, the planner decides by the type modifier of the
+    argument whether the function is called at all.
+
+    Source: TemporalSimplify(), interval_support().
+    """
+
+    def specialize(constants: Mapping[int, Value]) -> Operation | str:
+        if 1 not in constants:
+            return "its type modifier must be constant"
+        modifier = constants[1]
+        if isinstance(modifier, int):
+            if modifier < 0:
+                return Operation(name, _first)
+            if modifier not in valid:
+                return "such values do not have this type modifier"
+        return replace(operation, specialize=None)
+
+    operation = Operation(name, function, can_raise=True, specialize=specialize)
+    return operation
 
 
 def _timestamp(typmod: int) -> Operation:

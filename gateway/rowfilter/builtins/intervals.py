@@ -27,7 +27,7 @@ from gateway.pgtypes import (
 from gateway.pgtypes.datetime_units import EXTRACT_UNITS, unit_name
 from gateway.pgtypes.interval import Interval
 from gateway.rowfilter.builtins.common import comparisons
-from gateway.rowfilter.builtins.datetimes import orders, with_unit
+from gateway.rowfilter.builtins.datetimes import orders, with_modifier, with_unit
 from gateway.rowfilter.expr import Operation, Value
 
 __all__ = ["LENGTHS", "OPERATIONS", "PARSERS", "operations"]
@@ -67,7 +67,6 @@ _DEPENDING: Final[Mapping[str, Callable[..., Value]]] = MappingProxyType(
         "interval_mul": interval_arithmetic.multiply,
         "mul_d_interval": interval_arithmetic.multiply_reversed,
         "interval_div": interval_arithmetic.divide,
-        "interval_scale": interval_arithmetic.scale_checked,
         "interval_time": interval_arithmetic.interval_to_time,
         "make_interval": interval_arithmetic.make_interval,
         "timestamp_mi": timestamp_arithmetic.subtract,
@@ -116,6 +115,11 @@ def operations(major: int | None) -> Sequence[Operation]:
         *(
             Operation(key, partial(function, major=major), can_raise=True)
             for key, function in _DEPENDING.items()
+        ),
+        with_modifier(
+            "interval_scale",
+            partial(interval_arithmetic.scale_checked, major=major),
+            interval_arithmetic.VALID_MODIFIERS,
         ),
         _fields("extract_interval", major, as_float=False),
         _fields("interval_part", major, as_float=True),
