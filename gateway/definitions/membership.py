@@ -37,6 +37,7 @@ class Membership:
     def __init__(self, catalog: Catalog) -> None:
         self.tables = catalog.tables
         self.publications = catalog.publications
+        self.publishes_generated = catalog.publishes_generated
         self._relations: dict[str, dict[int, PublishedRelation]] = {
             publication.name: {relation.table_oid: relation for relation in publication.relations}
             for publication in catalog.publications.values()

@@ -209,10 +209,16 @@ class Publication:
 
 @dataclass(frozen=True, slots=True)
 class Catalog:
-    """What the source database says: its tables, by OID, and the publications, by name."""
+    """What the source database says: its tables, by OID, and the publications, by name.
+
+    Attributes:
+        publishes_generated: The server can publish generated columns (18 and later), and refuses
+            writes to a table whose replica identity has one that is not published.
+    """
 
     tables: Mapping[int, Table]
     publications: Mapping[str, Publication]
+    publishes_generated: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -115,8 +115,12 @@ def read_catalog(connection: _Connection, definitions: Definitions) -> Catalog:
             for name in subscription.publications:
                 if name not in publications:
                     publications[name] = reader.load(name, subscription)
-        catalog = Catalog(tables=reader.tables(publications.values()), publications=publications)
-        if connection.info.server_version < 180000:
+        catalog = Catalog(
+            tables=reader.tables(publications.values()),
+            publications=publications,
+            publishes_generated=connection.info.server_version >= 180000,
+        )
+        if not catalog.publishes_generated:
             refuse_generated_columns(catalog, definitions)
         return catalog
 
