@@ -55,7 +55,8 @@ def test_the_order_is_that_of_range_cmp() -> None:
     texts = ["empty", "(,1)", "(,1]", "(,)", "[1,2)", "[1,2]", "[1,)", "(1,2)", "(1,)", "[2,2]"]
 
     found = [numbers(text) for text in texts]
-    assert sorted(found[::-1]) == found
+    backwards = found[::-1]
+    assert sorted(backwards) == found
 
 
 def test_a_numeric_bound_keeps_its_scale() -> None:
