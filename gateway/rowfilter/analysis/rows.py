@@ -42,6 +42,8 @@ def _pair(context: Context, node: Node, left: Node, right: Node) -> Pair:
     kinds = [operators.operator_type(side.type_oid) for side in sides]
     equal, less = (lookup.comparison(context, node, name, *kinds) for name in ("=", "<"))
     less = context.check('"<"', less, sides, node)
+    if less.can_raise:  # there is no order, which the executor finds before equality
+        equal = less
     first, second = context.adapted(less, sides, node)
     return Pair(equal, less, first, second)
 
