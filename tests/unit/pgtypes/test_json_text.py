@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from gateway.pgtypes import json_text
 from gateway.pgtypes.errors import EvaluationError
 
-
 LETTERS = 'ab"\\/\n\t\x01\x7fé日𝄞'
 
 

@@ -14,7 +14,6 @@ from gateway.pgtypes.errors import EvaluationError
 from gateway.pgtypes.jsonb import MAX_DEPTH, Jsonb, read_jsonb
 from gateway.pgtypes.jsonpath import read_jsonpath
 
-
 LETTERS = 'ab"\\/\n\t\x01\x7fé日𝄞'
 
 
