@@ -169,7 +169,8 @@ class InitialCopy:
         route = self._routes.copy_route(copy)
         run = _TableRun(copy, table, route, base, self._transaction("true"))
         run.records.append(self._marker(copy, "copying", ()))
-        if difference is None or len(route.where) < len(copy.filters):
+        # Rows that were quarantined under the old filters are in no known state.
+        if difference is None or self._routes.quarantines(difference.filters):
             run.estimate = self._reader.estimate_rows(table)
             first = self._transaction("first")
             route.group.truncate(self._consistent_point, first, route.taker, run.records)

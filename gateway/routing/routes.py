@@ -219,6 +219,12 @@ class RelationRoutes:
                 found += [(group, t) for t in group.takers if Operation.TRUNCATE in t.operations]
         return found
 
+    def quarantines(self, filters: Sequence[FilterClause]) -> bool:
+        """Whether a row can be quarantined because of `filters`: the server must not see them."""
+        if self._errors is None:
+            return False
+        return any(can_raise(self._filter(clause).expr) for clause in filters)
+
     def copy_route(self, copy: TableCopy) -> CopyRoute:
         """Prepare the initial copy of one subscriber table.
 
@@ -228,9 +234,8 @@ class RelationRoutes:
         table = self._tables[copy.target_oid]
         columns, passes = copy.columns, None
         where = tuple(clause.text for clause in copy.filters)
-        filters = [self._filter(clause) for clause in copy.filters]
-        if self._errors is not None and any(can_raise(filter_.expr) for filter_ in filters):
-            read = set[str]().union(*(filter_.columns for filter_ in filters))
+        if self.quarantines(copy.filters):
+            read = set[str]().union(*(self._filter(clause).columns for clause in copy.filters))
             columns += tuple(sorted(read.difference(columns)))
             passes, where = self._passes(copy.filters, columns), ()
         form = self._stored_form(table, copy.columns)

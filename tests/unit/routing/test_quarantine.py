@@ -276,3 +276,4 @@ def test_the_server_evaluates_the_filters_of_the_copy_that_cannot_raise(
     )
 
     assert route.where == ((where,) if by_server else ())
+    assert gateway.routes.quarantines([FilterClause("p", T1, where)]) is not by_server
