@@ -18,12 +18,6 @@ from typing import Any, Final, NoReturn, TypeAlias, final
 
 from gateway.errors import ValueFormatError
 from gateway.pgtypes.errors import EvaluationError
-from gateway.pgtypes.numeric import (
-    Numeric,
-    numeric_to_float,
-    numeric_to_float4,
-    numeric_to_integer,
-)
 
 __all__ = [
     "MAX_DEPTH",
@@ -38,9 +32,7 @@ __all__ = [
     "print_jsonb",
     "read_jsonb",
     "send",
-    "to_float",
-    "to_float4",
-    "to_integer",
+    "to_number",
     "type_of",
     "with_order",
 ]
@@ -282,33 +274,27 @@ def send(document: Jsonb) -> bytes:
 # Casts
 
 
-def cast(document: Jsonb, kind: type[Any], name: str) -> Any:
+def cast(document: Jsonb, kind: type[Any], name: str, *, null: bool = False) -> Any:
     """The bool or Decimal of a document that is one, for a cast to the type `name`.
 
+    Args:
+        document: What is cast.
+        kind: bool or Decimal.
+        name: PostgreSQL's name of the type, for the message.
+        null: A null becomes None, as from PostgreSQL 18 on; otherwise it cannot be cast.
+
     Raises:
-        EvaluationError: it is something else, null included.
+        EvaluationError: it is something else.
     """
     value = document.value
-    if type(value) is not kind:
-        raise EvaluationError(f"cannot cast jsonb {_CAST_NAMES[_rank(value)]} to type {name}")
-    return value
+    if type(value) is kind or (null and value is None):
+        return value
+    raise EvaluationError(f"cannot cast jsonb {_CAST_NAMES[_rank(value)]} to type {name}")
 
 
-def to_integer(document: Jsonb, low: int, high: int, name: str) -> int:
-    """Cast to an integer type."""
-    return numeric_to_integer(cast(document, Decimal, name), low, high, name)
-
-
-def to_float(document: Jsonb) -> object:
-    """Cast to double precision."""
-    return numeric_to_float(_number(document, "double precision"))
-
-
-def to_float4(document: Jsonb) -> object:
-    """Cast to real."""
-    return numeric_to_float4(_number(document, "real"))
-
-
-def _number(document: Jsonb, name: str) -> Numeric:
-    number: Numeric = cast(document, Decimal, name)
-    return number
+def to_number(
+    document: Jsonb, convert: Callable[[Decimal], object], name: str, *, null: bool = False
+) -> object:
+    """Cast to a numeric type, which `convert` makes of a numeric; `name` and `null` as `cast`."""
+    number = cast(document, Decimal, name, null=null)
+    return None if number is None else convert(number)

@@ -6,7 +6,9 @@ PGSLUICE_ORACLE_SEED repeats a run.
 from __future__ import annotations
 
 import os
+import struct
 from collections.abc import Callable, Iterator, Sequence
+from decimal import Decimal
 from itertools import product
 from random import Random
 
@@ -26,6 +28,15 @@ pytestmark = [
 ]
 
 OPERATIONS = {operation.name: operation for operation in area.OPERATIONS}
+CASTS = (
+    ("jsonb_bool", "boolean"),
+    ("jsonb_numeric", "numeric"),
+    ("jsonb_int2", "smallint"),
+    ("jsonb_int4", "integer"),
+    ("jsonb_int8", "bigint"),
+    ("jsonb_float4", "real"),
+    ("jsonb_float8", "double precision"),
+)
 INDEXES = ("0", "1", "-1", "2", "-2", "-3", "5", "-2147483648", "2147483647")
 
 
@@ -228,6 +239,31 @@ def test_jsonb_set_lax_with_and_without_a_value(server: Connection) -> None:
         ["jsonb", "text[]", "jsonb", "boolean", "text"], list(product(*choices)),
     )  # fmt: skip
     assert not found, found[:10]
+
+
+@pytest.mark.parametrize(("key", "target"), CASTS)
+def test_casts_to_other_types(
+    server: Connection, postgres_major: int, key: str, target: str
+) -> None:
+    """A float is compared by its bits, everything else by its text."""
+    [operation] = [found for found in area.operations(postgres_major) if found.name == key]
+    expression = f"a1::{target}"
+    if key.startswith("jsonb_float"):
+        expression = f"float{key[-1]}send(a1::{target})"
+    for attempt in attempts(server, expression, ["jsonb"], rows_of(DOCUMENTS)):
+        [text] = attempt.arguments
+        got = outcome(operation.function, [jsonb.read_jsonb(text or b"")])
+        if isinstance(got, float):
+            got = f"\\x{struct.pack('!f' if key[-1] == '4' else '!d', got).hex()}".encode()
+        if isinstance(got, Decimal):
+            got = f"{got:f}".encode()
+        if attempt.error is not None and " is out of range for type " in attempt.error:
+            # Ours leaves out the value that PostgreSQL quotes.
+            assert isinstance(got, Failure)
+            assert attempt.error.endswith(got.message.removeprefix("value"))
+        else:
+            assert agree(attempt, got), (attempt, got)
+        assert got is not None or operation.nullable
 
 
 @pytest.mark.parametrize("kind", ["json", "jsonb"])

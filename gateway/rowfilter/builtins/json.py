@@ -1,25 +1,28 @@
 """json and jsonb.
 
 Strings and keys inside jsonb are ordered under the database's default collation, whatever it is,
-so ``<`` and its kin are supported where a constant has none. The casts of jsonb to other types are
-not here: 18 casts null to NULL, where 17 and older raise.
+so ``<`` and its kin are supported where a constant has none. Casts depend on the server's version.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from decimal import Decimal
+from functools import partial
 from types import MappingProxyType
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from gateway.pgtypes import json_text, jsonb, jsonb_access, jsonb_modify
 from gateway.pgtypes.arrays import Array
 from gateway.pgtypes.errors import EvaluationError
+from gateway.pgtypes.integers import BIGINT, INTEGER, SMALLINT, IntegerType
 from gateway.pgtypes.jsonb import Jsonb
+from gateway.pgtypes.numeric import numeric_to_float, numeric_to_float4, numeric_to_integer
 from gateway.rowfilter.builtins.common import COMPARISONS, same
 from gateway.rowfilter.expr import Operation, Value
 
-__all__ = ["OPERATIONS", "PARSERS"]
+__all__ = ["OPERATIONS", "PARSERS", "operations"]
 
 PARSERS: Final[Mapping[str, Callable[[bytes], Value]]] = MappingProxyType(
     {"json": json_text.read_json, "jsonb": jsonb.read_jsonb}
@@ -72,6 +75,10 @@ def _comparisons() -> list[Operation]:
         operation if operation.infix in ("==", "!=") else _ordering(operation)
         for operation in (*found, Operation("jsonb_cmp", jsonb.compare))
     ]
+
+
+def _limits(kind: IntegerType) -> dict[str, Any]:
+    return {"low": kind.low, "high": kind.high, "name": kind.name}
 
 
 # Constant arguments, prepared
@@ -262,9 +269,48 @@ def _modify_operations() -> list[Operation]:
     ]
 
 
-OPERATIONS: Final[Sequence[Operation]] = (
+_NUMBERS: Final[Mapping[str, tuple[str, Callable[[Decimal], object]]]] = MappingProxyType(
+    {
+        "jsonb_numeric": ("numeric", same),
+        "jsonb_int2": ("smallint", partial(numeric_to_integer, **_limits(SMALLINT))),
+        "jsonb_int4": ("integer", partial(numeric_to_integer, **_limits(INTEGER))),
+        "jsonb_int8": ("bigint", partial(numeric_to_integer, **_limits(BIGINT))),
+        "jsonb_float4": ("real", numeric_to_float4),
+        "jsonb_float8": ("double precision", numeric_to_float),
+    }
+)
+"""Casts to numeric types: the type's name, and what makes it of a numeric."""
+
+
+def _casts(major: int | None) -> list[Operation]:
+    """Casts of jsonb; from 18 on a null becomes NULL. Without a version it raises, as before."""
+    null = major is not None and major >= 18
+    truth = partial(jsonb.cast, kind=bool, name="boolean", null=null)
+    return [
+        Operation("jsonb_bool", truth, can_raise=True, nullable=null),
+        *(
+            Operation(
+                key,
+                partial(jsonb.to_number, convert=convert, name=name, null=null),
+                can_raise=True,
+                nullable=null,
+            )
+            for key, (name, convert) in _NUMBERS.items()
+        ),
+    ]
+
+
+_SAME_EVERYWHERE: Final[Sequence[Operation]] = (
     *_comparisons(),
     *_json_operations(),
     *_access_operations(),
     *_modify_operations(),
 )
+
+
+def operations(major: int | None) -> Sequence[Operation]:
+    """The operations on a server of this major version; None: of any."""
+    return (*_SAME_EVERYWHERE, *_casts(major))
+
+
+OPERATIONS: Final[Sequence[Operation]] = operations(None)
