@@ -52,7 +52,13 @@ FORMATS: dict[str, Callable[[Any], str]] = {
     "timestamptz": lambda value: format_timestamptz(value).decode(),
     "interval": lambda value: format_interval(value).decode(),
 }
-NULLS = frozenset(case.key for case in GROUPS["periods"] if case.key.startswith("overlaps"))
+NULLS = frozenset(
+    case.key
+    for group in GROUPS.values()
+    for case in group
+    if case.key.startswith("overlaps") or case.key == "date_part(text,date)"
+)
+"""Functions that are called although an argument is NULL."""
 
 
 def sql_type(kind: str) -> str:

@@ -19,6 +19,7 @@ from gateway.pgtypes import (
     timestamp_arithmetic,
 )
 from gateway.pgtypes.datetime_fields import DATE, TIME, TIMESTAMP, TIMETZ, Kind
+from gateway.pgtypes.errors import EvaluationError
 from gateway.pgtypes.interval import Interval
 from gateway.rowfilter.builtins.common import comparisons
 from gateway.rowfilter.expr import Operation, Value
@@ -247,9 +248,34 @@ def _fields(name: str, kind: Kind, *, as_float: bool) -> Operation:
     return with_unit(name, make(kind), of_unit, nullable=kind.sign is not None)
 
 
-def _date_part_of_date(unit: bytes) -> Callable[[int], Value]:
-    field = datetime_fields.field_function(TIMESTAMP, unit, as_float=True)
-    return lambda date: field(datetime.date_to_timestamp(date))
+def _date_part_of_date(unit: bytes | None, date: int | None) -> Value:
+    """It is written in SQL: the date is cast, which can fail, also when the unit is NULL."""
+    timestamp = None if date is None else datetime.date_to_timestamp(date)
+    if unit is None or timestamp is None:
+        return None
+    return datetime_fields.field_function(TIMESTAMP, unit, as_float=True)(timestamp)
+
+
+def _folded_first(
+    operation: Operation, *parts: tuple[Callable[..., Value], tuple[int, int] | tuple[int]]
+) -> Operation:
+    """A function written in SQL whose body has `parts` that are folded when they are constant.
+
+    Each is a function and the places of its arguments. When it fails, it does so for every row,
+    reached or not.
+    """
+
+    def specialize(constants: Mapping[int, Value]) -> Operation | str:
+        for function, places in parts:
+            values = [constants.get(place) for place in places]
+            if None not in values:
+                try:
+                    function(*values)
+                except EvaluationError as error:
+                    return error.message
+        return operation
+
+    return replace(operation, specialize=specialize)
 
 
 def _all_fields() -> list[Operation]:
@@ -261,11 +287,15 @@ def _all_fields() -> list[Operation]:
         _fields("time_part", TIME, as_float=True),
         _fields("timetz_part", TIMETZ, as_float=True),
         _fields("timestamp_part", TIMESTAMP, as_float=True),
-        with_unit(
-            "date_part(text,date)",
-            lambda unit, date: _date_part_of_date(unit)(date),
-            _date_part_of_date,
-            nullable=True,
+        _folded_first(
+            Operation(
+                "date_part(text,date)",
+                _date_part_of_date,
+                can_raise=True,
+                strict=False,
+                nullable=True,
+            ),
+            (datetime.date_to_timestamp, (1,)),
         ),
     ]
 
@@ -288,7 +318,11 @@ def _overlaps(
             right_end = end_of(right, right_end)
         return datetime_periods.overlaps(left, left_end, right, right_end)
 
-    return Operation(name, overlaps, can_raise=True, strict=False, nullable=True)
+    sums = [
+        (add, places) for is_given, places in zip(given, ((0, 1), (2, 3)), strict=True) if is_given
+    ]
+    operation = Operation(name, overlaps, can_raise=True, strict=False, nullable=True)
+    return _folded_first(operation, *sums)
 
 
 def _all_overlaps() -> list[Operation]:

@@ -12,7 +12,7 @@ from dataclasses import replace
 from functools import partial
 from struct import Struct
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Final
 
 from gateway.pgtypes import (
     datetime_fields,
@@ -30,7 +30,7 @@ from gateway.rowfilter.builtins.common import comparisons
 from gateway.rowfilter.builtins.datetimes import orders, with_modifier, with_unit
 from gateway.rowfilter.expr import Operation, Value
 
-__all__ = ["LENGTHS", "OPERATIONS", "PARSERS", "operations"]
+__all__ = ["LENGTHS", "OPERATIONS", "PARSERS", "lengths", "operations"]
 
 PARSERS: Final[Mapping[str, Callable[[bytes], Value]]] = MappingProxyType(
     {"interval": interval.parse_interval}
@@ -139,13 +139,16 @@ def operations(major: int | None) -> Sequence[Operation]:
 OPERATIONS: Final = operations(None)
 
 
-def _interval(typmod: int) -> Operation | None:
-    if not interval_arithmetic.scale_is_valid(typmod):
-        return None
-    coerce: Callable[[Any], Value] = partial(interval_arithmetic.scale, typmod=typmod)
-    return Operation(f"interval({typmod})", coerce, can_raise=True)
+def lengths(major: int | None) -> Mapping[str, Callable[[int], Operation | None]]:
+    """The casts to a type modifier, as `operations`."""
+
+    def coercion(typmod: int) -> Operation | None:
+        if not interval_arithmetic.scale_is_valid(typmod):
+            return None
+        coerce = partial(interval_arithmetic.scale, typmod=typmod, major=major)
+        return Operation(f"interval({typmod})", coerce, can_raise=True)
+
+    return MappingProxyType({"interval": coercion})
 
 
-LENGTHS: Final[Mapping[str, Callable[[int], Operation | None]]] = MappingProxyType(
-    {"interval": _interval}
-)
+LENGTHS: Final = lengths(None)
