@@ -19,6 +19,7 @@ from typing import Final
 from gateway.pgtypes.errors import EvaluationError
 from gateway.pgtypes.regex_automaton import Automaton, Conditions, Palette, Subject
 from gateway.pgtypes.regex_dissect import Part, Spans, build_tree, divide
+from gateway.pgtypes.regex_fast import fast_search
 from gateway.pgtypes.regex_lexer import Flags, RegexError
 from gateway.pgtypes.regex_parser import Pattern, UnsupportedRegexError, parse_regex
 from gateway.pgtypes.regex_syntax import SHORTER
@@ -50,11 +51,18 @@ class Regex:
         search = Automaton(pattern.root, self._conditions, self._palette)
         search.check_size()
         self._search = search.floating(stopping=True)
+        self._fast = fast_search(pattern.root)
         self._tree: Part | None = None
         self._starts: Automaton | None = None
 
     def matches(self, text: str) -> bool:
         """A part of `text` matches: ``text ~ pattern``."""
+        if self._fast is not None and len(text) <= self._fast.longest:
+            return self._fast.search(text) is not None
+        return self.matches_long(text)
+
+    def matches_long(self, text: str) -> bool:
+        """The same as `matches`, in linear time for any text."""
         contexts = self._conditions.subject(text).contexts if self._conditions.inner else None
         return self._search.search(text, contexts)
 

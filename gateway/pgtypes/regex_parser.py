@@ -81,7 +81,7 @@ def parse_regex(text: str, flags: Flags | None = None) -> Pattern:
     return Pattern(
         root,
         parser.lexer.groups,
-        parser.uses_ctype or parser.flags.folds,
+        parser.uses_ctype,
         parser.has_backref,
         parser.flags.folds,
     )
@@ -95,7 +95,7 @@ class _Parser:
         self.lexer = Lexer(text, flags)
         self.uses_ctype = self.has_backref = False
         self.complete: dict[int, bool] = {}
-        """Groups that are closed; False: something around it was repeated {0} times."""
+        """Groups that are closed; False: it, or something around it, was repeated {0} times."""
         self.depth = 0
 
     def _see(self, *kinds: Token) -> bool:
@@ -185,8 +185,6 @@ class _Parser:
         if (low, high) == (0, 0):
             for number in range(before + 1, self.lexer.groups + 1):
                 self.complete[number] = False
-            if isinstance(atom, Group) and atom.number:
-                del self.complete[atom.number]
             return EMPTY
         if (low, high, prefers) == (1, 1, 0):
             return atom
@@ -221,7 +219,15 @@ class _Parser:
         return found
 
     def _folded(self, ranges: Ranges) -> Ranges:
-        return fold_ascii(ranges) if self.flags.folds else ranges
+        if not self.flags.folds:
+            return ranges
+        # ASCII digits and punctuation have no case anywhere.
+        self.uses_ctype |= any(
+            high > 0x7F or (low <= last and high >= first)
+            for low, high in ranges
+            for first, last in ((0x41, 0x5A), (0x61, 0x7A))
+        )
+        return fold_ascii(ranges)
 
     def _group(self, *, captures: bool, look: bool) -> Node:
         number = 0

@@ -34,7 +34,12 @@ Ours = Callable[..., object]
 
 
 def _match(options: str) -> Ours:
-    return lambda t, p: compile_regex(p.decode(), options).matches(t.decode())
+    def match(subject: bytes, pattern: bytes) -> object:
+        regex = compile_regex(pattern.decode(), options)
+        answers = regex.matches(subject.decode()), regex.matches_long(subject.decode())
+        return answers[0] if answers[0] is answers[1] else str(answers).encode()
+
+    return match
 
 
 MATCHES: Final[Mapping[str, Ours]] = MappingProxyType(

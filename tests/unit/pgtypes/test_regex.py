@@ -65,8 +65,15 @@ def test_an_invalid_pattern_fails_in_the_words_of_the_server(pattern: str, messa
 
 @pytest.mark.parametrize(
     "pattern",
-    ["(a)\\1", "((a?){255}){255}", "(" * 100 + ")" * 100, "a" * 10_001, "((((x{9}){9}){9}){9}){9}"],
-    ids=["back reference", "many arcs", "deep", "long", "many states"],
+    [
+        "(a)\\1",
+        "(a){0}\\1",
+        "((a?){255}){255}",
+        "(" * 100 + ")" * 100,
+        "a" * 10_001,
+        "((((x{9}){9}){9}){9}){9}",
+    ],
+    ids=["back reference", "to nothing", "many arcs", "deep", "long", "many states"],
 )
 def test_what_cannot_be_reproduced_is_not_compiled(pattern: str) -> None:
     with pytest.raises(UnsupportedRegexError):
@@ -84,6 +91,8 @@ def test_what_cannot_be_reproduced_is_not_compiled(pattern: str) -> None:
         ("[[:alpha:]]", True),
         ("\\ma", True),
         ("(?i)a", True),
+        ("(?i)[!-~]", True),
+        ("(?i)^[0-9]+$", False),
     ],
 )
 def test_classes_and_case_depend_on_the_collation(pattern: str, depends: bool) -> None:
@@ -137,7 +146,7 @@ def test_more_characters_and_states_than_are_kept_change_nothing() -> None:
     letters = "".join(chr(0x4E00 + number) for number in range(6000))
     mixture = "".join("amz09n"[(number * number + number // 7) % 6] for number in range(6000))
 
-    assert regex.matches(letters + "an" * 50 + "123")
+    assert regex.matches_long(letters + "an" * 50 + "123")
     assert regex.matches(mixture + "an" * 50 + "123")
     assert not regex.matches(mixture + letters)
 
@@ -202,3 +211,14 @@ def test_a_similar_pattern_becomes_a_regular_expression(
 )
 def test_older_releases_end_a_bracket_at_its_first_bracket(pattern: bytes, agree: bool) -> None:
     assert regex_similar.versions_agree(pattern) is agree
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    ["^a[^b]*c$", "(?n)^b", "\\mb\\M", "(?i)B|é", "(?!)", "[[:alpha:]]{2,}|x", "a.c|.b.?$", "\\U7ffffffe"],
+)  # fmt: skip
+@pytest.mark.parametrize("text", ["", "abc", "axxc", "a\nb", "É b", "zz", "a\nc\n", "xab"])
+def test_short_texts_get_the_same_answer_as_long_ones(pattern: str, text: str) -> None:
+    regex = compile_regex(pattern)
+
+    assert regex.matches(text) is regex.matches_long(text)
