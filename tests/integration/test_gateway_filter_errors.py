@@ -150,3 +150,24 @@ def test_without_quarantine_the_initial_copy_stops_and_says_what_to_do(
     assert "copying public.t: a row filter failed on a row, SQLSTATE 22012" in ended.err
     assert 'on_filter_error = "quarantine"' in ended.err
     assert "secret" not in ended.err and "Traceback" not in ended.err
+
+
+def test_a_filter_that_no_longer_raises_brings_the_quarantined_rows_in(
+    scene: MakeScene, source: Connection
+) -> None:
+    source.execute("INSERT INTO t VALUES (0, 'copied'), (1, 'one')")
+    s = scene(DEFINITIONS, **QUARANTINE)
+    s.run_to("0/1")
+    source.execute("INSERT INTO t VALUES (2, 'two')")
+    source.execute("UPDATE t SET b = 'changed' WHERE a = 0")
+    s.run_to(current_lsn(source))
+    before = s.rebuilt("t")
+    s.project.definitions = s.project.definitions.replace("100 / a > 5", "a < 20")
+    process = s.project.start()
+    process.wait_for("definitions in force")
+    assert process.terminate() == 0, process.log()
+
+    assert before == [(1, "one"), (2, "two")]
+    assert s.rebuilt("t") == s.source_rows("SELECT * FROM t WHERE a < 20")
+    assert len(errors(s)) == 2
+    assert_exactly_once(s, ["t"])
