@@ -42,7 +42,9 @@ _TYPES: Final = {"{": b"object", "[": b"array", '"': b"string", "t": b"boolean",
                  "n": b"null"}  # fmt: skip
 
 # Numbers stay text: only where a value ends is asked, and of strings what they say.
-_scan: Final = json.JSONDecoder(parse_float=str, parse_int=str).scan_once  # type: ignore[attr-defined]
+_decoder: Final = json.JSONDecoder(parse_float=str, parse_int=str)
+_scan: Final = _decoder.scan_once  # type: ignore[attr-defined]
+_load: Final = _decoder.decode
 
 
 def read_json(text: bytes) -> bytes:
@@ -186,6 +188,13 @@ def field(value: bytes, key: bytes) -> bytes | None:
 
 def field_text(value: bytes, key: bytes) -> bytes | None:
     """``->> text``."""
+    # Of a scalar no more than its value is needed, and that is found without walking.
+    whole = _load(_unescaped(value))
+    found = whole.get(key.decode()) if isinstance(whole, dict) else None
+    if isinstance(found, str):  # numbers, too
+        return found.encode()
+    if found is None or isinstance(found, bool):
+        return None if found is None else b"true" if found else b"false"
     return _as_text(_find(value, (key.decode(),), [INT_MIN]))
 
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from decimal import Decimal
+from functools import lru_cache
 from json.encoder import encode_basestring
 from typing import Any, Final, NoReturn, TypeAlias, final
 
@@ -93,8 +94,11 @@ _decode: Final = json.JSONDecoder(
 ).decode
 
 
+@lru_cache(maxsize=8)
 def read_jsonb(text: bytes) -> Jsonb:
     """Read a jsonb as its output function prints it.
+
+    The last few are kept: the filters of many subscriptions read the same value of the same row.
 
     Raises:
         ValueFormatError: not JSON, or nested more than `MAX_DEPTH` levels deep.

@@ -14,6 +14,7 @@ Source: src/backend/utils/adt/rangetypes.c.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
@@ -65,7 +66,10 @@ EMPTY: Final[Range] = ()
 LOWER_INFINITE: Final[Bound] = (-1,)
 UPPER_INFINITE: Final[Bound] = (1,)
 
-_SPECIAL: Final = frozenset(b'"\\()[],')
+_BOUND: Final = rb"(\"(?:[^\"\\]|\"\"|\\.)*\"|[^\"\\()\[\],]*)"
+_RANGE = re.compile(rb"([\[(])" + _BOUND + rb"," + _BOUND + rb"([\])])", re.DOTALL)
+_ESCAPED = re.compile(rb'["\\](.)', re.DOTALL)
+"""A quote that is doubled, or a backslash, and what it stands for."""
 _FLAGS: Final = frozenset((b"[]", b"[)", b"(]", b"()"))
 
 
@@ -169,39 +173,29 @@ def read_range(text: bytes, parse: Callable[[bytes], Any]) -> Range:
 
 
 def parse_range(text: bytes, at: int, parse: Callable[[bytes], Any]) -> tuple[Range, int]:
-    """Read the range that begins at `at`; also where the text goes on."""
-    if text[at : at + 5] == b"empty":
-        return EMPTY, at + 5
-    opening = text[at : at + 1]
-    low, at = _bound_text(text, at + 1)
-    high, end = _bound_text(text, at + 1)
-    closing = text[end : end + 1]
-    if opening not in (b"[", b"(") or text[at : at + 1] != b"," or closing not in (b"]", b")"):
+    """Read the range that begins at `at`; also where the text goes on.
+
+    Raises:
+        ValueFormatError: not a range, or a bound that `parse` does not read.
+    """
+    match = _RANGE.match(text, at)
+    if match is None:
+        if text[at : at + 5] == b"empty":
+            return EMPTY, at + 5
         raise ValueFormatError("a value does not read as a range")
+    opening, low, high, closing = match.groups()
     return (
-        LOWER_INFINITE if low is None else (0, parse(low), 0 if opening == b"[" else 1),
-        UPPER_INFINITE if high is None else (0, parse(high), 0 if closing == b"]" else -1),
-    ), end + 1
+        (0, parse(_bound_text(low)), 0 if opening == b"[" else 1) if low else LOWER_INFINITE,
+        (0, parse(_bound_text(high)), 0 if closing == b"]" else -1) if high else UPPER_INFINITE,
+    ), match.end()
 
 
-def _bound_text(text: bytes, at: int) -> tuple[bytes | None, int]:
-    """The text of a bound, None for an infinite one, and where it ends."""
-    if text[at : at + 1] != b'"':
-        end = at
-        while end < len(text) and text[end] not in _SPECIAL:
-            end += 1
-        return text[at:end] or None, end
-    found = bytearray()
-    at += 1
-    while at < len(text):
-        c = text[at : at + 1]
-        if c == b'"' and text[at + 1 : at + 2] != b'"':
-            return bytes(found), at + 1
-        if c in (b'"', b"\\"):
-            at += 1
-        found += text[at : at + 1]
-        at += 1
-    raise ValueFormatError("a value does not read as a range")
+def _bound_text(text: bytes) -> bytes:
+    """The text of a bound without quotes."""
+    if text[:1] != b'"':
+        return text
+    inner = text[1:-1]
+    return _ESCAPED.sub(rb"\1", inner) if b'"' in inner or b"\\" in inner else inner
 
 
 # Bounds
