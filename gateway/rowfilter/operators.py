@@ -42,6 +42,7 @@ def _operations(major: int | None) -> Mapping[str, Operation]:
 
 OPERATIONS: Final = _operations(None)
 """By key: ``prosrc``, or ``proname(typname,...)`` for a function that is written in SQL."""
+_NEWEST: Final = 18
 _FACTORIES: Final = dict(builtins.factories())
 _ELEMENT_FACTORIES: Final = dict(builtins.element_factories())
 _LENGTHS: Final = {TYPES[name][0]: length for name, length in builtins.lengths()}
@@ -79,8 +80,8 @@ def operation_for(key: str, signature: Signature, major: int | None = None) -> O
 
 
 def is_supported(key: str) -> bool:
-    """The function `key` is implemented, for some types at least."""
-    return key in _FACTORIES or key in _ELEMENT_FACTORIES or key in OPERATIONS
+    """The function `key` is implemented, for some types at least, on the newest server."""
+    return key in _FACTORIES or key in _ELEMENT_FACTORIES or key in _operations(_NEWEST)
 
 
 def length_types() -> list[int]:

@@ -1,4 +1,4 @@
-"""boolean, oid, uuid, pg_lsn, xid, cid, tid and "char": what belongs to no larger subject."""
+"""boolean, oid, uuid, pg_lsn, xid, cid and tid: what belongs to no larger subject."""
 
 from __future__ import annotations
 
@@ -67,7 +67,6 @@ PARSERS: Final[Mapping[str, Callable[[bytes], Value]]] = MappingProxyType(
         "xid8": parse_integer,
         "cid": parse_integer,
         "tid": identifiers.parse_tid,
-        "char": identifiers.parse_char,
     }
 )
 
@@ -93,7 +92,8 @@ def _difference(left: int, right: int) -> int:
 
 
 def _char_difference(left: bytes, right: bytes) -> int:
-    return (left or b"\0")[0] - (right or b"\0")[0]
+    """Of two values of "char", which are one byte each."""
+    return left[0] - right[0]
 
 
 _IDENTIFIERS: Final = (
@@ -117,10 +117,7 @@ _IDENTIFIERS: Final = (
     Operation("tidlarger", larger),
     Operation("tidsmaller", smaller),
     Operation("cideq", operator.eq, "=="),
-    *comparisons("char{}"),
     Operation("btcharcmp", _char_difference),
-    Operation("chartoi4", identifiers.char_to_integer),
-    Operation("i4tochar", identifiers.integer_to_char, can_raise=True),
     Operation("uuid_extract_version", identifiers.uuid_version, nullable=True),
 )
 
