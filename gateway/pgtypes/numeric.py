@@ -88,11 +88,13 @@ def integer_to_numeric(value: int) -> Numeric:
 
 
 def fit(value: Decimal) -> Decimal:
-    """Raise where make_result() would; round digits that no numeric can store."""
+    """Raise where make_result() would; round digits that no numeric can store; zero has no sign."""
     if value.is_finite():
         if scale_of(value) > MAX_SCALE:
             value = value.quantize(Decimal((0, (1,), -MAX_SCALE)), context=EXACT)
-        if value and value.adjusted() >= MAX_DIGITS:
+        if not value:
+            return value.copy_abs()
+        if value.adjusted() >= MAX_DIGITS:
             raise EvaluationError("value overflows numeric format")
     return value
 
@@ -122,7 +124,9 @@ def multiply(left: Numeric, right: Numeric) -> Numeric:
 
 def negate(value: Numeric) -> Numeric:
     """Unary ``-``."""
-    return NAN if isinstance(value, NotANumber) else value.copy_negate()
+    if isinstance(value, NotANumber):
+        return NAN
+    return value.copy_negate() if value else value
 
 
 def absolute(value: Numeric) -> Numeric:
@@ -221,7 +225,7 @@ def apply_typmod(value: Numeric, typmod: int) -> Numeric:
         rounded = rounded.quantize(Decimal(1), context=EXACT)
     if rounded and rounded.adjusted() >= precision - scale:
         raise EvaluationError("numeric field overflow")
-    return rounded
+    return rounded if rounded else rounded.copy_abs()
 
 
 def numeric_to_integer(value: Numeric, low: int, high: int, name: str) -> int:
@@ -267,6 +271,8 @@ def float_to_numeric(value: float | NotANumber, digits: int) -> Numeric:
         return NAN
     if value in (float("inf"), float("-inf")):
         return _INFINITY if value > 0 else -_INFINITY
+    if not value:
+        return _ZERO
     result = Decimal(f"{value:.{digits}g}")
     exponent = result.as_tuple().exponent
     assert isinstance(exponent, int)

@@ -57,11 +57,7 @@ def scaled(value: int, scale: int) -> Decimal:
 def _integral(value: Numeric, rounding: str) -> Numeric:
     if isinstance(value, NotANumber) or value.is_infinite():
         return value
-    return fit(_unsigned_zero(value.quantize(_ONE, rounding, EXACT)))
-
-
-def _unsigned_zero(value: Decimal) -> Decimal:
-    return value if value else value.copy_abs()
+    return fit(value.quantize(_ONE, rounding, EXACT))
 
 
 def ceil(value: Numeric) -> Numeric:
@@ -106,7 +102,7 @@ def _to_scale(value: Numeric, scale: int, rounding: str) -> Numeric:
     result = value.quantize(Decimal((0, (1,), -scale)), rounding, EXACT)
     if scale < 0:
         result = result.quantize(_ONE, context=EXACT)
-    return fit(_unsigned_zero(result))
+    return fit(result)
 
 
 def sign(value: Numeric) -> Numeric:

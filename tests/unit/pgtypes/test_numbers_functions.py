@@ -7,7 +7,7 @@ from decimal import Decimal
 
 import pytest
 
-from gateway.pgtypes import float_functions, numeric_functions, numeric_powers
+from gateway.pgtypes import float_functions, numeric, numeric_functions, numeric_powers
 from gateway.pgtypes.errors import EvaluationError
 from gateway.pgtypes.integers import BIGINT, INTEGER
 from gateway.pgtypes.nan import NAN
@@ -88,6 +88,20 @@ def test_the_sign_of_nan_is_zero_in_double_precision_and_nan_in_numeric() -> Non
 )
 def test_functions_of_numeric_have_the_digits_of_the_server(result: Numeric, expected: str) -> None:
     assert shown(result) == expected
+
+
+@pytest.mark.parametrize(
+    "result",
+    [
+        numeric.multiply(Decimal(0), Decimal("-3.5")),
+        numeric.negate(Decimal("0.00")),
+        numeric.float_to_numeric(-0.0, 15),
+        numeric.apply_typmod(Decimal("-0.4"), (3 << 16) + 4),
+        numeric_functions.truncate_to_scale(Decimal("-0.04"), 1),
+    ],
+)
+def test_zero_has_no_sign(result: Numeric) -> None:
+    assert not shown(result).startswith("-")
 
 
 def test_scales_are_unknown_for_what_is_not_finite() -> None:
