@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -84,10 +85,12 @@ def test_quarantined_rows_are_in_the_error_topic_and_all_else_goes_on(
     assert ["rows=3" in line for line in warnings] == [True, False]
 
 
+@pytest.mark.parametrize("options", ["", " WITH (binary = true)"], ids=["text", "binary"])
 def test_quarantined_rows_are_written_once_however_often_the_gateway_starts(
-    scene: MakeScene, source: Connection
+    scene: MakeScene, source: Connection, options: str
 ) -> None:
-    s = scene(DEFINITIONS, **QUARANTINE)
+    definitions = re.sub(r"(SUBSCRIPTION [^;]*);", rf"\1{options};", DEFINITIONS)
+    s = scene(definitions, **QUARANTINE)
     s.run_to("0/1")
     source.execute("INSERT INTO t VALUES (0, 'bad')")
     s.run_to(current_lsn(source))
@@ -95,7 +98,9 @@ def test_quarantined_rows_are_written_once_however_often_the_gateway_starts(
     source.execute("INSERT INTO t VALUES (1, 'good')")
     s.run_to(current_lsn(source))
 
-    assert [facts(record)[0] for record in errors(s)] == ["c"]
+    assert [facts(record) for record in errors(s)] == [
+        ("c", {"a": "0"}, None, {"a": "0", "b": "bad"})
+    ]
     assert s.rebuilt("t") == [(1, "good")]
 
 
