@@ -73,19 +73,18 @@ def one_dimension(items: Sequence[Any]) -> Array:
 
 
 def stack(arrays: Sequence[Array | None]) -> Array:
-    """The array that ``ARRAY[...]`` makes of arrays; NULL ones are left out.
+    """The array that ``ARRAY[...]`` makes of arrays; a NULL one is like an empty one.
 
     Raises:
         EvaluationError: their shapes differ, or there are too many dimensions.
 
     Source: ExecEvalArrayExpr().
     """
-    given = [array for array in arrays if array is not None]
-    full = [array for array in given if array.items]
+    full = [array for array in arrays if array is not None and array.items]
     if not full:
         return EMPTY
     first = full[0]
-    if len(full) < len(given) or any(
+    if len(full) < len(arrays) or any(
         (array.dimensions, array.lower_bounds) != (first.dimensions, first.lower_bounds)
         for array in full
     ):

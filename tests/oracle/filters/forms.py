@@ -283,6 +283,8 @@ ARRAYS = (
     "ARRAY[ia,ib] = ARRAY[[1],[2]]",
     "ARRAY[ia,ia] = ARRAY[[1,2,3],[1,2,3]]",
     "ARRAY[a,b] = ia",
+    "ARRAY[ia,ib,NULL] IS NULL",
+    "ARRAY[ia,ib] IS NULL",
     "ia = '{1,2,3}'",
     "ia <> ib",
     "ia < ib",
