@@ -16,9 +16,11 @@ import psycopg
 from gateway.commands.schemas import CollectedSchemas, plan_of, routes_of
 from gateway.config import Settings
 from gateway.definitions.model import Definitions, Operation, Plan
+from gateway.envelope.naming import error_topic
 from gateway.errors import GatewayError
 from gateway.pgoutput.messages import ReplicaIdentity
 from gateway.provision import read_definitions
+from gateway.routing.routes import RelationRoutes
 from gateway.sink.registry import Registry
 from gateway.sink.topics import describe_topics
 from gateway.source.connection import ServerFacts, connect, server_facts
@@ -111,11 +113,32 @@ def _source_findings(
         yield Finding(Severity.WARNING, warning)
     yield _fine(f"definitions: {len(plan.copies)} subscriber tables with an initial copy")
     # Building the routes compiles every filter and every schema.
-    routes_of(connection, plan, facts, settings, CollectedSchemas())
+    routes = routes_of(connection, plan, facts, settings, CollectedSchemas())
     yield _fine("row filters: all can be evaluated here")
+    yield from _filter_findings(routes, settings)
     yield from _table_findings(connection, plan)
     for line in check_publications(connection, plan, prefix=settings.source.slot):
         yield Finding(Severity.WARNING, f"publication to be made: {line}")
+
+
+def _filter_findings(routes: RelationRoutes, settings: Settings) -> Iterator[Finding]:
+    """Say which filters can fail on a row, and what happens then."""
+    raising = routes.may_raise()
+    if not raising:
+        return
+    can_fail = (
+        f"row filters: those of {', '.join(raising)} can fail on a row (overflow, division by zero "
+        "and the like)"
+    )
+    if settings.definitions.on_filter_error == "quarantine":
+        topic = error_topic(settings.gateway.name)
+        yield _fine(f"{can_fail}: the row is in topic {topic} then, and the gateway goes on")
+    else:
+        yield Finding(
+            Severity.FINE,
+            f"{can_fail}: the gateway stops there, as a native subscription does",
+            'to go on without such a row: [definitions] on_filter_error = "quarantine"',
+        )
 
 
 def _server_findings(facts: ServerFacts) -> Iterator[Finding]:

@@ -219,6 +219,11 @@ class RelationRoutes:
                 found += [(group, t) for t in group.takers if Operation.TRUNCATE in t.operations]
         return found
 
+    def may_raise(self) -> list[str]:
+        """Return the names of the publications that have a row filter which may raise."""
+        filters = self._filters.items()
+        return sorted({clause.publication for clause, found in filters if can_raise(found.expr)})
+
     def quarantines(self, filters: Sequence[FilterClause]) -> bool:
         """Whether a row can be quarantined because of `filters`: the server must not see them."""
         if self._errors is None:

@@ -176,3 +176,18 @@ def test_a_filter_that_no_longer_raises_brings_the_quarantined_rows_in(
     assert s.rebuilt("t") == s.source_rows("SELECT * FROM t WHERE a < 20")
     assert len(errors(s)) == 2
     assert_exactly_once(s, ["t"])
+
+
+def test_check_names_the_publications_whose_filters_can_fail(
+    scene: MakeScene, source: Connection
+) -> None:
+    s = scene(DEFINITIONS)
+
+    stopping = s.cli("check")
+    s.project.extra = QUARANTINE
+    going_on = s.cli("check")
+
+    assert (stopping.code, going_on.code) == (0, 0)
+    assert "row filters: those of p can fail on a row" in stopping.out
+    assert "the gateway stops there" in stopping.out
+    assert f"the row is in topic {s.slot}.error then" in going_on.out
