@@ -11,7 +11,7 @@ from gateway.pgtypes import bits
 from gateway.rowfilter.builtins.common import comparisons
 from gateway.rowfilter.expr import Operation, Value
 
-__all__ = ["LENGTHS", "OPERATIONS", "PARSERS", "STEPS"]
+__all__ = ["LENGTHS", "OPERATIONS", "PARSERS"]
 
 PARSERS: Final[Mapping[str, Callable[[bytes], Value]]] = MappingProxyType(
     {"bit": bits.parse_bits, "varbit": bits.parse_bits}
@@ -44,33 +44,8 @@ OPERATIONS: Final[Sequence[Operation]] = (
 )
 
 
-class _IntegerAsBit(bytes):
-    """An integer as bit(1), which knows the integer: the length comes in a step of its own."""
-
-    integer: int
-
-
-def _as_bit(value: int) -> bytes:
-    bit = _IntegerAsBit(bits.from_integer(value, 1))
-    bit.integer = value
-    return bit
-
-
-def _to_bit(value: bytes, length: int) -> bytes:
-    if isinstance(value, _IntegerAsBit):
-        return bits.from_integer(value.integer, length)
-    return bits.to_bit(value, length)
-
-
-_INTEGER: Final = Operation("(integer as bit)", _as_bit)
-
-STEPS: Final[Mapping[tuple[str, str], Operation]] = MappingProxyType(
-    {("int4", "bit"): _INTEGER, ("int8", "bit"): _INTEGER}
-)
-
-
 def _bit_length(typmod: int) -> Operation:
-    return Operation(f"bit({typmod})", partial(_to_bit, length=typmod))
+    return Operation(f"bit({typmod})", partial(bits.to_bit, length=typmod))
 
 
 def _varbit_length(typmod: int) -> Operation:
