@@ -39,7 +39,9 @@ END: Final = 2
 _MAX_STATES: Final = 20_000
 _MAX_ARCS: Final = 300_000
 """Well below what makes PostgreSQL give up (REG_MAX_COMPILE_SPACE)."""
-_MAX_CONDITIONS: Final = 60
+_MAX_CONDITIONS: Final = 1_000
+_MAX_REPEATED_CONDITIONS: Final = 8
+"""PostgreSQL moves constraints to where they are decided, which can take it beyond any bound."""
 _MAX_CACHED_STATES: Final = 1_000
 _MAX_CACHED_CHARACTERS: Final = 4_000
 
@@ -144,6 +146,7 @@ class Automaton:
         self._conditions = conditions
         self._free: list[list[tuple[int, int]]] = []
         self._moves: list[list[tuple[frozenset[int], int]]] = []
+        self._loops = self._repeated_conditions = 0
         self.start, self.accept = self._new(), self._new()
         self._build(node, self.start, self.accept)
         self._floating = self._stopping = False
@@ -166,6 +169,7 @@ class Automaton:
                 self._moves[start].append((self.palette.frozen[node], end))
             case Edge() | Look():
                 self._free[start].append((self._conditions.number(node), end))
+                self._repeated_conditions += self._loops > 0
             case Group(body):
                 self._build(body, start, end)
             case Sequence(items):
@@ -177,7 +181,10 @@ class Automaton:
                     self._free[last].append((-1, end))
                     self._build(branch, first, last)
             case Repeat(body, low, high):
+                several = high is None or high > 1
+                self._loops += several
                 self._repeat(body, low, high, start, end)
+                self._loops -= several
             case Backref():
                 raise UnsupportedRegexError("it has a back reference")
             case _:
@@ -245,7 +252,8 @@ class Automaton:
                     arcs += sum(len(colors) for colors, _ in self._moves[state])
                 if arcs > _MAX_ARCS:
                     raise UnsupportedRegexError("it is too large")
-        if sum(c >= 0 for arcs_ in self._free for c, _ in arcs_) > _MAX_CONDITIONS:
+        conditions = sum(c >= 0 for free in self._free for c, _ in free)
+        if conditions > _MAX_CONDITIONS or self._repeated_conditions > _MAX_REPEATED_CONDITIONS:
             raise UnsupportedRegexError("it has too many constraints")
 
     # Running

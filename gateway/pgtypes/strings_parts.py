@@ -21,6 +21,7 @@ __all__ = [
     "replace",
     "reverse",
     "right",
+    "split",
     "split_part",
     "substring",
     "translate",
@@ -186,3 +187,22 @@ def split_part(value: bytes, separator: bytes, number: int) -> bytes:
     fields = value.split(separator) if separator else [value]
     place = number - 1 if number > 0 else len(fields) + number
     return fields[place] if 0 <= place < len(fields) else b""
+
+
+def split(
+    value: bytes | None, separator: bytes | None, null: bytes | None = None
+) -> list[bytes | None] | None:
+    """``string_to_array``: the fields, or all characters if `separator` is None.
+
+    A field that equals `null` becomes None.
+    """
+    if value is None:
+        return None
+    fields: list[bytes]
+    if not value:
+        fields = []
+    elif separator is None:
+        fields = [character.encode() for character in value.decode()]
+    else:
+        fields = value.split(separator) if separator else [value]
+    return [None if field == null else field for field in fields]

@@ -16,6 +16,7 @@ from typing import Final
 import psycopg
 import pytest
 
+from gateway.pgtypes.arrays import Array, parse_array
 from gateway.pgtypes.errors import EvaluationError
 from gateway.pgtypes.strings import parse_bytea
 from gateway.rowfilter.operators import OPERATIONS
@@ -52,15 +53,16 @@ UNISTR: Final = ("", "abc", "\\0041", "\\+01F600", "\\u00e9", "\\U0001F600", "\\
 PATTERNS: Final = ("", "%", "a%", "_", "__", "%b_", "\\%", "a\\", "%\\", "é%", "A_C%")
 
 
-def pool(kind: str) -> Sequence[str]:
+def pool(kind: str) -> Sequence[str | None]:
     """The texts from which arguments of a kind are taken."""
     return _POOLS[kind][1]
 
 
-_POOLS: Final[Mapping[str, tuple[str, Sequence[str]]]] = MappingProxyType(
+_POOLS: Final[Mapping[str, tuple[str, Sequence[str | None]]]] = MappingProxyType(
     {
         "text": ("text", TEXTS),
         "part": ("text", PARTS),
+        "null_part": ("text", (None, *PARTS)),
         "count": ("integer", COUNTS),
         "few": ("integer", FEW),
         "long": ("bigint", COUNTS),
@@ -137,6 +139,8 @@ CASES: Final = (
     case("translate", "translate({})", "text part part"),
     case("text_reverse", "reverse({})", "text"),
     case("split_part", "split_part({})", "text part count"),
+    case("text_to_array", "string_to_array({})", "text null_part"),
+    case("text_to_array_null", "string_to_array({})", "text null_part null_part"),
     case("ascii", "ascii({})", "text"),
     case("chr", "chr({})", "integer"),
     case("md5_text", "md5({})", "text"),
@@ -233,6 +237,8 @@ def _differences(case: Case, found: Sequence[Attempt]) -> list[str]:
         ours = outcome(function, arguments)
         if isinstance(ours, Failure):
             agree = attempt.error is not None and _same_error(attempt.error, ours.message)
+        elif isinstance(ours, Array) and attempt.result is not None:
+            agree = ours == parse_array(attempt.result, bytes)
         else:
             agree = attempt.error is None and _shown(ours, attempt.result) == attempt.result
         if not agree:
@@ -240,7 +246,7 @@ def _differences(case: Case, found: Sequence[Attempt]) -> list[str]:
     return lines
 
 
-def _rows(case: Case) -> list[tuple[str, ...]]:
+def _rows(case: Case) -> list[tuple[str | None, ...]]:
     rows = list(product(*map(pool, case.kinds)))
     return rows if len(rows) <= _MOST else Random(case.key).sample(rows, _MOST)
 

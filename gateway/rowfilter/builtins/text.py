@@ -10,6 +10,7 @@ from typing import Final
 
 from gateway.errors import ValueFormatError
 from gateway.pgtypes import bytea, strings, strings_codes, strings_parts
+from gateway.pgtypes.arrays import Array, one_dimension
 from gateway.pgtypes.errors import EvaluationError
 from gateway.rowfilter.builtins.common import COMPARISONS, comparisons, same
 from gateway.rowfilter.expr import CollationUse, Operation, Value
@@ -207,6 +208,11 @@ def _functions() -> list[Operation]:
     ]
 
 
+def _split(value: bytes | None, separator: bytes | None, null: bytes | None = None) -> Array | None:
+    found = strings_parts.split(value, separator, null)
+    return None if found is None else one_dimension(found)
+
+
 def _collated_functions() -> list[Operation]:
     equality, order, ctype = CollationUse.EQUALITY, CollationUse.ORDER, CollationUse.CTYPE
     parts = strings_parts
@@ -215,6 +221,10 @@ def _collated_functions() -> list[Operation]:
         Operation("textpos", parts.position, collation=equality),
         Operation("replace_text", parts.replace, collation=equality),
         Operation("split_part", parts.split_part, can_raise=True, collation=equality),
+        *(
+            Operation(name, _split, strict=False, nullable=True, collation=equality)
+            for name in ("text_to_array", "text_to_array_null")
+        ),
         Operation("text_larger", _larger, collation=order),
         Operation("text_smaller", _smaller, collation=order),
         Operation("bpchar_larger", _larger_bpchar, collation=order),

@@ -215,7 +215,8 @@ def test_older_releases_end_a_bracket_at_its_first_bracket(pattern: bytes, agree
 
 @pytest.mark.parametrize(
     "pattern",
-    ["^a[^b]*c$", "(?n)^b", "\\mb\\M", "(?i)B|é", "(?!)", "[[:alpha:]]{2,}|x", "a.c|.b.?$", "\\U7ffffffe"],
+    ["^a[^b]*c$", "(?n)^b", "\\mb\\M", "(?i)B|é", "(?!)", "[[:alpha:]]{2,}|x", "a.c|.b.?$",
+     "\\U7ffffffe"],
 )  # fmt: skip
 @pytest.mark.parametrize("text", ["", "abc", "axxc", "a\nb", "É b", "zz", "a\nc\n", "xab"])
 def test_short_texts_get_the_same_answer_as_long_ones(pattern: str, text: str) -> None:
