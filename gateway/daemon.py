@@ -22,19 +22,17 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Final
 
 import psycopg
 
 from gateway.config import Settings
-from gateway.copy import CopyStopped, InitialCopy
-from gateway.definitions.changes import fingerprint_of, key_of_copy, outdated, without
+from gateway.copy import CopyStopped
+from gateway.definitions.changes import as_planned, waiting, without, without_states
 from gateway.definitions.combine import make_plan
-from gateway.definitions.model import Definitions, Plan, Table, TableCopy
-from gateway.envelope.envelope import TransactionContext
+from gateway.definitions.model import Definitions, Plan
 from gateway.errors import FatalError, SlotError, TransientError
 from gateway.following import PlanReader
 from gateway.lsn import ZERO_LSN, Lsn, format_lsn
@@ -48,19 +46,19 @@ from gateway.provision import (
     routing_settings,
 )
 from gateway.records import Watermark
-from gateway.reload import Reloader, Takeover
-from gateway.routing import Router, RoutingSettings
+from gateway.reload import Reloader
+from gateway.routing import Router
 from gateway.routing.routes import RelationRoutes
 from gateway.routing.totals import Totals
 from gateway.sink.producer import TransactionalSink
 from gateway.sink.registry import Registry
 from gateway.source.catalog import ServerCatalog, read_catalog
-from gateway.source.connection import ServerFacts, connect, server_facts
+from gateway.source.connection import connect, server_facts
 from gateway.source.negotiation import negotiate
 from gateway.source.publications import ensure_publications, extend_publications
 from gateway.source.replication import OUTPUT_PLUGIN, ReplicationConnection
 from gateway.source.slot import SlotStatus, check_slot, slot_status
-from gateway.source.snapshot import SnapshotReader
+from gateway.starting import Copying, CopyReport, Prepared
 from gateway.transactions import Assembler
 
 __all__ = ["Daemon"]
@@ -73,18 +71,6 @@ _STEADY_S: Final = 60.0
 _OPEN_TIMEOUT_S: Final = 60.0
 _TOPICS_TIMEOUT_S: Final = 10.0
 _CLOSE_S: Final = 1.0
-
-CopyReport = Callable[[str, Table, int, int | None], None]
-
-
-@dataclass(frozen=True, slots=True)
-class _Prepared:
-    """What an attempt has found out before it touches the slot."""
-
-    facts: ServerFacts
-    plan: Plan
-    definitions: Definitions
-    routing: RoutingSettings
 
 
 class Daemon:
@@ -112,10 +98,10 @@ class Daemon:
         self._asked_to_stop = stopping
         self._stop_by: float | None = None
         self._pause = pause
-        self._report_copy = report_copy
         self._reload = reload
         self._streaming_since: float | None = None
         self.counters = Counters()
+        self._copying = Copying(settings, self.counters, report_copy, self._stopping)
 
     def run(self) -> Outcome:
         """Run until stopped or at endpos; try again after what may pass.
@@ -183,18 +169,22 @@ class Daemon:
                 )
                 routes.register_all()
                 watermark = self._start_from(recovered.watermark, connection, prepared)
-                waiting = [] if watermark is None else _waiting(prepared, watermark)
+                late = (
+                    []
+                    if watermark is None
+                    else waiting(prepared.plan, prepared.definitions.fingerprint, watermark)
+                )
                 # Not before: definitions that are refused must leave the publications alone, or
                 # the slot would not have the changes that the old ones take.
-                self._ensure_publications(connection, prepared.plan, keep=bool(waiting))
+                self._ensure_publications(connection, prepared.plan, keep=bool(late))
                 if watermark is None:
-                    watermark = self._first_start(prepared, routes, totals, sink)
-                elif waiting:
-                    watermark = _without_waiting(prepared.plan, watermark, waiting)
-                    prepared = replace(prepared, plan=without(prepared.plan, waiting))
+                    watermark = self._copying.first_start(prepared, routes, totals, sink)
+                elif late:
+                    watermark = without_states(prepared.plan, watermark, late)
+                    prepared = replace(prepared, plan=without(prepared.plan, late))
                 else:
-                    watermark = _as_planned(
-                        prepared.plan, _without_waiting(prepared.plan, watermark, ())
+                    watermark = as_planned(
+                        prepared.plan, without_states(prepared.plan, watermark, ())
                     )
                 reader = PlanReader(settings, connection, prepared.definitions, prepared.plan)
                 routes = RelationRoutes(
@@ -208,7 +198,7 @@ class Daemon:
                 with Reloader(
                     settings,
                     watermark,
-                    None if waiting else prepared.plan,
+                    None if late else prepared.plan,
                     prepared.definitions,
                     requested=self._reload,
                 ) as reloader:
@@ -218,14 +208,16 @@ class Daemon:
                     if outcome is Outcome.REACHED_SWITCH:
                         takeover = reloader.take()
                         try:
-                            self._take_over(takeover, connection, totals, sink, registry, watermark)
+                            self._copying.take_over(
+                                takeover, connection, totals, sink, registry, watermark
+                            )
                         finally:
                             takeover.close()
                     return outcome
             finally:
                 sink.close(self._close_timeout_s())
 
-    def _prepare(self, connection: psycopg.Connection, definitions: Definitions) -> _Prepared:
+    def _prepare(self, connection: psycopg.Connection, definitions: Definitions) -> Prepared:
         settings = self._settings
         facts = server_facts(connection)
         if facts.wal_level != "logical":
@@ -252,7 +244,7 @@ class Daemon:
             event(_LOG, logging.WARNING, "definition", detail=warning)
         partitions = ensure_all_topics(settings, plan, timeout_s=_TOPICS_TIMEOUT_S)
         routing = routing_settings(settings, facts, plan, partitions)
-        return _Prepared(facts, plan, definitions, routing)
+        return Prepared(facts, plan, definitions, routing)
 
     def _ensure_publications(
         self, connection: psycopg.Connection, plan: Plan, *, keep: bool
@@ -263,7 +255,7 @@ class Daemon:
             event(_LOG, logging.INFO, "publication", detail=line)
 
     def _start_from(
-        self, watermark: Watermark | None, connection: psycopg.Connection, prepared: _Prepared
+        self, watermark: Watermark | None, connection: psycopg.Connection, prepared: Prepared
     ) -> Watermark | None:
         """Decide by slot and watermark; None: make a new slot and copy."""
         name = self._settings.source.slot
@@ -293,107 +285,9 @@ class Daemon:
         finally:
             replication.close()
 
-    def _first_start(
-        self,
-        prepared: _Prepared,
-        routes: RelationRoutes,
-        totals: Totals,
-        sink: TransactionalSink,
-    ) -> Watermark:
-        """Create the slot and copy the tables at its consistent point."""
-        settings = self._settings
-        replication = ReplicationConnection(settings.source.dsn)
-        try:
-            snapshot = replication.create_slot(
-                settings.source.slot,
-                two_phase=any(s.two_phase for s in prepared.plan.subscriptions),
-                on_wait=self._waiting_for_slot,
-            )
-            point = snapshot.consistent_point
-            event(
-                _LOG,
-                logging.INFO,
-                "slot created",
-                slot=settings.source.slot,
-                consistent_point=format_lsn(point),
-            )
-            base = Watermark(
-                ZERO_LSN, prepared.facts.timeline, prepared.definitions.fingerprint, ()
-            )
-            with SnapshotReader(settings.source.dsn, snapshot.snapshot_name) as reader:
-                copy = InitialCopy(
-                    prepared.plan,
-                    routes,
-                    totals,
-                    reader,
-                    sink,
-                    settings.limits,
-                    self.counters,
-                    consistent_point=point,
-                    context=_copy_context(prepared.routing, point),
-                    report=self._report_copy,
-                    stopping=self._stopping,
-                )
-                return copy.run(base)
-        finally:
-            replication.close()
-
-    def _waiting_for_slot(self, waited_s: float) -> None:
-        if self._stopping():
-            raise CopyStopped
-        if int(waited_s) % 10 == 9:
-            event(
-                _LOG,
-                logging.WARNING,
-                "the slot waits for transactions that are still running",
-                waited_s=int(waited_s),
-            )
-
-    def _take_over(
-        self,
-        takeover: Takeover,
-        connection: psycopg.Connection,
-        totals: Totals,
-        sink: TransactionalSink,
-        registry: Registry,
-        watermark: Watermark,
-    ) -> None:
-        """Put other definitions into force: markers, the rows that change sides, the watermark."""
-        settings = self._settings
-        routes = RelationRoutes(
-            takeover.plan, takeover.routing, totals, ServerCatalog(connection), registry
-        )
-        with ExitStack() as stack:
-            reader: SnapshotReader | None = None
-            if takeover.snapshot is not None:
-                reader = stack.enter_context(SnapshotReader(settings.source.dsn, takeover.snapshot))
-            copy = InitialCopy(
-                takeover.plan,
-                routes,
-                totals,
-                reader,
-                sink,
-                settings.limits,
-                self.counters,
-                consistent_point=takeover.point,
-                context=_copy_context(takeover.routing, takeover.point),
-                report=self._report_copy,
-                stopping=self._stopping,
-            )
-            after = copy.take_over(watermark, takeover.changes, takeover.definitions.fingerprint)
-        self.counters.durable_lsn = after.end_lsn
-        event(
-            _LOG,
-            logging.INFO,
-            "definitions in force",
-            lsn=format_lsn(takeover.point),
-            subscriptions=len(takeover.plan.subscriptions),
-            copied_tables=len(takeover.changes),
-        )
-
     def _stream(
         self,
-        prepared: _Prepared,
+        prepared: Prepared,
         routes: RelationRoutes,
         totals: Totals,
         sink: TransactionalSink,
@@ -461,45 +355,6 @@ class Daemon:
             assembler.close()
 
 
-def _waiting(prepared: _Prepared, watermark: Watermark) -> list[TableCopy]:
-    """Return the tables that cannot go on as planned, because their rows have to come first.
-
-    Under the same definitions that is a table that is not there yet; one that a publication of the
-    database now takes otherwise goes on at once, as natively.
-    """
-    late = outdated(prepared.plan, watermark.copies)
-    if watermark.definitions != prepared.definitions.fingerprint:
-        return late
-    ready = {(s.subscription, s.schema, s.table) for s in watermark.copies if s.state == "ready"}
-    return [copy for copy in late if key_of_copy(prepared.plan, copy) not in ready]
-
-
-def _without_waiting(plan: Plan, watermark: Watermark, waiting: Sequence[TableCopy]) -> Watermark:
-    """Return `watermark` with the states that hold once it moves on without some tables.
-
-    Those have no longer what their old definition says. Nor have the ones that the definitions do
-    not name any more; should they come back, they are copied.
-    """
-    late = {key_of_copy(plan, copy) for copy in waiting}
-    named = {key_of_copy(plan, copy) for copy in plan.copies}
-    copies = [
-        replace(s, state="pending", definition="") if key in late else s
-        for s in watermark.copies
-        if (key := (s.subscription, s.schema, s.table)) in named
-    ]
-    return replace(watermark, copies=tuple(copies))
-
-
-def _as_planned(plan: Plan, watermark: Watermark) -> Watermark:
-    """Return `watermark` with the fingerprints of `plan`, all of whose tables are there."""
-    now = {key_of_copy(plan, copy): fingerprint_of(plan, copy) for copy in plan.copies}
-    copies = tuple(
-        replace(s, definition=now.get((s.subscription, s.schema, s.table), s.definition))
-        for s in watermark.copies
-    )
-    return replace(watermark, copies=copies)
-
-
 def _check_position(status: SlotStatus, watermark: Watermark) -> None:
     """Refuse a slot from which changes since the watermark can no longer be read."""
     confirmed = status.confirmed_flush_lsn
@@ -510,18 +365,3 @@ def _check_position(status: SlotStatus, watermark: Watermark) -> None:
             hint="find out who advanced the slot; `pgsluice slot drop`, then `pgsluice run` copies "
             "all tables anew",
         )
-
-
-def _copy_context(routing: RoutingSettings, point: Lsn) -> TransactionContext:
-    now_ms = time.time_ns() // 1_000_000
-    return TransactionContext(
-        gateway=routing.gateway,
-        db=routing.database,
-        version=routing.version,
-        xid=None,
-        commit_lsn=point,
-        commit_time=now_ms * 1000 - 946_684_800_000_000,
-        origin=None,
-        snapshot="true",
-        ts_ms=now_ms,
-    )

@@ -25,6 +25,8 @@ __all__ = ["reload"]
 
 _ASK_AGAIN_S: Final = 5.0
 _READ_S: Final = 30.0
+_ABSENT_S: Final = 10.0
+"""A gateway that starts anew, as it does when definitions take over, is back before that."""
 
 
 def reload(settings: Settings, *, timeout_s: float) -> int:
@@ -33,7 +35,8 @@ def reload(settings: Settings, *, timeout_s: float) -> int:
     Raises:
         DefinitionError, FilterError, ...: the definitions are refused, as by `check`; the gateway
             is not asked.
-        SlotError: no gateway runs. The next `run` takes the definitions on by itself.
+        SlotError: no gateway runs, or it has ended meanwhile. The next `run` takes the definitions
+            on by itself.
         TransientError: not in force within `timeout_s`; the gateway goes on trying.
     """
     definitions = read_definitions(settings)
@@ -42,12 +45,6 @@ def reload(settings: Settings, *, timeout_s: float) -> int:
         plan = plan_of(connection, definitions, settings)
         # Building the routes compiles every filter and every schema.
         routes_of(connection, plan, facts, settings, CollectedSchemas())
-        status = slot_status(connection, settings.source.slot)
-        if status is None or not status.active:
-            raise SlotError(
-                f'no gateway reads replication slot "{settings.source.slot}"',
-                hint="`pgsluice run` takes changed definitions on when it starts",
-            )
         _wait(connection, settings, slot_identity(facts, settings), definitions, plan, timeout_s)
     print(f"definitions {definitions.fingerprint} are in force")
     return 0
@@ -63,6 +60,7 @@ def _wait(
 ) -> None:
     notify = sql.SQL("NOTIFY {}").format(sql.Identifier(channel_of(settings.source.slot)))
     deadline = time.monotonic() + timeout_s
+    seen = time.monotonic()
     while True:
         # Again and again: a gateway that is just starting does not listen yet.
         connection.execute(notify)
@@ -71,12 +69,31 @@ def _wait(
             found = read_progress(settings.kafka, settings.topics.progress, identity, _READ_S)
             if found is not None and _is_in_force(found, definitions, plan):
                 return
+            if _is_running(connection, settings.source.slot):
+                seen = time.monotonic()
+            elif time.monotonic() - seen > _ABSENT_S:
+                raise SlotError(
+                    f'no gateway reads replication slot "{settings.source.slot}"',
+                    hint="`pgsluice run` takes changed definitions on when it starts",
+                )
             if time.monotonic() >= deadline:
                 raise TransientError(
                     f"the definitions are not in force after {timeout_s:.0f} s",
                     hint="the gateway goes on; its log says what it waits for, and `pgsluice "
                     "status` how far the copies are",
                 )
+
+
+def _is_running(connection: psycopg.Connection, slot: str) -> bool:
+    """Whether a gateway streams, or copies tables for definitions that are taking over."""
+    status = slot_status(connection, slot)
+    if status is not None and status.active:
+        return True
+    row = connection.execute(
+        "SELECT count(*) FROM pg_catalog.pg_stat_activity WHERE datname = current_database()"
+        " AND application_name IN ('pgsluice reload', 'pgsluice copy')"
+    ).fetchone()
+    return row is not None and row[0] > 0
 
 
 def _is_in_force(watermark: Watermark, definitions: Definitions, plan: Plan) -> bool:

@@ -14,16 +14,19 @@ from dataclasses import dataclass, field, replace
 
 from gateway.definitions.model import FilterClause, Operation, Plan, Publish, TableCopy
 from gateway.pgoutput.messages import ReplicaIdentity
-from gateway.records import CopyState
+from gateway.records import CopyState, Watermark
 
 __all__ = [
     "Difference",
     "TableChange",
+    "as_planned",
     "fingerprint_of",
     "key_of_copy",
     "outdated",
     "table_changes",
+    "waiting",
     "without",
+    "without_states",
 ]
 
 _ROW_OPERATIONS = frozenset({Operation.INSERT, Operation.UPDATE, Operation.DELETE})
@@ -139,6 +142,45 @@ def without(plan: Plan, copies: Iterable[TableCopy]) -> Plan:
         publishes=tuple(p for p in plan.publishes if (p.subscription, p.target_oid) not in missing),
         copies=tuple(c for c in plan.copies if (c.subscription, c.target_oid) not in missing),
     )
+
+
+def waiting(plan: Plan, definitions: str, watermark: Watermark) -> list[TableCopy]:
+    """Return the tables that cannot go on as planned, because their rows have to come first.
+
+    Under the same definitions that is a table that is not there yet; one that a publication of the
+    database now takes otherwise goes on at once, as natively.
+    """
+    late = outdated(plan, watermark.copies)
+    if watermark.definitions != definitions:
+        return late
+    ready = {(s.subscription, s.schema, s.table) for s in watermark.copies if s.state == "ready"}
+    return [copy for copy in late if key_of_copy(plan, copy) not in ready]
+
+
+def without_states(plan: Plan, watermark: Watermark, waiting: Sequence[TableCopy]) -> Watermark:
+    """Return `watermark` with the states that hold once it moves on without some tables.
+
+    Those have no longer what their old definition says. Nor have the ones that the definitions do
+    not name any more; should they come back, they are copied.
+    """
+    late = {key_of_copy(plan, copy) for copy in waiting}
+    named = {key_of_copy(plan, copy) for copy in plan.copies}
+    copies = [
+        replace(s, state="pending", definition="") if key in late else s
+        for s in watermark.copies
+        if (key := (s.subscription, s.schema, s.table)) in named
+    ]
+    return replace(watermark, copies=tuple(copies))
+
+
+def as_planned(plan: Plan, watermark: Watermark) -> Watermark:
+    """Return `watermark` with the fingerprints of `plan`, all of whose tables are there."""
+    now = {key_of_copy(plan, copy): fingerprint_of(plan, copy) for copy in plan.copies}
+    copies = tuple(
+        replace(s, definition=now.get((s.subscription, s.schema, s.table), s.definition))
+        for s in watermark.copies
+    )
+    return replace(watermark, copies=copies)
 
 
 def key_of_copy(plan: Plan, copy: TableCopy) -> TableKey:

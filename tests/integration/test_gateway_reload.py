@@ -167,6 +167,7 @@ def test_reload_without_a_running_gateway_says_what_to_do(scene: Callable[..., S
     with s.connect() as connection:
         connection.execute(TABLES.encode())
         s.run_to("0/1")
+        define(s, OVERSEAS)
 
         ended = s.cli("reload")
 

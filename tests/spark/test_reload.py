@@ -1,0 +1,96 @@
+"""From PostgreSQL through gateway and job into Delta, while the definitions change."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from gateway.lsn import parse_lsn
+from spark_consumer.config import ConsumerSettings
+from spark_consumer.job import progress, run
+from tests.gateway_scene import Scene, current_lsn, scene
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["scene"]
+
+pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.postgres]
+
+TABLES = """
+CREATE TABLE orders (id int PRIMARY KEY, region text, total int);
+ALTER TABLE orders REPLICA IDENTITY FULL;
+CREATE TABLE customers (id int PRIMARY KEY, name text);
+INSERT INTO orders SELECT n, (ARRAY['EU', 'US', NULL])[n % 3 + 1], n
+FROM generate_series(1, 90) AS n;
+INSERT INTO customers SELECT n, 'c' || n FROM generate_series(1, 5) AS n;
+"""
+BEFORE = """
+CREATE PUBLICATION p FOR TABLE orders WHERE (region = 'EU');
+CREATE SUBSCRIPTION {s} CONNECTION '' PUBLICATION p;
+"""
+AFTER = """
+CREATE PUBLICATION p FOR TABLE orders WHERE (region = 'US' OR id < 20), TABLE customers;
+CREATE PUBLICATION q FOR TABLE orders WHERE (id > 50);
+CREATE SUBSCRIPTION {s} CONNECTION '' PUBLICATION p;
+CREATE SUBSCRIPTION {s}_q CONNECTION '' PUBLICATION q;
+"""
+
+
+def test_rebuilt_tables_follow_changed_definitions(
+    spark: SparkSession, scene: Callable[..., Scene], kafka: str, registry: str, tmp_path: Path
+) -> None:
+    s = scene(BEFORE)
+    other = f"{s.slot}_q"
+
+    def consume(endpos: str, *subscriptions: str) -> None:
+        settings = ConsumerSettings(
+            kafka={"bootstrap.servers": kafka},
+            registry_url=registry,
+            warehouse=str(tmp_path / "warehouse"),
+            checkpoint=str(tmp_path / "checkpoint"),
+            subscriptions=subscriptions,
+            endpos=parse_lsn(endpos),
+        )
+        assert run(settings, spark, stopping=threading.Event()) == 0
+        for name in subscriptions:
+            complete = progress(settings, spark, name).complete_lsn
+            assert complete is not None and complete >= parse_lsn(endpos)
+
+    def rebuilt(subscription: str, table: str) -> list[tuple[Any, ...]]:
+        path = tmp_path / "warehouse" / subscription / "public" / table
+        frame = spark.read.format("delta").load(str(path))
+        return sorted((tuple(row) for row in frame.collect()), key=repr)
+
+    with s.connect() as connection:
+        connection.execute(TABLES.encode())
+        s.run_to(current_lsn(connection))
+        consume(current_lsn(connection), s.slot)
+        assert rebuilt(s.slot, "orders") == s.source_rows(
+            "SELECT * FROM orders WHERE region = 'EU'"
+        )
+
+        process = s.project.start()
+        process.wait_for("streaming")
+        connection.execute("UPDATE orders SET total = -total WHERE id % 5 = 0")
+        s.project.definitions = AFTER.replace("{s}", s.slot)
+        ended = s.cli("reload")
+        assert ended.code == 0, ended.err
+        connection.execute("UPDATE orders SET region = 'US' WHERE id = 1")
+        connection.execute("UPDATE orders SET id = id + 1000 WHERE id IN (2, 60)")
+        connection.execute("DELETE FROM orders WHERE id IN (3, 4, 61)")
+        connection.execute("DELETE FROM customers WHERE id = 1")
+        end = current_lsn(connection)
+        assert process.terminate() == 0, process.log()
+        s.run_to(end)
+        consume(end, s.slot, other)
+
+    assert rebuilt(s.slot, "orders") == s.source_rows(
+        "SELECT * FROM orders WHERE region = 'US' OR id < 20"
+    )
+    assert rebuilt(s.slot, "customers") == s.source_rows("SELECT * FROM customers")
+    assert rebuilt(other, "orders") == s.source_rows("SELECT * FROM orders WHERE id > 50")
