@@ -79,6 +79,7 @@ def routing_settings(
         numeric=settings.types.numeric,
         message_prefixes=frozenset(settings.messages.prefixes),
         binary=wants_binary(plan.subscriptions),
+        major=facts.version_num // 10000,
         on_filter_error=settings.definitions.on_filter_error,
     )
 

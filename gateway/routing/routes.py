@@ -54,6 +54,8 @@ class RoutingSettings:
         partitions: Of each table topic, as it is in Kafka.
         topic_names: Overrides, from ``subscription.schema.table``.
         binary: The stream has values in binary format.
+        major: The server's major version, for what filters do differently between versions; None
+            where it is not known.
     """
 
     gateway: str
@@ -67,6 +69,7 @@ class RoutingSettings:
     message_prefixes: frozenset[str] = frozenset()
     binary: bool = False
     on_filter_error: Literal["stop", "quarantine"] = "stop"
+    major: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -459,7 +462,9 @@ class RelationRoutes:
         if clause not in self._filters:
             table = self._tables[clause.table_oid]
             source = FilterSource(str(table), clause.publication)
-            self._filters[clause] = compile_filter(clause.text, table.columns, source=source)
+            self._filters[clause] = compile_filter(
+                clause.text, table.columns, source=source, major=self._settings.major
+            )
         return self._filters[clause]
 
     def _register(self, subject: str, schema: Mapping[str, object]) -> bytes:
