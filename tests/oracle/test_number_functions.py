@@ -61,6 +61,11 @@ FUNCTIONS: list[tuple[str, str, tuple[str, ...], Pools]] = [
     *((f"btint{w}cmp", f"btint{w}cmp(a1, a2)", (f"int{w}", f"int{w}"), {}) for w in "248"),
     *((f"int{w}inc", f"int{w}inc(a1)", (f"int{w}",), {}) for w in "48"),
     ("int8dec", "int8dec(a1)", ("int8",), {}),
+    *((f"hashint{w}", f"hashint{w}(a1)", (f"int{w}",), {}) for w in "248"),
+    *(
+        (f"hashint{w}extended", f"hashint{w}extended(a1, a2)", (f"int{w}", "int8"), {})
+        for w in "248"
+    ),
     *((f"int{w}mod", "mod(a1, a2)", (f"int{w}", f"int{w}"), {}) for w in "248"),
     *((f"int{w}abs", "abs(a1)", (f"int{w}",), {}) for w in "248"),
     ("dround", "round(a1)", ("float8",), {}),

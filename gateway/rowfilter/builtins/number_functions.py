@@ -13,6 +13,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from gateway.pgtypes import float_functions as floats
+from gateway.pgtypes import hashes
 from gateway.pgtypes import numeric_functions as numeric
 from gateway.pgtypes import numeric_powers as powers
 from gateway.pgtypes.arrays import Array
@@ -110,9 +111,22 @@ def operations(major: int | None) -> Sequence[Operation]:
         *_integer_functions(),
         *_float_functions(),
         *_numeric_functions(),
+        *_hashes(),
         *_logarithms(),
         *_depending(major),
     )
+
+
+def _hashes() -> list[Operation]:
+    return [
+        *(Operation(f"hash{kind}", hashes.hash_integer) for kind in ("int2", "int4", "oid")),
+        *(
+            Operation(f"hash{kind}extended", hashes.hash_integer_extended)
+            for kind in ("int2", "int4", "oid")
+        ),
+        Operation("hashint8", hashes.hash_bigint),
+        Operation("hashint8extended", hashes.hash_bigint_extended),
+    ]
 
 
 def _logarithms() -> list[Operation]:

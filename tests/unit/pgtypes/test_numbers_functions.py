@@ -7,7 +7,7 @@ from decimal import Decimal
 
 import pytest
 
-from gateway.pgtypes import float_functions, numeric, numeric_functions, numeric_powers
+from gateway.pgtypes import float_functions, hashes, numeric, numeric_functions, numeric_powers
 from gateway.pgtypes.errors import EvaluationError
 from gateway.pgtypes.integers import BIGINT, INTEGER
 from gateway.pgtypes.nan import NAN
@@ -216,3 +216,11 @@ def test_what_the_server_refuses_raises_its_error(
 def test_powers_that_cannot_be_raise(base: str, exponent: str, message: str) -> None:
     with pytest.raises(EvaluationError, match=f"^{message}$"):
         numeric_powers.power(Decimal(base), Decimal(exponent), major=18)
+
+
+def test_the_hash_of_a_bigint_is_that_of_the_same_integer() -> None:
+    assert hashes.hash_integer(1) == hashes.hash_bigint(1) == -1905060026
+    assert hashes.hash_integer(-1) == hashes.hash_bigint(-1) == 385747274
+    assert hashes.hash_bigint(2**40) == 1851357687
+    assert hashes.hash_integer_extended(1, 0) == -3670598878359251130
+    assert hashes.hash_bigint_extended(-1, -(2**63)) == 6394124543670130617
