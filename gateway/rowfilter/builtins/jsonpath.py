@@ -38,10 +38,12 @@ def _refusal(constants: Mapping[int, Value], silent: bool) -> str | None:
 
 
 def _of_constant_path(operation: Operation, *, silent: bool = False) -> Operation:
+    operation = replace(operation, can_raise=True)
+
     def specialize(constants: Mapping[int, Value]) -> Operation | str:
         return _refusal(constants, silent) or operation
 
-    return replace(operation, can_raise=True, specialize=specialize)
+    return replace(operation, specialize=specialize)
 
 
 def _find_array(
