@@ -40,12 +40,16 @@ def _operations(major: int | None) -> Mapping[str, Operation]:
     return MappingProxyType({operation.name: operation for operation in builtins.operations(major)})
 
 
+@cache
+def _lengths(major: int | None) -> Mapping[int, builtins.Length]:
+    return {TYPES[name][0]: length for name, length in builtins.lengths(major)}
+
+
 OPERATIONS: Final = _operations(None)
 """By key: ``prosrc``, or ``proname(typname,...)`` for a function that is written in SQL."""
 _NEWEST: Final = 18
 _FACTORIES: Final = dict(builtins.factories())
 _ELEMENT_FACTORIES: Final = dict(builtins.element_factories())
-_LENGTHS: Final = {TYPES[name][0]: length for name, length in builtins.lengths()}
 _STEPS: Final = {
     (TYPES[source][0], TYPES[target][0]): operation
     for (source, target), operation in builtins.steps()
@@ -86,7 +90,7 @@ def is_supported(key: str) -> bool:
 
 def length_types() -> list[int]:
     """The types for which a type modifier is supported."""
-    return sorted(_LENGTHS)
+    return sorted(_lengths(None))
 
 
 def find_operator(
@@ -156,9 +160,9 @@ def _same(value: Value) -> Value:
     return value
 
 
-def length_coercion(type_oid: int, typmod: int) -> Operation | None:
+def length_coercion(type_oid: int, typmod: int, major: int | None = None) -> Operation | None:
     """The cast of a type to itself with a type modifier, or None when that is not supported."""
-    length = _LENGTHS.get(type_oid)
+    length = _lengths(major).get(type_oid)
     return None if length is None else length(typmod)
 
 

@@ -172,7 +172,7 @@ def _cast_with_modifier(
 def _length(context: Context, typed: Typed, typmod: int, node: Node) -> Typed:
     if typmod == -1:
         return typed
-    operation = operators.length_coercion(typed.type_oid, typmod)
+    operation = operators.length_coercion(typed.type_oid, typmod, context.major)
     if operation is None:
         raise context.text.refuse(
             f"a type modifier of {type_name(typed.type_oid)} is not supported", node

@@ -101,9 +101,13 @@ def factories() -> Iterator[tuple[str, Factory]]:
     yield from _exports("FACTORIES")
 
 
-def lengths() -> Iterator[tuple[str, Length]]:
-    """All LENGTHS."""
-    yield from _exports("LENGTHS")
+def lengths(major: int | None = None) -> Iterator[tuple[str, Length]]:
+    """All LENGTHS, for a server of a major version."""
+    for module in _MODULES:
+        versions: Callable[[int | None], Mapping[str, Length]] | None
+        versions = getattr(module, "lengths", None)
+        found = getattr(module, "LENGTHS", {}) if versions is None else versions(major)
+        yield from found.items()
 
 
 def steps() -> Iterator[tuple[tuple[str, str], Operation]]:
