@@ -119,12 +119,13 @@ def operations(major: int | None) -> Sequence[Operation]:
             nullable=True,
         ),
         *(
-            Operation(key, partial(function, major=major), can_raise=True)
+            Operation(
+                key,
+                partial(function, major=major),
+                can_raise=True,
+                specialize=_refuse_silent_overflow if key in silent else None,
+            )
             for key, function in _DEPENDING.items()
-            # Its seconds overflow in silence before 17, and how depends on the machine.
-            if key != "make_interval"
-            or major is None
-            or major >= interval_arithmetic.INFINITE_SINCE
         ),
         with_modifier(
             "interval_scale",
