@@ -151,11 +151,10 @@ def same(server: str, ours: object) -> bool:
     if " is out of range for type " in server and server.split(" is out of ")[1] in ours:
         return True
     # Left out are words in quotes and numbers only, so what is left stands in the same order.
-    server, ours = (re.sub(r"\([0-9]+\)", "", text) for text in (server, ours))
+    server, ours = (re.sub(r"\(-?[0-9]+\)", "", text) for text in (server, ours))
+    left = re.sub(r'".*"|:.*|(?<!\w)-?[0-9][0-9.]*(?!\w)', " ", server, flags=re.DOTALL)
     words = iter(_words(server))
-    return all(word in words for word in _words(ours)) and set(_words(ours)) >= {
-        word for word in _words(re.sub('".*"|:.*|[0-9.-]+', " ", server, flags=re.DOTALL))
-    }
+    return all(word in words for word in _words(ours)) and set(_words(left)) <= set(_words(ours))
 
 
 def _words(text: str) -> list[str]:
