@@ -224,3 +224,113 @@ def test_the_hash_of_a_bigint_is_that_of_the_same_integer() -> None:
     assert hashes.hash_bigint(2**40) == 1851357687
     assert hashes.hash_integer_extended(1, 0) == -3670598878359251130
     assert hashes.hash_bigint_extended(-1, -(2**63)) == 6394124543670130617
+
+
+@pytest.mark.parametrize(
+    ("result", "expected"),
+    [
+        (numeric_functions.divide_truncating(INFINITY, Decimal(-2)), -INFINITY),
+        (numeric_functions.divide_truncating(-INFINITY, INFINITY), NAN),
+        (numeric_functions.divide_truncating(Decimal(5), INFINITY), Decimal(0)),
+        (numeric_functions.divide_truncating(NAN, Decimal(0)), NAN),
+        (numeric_functions.greatest_common_divisor(INFINITY, Decimal(2)), NAN),
+        (numeric_functions.greatest_common_divisor(NAN, Decimal(2)), NAN),
+        (numeric_functions.least_common_multiple(NAN, Decimal(2)), NAN),
+        (numeric_functions.least_common_multiple(Decimal(2), -INFINITY), NAN),
+        (numeric_functions.square_root(INFINITY), INFINITY),
+        (numeric_functions.square_root(NAN), NAN),
+        (numeric_functions.increment(NAN), NAN),
+        (numeric_functions.increment(Decimal("1.5")), Decimal("2.5")),
+        (numeric_functions.ceil(-INFINITY), -INFINITY),
+        (numeric_functions.round_to_scale(NAN, 2), NAN),
+        (numeric_powers.exponential(NAN), NAN),
+        (numeric_powers.exponential(-INFINITY), Decimal(0)),
+        (numeric_powers.exponential(INFINITY), INFINITY),
+        (numeric_powers.exponential(Decimal("-6000.0")), Decimal(0)),
+        (numeric_powers.natural_logarithm(NAN), NAN),
+        (numeric_powers.natural_logarithm(INFINITY), INFINITY),
+        (numeric_powers.logarithm(NAN, Decimal(2)), NAN),
+        (numeric_powers.logarithm(INFINITY, Decimal(2)), Decimal(0)),
+        (numeric_powers.logarithm(Decimal(2), INFINITY), INFINITY),
+        (numeric_powers.logarithm(INFINITY, INFINITY), NAN),
+    ],
+)
+def test_functions_of_what_is_not_finite(result: Numeric, expected: Numeric) -> None:
+    assert result == expected
+
+
+@pytest.mark.parametrize(
+    ("result", "expected"),
+    [
+        (numeric_powers.exponential(Decimal("0.001")), "1.0010005001667083"),
+        (numeric_powers.exponential(Decimal("-50.25")), "0.0000000000000000000001502111891943152"),
+        (
+            numeric_powers.exponential(Decimal("100.5")),
+            "44319559098458954160107061979564816895899481.9",
+        ),
+        (numeric_powers.natural_logarithm(Decimal("0.95")), "-0.051293294387550533"),
+        (numeric_powers.natural_logarithm(Decimal("1.0")), "0.0000000000000000"),
+        (
+            numeric_powers.natural_logarithm(Decimal("123456789012345678901234567890")),
+            "66.985688719142977",
+        ),
+        (numeric_powers.logarithm(Decimal("0.5"), Decimal(8)), "-3.0000000000000000"),
+    ],
+)
+def test_exponentials_and_logarithms_of_any_size(result: Numeric, expected: str) -> None:
+    assert shown(result) == expected
+
+
+@pytest.mark.parametrize(
+    ("base", "exponent", "expected"),
+    [
+        ("-2.5", "3", "-15.625000000000000"),
+        ("-8", "-2", "0.01562500000000000"),
+        ("0", "0", "1.0000000000000000"),
+        ("0", "0.5", "0.0000000000000000"),
+        ("0", "5", "0.0000000000000000"),
+        ("2", "-1", "0.5000000000000000"),
+        ("1.5", "2", "2.2500000000000000"),
+        ("7.1", "1", "7.1000000000000000"),
+        ("-2", "4", "16.000000000000000"),
+        ("0.95", "0.001", "0.9999487080210910"),
+        ("-1", "2147483649", "-1.0000000000000000"),
+        ("10", "-2000", f"0.{'0' * 1000}"),
+        ("0.1", "2000.5", f"0.{'0' * 1000}"),
+    ],
+)
+def test_powers_of_any_kind(base: str, exponent: str, expected: str) -> None:
+    assert shown(numeric_powers.power(Decimal(base), Decimal(exponent), major=18)) == expected
+
+
+@pytest.mark.parametrize(
+    ("base", "value", "message"),
+    [
+        (-INFINITY, Decimal(2), "cannot take logarithm of a negative number"),
+        (Decimal(0), INFINITY, "cannot take logarithm of zero"),
+        (Decimal(2), Decimal(0), "cannot take logarithm of zero"),
+    ],
+)
+def test_logarithms_that_do_not_exist_raise(base: Decimal, value: Decimal, message: str) -> None:
+    with pytest.raises(EvaluationError, match=f"^{message}$"):
+        numeric_powers.logarithm(base, value)
+
+
+def test_zero_powers_of_infinity_and_roots_of_minus_infinity() -> None:
+    assert numeric_powers.power(-INFINITY, Decimal(0), major=18) == 1
+    assert numeric_powers.power(Decimal(0), INFINITY, major=18) == 0
+    assert numeric_powers.power(-INFINITY, Decimal(-3), major=18) == 0
+    with pytest.raises(EvaluationError, match="complex result"):
+        numeric_powers.power(-INFINITY, Decimal("0.5"), major=18)
+
+
+@pytest.mark.parametrize(("base", "exponent"), [("1.5", "1000000"), ("123456.7", "2147483647")])
+def test_integer_powers_that_are_too_large_raise(base: str, exponent: str) -> None:
+    with pytest.raises(EvaluationError, match="value overflows numeric format"):
+        numeric_powers.power(Decimal(base), Decimal(exponent), major=15)
+
+
+def test_a_tiny_integer_power_is_zero_at_the_scale_of_the_version() -> None:
+    for major, scale in ((15, 16), (16, 1000)):
+        result = numeric_powers.power(Decimal("0.00001"), Decimal(1000), major=major)
+        assert shown(result) == f"0.{'0' * scale}"
