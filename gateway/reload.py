@@ -59,7 +59,7 @@ _LISTEN_S: Final = 0.25
 _RETRY_S: Final = 5.0
 _HOLD_S: Final = 30.0
 """How long the loop is held at most for the slot's sake; then it goes on, and it is tried again."""
-_JOIN_S: Final = 15.0
+_JOIN_S: Final = 5.0
 
 
 def channel_of(slot: str) -> str:
@@ -125,6 +125,7 @@ class Reloader:
         self._hold = False
         self._held = threading.Event()
         self._takeover: Takeover | None = None
+        self._found = False
         self._refused = ""
         self._thread = threading.Thread(target=self._run, name="pgsluice reload", daemon=True)
 
@@ -135,6 +136,13 @@ class Reloader:
     def __exit__(self, *_: object) -> None:
         self._ended.set()
         self._thread.join(_JOIN_S)
+        self._give_up()
+
+    def _give_up(self) -> None:
+        """Close what nobody has taken."""
+        takeover, self._takeover = self._takeover, None
+        if takeover is not None:
+            takeover.close()
 
     # What the loop asks
 
@@ -151,13 +159,14 @@ class Reloader:
 
     def take(self) -> Takeover:
         """Return what takes over at `point`; the caller closes it."""
-        assert self._takeover is not None
-        return self._takeover
+        takeover, self._takeover = self._takeover, None
+        assert takeover is not None
+        return takeover
 
     # The thread
 
     def _run(self) -> None:
-        while not self._ended.is_set() and self._takeover is None:
+        while not self._ended.is_set() and not self._found:
             try:
                 with connect(self._settings.source.dsn, application_name="pgsluice reload") as c:
                     self._watch(c)
@@ -184,7 +193,7 @@ class Reloader:
             if not (asked or self._pending):
                 continue
             self._pending = not self._consider(connection, asked=asked)
-            if self._takeover is not None:
+            if self._found:
                 return
             if self._pending:
                 self._ended.wait(_RETRY_S)
@@ -198,6 +207,7 @@ class Reloader:
         try:
             # Set before the loop is let go: it must not receive beyond the point.
             self._takeover = self._prepare(connection, asked=asked)
+            self._found = self._takeover is not None
         except TransientError as error:
             event(_LOG, logging.WARNING, "reload put off", error=error.message)
             return False
@@ -214,6 +224,8 @@ class Reloader:
             return True
         finally:
             self._hold = False
+        if self._ended.is_set():
+            self._give_up()
         return True
 
     def _prepare(self, connection: psycopg.Connection, *, asked: bool) -> Takeover | None:

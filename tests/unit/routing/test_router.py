@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from io import BytesIO
 from typing import Any, Literal
 
@@ -210,7 +210,16 @@ class Gateway:
         )
         totals = Totals({})
         catalog = binary or NoCatalog()
-        self.routes = RelationRoutes(plan, settings, totals, catalog, self.schemas)
+        self.plan = plan
+        self.replanned: list[Plan] = []  # what the catalog says when it is asked next
+        self.routes = RelationRoutes(
+            plan,
+            settings,
+            totals,
+            catalog,
+            self.schemas,
+            replan=lambda: self.replanned.pop() if self.replanned else None,
+        )
         self.router = Router(self.routes, totals, settings, now_ms=lambda: 1)
         self._assembler = Assembler()
         self._lsn = 1000
@@ -652,3 +661,56 @@ def test_a_delete_concerns_the_takers_of_the_old_row() -> None:
     seen = gateway.commit(relation_of(REGIONAL), Delete(T1, key_tuple(b"9", b"EU")))
 
     assert where(seen) == {("eu", "d"), ("big", "d"), ("all", "d")}
+
+
+def test_a_relation_that_is_announced_again_brings_the_publication_as_it_is_now() -> None:
+    gateway = Gateway([T1_TABLE], [publish(where="(a > 5)")])
+    gateway.commit(relation_of(T1_TABLE), Insert(T1, (b"7", b"1")))
+    gateway.replanned = [replace(gateway.plan, publishes=(publish(where="(a > 10)"),))]
+
+    seen = gateway.commit(
+        Insert(T1, (b"8", b"1")),
+        relation_of(T1_TABLE),
+        Insert(T1, (b"9", b"1")),
+        Insert(T1, (b"11", b"1")),
+    )
+
+    assert [s.value and s.value["after"]["a"] for s in data(seen)] == [8, 11]
+
+
+def test_a_table_that_is_published_since_now_waits_for_its_copy() -> None:
+    other = table(T1 + 50, "later", TWO_COLUMNS)
+    gateway = Gateway([T1_TABLE], [publish()])
+    gateway.replanned = [
+        replace(
+            gateway.plan,
+            tables={T1: T1_TABLE, other.oid: other},
+            publishes=(publish(), publish(relation=other.oid)),
+        )
+    ]
+
+    seen = gateway.commit(relation_of(other), Insert(other.oid, (b"1", b"1")))
+
+    assert data(seen) == []
+    assert ops(gateway.commit(relation_of(T1_TABLE), Insert(T1, (b"1", b"1")))) == ["c"]
+
+
+def test_a_partition_of_later_times_is_published_as_its_root_at_once() -> None:
+    root = table(T1 + 60, "tree", TWO_COLUMNS, kind="p", leaves=(T1,))
+    leaf = table(T1, "low", TWO_COLUMNS, ancestors=(root.oid,))
+    late = table(T1 + 61, "high", TWO_COLUMNS, ancestors=(root.oid,))
+    gateway = Gateway([root, leaf], [publish(target=root.oid)])
+    gateway.replanned = [
+        replace(
+            gateway.plan,
+            tables={t.oid: t for t in (root, leaf, late)},
+            publishes=(
+                publish(target=root.oid),
+                publish(relation=late.oid, target=root.oid),
+            ),
+        )
+    ]
+
+    seen = gateway.commit(relation_of(late), Insert(late.oid, (b"1", b"1")))
+
+    assert [s.topic for s in data(seen)] == ["s.public.tree"]
