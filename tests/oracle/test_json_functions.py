@@ -20,7 +20,7 @@ from gateway.pgtypes.jsonb import Jsonb
 from gateway.rowfilter.builtins import json as area
 from tests.oracle.attempts import Attempt, Connection, Failure, attempts, outcome
 from tests.oracle.json_documents import DOCUMENTS, JSON_TEXTS, KEYS, PATHS, random_document
-from tests.servers import Database
+from tests.servers import DatabaseFactory, PostgresServer
 
 pytestmark = [
     pytest.mark.postgres,
@@ -40,10 +40,15 @@ CASTS = (
 INDEXES = ("0", "1", "-1", "2", "-2", "-3", "5", "-2147483648", "2147483647")
 
 
-@pytest.fixture
-def server(database: Database) -> Iterator[Connection]:
-    with database.connect() as connection:
-        yield connection
+@pytest.fixture(scope="module")
+def server(postgres: PostgresServer) -> Iterator[Connection]:
+    """One connection for all: the tests leave nothing behind."""
+    factory = DatabaseFactory(postgres)
+    try:
+        with factory().connect() as connection:
+            yield connection
+    finally:
+        factory.drop_all()
 
 
 @pytest.fixture(scope="module")

@@ -19,7 +19,7 @@ from gateway.rowfilter.builtins import jsonpath as area
 from tests.oracle.attempts import Connection, Failure, attempts, outcome
 from tests.oracle.json_documents import random_document
 from tests.oracle.jsonpath_paths import DOCUMENTS, PATHS, UNSUPPORTED, random_path
-from tests.servers import Database
+from tests.servers import DatabaseFactory, PostgresServer
 
 pytestmark = [
     pytest.mark.postgres,
@@ -44,10 +44,15 @@ CALLS_WITH_VARIABLES = (
 )
 
 
-@pytest.fixture
-def server(database: Database) -> Iterator[Connection]:
-    with database.connect() as connection:
-        yield connection
+@pytest.fixture(scope="module")
+def server(postgres: PostgresServer) -> Iterator[Connection]:
+    """One connection for all: the tests leave nothing behind."""
+    factory = DatabaseFactory(postgres)
+    try:
+        with factory().connect() as connection:
+            yield connection
+    finally:
+        factory.drop_all()
 
 
 @pytest.fixture(scope="module")

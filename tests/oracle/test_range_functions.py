@@ -22,7 +22,7 @@ from gateway.pgtypes.nan import NotANumber
 from gateway.rowfilter.builtins import ranges as area
 from gateway.rowfilter.expr import Operation, Signature
 from tests.oracle.attempts import Attempt, Connection, Failure, attempts, outcome
-from tests.servers import Database
+from tests.servers import DatabaseFactory, PostgresServer
 
 pytestmark = [
     pytest.mark.postgres,
@@ -79,11 +79,16 @@ by_kind = pytest.mark.parametrize("kind", KINDS, ids=[kind.name for kind in KIND
 FLAGS = ("[]", "[)", "(]", "()")
 
 
-@pytest.fixture
-def server(database: Database) -> Iterator[Connection]:
-    with database.connect() as connection:
-        connection.execute("SET TimeZone = 'UTC'; SET DateStyle = 'ISO'")
-        yield connection
+@pytest.fixture(scope="module")
+def server(postgres: PostgresServer) -> Iterator[Connection]:
+    """One connection for all: the tests leave nothing behind."""
+    factory = DatabaseFactory(postgres)
+    try:
+        with factory().connect() as connection:
+            connection.execute("SET TimeZone = 'UTC'; SET DateStyle = 'ISO'")
+            yield connection
+    finally:
+        factory.drop_all()
 
 
 @pytest.fixture(scope="module")
