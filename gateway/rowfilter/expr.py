@@ -108,10 +108,11 @@ class Signature:
 
 @dataclass(frozen=True, slots=True)
 class ColumnRef:
-    """The value of a column."""
+    """The value of a column; `type_modifier` is its ``atttypmod``."""
 
     name: str
     type_oid: int
+    type_modifier: int = -1
 
 
 @dataclass(frozen=True, slots=True)

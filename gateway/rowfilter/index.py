@@ -12,7 +12,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from gateway.pgtypes import strings
 from gateway.pgtypes.arrays import Array
+from gateway.pgtypes.catalog import TYPES
+from gateway.pgtypes.datetime import format_date
 from gateway.rowfilter.compile import RowFilter
 from gateway.rowfilter.expr import (
     And,
@@ -21,6 +24,7 @@ from gateway.rowfilter.expr import (
     ColumnRef,
     Constant,
     Expr,
+    Operation,
     Or,
     Value,
     can_raise,
@@ -28,10 +32,14 @@ from gateway.rowfilter.expr import (
 
 __all__ = ["Selection", "selection_of"]
 
-_TEXT: Final = frozenset({25, 1043})  # text, varchar: equality is that of the bytes
-_INTEGER: Final = frozenset({20, 21, 23})  # int8, int2, int4
+_TEXT: Final = frozenset(TYPES[name][0] for name in ("text", "varchar", "name", "uuid"))
+"""Equality is that of the bytes; of a UUID there is one way to print it."""
+_INTEGER: Final = frozenset(TYPES[name][0] for name in ("int2", "int4", "int8", "oid"))
+_DATE: Final = TYPES["date"][0]
+_BPCHAR: Final = TYPES["bpchar"][0]
 _EQUALITY: Final = frozenset(
-    {"texteq"} | {f"int{sizes}eq" for sizes in ("2", "4", "8", "24", "28", "42", "48", "82", "84")}
+    {"texteq", "nameeq", "nameeqtext", "texteqname", "uuid_eq", "date_eq", "bpchareq", "oideq"}
+    | {f"int{sizes}eq" for sizes in ("2", "4", "8", "24", "28", "42", "48", "82", "84")}
 )
 
 
@@ -57,12 +65,12 @@ def selection_of(filters: Sequence[RowFilter]) -> Selection | None:
 
 def _selection(expr: Expr) -> Selection | None:
     match expr:
-        case Call(operation, (ColumnRef() as column, Constant(value))) if _is_equal(operation.name):
-            return _of(column, (value,))
-        case Call(operation, (Constant(value), ColumnRef() as column)) if _is_equal(operation.name):
-            return _of(column, (value,))
-        case AnyAll(_, ColumnRef() as column, Constant(Array() as array), True, True):
-            return _of(column, array.items)
+        case Call(operation, (left, Constant(value))) if operation.name in _EQUALITY:
+            return _of(_column(left), (value,))
+        case Call(operation, (Constant(value), right)) if operation.name in _EQUALITY:
+            return _of(_column(right), (value,))
+        case AnyAll(operation, scalar, Constant(Array() as array), True, True):
+            return _of(_column(scalar), array.items) if operation.name in _EQUALITY else None
         case And(arguments):
             return _narrowest(arguments)
         case Or(arguments):
@@ -71,24 +79,41 @@ def _selection(expr: Expr) -> Selection | None:
             return None
 
 
-def _is_equal(name: str) -> bool:
-    return name in _EQUALITY
+def _column(expr: Expr) -> ColumnRef | None:
+    """The column that `expr` is, also as a comparison of char(n) sees it."""
+    match expr:
+        case ColumnRef(_, type_oid) if type_oid != _BPCHAR:
+            return expr
+        case Call(Operation(function=strings.trim_blanks), (ColumnRef(_, type_oid) as column,)):
+            return column if type_oid == _BPCHAR else None
+        case _:
+            return None
 
 
-def _of(column: ColumnRef, values: Sequence[Value]) -> Selection | None:
-    texts = [_text(column.type_oid, value) for value in values if value is not None]
+def _of(column: ColumnRef | None, values: Sequence[Value]) -> Selection | None:
+    if column is None:
+        return None
+    texts = [_text(column, value) for value in values if value is not None]
     if None in texts:
         return None
     return Selection(column.name, frozenset(text for text in texts if text is not None))
 
 
-def _text(type_oid: int, value: Value) -> bytes | None:
+def _text(column: ColumnRef, value: Value) -> bytes | None:
     """Return the only text of a column's value that equals `value`; None when there may be more."""
-    if type_oid in _TEXT and isinstance(value, bytes):
-        return value
-    if type_oid in _INTEGER and isinstance(value, int) and not isinstance(value, bool):
-        return b"%d" % value
-    return None
+    match value:
+        case bytes() if column.type_oid in _TEXT:
+            return value
+        case bytes() if column.type_oid == _BPCHAR and column.type_modifier > 0:
+            return strings.to_bpchar(value, column.type_modifier)
+        case int() if isinstance(value, bool):
+            return None
+        case int() if column.type_oid in _INTEGER:
+            return b"%d" % value
+        case int() if column.type_oid == _DATE:
+            return format_date(value)
+        case _:
+            return None
 
 
 def _narrowest(arguments: Sequence[Expr]) -> Selection | None:

@@ -47,7 +47,8 @@ def column_ref(context: Context, node: Node) -> Typed:
             f'column "{column.name}" has type {column.type_name}, which is not supported', node
         )
     collation = column.collation or types.type_collation(column.type_oid)
-    return Typed(ColumnRef(column.name, column.type_oid), column.type_oid, collation)
+    reference = ColumnRef(column.name, column.type_oid, column.type_modifier)
+    return Typed(reference, column.type_oid, collation)
 
 
 def a_const(context: Context, node: Node) -> Typed:

@@ -16,8 +16,13 @@ COLUMNS = (
     Column("a", 1, 23, -1, "integer", 23, -1, "b", True, "", None),
     Column("region", 2, 25, -1, "text", 25, -1, "b", False, "", C),
     Column("n", 3, 1700, -1, "numeric", 1700, -1, "b", False, "", None),
+    Column("code", 4, 1042, 7, "character(3)", 1042, 7, "b", False, "", C),
+    Column("blank", 5, 1042, -1, "bpchar", 1042, -1, "b", False, "", C),
+    Column("day", 6, 1082, -1, "date", 1082, -1, "b", False, "", None),
+    Column("u", 7, 2950, -1, "uuid", 2950, -1, "b", False, "", None),
 )
-NAMES = ("a", "region", "n")
+NAMES = ("a", "region", "n", "code", "blank", "day", "u")
+UUID = "a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11"
 
 
 def select(*filters: str) -> Selection | None:
@@ -31,6 +36,14 @@ def select(*filters: str) -> Selection | None:
         (["('EU'::text = region)"], Selection("region", frozenset({b"EU"}))),
         (["(a = 5)"], Selection("a", frozenset({b"5"}))),
         (["(a = '-5'::integer)"], Selection("a", frozenset({b"-5"}))),
+        (["(code = 'é'::bpchar)"], Selection("code", frozenset({"é  ".encode()}))),
+        (
+            ["(code = ANY (ARRAY['a  '::bpchar, 'bcd'::bpchar, 'bcde'::bpchar]))"],
+            Selection("code", frozenset({b"a  ", b"bcd"})),
+        ),
+        (["(day = '2024-02-29'::date)"], Selection("day", frozenset({b"2024-02-29"}))),
+        (["(day = 'infinity'::date)"], Selection("day", frozenset({b"infinity"}))),
+        ([f"(u = '{UUID}'::uuid)"], Selection("u", frozenset({UUID.encode()}))),
         (["(a = ANY (ARRAY[1, 2]))"], Selection("a", frozenset({b"1", b"2"}))),
         (
             ["((a > 5) AND (region = 'EU'::text))"],
@@ -67,6 +80,12 @@ def test_equality_and_in_select_by_the_columns_text(
         pytest.param(["(NOT (region = 'EU'::text))"], id="negated"),
         pytest.param(["(((10 / a) > 5) AND (region = 'EU'::text))"], id="an error comes first"),
         pytest.param(["(region IS NULL)"], id="IS NULL"),
+        pytest.param(["(blank = 'x'::bpchar)"], id="char of any length"),
+        pytest.param(
+            ["(day = '2024-02-29 00:00:00'::timestamp without time zone)"], id="another type"
+        ),
+        pytest.param(["(abs(a) = 5)"], id="a function of a column"),
+        pytest.param(["COALESCE((a = 5), true)"], id="NULL passes"),
         pytest.param(["(NOT (region IS DISTINCT FROM 'EU'::text))"], id="IS NOT DISTINCT FROM"),
     ],
 )
@@ -99,7 +118,7 @@ def test_a_row_outside_the_selection_neither_passes_nor_raises(
 ) -> None:
     compiled = [compile_filter(text, COLUMNS) for text in filters]
     selection = selection_of(compiled)
-    row = (b"%d" % a, region, None)
+    row = (b"%d" % a, region, *(None,) * 5)
 
     if selection is None:
         return
