@@ -185,10 +185,19 @@ def _extending_statements(connection: _Connection, plan: Plan, prefix: str) -> l
         if not name.startswith(f"{prefix}_root")
         for oid in found.table_oids
     }
+    # All alike: pgoutput refuses a table that two publications have with different values.
+    generated = any(p.generated for p in wanted.values())
+    generated = generated or any(found.generated for found in existing.values())
     statements: list[sql.Composed] = []
     for name, found in existing.items():
         publication = wanted.get(name)
         if publication is None:
+            if generated and not found.generated and connection.info.server_version >= 180000:
+                statements.append(
+                    sql.SQL("ALTER PUBLICATION {} SET (publish_generated_columns = stored)").format(
+                        sql.Identifier(name)
+                    )
+                )
             if name.startswith(f"{prefix}_root"):
                 leaving = [oid for oid in found.table_oids if _is_among(plan, oid, by_leaf)]
                 if leaving:
@@ -202,7 +211,7 @@ def _extending_statements(connection: _Connection, plan: Plan, prefix: str) -> l
             publication,
             table_oids=tuple(sorted(oids | before)),
             operations=publication.operations | found.operations,
-            generated=publication.generated or found.generated,
+            generated=generated,
         )
         statements += _alter(connection, plan, both, found)
     return statements

@@ -14,6 +14,7 @@ from gateway.definitions.combine import find_problems, make_plan
 from gateway.definitions.parser import parse_definitions
 from gateway.errors import DefinitionError, FilterError
 from gateway.source.catalog import read_catalog
+from gateway.source.publications import ensure_publications, extend_publications
 from tests.native_scene import NativeScene, Subscriber
 from tests.servers import Connection, Database, DatabaseFactory
 
@@ -140,6 +141,8 @@ def connection(database: Database) -> Iterator[Connection]:
             "CREATE TABLE only_virtual (a int PRIMARY KEY, v int GENERATED ALWAYS AS (a) VIRTUAL)"
         )
         connection.execute("CREATE TABLE nothing_generated (a int PRIMARY KEY)")
+        connection.execute("INSERT INTO only_virtual VALUES (1)")
+        connection.execute("INSERT INTO nothing_generated VALUES (1)")
         yield connection
 
 
@@ -217,8 +220,8 @@ def _refusal_of_the_stream(connection: Connection, names: str) -> str | None:
     with _slot(connection) as slot:
         run(
             connection,
-            "INSERT INTO plain (a) VALUES (77); INSERT INTO only_virtual VALUES (77);"
-            "INSERT INTO nothing_generated VALUES (77); INSERT INTO tree (a) VALUES (7), (77)",
+            "UPDATE plain SET c = 1; UPDATE only_virtual SET a = 1;"
+            "UPDATE nothing_generated SET a = 1; UPDATE tree SET b = 1",
         )
         try:
             connection.execute(
@@ -239,6 +242,33 @@ def _slot(connection: Connection) -> Iterator[str]:
         yield name
     finally:
         connection.execute("SELECT pg_drop_replication_slot(%s)", (name,))
+
+
+@on_18
+def test_while_one_plan_takes_over_from_another_the_gateways_publications_agree(
+    connection: Connection,
+) -> None:
+    before, after = (
+        parse_definitions(
+            f"CREATE PUBLICATION p FOR TABLE {text};"
+            "CREATE SUBSCRIPTION s CONNECTION '' PUBLICATION p"
+        )
+        for text in ("plain", "plain (a, twice) WITH (publish = 'insert')")
+    )
+    plans = [
+        make_plan(text, read_catalog(connection, text), prefix="gw", missing_identity="refuse")
+        for text in (before, after)
+    ]
+    ensure_publications(connection, plans[0], prefix="gw")
+
+    extend_publications(connection, plans[1], prefix="gw")
+
+    rows = connection.execute("SELECT pubname FROM pg_publication WHERE pubgencols = 's'")
+    assert {"gw_leaf", "gw_leaf_insert"} <= {name for (name,) in rows}
+    names = "gw_leaf, gw_leaf_insert, gw_root, gw_root_insert"
+    assert _refusal_of_the_stream(connection, names) is None
+    ensure_publications(connection, plans[1], prefix="gw")
+    assert _refusal_of_the_stream(connection, names.replace("gw_leaf,", "")) is None
 
 
 @before_18
