@@ -543,6 +543,27 @@ def test_a_column_list_limits_the_value() -> None:
     assert row.value["after"] == {"a": 1}
 
 
+@pytest.mark.parametrize(
+    ("columns", "generated", "after"),
+    [
+        pytest.param(None, False, {"a": 1, "b": 2}, id="left out, though the server sends it"),
+        pytest.param(None, True, {"a": 1, "b": 2, "g": 3}, id="published by the option"),
+        pytest.param(("a", "g"), False, {"a": 1, "g": 3}, id="published by the column list"),
+    ],
+)
+def test_a_stored_generated_column_is_there_where_it_is_published(
+    columns: tuple[str, ...] | None, generated: bool, after: dict[str, int]
+) -> None:
+    stored = table(T1, "t1", (*TWO_COLUMNS, replace(column("g", 3), generated="s")))
+    taken = replace(publish(columns=columns), generated=generated)
+    gateway = Gateway([stored], [taken])
+
+    (row,) = data(gateway.commit(relation_of(stored), Insert(T1, (b"1", b"2", b"3"))))
+
+    assert row.value is not None
+    assert row.value["after"] == after
+
+
 def test_transactional_messages_take_a_number_and_go_to_the_message_topic() -> None:
     gateway = Gateway([T1_TABLE], [publish()], prefixes=frozenset({"audit"}))
 
