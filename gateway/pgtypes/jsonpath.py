@@ -18,6 +18,7 @@ from json.decoder import scanstring  # type: ignore[attr-defined]
 from typing import Any, Final
 
 from gateway.pgtypes.errors import EvaluationError
+from gateway.pgtypes.jsonpath_values import CONVERSIONS
 from gateway.pgtypes.regex import Regex, UnsupportedRegexError, compile_regex
 
 __all__ = ["ANY_LEVEL", "ARITHMETIC", "COMPARISONS", "METHODS", "JsonPath", "Step", "read_jsonpath"]
@@ -27,7 +28,7 @@ ANY_LEVEL: Final = 2**32 - 1
 ARITHMETIC: Final = frozenset("+-*/%")
 COMPARISONS: Final = frozenset(("==", "!=", "<", "<=", ">", ">="))
 PREDICATES: Final = COMPARISONS | {"&&", "||", "!", "unknown", "exists", "starts", "regex"}
-METHODS: Final = frozenset(("type", "size", "abs", "floor", "ceiling", "double", "keyvalue"))
+METHODS: Final = CONVERSIONS.keys() | {"type", "size", "abs", "floor", "ceiling", "keyvalue"}
 
 _TOKEN = re.compile(
     r'[ ]*(?:(?P<string>")|(?P<number>[0-9]+(?:\.[0-9]+)?)|(?P<word>[a-z_]+)'
@@ -70,8 +71,8 @@ class JsonPath:
     """A path, or why it is not supported.
 
     Attributes:
-        messages_vary: Releases of PostgreSQL have different texts for an error that the path can
-            raise where errors are not suppressed.
+        messages_vary: Where errors are not suppressed, the path can raise one whose text quotes a
+            value, or is not the same in all releases of PostgreSQL.
     """
 
     root: Step | None
@@ -321,8 +322,10 @@ class _Parser:
         name = self.expect_kind("word")
         if name not in METHODS:
             raise _Unsupported(f"the method .{name}() is not supported")
-        self.expect("(", ")")
-        self.messages_vary |= name == "double"
+        self.expect("(")
+        if not self.take(")"):
+            raise _Unsupported(f"the method .{name}() with arguments is not supported")
+        self.messages_vary |= name in CONVERSIONS
         return Step(name)
 
     def levels(self) -> tuple[int, int]:

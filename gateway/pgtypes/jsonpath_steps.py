@@ -21,7 +21,7 @@ from gateway.pgtypes import numeric
 from gateway.pgtypes.errors import EvaluationError
 from gateway.pgtypes.jsonb import Json, type_of
 from gateway.pgtypes.jsonpath import ANY_LEVEL, Step
-from gateway.pgtypes.jsonpath_values import METHODS, compare, read_double, truncated
+from gateway.pgtypes.jsonpath_values import CONVERSIONS, METHODS, compare, convert, truncated
 
 __all__ = ["ERROR", "OK", "Execution"]
 
@@ -263,17 +263,13 @@ class Execution:
             )
         return self.proceed(step, METHODS[step.kind](item), found)
 
-    def double(self, step: Step, item: Json, found: Found) -> Outcome:
-        """``.double()``; only where errors are suppressed, because their texts vary."""
-        if not isinstance(item, Decimal | str):
-            return self.fail(
-                "jsonpath item method .double() can only be applied to a string or numeric value"
-            )
+    def conversion(self, step: Step, item: Json, found: Found) -> Outcome:
+        """``.double()`` and its kin; only where errors are suppressed, for their texts vary."""
         try:
-            number = read_double(item)
+            value = convert(step.kind, item)
         except ValueFormatError as error:
             return self.fail(error.message)
-        return self.proceed(step, number, found)
+        return self.proceed(step, value, found)
 
     def keyvalue(self, step: Step, item: Json, found: Found) -> Outcome:
         """``.keyvalue()``, without the id."""
@@ -413,7 +409,7 @@ class Execution:
 
 
 _UNWRAPPING: Final = frozenset(
-    ("key", "any_key", "filter", "abs", "floor", "ceiling", "double", "keyvalue")
+    ("key", "any_key", "filter", "abs", "floor", "ceiling", "keyvalue", *CONVERSIONS)
 )
 """Steps that take an array in lax mode as its elements."""
 
@@ -432,11 +428,11 @@ _STEPS: Final[Mapping[str, Callable[[Execution, Step, Json, Found], Outcome]]] =
         "filter": Execution.filter,
         "type": Execution.type,
         "size": Execution.size_of,
-        "double": Execution.double,
         "keyvalue": Execution.keyvalue,
         "negative": Execution.signed,
         "positive": Execution.signed,
         **dict.fromkeys(("abs", "floor", "ceiling"), Execution.numeric_method),
+        **dict.fromkeys(CONVERSIONS, Execution.conversion),
         **dict.fromkeys(_ARITHMETIC, Execution.arithmetic),
     }
 )

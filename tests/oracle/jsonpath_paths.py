@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from random import Random
 
-__all__ = ["DOCUMENTS", "PATHS", "UNSUPPORTED", "random_path"]
+__all__ = ["CONVERSIONS", "CONVERTED", "DOCUMENTS", "PATHS", "UNSUPPORTED", "random_path"]
 
 DOCUMENTS = (
     *("null", "1", "-1.50", '"a"', '"1.5"', "true", "[]", "{}", "[1, 2, 3]", "[[1, 2], [3, [4]]]"),
@@ -105,6 +105,91 @@ PATHS = (
         "$.a[0].b[last]",
     ),
 )
+
+CONVERSIONS = tuple(
+    f"{mode}$[*]{path}.{method}(){rest}"
+    for method in ("double", "integer", "bigint", "number", "decimal", "boolean", "string")
+    for mode, path, rest in (("", "", ""), ("strict ", "", ""), ("", ".a", ".type()"))
+)
+"""Methods that read texts; all but the first came with PostgreSQL 17."""
+
+CONVERTED = (
+    *("1", "1.5", "-0.4", "2147483647.5", "2147483648", "9223372036854775807", "1e19", "1e40"),
+    *(
+        "true",
+        "false",
+        "null",
+        "{}",
+        "[1]",
+        '{"a": "1"}',
+        '{"a": [1, "x"]}',
+        '["2", "y"]',
+        "0",
+        "-7",
+    ),
+    *(
+        f'"{text}"'
+        for text in (
+            *("1", "1_0", "0x1F", "0x_1F", "0X1f", "0b101", "0o17", "0b12", "1.5", "1.", ".5", "."),
+            *("1e3", "1.50e1", "1E-3", "1e", "1e+", "1e1_0", "1_e1", "1e-16383", "1e-16384"),
+            *("0e-16384", "0e200000", "0e1073741823", "0e1073741824", "1e131071", "1e131072"),
+            *(
+                "0.1e131072",
+                "0.1e131073",
+                "1e99999999999999999999",
+                "0e-99999",
+                "00.10",
+                "+1",
+                "--1",
+            ),
+            *(
+                "1__0",
+                "_1",
+                "1_",
+                "1.5_5",
+                "1._5",
+                "1_.5",
+                "NaN",
+                "inf",
+                "Infinity",
+                "",
+                " ",
+                " 1 ",
+            ),
+            *("\\t1\\n", "1 2", "0x", "00012", "-0", "-0.00", "-0x10", "2147483648", "-2147483648"),
+            *("9223372036854775808", "-9223372036854775808", "t", "TR", "tru", "trues", "o", "on"),
+            *(
+                "ON",
+                "of",
+                "off ",
+                " off",
+                "y",
+                "yeS",
+                "n",
+                "no",
+                "nope",
+                "10",
+                "é",
+                "ü",
+                "f",
+                "false",
+            ),
+            *(
+                "1e400",
+                "1e-400",
+                "0x1p3",
+                "0x.8p1",
+                "0x1p99999",
+                "1d",
+                "\\uff14",
+                "1e5 x",
+                "-",
+                "+",
+            ),
+        )
+    ),
+)
+"""Elements of arrays for them."""
 
 UNSUPPORTED = (
     '$ like_regex "B" flag "i"',

@@ -18,7 +18,14 @@ from gateway.pgtypes.jsonpath import JsonPath, read_jsonpath
 from gateway.rowfilter.builtins import jsonpath as area
 from tests.oracle.attempts import Connection, Failure, attempts, outcome
 from tests.oracle.json_documents import random_document
-from tests.oracle.jsonpath_paths import DOCUMENTS, PATHS, UNSUPPORTED, random_path
+from tests.oracle.jsonpath_paths import (
+    CONVERSIONS,
+    CONVERTED,
+    DOCUMENTS,
+    PATHS,
+    UNSUPPORTED,
+    random_path,
+)
 from tests.servers import DatabaseFactory, PostgresServer
 
 pytestmark = [
@@ -133,6 +140,16 @@ def test_variables_and_suppressed_errors(server: Connection, key: str, expressio
     found = differences(server, key, expression, list(product(*choices)))
 
     assert not found, "\n".join(found[:10])
+
+
+def test_methods_that_read_texts(server: Connection, postgres_major: int) -> None:
+    paths = CONVERSIONS if postgres_major >= 17 else CONVERSIONS[:3]
+    rows = [(f"[{element}]", path, "{}", "true") for element, path in product(CONVERTED, paths)]
+    found = differences(
+        server, "jsonb_path_query_array", "jsonb_path_query_array(a1, a2, a3, a4)", rows
+    )
+
+    assert not found, "\n".join(line[:500] for line in found[:10])
 
 
 @pytest.mark.parametrize("path", UNSUPPORTED)

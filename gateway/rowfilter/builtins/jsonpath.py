@@ -33,7 +33,7 @@ def _refusal(constants: Mapping[int, Value], silent: bool) -> str | None:
     if path.unsupported:
         return path.unsupported
     if path.messages_vary and not silent and constants.get(_SILENT) is not True:
-        return "releases of PostgreSQL differ in the errors that .double() raises"
+        return "the errors of methods that convert values are supported only if silent"
     return None
 
 
