@@ -191,3 +191,21 @@ def test_check_names_the_publications_whose_filters_can_fail(
     assert "row filters: those of p can fail on a row" in stopping.out
     assert "the gateway stops there" in stopping.out
     assert f"the row is in topic {s.slot}.error then" in going_on.out
+
+
+def test_a_repaired_row_that_leaves_the_filter_and_comes_back_is_as_in_the_source(
+    scene: MakeScene, source: Connection
+) -> None:
+    source.execute("INSERT INTO t VALUES (2, 'two'), (3, 'three')")
+    s = scene(DEFINITIONS, **QUARANTINE)
+    s.run_to("0/1")
+    source.execute("INSERT INTO t VALUES (0, 'bad')")
+    source.execute("UPDATE t SET a = 4, b = 'repaired' WHERE a = 0")
+    source.execute("UPDATE t SET a = 0, b = 'broken' WHERE a = 2")
+    source.execute("UPDATE t SET a = 2, b = 'mended' WHERE a = 0")
+    source.execute("UPDATE t SET a = a + 100 WHERE a IN (2, 4)")
+    source.execute("UPDATE t SET a = a - 100 WHERE a > 100")
+    s.run_to(current_lsn(source))
+
+    assert s.rebuilt("t") == s.source_rows("SELECT * FROM t WHERE 100 / a > 5")
+    assert len(errors(s)) == 4
