@@ -12,6 +12,7 @@ from gateway.errors import FilterError
 from gateway.rowfilter import compile_filter
 from gateway.rowfilter.compile import reference
 from gateway.source.tables import read_tables_by_oid
+from tests.oracle.filters.folding import ORDER_OF_EVALUATION
 from tests.oracle.filters.forms import ARRAYS, COLUMNS, CONDITIONALS, ROWS
 from tests.oracle.filters.judge import outcome, same
 from tests.servers import Connection, Database
@@ -98,7 +99,11 @@ def differences(table: Table, expression: str) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("postgres_major", [16, 18], indirect=True)
-@pytest.mark.parametrize("forms", [CONDITIONALS, ARRAYS], ids=["conditionals", "arrays"])
+@pytest.mark.parametrize(
+    "forms",
+    [CONDITIONALS, ARRAYS, ORDER_OF_EVALUATION],
+    ids=["conditionals", "arrays", "order of evaluation"],
+)
 def test_the_gateway_says_what_the_server_says(table: Table, forms: tuple[str, ...]) -> None:
     found = [line for expression in forms for line in differences(table, expression)]
 
