@@ -9,7 +9,8 @@ Four ways to ask for an expression, so that NULL costs nothing where it does not
 
 `is_true(a AND b)` may stop at a NULL `a`, where PostgreSQL goes on to `b`; that can be told apart
 only when `b` raises, and then the three-valued form is used. A column that is read once is read
-where it stands; one that is read more often is read before the expression.
+where it stands; one that is read more often is read before the expression, or at its first use
+when that is dear.
 
 Operations on constants alone are folded before (`analyze`), so that none comes here.
 
@@ -21,14 +22,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import cache
-from types import MappingProxyType
-from typing import Any, Final, NoReturn
+from typing import Any, Final
 
-from gateway.errors import ValueFormatError
 from gateway.pgoutput.messages import UNCHANGED
 from gateway.pgtypes.arrays import Array, one_dimension, stack
-from gateway.pgtypes.catalog import TYPES
 from gateway.rowfilter.expr import (
     And,
     AnyAll,
@@ -53,26 +50,10 @@ from gateway.rowfilter.expr import (
     column_names,
 )
 from gateway.rowfilter.interpret import any_all, distinct, min_max, null_if
-from gateway.rowfilter.types import PARSERS
+from gateway.rowfilter.reading import AS_TEXT, CHEAP, INLINE, not_sent, once, parser, sent
 
 __all__ = ["Generator"]
 
-_INLINE: Final = MappingProxyType(
-    {
-        TYPES[name][0]: template
-        for name, template in {
-            "int2": "int({})",
-            "int4": "int({})",
-            "int8": "int({})",
-            "oid": "int({})",
-            "bool": "({} == b't')",
-            "uuid": "{}",
-            "name": "{}",
-        }.items()
-    }
-)
-_TOASTABLE_TEXT: Final = frozenset(TYPES[name][0] for name in ("text", "varchar", "bpchar"))
-"""Read as they are, so an unsent value would not be noticed by itself."""
 _EXACT_WIDENING: Final = frozenset(
     ("int28", "i2toi4", "int48", "ftod", "i2tod", "i4tod", "int2_numeric", "int4_numeric",
      "int8_numeric")
@@ -90,11 +71,16 @@ class Generator:
         self.prologue: list[str] = []
         self._loaded: dict[str, str] = {}
         times = Counter(column_names(expr))
+        self._parsers: dict[str, str] = {}
         for column in _columns(expr):
-            if times[column.name] > 1 and column.name not in self._loaded:
+            if times[column.name] == 1 or column.name in (*self._loaded, *self._parsers):
+                continue
+            if column.type_oid in CHEAP:
                 name = self._temporary()
                 self.prologue.append(f"{name} = {self._read(column)}")
                 self._loaded[column.name] = name
+            else:
+                self._parsers[column.name] = self._constant(once(parser(column.type_oid)))
 
     # Names
 
@@ -115,14 +101,12 @@ class Generator:
         return f"row[{self._indexes[column.name]}]"
 
     def _parse(self, column: ColumnRef, raw: str) -> str:
-        if column.type_oid in _TOASTABLE_TEXT:
-            return f"{self._constant(_sent)}({raw})"
-        if column.type_oid in _INLINE:
-            return _INLINE[column.type_oid].format(raw)
-        parse = PARSERS[column.type_oid]
-        if _takes_unchanged(parse):
-            raw = f"{self._constant(_sent)}({raw})"
-        return f"{self._constant(parse)}({raw})"
+        if column.type_oid in AS_TEXT:
+            return f"{self._constant(sent)}({raw})"
+        if column.type_oid in INLINE:
+            return INLINE[column.type_oid].format(raw)
+        parse = self._parsers.get(column.name) or self._constant(parser(column.type_oid))
+        return f"{parse}({raw})"
 
     def _read(self, column: ColumnRef) -> str:
         """The value of `column`, or None."""
@@ -325,12 +309,12 @@ class Generator:
 
     def _member(self, column: ColumnRef, test: str) -> str | None:
         raw = self._raw(column)
-        if column.type_oid in _TOASTABLE_TEXT:
+        if column.type_oid in AS_TEXT:
             name = self._temporary()
             unchanged = self._constant(UNCHANGED)
-            refuse = self._constant(_not_sent)
+            refuse = self._constant(not_sent)
             return f"(({name} := {raw}) {test} or {name} is {unchanged} and {refuse}())"
-        return f"({raw} {test})" if _INLINE.get(column.type_oid) == "{}" else None
+        return f"({raw} {test})" if INLINE.get(column.type_oid) == "{}" else None
 
     def _search(self, expr: AnyAll) -> tuple[frozenset[Any], bool] | None:
         """The constant array of ``= ANY`` or ``<> ALL`` as a set, and whether it has NULLs."""
@@ -416,24 +400,3 @@ def _narrow(expr: Expr) -> Expr:
     while isinstance(expr, Call) and expr.operation.name in _EXACT_WIDENING:
         expr = expr.arguments[0]
     return expr
-
-
-@cache
-def _takes_unchanged(parse: Callable[[Any], Any]) -> bool:
-    """A parser that looks at nothing would not notice that a value was not sent."""
-    try:
-        parse(UNCHANGED)
-    except Exception:
-        return False
-    return True
-
-
-def _sent(value: Any) -> Any:
-    return _not_sent() if value is UNCHANGED else value
-
-
-def _not_sent() -> NoReturn:
-    raise ValueFormatError(
-        "an unchanged TOAST value that was not sent is needed by a row filter",
-        hint="every column of a filter must be part of the replica identity",
-    )
