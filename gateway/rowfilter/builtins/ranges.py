@@ -7,6 +7,7 @@ only the constructors have to know whether the subtype is discrete.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from types import MappingProxyType
 from typing import Any, Final
@@ -22,7 +23,7 @@ from gateway.pgtypes.ranges import Range
 from gateway.rowfilter.builtins.common import comparisons, same
 from gateway.rowfilter.expr import Operation, Signature, Value
 
-__all__ = ["FACTORIES", "OPERATIONS", "PARSERS"]
+__all__ = ["FACTORIES", "OPERATIONS", "PARSERS", "operations"]
 
 
 def _multirange_name(name: str) -> str:
@@ -117,7 +118,6 @@ def _containment() -> list[Operation]:
     ]
     for contains, contained, function in (
         ("range_contains", "range_contained_by", ranges.contains),
-        ("range_contains_elem", "elem_contained_by_range", ranges.contains_element),
         (
             "range_contains_multirange",
             "multirange_contained_by_range",
@@ -141,6 +141,35 @@ def _containment() -> list[Operation]:
     ):
         found += [Operation(contains, function), Operation(contained, _swapped(function))]
     return found
+
+
+_FOLDS_SINCE: Final = 17
+"""The planner makes a comparison of a value with a constant range since this version."""
+
+
+def _elements(major: int | None) -> list[Operation]:
+    """A value in a range; what becomes of NULL is for the planner to say where it folds the test.
+
+    Source: find_simplified_clause().
+    """
+
+    def refusal(constants: Mapping[int, Value], place: int) -> str | None:
+        range_ = constants.get(place)
+        if range_ in (ranges.EMPTY, (ranges.LOWER_INFINITE, ranges.UPPER_INFINITE)):
+            return (
+                "from PostgreSQL 17 on, every value is in a constant range without bounds and none "
+                "in an empty one, NULL included, and the value is not evaluated"
+            )
+        return None
+
+    contains = Operation("range_contains_elem", ranges.contains_element)
+    contained = Operation("elem_contained_by_range", _swapped(ranges.contains_element))
+    if major is not None and major < _FOLDS_SINCE:
+        return [contains, contained]
+    return [
+        replace(contains, specialize=lambda constants: refusal(constants, 0) or contains),
+        replace(contained, specialize=lambda constants: refusal(constants, 1) or contained),
+    ]
 
 
 _BOUNDS: Final[Mapping[str, tuple[Callable[[Range], Any], bool]]] = MappingProxyType(
@@ -209,7 +238,7 @@ def _distances() -> list[Operation]:
     ]
 
 
-OPERATIONS: Final[Sequence[Operation]] = (
+_SAME_EVERYWHERE: Final[Sequence[Operation]] = (
     *comparisons("range_{}"),
     *comparisons("multirange_{}"),
     Operation("range_cmp", _compare),
@@ -234,6 +263,14 @@ OPERATIONS: Final[Sequence[Operation]] = (
     Operation("int8range_canonical", same),
     Operation("daterange_canonical", same),
 )
+
+
+def operations(major: int | None) -> Sequence[Operation]:
+    """The operations on a server of this major version; None: of any."""
+    return (*_SAME_EVERYWHERE, *_elements(major))
+
+
+OPERATIONS: Final[Sequence[Operation]] = operations(None)
 
 
 def _constructor(signature: Signature) -> Operation | None:
