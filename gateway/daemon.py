@@ -33,6 +33,7 @@ from gateway.copy import CopyStopped
 from gateway.definitions.changes import as_planned, waiting, without, without_states
 from gateway.definitions.combine import make_plan
 from gateway.definitions.model import Definitions, Plan
+from gateway.definitions.server import SUFFIXES
 from gateway.errors import FatalError, SlotError, TransientError
 from gateway.following import PlanReader
 from gateway.lsn import ZERO_LSN, Lsn, format_lsn
@@ -307,7 +308,8 @@ class Daemon:
         try:
             source.start(
                 settings.source.slot,
-                [publication.name for publication in prepared.plan.server_publications],
+                # All of them: what is still to be read may have been published by another one.
+                [settings.source.slot + suffix for suffix in SUFFIXES],
                 version=protocol.version,
                 streaming=protocol.streaming,
                 two_phase=protocol.two_phase,

@@ -244,3 +244,64 @@ def test_a_gateway_that_dies_while_tables_are_copied_brings_them_about_at_the_ne
             (f"{s.slot}_large", "orders"): "SELECT * FROM orders WHERE total > 200",
         },
     )
+
+
+TREE = """
+CREATE TABLE tree (a int PRIMARY KEY, b int) PARTITION BY RANGE (a);
+CREATE TABLE low PARTITION OF tree FOR VALUES FROM (0) TO (1000);
+CREATE TABLE high PARTITION OF tree FOR VALUES FROM (1000) TO (100000);
+INSERT INTO tree SELECT n * 10, n FROM generate_series(0, 200) AS n;
+"""
+BY_ROOT = """
+CREATE PUBLICATION roots FOR TABLE tree WITH (publish_via_partition_root);
+CREATE SUBSCRIPTION {s} CONNECTION '' PUBLICATION roots;
+"""
+MIXED = f"""{BY_ROOT}
+CREATE PUBLICATION leaves FOR TABLE tree, low WHERE (a > 500);
+CREATE SUBSCRIPTION {{s}}_l CONNECTION '' PUBLICATION leaves;
+"""
+
+
+def test_a_tree_that_is_read_by_leaf_and_by_root_in_turn_loses_nothing(
+    scene: Callable[..., Scene],
+) -> None:
+    s = scene(BY_ROOT)
+
+    def write(connection: Connection) -> Callable[[Event], None]:
+        def work(stop: Event) -> None:
+            number = 0
+            while not stop.is_set():
+                number += 1
+                connection.execute(
+                    "INSERT INTO tree VALUES (%s, 0), (%s, 0) ON CONFLICT DO NOTHING",
+                    (number * 10 % 1000 + 1 + number // 100, 3000 + number),
+                )
+                connection.execute(
+                    "UPDATE tree SET b = b + 1 WHERE a %% 97 = %s AND a < 2000", (number % 97,)
+                )
+                connection.execute("UPDATE tree SET a = a + 90000 WHERE a = %s", (2980 + number,))
+                connection.execute("DELETE FROM tree WHERE a = %s", (number * 10 % 2000,))
+
+        return work
+
+    with s.connect() as connection, s.connect() as writer:
+        connection.execute(TREE.encode())
+        process = s.project.start()
+        process.wait_for("streaming")
+        with running(write(writer)):
+            for definitions in (MIXED, BY_ROOT, MIXED):
+                define(s, definitions)
+                ended = s.cli("reload")
+                assert ended.code == 0, ended.err
+        end = current_lsn(connection)
+        assert process.terminate() == 0, process.log()
+        s.run_to(end)
+
+    assert_complete(
+        s,
+        {
+            (s.slot, "tree"): "SELECT * FROM tree",
+            (f"{s.slot}_l", "low"): "SELECT * FROM low WHERE a > 500",
+            (f"{s.slot}_l", "high"): "SELECT * FROM high",
+        },
+    )
