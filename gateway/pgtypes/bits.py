@@ -81,9 +81,10 @@ def bit_count(value: bytes) -> int:
 def from_integer(value: int, length: int) -> bytes:
     """Cast an integer to ``bit(length)``: its last bits, or filled with its sign on the left.
 
-    A length below 1 is taken for 1, as by the function that the cast calls.
+    A length that no bit string has is taken for 1, as by the function that the cast calls.
     """
-    length = max(length, 1)
+    if not 1 <= length <= _MAX_LENGTH:
+        length = 1
     return f"{value & ((1 << length) - 1):0{length}b}".encode()
 
 

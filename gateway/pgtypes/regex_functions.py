@@ -29,10 +29,10 @@ __all__ = [
 def _regex(pattern: bytes, options: bytes, function: str) -> Regex:
     """Compile the pattern for a function that does not take the option g."""
     letters = options.decode()
-    regex = compile_regex(pattern.decode(), letters.replace("g", ""))
     if "g" in letters:
+        compile_regex("", letters.replace("g", ""))  # a wrong option comes first, the pattern last
         raise EvaluationError(f'{function}() does not support the "global" option')
-    return regex
+    return compile_regex(pattern.decode(), letters)
 
 
 def _check(name: str, allowed: bool) -> None:
@@ -124,11 +124,7 @@ def substr(
 
 def match(text: bytes, pattern: bytes, options: bytes = b"") -> list[bytes | None] | None:
     """``regexp_match``: the groups of the first match, or all of it if there are no groups."""
-    letters = options.decode()
-    if "g" in letters:
-        compile_regex("", letters.replace("g", ""))  # a wrong option comes first
-        raise EvaluationError('regexp_match() does not support the "global" option')
-    regex = compile_regex(pattern.decode(), letters)
+    regex = _regex(pattern, options, "regexp_match")
     found = Scan(regex, text.decode()).find(0)
     if found is None:
         return None

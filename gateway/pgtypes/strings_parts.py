@@ -118,10 +118,11 @@ def trim_right(value: bytes, characters: bytes = b" ") -> bytes:
 
 def _padding(text: str, size: int, fill: str) -> tuple[str, str]:
     """`text` cut to `size`, and what is missing."""
-    if 4 * max(size, 0) + 4 > _MAX_ALLOCATION:
-        raise EvaluationError(_TOO_LARGE)
     text = text[: max(size, 0)]
-    missing = max(size, 0) - len(text) if fill else 0
+    size = max(size, 0) if fill else len(text)
+    if 4 * size + 4 > _MAX_ALLOCATION:
+        raise EvaluationError(_TOO_LARGE)
+    missing = size - len(text)
     return text, (fill * (missing // len(fill) + 1))[:missing] if missing else ""
 
 

@@ -28,11 +28,13 @@ pytestmark = pytest.mark.postgres
 
 ROWS: Final = 24
 CALLS_PER_KEY: Final = 5
-ROUNDS: Final = 8
+ROUNDS: Final = 10
 """A key of which no call gave a value is tried again so often."""
 
-NOT_EXERCISED: Final[dict[str, str]] = {}
-"""Keys of which no call in a filter can be made, and why."""
+NOT_EXERCISED: Final = {
+    "make_interval": "refused before 17, where its seconds overflow as the machine has it",
+}
+"""Keys of which no call in a filter can be made on some server, and why."""
 
 
 @dataclass(slots=True)
@@ -110,13 +112,13 @@ def test_every_function_gives_the_servers_value(database: Database) -> None:
         by_key: dict[str, list[Signature]] = defaultdict(list)
         for signature in read_signatures(connection):
             by_key[signature.key].append(signature)
-        unknown = (
-            implemented() - by_key.keys() if table.connection.info.server_version > 18e4 else set()
-        )
+        newest = connection.info.server_version >= 180000
+        unknown = implemented() - by_key.keys() if newest else set()
         wanted = sorted(implemented() & by_key.keys())
         for turn in range(ROUNDS):
             left = wanted if turn == 0 else [k for k in wanted if not findings.exercised[k]]
-            calls = random_calls(table, random, {key: by_key[key] for key in left}, factor)
+            signatures = {key: by_key[key] for key in left}
+            calls = random_calls(table, random, signatures, factor, easy=turn > 0)
             try_calls(table, judge, calls, findings)
 
     summary = Counter(line for found in findings.refused.values() for line in found.elements())
@@ -135,14 +137,20 @@ def test_every_function_gives_the_servers_value(database: Database) -> None:
 
 
 def random_calls(
-    table: Table, random: Random, signatures: dict[str, list[Signature]], factor: int
+    table: Table,
+    random: Random,
+    signatures: dict[str, list[Signature]],
+    factor: int,
+    *,
+    easy: bool,
 ) -> list[Call]:
-    """Calls of every key, at least one of each of its signatures."""
-    argument = plain_argument(table, random)
+    """Calls of every key, at least one of each of its signatures; `easy` to have a value."""
+    argument = plain_argument(table, random, easy=easy)
+    hinted = 1.0 if easy else 0.85
     found = []
     for choices in signatures.values():
         for number in range(max(CALLS_PER_KEY, len(choices)) * factor):
-            made = call(choices[number % len(choices)], table, random, argument)
+            made = call(choices[number % len(choices)], table, random, argument, hinted=hinted)
             if made is not None and made.result in PARSERS:
                 found.append(made)
     return found

@@ -214,8 +214,8 @@ def _specialize_substring(constants: Constants) -> Operation | str:
     if None not in inner.values():
         try:
             pattern = regex_similar.similar_to_escape(*_strings(inner[0]), *_strings(inner[1]))
-        except EvaluationError:
-            pattern = None
+        except EvaluationError as error:
+            return error.message  # it is written in SQL, so that this part is folded by itself
     return _specialize({1: pattern}, _sql_substring, "", None)
 
 

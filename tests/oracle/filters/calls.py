@@ -102,11 +102,12 @@ def _sized(name: str, sql: str) -> str:
     return "bit(3)" if name == "bit" else sql
 
 
-def plain_argument(table: Table, random: Random) -> Arguments:
-    """Columns mostly, and literals."""
+def plain_argument(table: Table, random: Random, *, easy: bool) -> Arguments:
+    """Columns mostly, and literals; when `easy`, only columns that sort by bytes."""
     columns: dict[int, list[str]] = {}
     for slot in table.slots:
-        columns.setdefault(slot.type_oid, []).append(f'"{slot.name}"')
+        if not easy or slot.name.endswith(" 1"):
+            columns.setdefault(slot.type_oid, []).append(f'"{slot.name}"')
 
     def make(oid: int) -> str:
         if oid in columns and random.random() < 0.6:
@@ -122,8 +123,13 @@ def call(
     random: Random,
     argument: Arguments,
     wanted: int | None = None,
+    *,
+    hinted: float = 0.85,
 ) -> Call | None:
-    """A random call, with a result of type `wanted`; None when that cannot be."""
+    """A random call, with a result of type `wanted`; None when that cannot be.
+
+    `hinted` is how often a hint is taken where there is one.
+    """
     resolved = resolve(signature, table.types, random, wanted)
     if resolved is None:
         return None
@@ -131,7 +137,7 @@ def call(
     hints = HINTS.get(signature.name, {})
     texts = [
         random.choice(hints[index])
-        if index in hints and _suits(hints[index], kind, table.types) and random.random() < 0.85
+        if index in hints and _suits(hints[index], kind, table.types) and random.random() < hinted
         else argument(kind)
         for index, kind in enumerate(kinds)
     ]

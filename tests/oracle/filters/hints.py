@@ -73,6 +73,7 @@ HINTS: Final[Mapping[str, Mapping[int, Sequence[str]]]] = {
     "normalize": {1: _texts("NFC", "NFD", "NFKC", "NFKD", "nfc", "X")},
     "is_normalized": {1: _texts("NFC", "NFD", "NFKC", "NFKD", "nfc", "X")},
     **{op: {1: _REGEX_TEXTS} for op in ("~", "~*", "!~", "!~*")},
+    "substring": {1: (*_texts(*SIMILAR), *_REGEX_TEXTS), 2: _texts("#", "#", "\\", "", "ab")},
     "regexp_like": {1: _REGEX_TEXTS, 2: _FLAGS},
     "regexp_match": {1: _REGEX_TEXTS, 2: _FLAGS},
     "regexp_count": {1: _REGEX_TEXTS, 2: _SMALL, 3: _FLAGS},
@@ -82,6 +83,7 @@ HINTS: Final[Mapping[str, Mapping[int, Sequence[str]]]] = {
     "regexp_replace": {
         1: _REGEX_TEXTS,
         2: _texts("", "x", "\\1", "\\&", "<\\2\\1>", "\\\\", "é", "\\"),
+        3: _FLAGS,
         5: _FLAGS,
     },
     "regexp_split_to_array": {1: _REGEX_TEXTS, 2: _FLAGS},
@@ -101,6 +103,7 @@ HINTS: Final[Mapping[str, Mapping[int, Sequence[str]]]] = {
     "#>": {1: _PATHS},
     "#>>": {1: _PATHS},
     "#-": {1: _PATHS},
+    **{name: {1: _KEYS} for name in ("->", "->>", "json_object_field", "jsonb_object_field")},
     "?": {1: _KEYS},
     "?|": {1: _arrays("{}", "{a}", "{a,zz}", "{é,NULL}", "{nosuch}")},
     "?&": {1: _arrays("{}", "{a}", "{a,b}", "{é,NULL}", "{nosuch}")},
