@@ -11,11 +11,13 @@ from typing import Final
 from gateway.pgtypes.errors import EvaluationError
 
 __all__ = [
+    "char_to_text",
     "character",
     "code_point",
     "initial_capitals",
     "quote_literal",
     "quote_nullable",
+    "text_to_char",
     "to_name",
     "unistr",
 ]
@@ -26,6 +28,7 @@ _WORD: Final = re.compile(rb"[0-9A-Za-z]+")
 _UNICODE_ESCAPE: Final = re.compile(
     r"\\(?:(\\)|([0-9A-Fa-f]{4})|u([0-9A-Fa-f]{4})|\+([0-9A-Fa-f]{6})|U([0-9A-Fa-f]{8})|)"
 )
+_OCTAL: Final = re.compile(rb"\\[0-7]{3}")
 _INVALID_PAIR: Final = "invalid Unicode surrogate pair"
 
 
@@ -34,13 +37,15 @@ def code_point(value: bytes) -> int:
     return ord(value.decode()[0]) if value else 0
 
 
-def character(code: int) -> bytes:
-    """The character with a number.
+def character(code: int, *, major: int | None = None) -> bytes:
+    """The character with a number; `major` is the server's version, None is the newest.
 
     Raises:
         EvaluationError: there is none.
     """
     if code < 0:
+        if major == 14:
+            raise EvaluationError("requested character too large for encoding")
         raise EvaluationError("character number must be positive")
     if code == 0:
         raise EvaluationError("null character not permitted")
@@ -73,6 +78,26 @@ def to_name(value: bytes) -> bytes:
     while end < len(value) and value[end] & 0xC0 == 0x80:
         end -= 1
     return value[:end]
+
+
+def char_to_text(value: bytes) -> bytes:
+    r"""Cast ``"char"`` to text: nothing for a zero, ``\ooo`` for a byte that is not ASCII.
+
+    Before PostgreSQL 16 such a byte was taken as it is.
+    """
+    if value[0] > 0x7F:
+        return f"\\{value[0]:03o}".encode()
+    return value if value[0] else b""
+
+
+def text_to_char(value: bytes) -> bytes:
+    r"""Cast text to ``"char"``: what ``\ooo`` stands for, or else the first byte.
+
+    Before PostgreSQL 16 it was the first byte always.
+    """
+    if _OCTAL.fullmatch(value):
+        return bytes((int(value[1:], 8) & 0xFF,))
+    return value[:1] or b"\0"
 
 
 def unistr(value: bytes) -> bytes:

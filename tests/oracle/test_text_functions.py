@@ -19,6 +19,8 @@ import pytest
 from gateway.pgtypes.arrays import Array, parse_array
 from gateway.pgtypes.errors import EvaluationError
 from gateway.pgtypes.strings import parse_bytea
+from gateway.pgtypes.strings_codes import character
+from gateway.rowfilter.builtins.text import operations
 from gateway.rowfilter.operators import OPERATIONS
 from tests.oracle.attempts import Attempt, Failure, attempts, outcome
 from tests.servers import Database
@@ -303,3 +305,30 @@ def test_an_integer_that_is_no_char_is_refused(database: Database, number: int) 
         _ours("i4tochar", number)
 
     assert server.value.diag.message_primary == ours.value.message
+
+
+@pytest.mark.parametrize("postgres_major", [16, 18], indirect=True)
+@pytest.mark.parametrize("text", ["", "a", "abc", "é", "\\351", "\\000", "\\8", "\\400", "\\3511"])
+def test_text_becomes_a_char_and_back(database: Database, postgres_major: int, text: str) -> None:
+    with database.connect() as connection:
+        row = connection.execute('SELECT %s::text::"char"::text', [text]).fetchone()
+
+    ours = {operation.name: operation.function for operation in operations(postgres_major)}
+    assert row == (ours["char_text"](ours["text_char"](text.encode())).decode(),)  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("postgres_major", "message"),
+    [(14, "requested character too large for encoding"), (18, "character number must be positive")],
+    indirect=["postgres_major"],
+)
+def test_a_negative_character_number_fails_in_the_words_of_the_version(
+    database: Database, postgres_major: int, message: str
+) -> None:
+    with database.connect() as connection, pytest.raises(psycopg.Error) as server:
+        connection.execute("SELECT chr(-1)")
+    with pytest.raises(EvaluationError) as ours:
+        character(-1, major=postgres_major)
+
+    assert ours.value.message == message
+    assert (server.value.diag.message_primary or "").startswith(message)

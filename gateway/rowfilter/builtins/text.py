@@ -15,7 +15,7 @@ from gateway.pgtypes.errors import EvaluationError
 from gateway.rowfilter.builtins.common import COMPARISONS, comparisons, same
 from gateway.rowfilter.expr import CollationUse, Operation, Value
 
-__all__ = ["LENGTHS", "OPERATIONS", "PARSERS"]
+__all__ = ["LENGTHS", "OPERATIONS", "PARSERS", "operations"]
 
 
 def _as_is(text: bytes) -> bytes:
@@ -195,7 +195,6 @@ def _functions() -> list[Operation]:
         "lpad(text,int4)": parts.pad_left,
         "rpad(text,int4)": parts.pad_right,
         "repeat": parts.repeat,
-        "chr": codes.character,
         "unistr": codes.unistr,
         "i4tochar": _char_of_integer,
         "like_escape": strings.like_escape,
@@ -237,13 +236,31 @@ def _collated_functions() -> list[Operation]:
     ]
 
 
-OPERATIONS: Final[Sequence[Operation]] = (
+_SAME_EVERYWHERE: Final = (
     *_comparisons(),
     *_pattern_order(),
     *_likes(),
     *_functions(),
     *_collated_functions(),
 )
+
+
+def _depending(major: int | None) -> list[Operation]:
+    found = [Operation("chr", partial(strings_codes.character, major=major), can_raise=True)]
+    if major is not None and major >= 16:
+        found += [
+            Operation("char_text", strings_codes.char_to_text),
+            Operation("text_char", strings_codes.text_to_char),
+        ]
+    return found
+
+
+def operations(major: int | None) -> Sequence[Operation]:
+    """The operations on a server of this major version; None: of any."""
+    return (*_SAME_EVERYWHERE, *_depending(major))
+
+
+OPERATIONS: Final[Sequence[Operation]] = operations(None)
 
 
 def _varchar(typmod: int) -> Operation:
