@@ -17,12 +17,13 @@ from functools import lru_cache
 from typing import Final
 
 from gateway.pgtypes.errors import EvaluationError
-from gateway.pgtypes.regex_automaton import Automaton, Conditions, Palette, Subject
+from gateway.pgtypes.regex_automaton import Automaton, Conditions, Subject
 from gateway.pgtypes.regex_dissect import Part, Spans, build_tree, divide
 from gateway.pgtypes.regex_fast import fast_search
-from gateway.pgtypes.regex_lexer import Flags, RegexError
+from gateway.pgtypes.regex_palette import Palette
 from gateway.pgtypes.regex_parser import Pattern, UnsupportedRegexError, parse_regex
 from gateway.pgtypes.regex_syntax import SHORTER
+from gateway.pgtypes.regex_tokens import Flags, RegexError
 
 __all__ = [
     "Match",
@@ -41,6 +42,7 @@ class Regex:
     Attributes:
         groups: How many groups capture.
         uses_ctype: What it matches depends on the collation's character classes or case.
+        tree: How a match is divided among its parts.
     """
 
     def __init__(self, pattern: Pattern) -> None:
@@ -52,7 +54,7 @@ class Regex:
         search.check_size()
         self._search = search.floating(stopping=True)
         self._fast = fast_search(pattern.root)
-        self._tree: Part | None = None
+        self.tree = build_tree(pattern.root)
         self._starts: Automaton | None = None
 
     def matches(self, text: str) -> bool:
@@ -76,13 +78,6 @@ class Regex:
             automaton = Automaton(self._root, self._conditions, self._palette)
             self._starts = automaton.reverse().floating(stopping=False)
         return self._starts.positions(subject, backwards=True)
-
-    @property
-    def tree(self) -> Part:
-        """How a match is divided among its parts."""
-        if self._tree is None:
-            self._tree = build_tree(self._root)
-        return self._tree
 
     def automaton(self, part: Part) -> Automaton:
         """The automaton of a part of the tree."""

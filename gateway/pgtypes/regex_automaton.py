@@ -13,11 +13,11 @@ Nothing here backtracks, so no pattern can make a text take more than linear tim
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final, assert_never
 
+from gateway.pgtypes.regex_palette import MAX_CACHED_CHARACTERS, Palette
 from gateway.pgtypes.regex_parser import UnsupportedRegexError
 from gateway.pgtypes.regex_syntax import (
     Backref,
@@ -31,7 +31,7 @@ from gateway.pgtypes.regex_syntax import (
     Sequence,
 )
 
-__all__ = ["Automaton", "Conditions", "Palette", "State", "Subject"]
+__all__ = ["Automaton", "Conditions", "State", "Subject"]
 
 START: Final = 1
 END: Final = 2
@@ -43,47 +43,6 @@ _MAX_CONDITIONS: Final = 1_000
 _MAX_REPEATED_CONDITIONS: Final = 8
 """PostgreSQL moves constraints to where they are decided, which can take it beyond any bound."""
 _MAX_CACHED_STATES: Final = 1_000
-_MAX_CACHED_CHARACTERS: Final = 4_000
-
-
-def _nodes(node: Node) -> Iterator[Node]:
-    yield node
-    match node:
-        case Look(body) | Group(body) | Repeat(body):
-            yield from _nodes(body)
-        case Sequence(parts) | Choice(parts):
-            for part in parts:
-                yield from _nodes(part)
-
-
-class Palette(dict[str, int]):
-    """The color of each character: characters that no set of a pattern tells apart share one.
-
-    Reading an unknown character computes its color.
-    """
-
-    def __init__(self, root: Node) -> None:
-        super().__init__()
-        sets = {node for node in _nodes(root) if isinstance(node, Chars)}
-        edges = {0} | {edge for s in sets for a, b in s.ranges for edge in (a, b + 1)}
-        self._edges = sorted(edges)
-        members: dict[frozenset[Chars], int] = {}
-        self._colors: list[int] = []
-        self._sets: dict[Chars, set[int]] = {s: set() for s in sets}
-        for edge in self._edges:
-            inside = frozenset(s for s in sets if any(a <= edge <= b for a, b in s.ranges))
-            color = members.setdefault(inside, len(members))
-            self._colors.append(color)
-            for s in inside:
-                self._sets[s].add(color)
-        self.frozen = {s: frozenset(colors) for s, colors in self._sets.items()}
-
-    def __missing__(self, character: str) -> int:
-        color = self._colors[bisect_right(self._edges, ord(character)) - 1]
-        if len(self) >= _MAX_CACHED_CHARACTERS:
-            self.clear()
-        self[character] = color
-        return color
 
 
 class State(dict[object, "State"]):
@@ -119,7 +78,7 @@ class State(dict[object, "State"]):
         if found is None:
             found = self._automaton.step(self.closure(context), color)
             self._next[color, context] = found
-        if len(self) >= _MAX_CACHED_CHARACTERS:
+        if len(self) >= MAX_CACHED_CHARACTERS:
             self.clear()
         self[key] = found
         return found

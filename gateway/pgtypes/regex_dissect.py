@@ -22,6 +22,7 @@ from dataclasses import dataclass, field
 from typing import Final, assert_never
 
 from gateway.pgtypes.regex_automaton import Automaton, Subject
+from gateway.pgtypes.regex_parser import UnsupportedRegexError
 from gateway.pgtypes.regex_syntax import (
     LONGER,
     SHORTER,
@@ -38,6 +39,7 @@ from gateway.pgtypes.regex_syntax import (
 
 __all__ = ["Part", "Spans", "build_tree", "divide"]
 
+_MAX_DEPTH: Final = 120
 _PREFERENCE: Final = LONGER | SHORTER
 _MIXED: Final = 4
 _CAPTURES: Final = 8
@@ -71,13 +73,19 @@ def _combine(first: int, second: int) -> int:
     return _up(first | second) | (first & _PREFERENCE or second & _PREFERENCE)
 
 
-def build_tree(root: Node) -> Part:
-    """The tree for a pattern without back references."""
+def build_tree(root: Node, depth: int = 0) -> Part:
+    """The tree for a pattern without back references; `depth` is that of the node above it.
+
+    Raises:
+        UnsupportedRegexError: it is too deep.
+    """
+    if depth > _MAX_DEPTH:
+        raise UnsupportedRegexError("it has too many parts")
     if not isinstance(root, Choice):
-        return _branch(_items(root))
+        return _branch(_items(root), depth)
     part = Part("|", LONGER, root)
     for branch in root.branches:
-        child = _branch(_items(branch))
+        child = _branch(_items(branch), depth)
         part.flags |= _up(part.flags | child.flags)
         part.children.append(child)
     if not part.flags & _MESSY:
@@ -89,7 +97,7 @@ def _items(branch: Node) -> tuple[Node, ...]:
     return branch.items if isinstance(branch, Sequence) else (branch,)
 
 
-def _branch(items: tuple[Node, ...]) -> Part:
+def _branch(items: tuple[Node, ...], depth: int) -> Part:
     """Concatenated items; what is not messy is kept together."""
     top = Part("=", 0, Sequence(items))
     for place, item in enumerate(items):
@@ -104,7 +112,7 @@ def _branch(items: tuple[Node, ...]) -> Part:
                 raise AssertionError(item)
             case _:
                 assert_never(item)
-        atom = build_tree(body.body) if isinstance(body, Group) else None
+        atom = build_tree(body.body, depth + 1) if isinstance(body, Group) else None
         captures = isinstance(body, Group) and body.number > 0
         if isinstance(body, Group) and captures:
             assert atom is not None
@@ -113,7 +121,9 @@ def _branch(items: tuple[Node, ...]) -> Part:
         if captures or _up(flags) & _MESSY:
             atom = atom or Part("=", 0, body)
             piece = _quantified(atom, item, body, (low, high, prefers))
-            return _hard(top, items, place, piece, _combine(prefers, atom.flags))
+            rest_items = items[place + 1 :]
+            rest = build_tree(Sequence(rest_items), depth + 1) if rest_items else None
+            return _hard(top, items, place, (piece, rest), _combine(prefers, atom.flags))
         top.flags = flags
     return top
 
@@ -144,17 +154,18 @@ def _quantified(
     return Part("*", flags, item, [atom], low=low, high=high)
 
 
-def _hard(top: Part, items: tuple[Node, ...], place: int, piece: Part, flags: int) -> Part:
-    """`top`, which has what came before, with a messy `piece` and the rest of the branch."""
+def _hard(
+    top: Part, items: tuple[Node, ...], place: int, tail: tuple[Part, Part | None], flags: int
+) -> Part:
+    """`top`, which has what came before, and a `tail`: a messy piece, and the rest if any."""
+    piece, rest = tail
     prefix = Part("=", top.flags, Sequence(items[:place]))
-    rest_items = items[place + 1 :]
-    if not rest_items:
+    if rest is None:
         if place == 0:
             return piece
         top.op, top.children = ".", [prefix, piece]
         top.flags |= _combine(top.flags, piece.flags)
         return top
-    rest = _branch(rest_items)
     pair = Part(".", flags, Sequence(items[place:]), [piece, rest])
     pair.flags |= _combine(pair.flags, rest.flags)
     top.op = "."

@@ -8,139 +8,15 @@ Source: src/backend/regex/regc_lex.c; manual, "Regular Expression Details".
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from enum import Enum, auto
 from typing import Final
 
+from gateway.pgtypes import regex_tokens as errors
 from gateway.pgtypes.regex_syntax import MAX_CODE_POINT
+from gateway.pgtypes.regex_tokens import Context, Flags, RegexError, Token
 
-__all__ = ["Context", "Flags", "Lexer", "RegexError", "Token"]
-
-BAD_PATTERN: Final = "invalid regexp (reg version 0.8)"
-BAD_COLLATING_ELEMENT: Final = "invalid collating element"
-BAD_CLASS: Final = "invalid character class"
-BAD_ESCAPE: Final = "invalid escape \\ sequence"
-BAD_BACKREF: Final = "invalid backreference number"
-UNBALANCED_BRACKETS: Final = "brackets [] not balanced"
-UNBALANCED_PARENTHESES: Final = "parentheses () not balanced"
-UNBALANCED_BRACES: Final = "braces {} not balanced"
-BAD_COUNT: Final = "invalid repetition count(s)"
-BAD_RANGE: Final = "invalid character range"
-BAD_OPERAND: Final = "quantifier operand invalid"
-BAD_OPTION: Final = "invalid embedded option"
-
-
-class RegexError(Exception):
-    """The pattern is not a regular expression; the message is PostgreSQL's, pg_regerror()."""
-
-
-class Token(Enum):
-    """The kinds of tokens; `Lexer.value` has what more there is to say."""
-
-    NOTHING = auto()
-    END = auto()
-    PLAIN = auto()  # value: code point
-    CLASS = auto()  # a shorthand such as \d; value: name of the class
-    NOT_CLASS = auto()
-    DOT = auto()
-    START_LINE = auto()
-    END_LINE = auto()
-    START_STRING = auto()
-    END_STRING = auto()
-    START_WORD = auto()
-    END_WORD = auto()
-    WORD_EDGE = auto()
-    NO_WORD_EDGE = auto()
-    OPEN = auto()  # value: 1 if it captures
-    LOOK = auto()  # value: (ahead, negative)
-    CLOSE = auto()  # value: code point
-    OR = auto()
-    STAR = auto()  # value: 1 if greedy, as for the next three
-    PLUS = auto()
-    QUESTION = auto()
-    CLOSE_BRACE = auto()
-    OPEN_BRACE = auto()
-    DIGIT = auto()
-    COMMA = auto()
-    BACKREF = auto()
-    OPEN_BRACKET = auto()  # value: 0 if complemented
-    CLOSE_BRACKET = auto()
-    RANGE = auto()
-    OPEN_COLLATING = auto()
-    OPEN_EQUIVALENCE = auto()
-    OPEN_CLASS = auto()
-    CLOSE_INNER = auto()
-
-
-class Context(Enum):
-    """Where the lexer stands."""
-
-    EXTENDED = auto()
-    BASIC = auto()
-    LITERAL = auto()
-    EXTENDED_BRACES = auto()
-    BASIC_BRACES = auto()
-    BRACKET = auto()
-    COLLATING = auto()
-    EQUIVALENCE = auto()
-    CLASS = auto()
-
-
-@dataclass(slots=True)
-class Flags:
-    """Syntax and matching options; the defaults are those of the ``~`` operator.
-
-    Attributes:
-        extended: Not a basic regular expression.
-        advanced: PostgreSQL's own extensions; REG_ADVF.
-        quote: A literal string.
-        folds: Case does not matter.
-        expanded: White space and comments are skipped.
-        newline_stops: ``.`` and complemented brackets do not match a newline.
-        newline_anchors: ``^`` and ``$`` match at newlines, too.
-    """
-
-    extended: bool = True
-    advanced: bool = True
-    quote: bool = False
-    folds: bool = False
-    expanded: bool = False
-    newline_stops: bool = False
-    newline_anchors: bool = False
-
-    def set_newline(self, *, stops: bool, anchors: bool) -> None:
-        """Set both newline options."""
-        self.newline_stops, self.newline_anchors = stops, anchors
-
-    def apply(self, letter: str) -> bool:
-        """Turn on what the option `letter` of ``(?...)`` stands for; False: there is none."""
-        match letter:
-            case "b":
-                self.extended = self.advanced = self.quote = False
-            case "c":
-                self.folds = False
-            case "e":
-                self.extended, self.advanced, self.quote = True, False, False
-            case "i":
-                self.folds = True
-            case "m" | "n":
-                self.set_newline(stops=True, anchors=True)
-            case "p":
-                self.set_newline(stops=True, anchors=False)
-            case "q":
-                self.quote, self.extended, self.advanced = True, False, False
-            case "s":
-                self.set_newline(stops=False, anchors=False)
-            case "t":
-                self.expanded = False
-            case "w":
-                self.set_newline(stops=False, anchors=True)
-            case "x":
-                self.expanded = True
-            case _:
-                return False
-        return True
-
+__all__ = ["Lexer"]
 
 _SPACE: Final = " \t\n\v\f\r"
 _LETTERS: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
@@ -153,7 +29,7 @@ _SKIPPING: Final = frozenset(
 _BRACES: Final = frozenset((Context.EXTENDED_BRACES, Context.BASIC_BRACES))
 _INNER: Final = {Context.COLLATING: ".", Context.EQUIVALENCE: "=", Context.CLASS: ":"}
 _QUANTIFIERS: Final = {"*": Token.STAR, "+": Token.PLUS, "?": Token.QUESTION}
-_SIMPLE_ESCAPES: Final = {
+_SIMPLE_ESCAPES: Final[Mapping[str, tuple[Token, int | str]]] = {
     "a": (Token.PLAIN, 7),
     "b": (Token.PLAIN, 8),
     "B": (Token.PLAIN, 0x5C),
@@ -213,7 +89,7 @@ class Lexer:
         if len(self.text) >= 4 and self.text.startswith("***"):
             match self.text[3]:
                 case "?":
-                    raise RegexError(BAD_PATTERN)
+                    raise RegexError(errors.BAD_PATTERN)
                 case "=":
                     flags.quote, flags.extended, flags.advanced = True, False, False
                     flags.expanded = False
@@ -224,7 +100,7 @@ class Lexer:
                     flags.extended = flags.advanced = True
                     self.at = 4
                 case _:
-                    raise RegexError(BAD_OPERAND)
+                    raise RegexError(errors.BAD_OPERAND)
         if not (flags.extended and flags.advanced):
             return
         if self._ahead("(?") and self.text[self.at + 2 : self.at + 3] in _LETTERS:
@@ -234,10 +110,10 @@ class Lexer:
         self.at += 2
         while self.at < len(self.text) and self.text[self.at] in _LETTERS:
             if not self.flags.apply(self.text[self.at]):
-                raise RegexError(BAD_OPTION)
+                raise RegexError(errors.BAD_OPTION)
             self.at += 1
         if not self._ahead(")"):
-            raise RegexError(BAD_OPTION)
+            raise RegexError(errors.BAD_OPTION)
         self.at += 1
         if self.flags.quote:
             self.flags.expanded = False
@@ -262,11 +138,11 @@ class Lexer:
             self._skip()
         if self.at >= len(self.text):
             if self.context in _BRACES:
-                raise RegexError(UNBALANCED_BRACES)
+                raise RegexError(errors.UNBALANCED_BRACES)
             if self.context in (Context.EXTENDED, Context.BASIC, Context.LITERAL):
                 self._set(Token.END)
                 return
-            raise RegexError(UNBALANCED_BRACKETS)
+            raise RegexError(errors.UNBALANCED_BRACKETS)
         c = self.text[self.at]
         self.at += 1
         match self.context:
@@ -333,7 +209,7 @@ class Lexer:
                 self._set(Token.END_LINE)
             case "\\":
                 if self.at >= len(self.text):
-                    raise RegexError(BAD_ESCAPE)
+                    raise RegexError(errors.BAD_ESCAPE)
                 if self.flags.advanced:
                     self._escape()
                 else:
@@ -359,7 +235,7 @@ class Lexer:
                 self._set(kind, value)
                 return
         if not self._ahead("#"):
-            raise RegexError(BAD_OPERAND)
+            raise RegexError(errors.BAD_OPERAND)
         end = self.text.find(")", self.at)
         self.at = len(self.text) if end < 0 else end + 1
         self.next()
@@ -384,10 +260,10 @@ class Lexer:
             self._set(Token.CLOSE_BRACKET)
         elif c == "\\" and self.flags.advanced:
             if self.at >= len(self.text):
-                raise RegexError(BAD_ESCAPE)
+                raise RegexError(errors.BAD_ESCAPE)
             self._escape()
             if self.kind not in (Token.PLAIN, Token.CLASS, Token.NOT_CLASS):
-                raise RegexError(BAD_ESCAPE)
+                raise RegexError(errors.BAD_ESCAPE)
         elif c == "-" and not first and not self._ahead("]"):
             self._set(Token.RANGE, ord(c))
         elif c == "[":
@@ -397,7 +273,7 @@ class Lexer:
 
     def _open_inner(self) -> None:
         if self.at >= len(self.text):
-            raise RegexError(UNBALANCED_BRACKETS)
+            raise RegexError(errors.UNBALANCED_BRACKETS)
         for text, context, kind in (
             (".", Context.COLLATING, Token.OPEN_COLLATING),
             ("=", Context.EQUIVALENCE, Token.OPEN_EQUIVALENCE),
@@ -423,7 +299,7 @@ class Lexer:
             self.context = Context.BASIC
             self._set(Token.CLOSE_BRACE, 1)
         else:
-            raise RegexError(BAD_COUNT)
+            raise RegexError(errors.BAD_COUNT)
 
     # Escapes
 
@@ -436,19 +312,19 @@ class Lexer:
             self._set(*_SIMPLE_ESCAPES[c])
         elif c == "c":
             if self.at >= len(self.text):
-                raise RegexError(BAD_ESCAPE)
+                raise RegexError(errors.BAD_ESCAPE)
             self._set(Token.PLAIN, ord(self.text[self.at]) & 0o37)
             self.at += 1
         elif c in "uUx":
             low, high = {"u": (4, 4), "U": (8, 8), "x": (1, 255)}[c]
             code = self._number(16, low, high) & 0xFFFFFFFF
             if code > MAX_CODE_POINT:
-                raise RegexError(BAD_ESCAPE)
+                raise RegexError(errors.BAD_ESCAPE)
             self._set(Token.PLAIN, code)
         elif c in _DIGITS:
             self._digits(c)
         else:
-            raise RegexError(BAD_ESCAPE)
+            raise RegexError(errors.BAD_ESCAPE)
 
     def _digits(self, c: str) -> None:
         """A back reference, or else an octal number."""
@@ -477,7 +353,7 @@ class Lexer:
             number = number * base + digit
             self.at += 1
         if self.at - start < low:
-            raise RegexError(BAD_ESCAPE)
+            raise RegexError(errors.BAD_ESCAPE)
         return number
 
     # Basic regular expressions
@@ -504,7 +380,7 @@ class Lexer:
 
     def _basic_escape(self) -> None:
         if self.at >= len(self.text):
-            raise RegexError(BAD_ESCAPE)
+            raise RegexError(errors.BAD_ESCAPE)
         c = self.text[self.at]
         self.at += 1
         match c:

@@ -10,8 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Final
 
-from gateway.pgtypes import regex_lexer as lexer
-from gateway.pgtypes.regex_lexer import Flags, Lexer, RegexError, Token
+from gateway.pgtypes import regex_tokens as errors
+from gateway.pgtypes.regex_lexer import Lexer
 from gateway.pgtypes.regex_names import CHARACTER_NAMES
 from gateway.pgtypes.regex_syntax import (
     ANYTHING,
@@ -34,6 +34,7 @@ from gateway.pgtypes.regex_syntax import (
     fold_ascii,
     union,
 )
+from gateway.pgtypes.regex_tokens import Flags, RegexError, Token
 
 __all__ = ["Pattern", "UnsupportedRegexError", "parse_regex"]
 
@@ -111,7 +112,7 @@ class _Parser:
             self.lexer.next()
             branches.append(self._branch(stopper, look=look))
         if not self._see(stopper):
-            raise RegexError(lexer.UNBALANCED_PARENTHESES)
+            raise RegexError(errors.UNBALANCED_PARENTHESES)
         self.depth -= 1
         return Choice(tuple(branches)) if len(branches) > 1 else branches[0]
 
@@ -193,9 +194,9 @@ class _Parser:
     def _atom(self, *, look: bool) -> Node:
         kind, value = self.lexer.kind, self.lexer.value
         if kind in _NO_OPERAND:
-            raise RegexError(lexer.BAD_OPERAND)
+            raise RegexError(errors.BAD_OPERAND)
         if kind is Token.CLOSE and (self.flags.advanced or not self.flags.extended):
-            raise RegexError(lexer.UNBALANCED_PARENTHESES)
+            raise RegexError(errors.UNBALANCED_PARENTHESES)
         match kind:
             case Token.OPEN:
                 return self._group(captures=bool(value) and not look, look=look)
@@ -245,7 +246,7 @@ class _Parser:
         number = self.lexer.value
         assert isinstance(number, int)
         if look or number not in self.complete:
-            raise RegexError(lexer.BAD_BACKREF)
+            raise RegexError(errors.BAD_BACKREF)
         if not self.complete[number]:
             raise UnsupportedRegexError("it refers to a group that is repeated {0} times")
         self.has_backref = True
@@ -269,12 +270,12 @@ class _Parser:
             self.lexer.next()
             bounds = low, self._count() if self._see(Token.DIGIT) else None
             if bounds[1] is not None and low > bounds[1]:
-                raise RegexError(lexer.BAD_COUNT)
+                raise RegexError(errors.BAD_COUNT)
             prefers = LONGER if self.lexer.value else SHORTER
         else:
             bounds = low, low
         if not self._see(Token.CLOSE_BRACE):
-            raise RegexError(lexer.BAD_COUNT)
+            raise RegexError(errors.BAD_COUNT)
         self.lexer.next()
         return *bounds, prefers
 
@@ -285,7 +286,7 @@ class _Parser:
             number = number * 10 + self.lexer.value
             self.lexer.next()
         if self._see(Token.DIGIT) or number > _MAX_COUNT:
-            raise RegexError(lexer.BAD_COUNT)
+            raise RegexError(errors.BAD_COUNT)
         return number
 
     # Brackets
@@ -293,7 +294,7 @@ class _Parser:
     def _class(self, name: str) -> Ranges:
         found = character_class(name, folds=self.flags.folds)
         if found is None:
-            raise RegexError(lexer.BAD_CLASS)
+            raise RegexError(errors.BAD_CLASS)
         ranges, depends = found
         self.uses_ctype |= depends
         return ranges
@@ -315,14 +316,14 @@ class _Parser:
         """One character, range or class of a bracket expression."""
         match self.lexer.kind:
             case Token.RANGE:
-                raise RegexError(lexer.BAD_RANGE)
+                raise RegexError(errors.BAD_RANGE)
             case Token.OPEN_EQUIVALENCE:
                 code = self._element()
                 return self._folded(((code, code),))
             case Token.OPEN_CLASS:
                 name = self._inner()
                 if not name:
-                    raise RegexError(lexer.BAD_CLASS)
+                    raise RegexError(errors.BAD_CLASS)
                 return self._class(name)
             case Token.CLASS | Token.NOT_CLASS:
                 value = self.lexer.value
@@ -335,10 +336,10 @@ class _Parser:
         if self._see(Token.RANGE):
             self.lexer.next()
             if not self._see(Token.PLAIN, Token.RANGE, Token.OPEN_COLLATING):
-                raise RegexError(lexer.BAD_RANGE)
+                raise RegexError(errors.BAD_RANGE)
             last = self._end_of_range()
             if last < first:
-                raise RegexError(lexer.BAD_RANGE)
+                raise RegexError(errors.BAD_RANGE)
         return self._folded(((first, last),))
 
     def _end_of_range(self) -> int:
@@ -367,5 +368,5 @@ class _Parser:
         if len(name) == 1:
             return ord(name)
         if name not in CHARACTER_NAMES:
-            raise RegexError(lexer.BAD_COLLATING_ELEMENT)
+            raise RegexError(errors.BAD_COLLATING_ELEMENT)
         return CHARACTER_NAMES[name]
