@@ -9,11 +9,11 @@ between versions raises where they do.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from types import MappingProxyType
-from typing import Final
+from typing import Final, TypeVar
 
 from gateway.pgtypes.catalog import CASTS, OPERATORS, TYPES
 from gateway.rowfilter import builtins
@@ -25,6 +25,7 @@ __all__ = [
     "cast_operation",
     "find_operator",
     "has_cast",
+    "in_order_of_evaluation",
     "is_comparison",
     "is_supported",
     "length_coercion",
@@ -33,6 +34,9 @@ __all__ = [
     "operator_type",
     "whole",
 ]
+
+
+Argument = TypeVar("Argument")
 
 
 @cache
@@ -126,13 +130,27 @@ def _comparison(name: str, type_oid: int) -> Operation | None:
     """A comparison of elements of an array."""
     type_oid = operator_type(type_oid)
     found = find_operator(name, type_oid, type_oid)
-    if found is None or not is_comparison(*found):
-        return None
-    operation = found[0]
-    if operation.specialize is None:
-        return operation
-    special = operation.specialize({})  # nothing is known of the elements
-    return special if isinstance(special, Operation) else None
+    return found[0] if found is not None and is_comparison(*found) else None
+
+
+_COMMUTED: Final = frozenset(
+    ("int8pl_inet(int8,inet)", "integer_pl_date(int4,date)", "interval_pl_date(interval,date)",
+     "interval_pl_time(interval,time)", "interval_pl_timestamp(interval,timestamp)",
+     "interval_pl_timetz(interval,timetz)", "numeric_pl_pg_lsn(numeric,pg_lsn)",
+     "timedate_pl(time,date)", "timetzdate_pl(timetz,date)")
+)  # fmt: skip
+"""Functions in SQL whose body is ``$2 + $1``, which the planner puts in their place."""
+
+
+def in_order_of_evaluation(
+    operation: Operation, arguments: Sequence[Argument]
+) -> tuple[Operation, Sequence[Argument]]:
+    """A call with its arguments in the order in which PostgreSQL evaluates them."""
+    if operation.name not in _COMMUTED:
+        return operation, arguments
+    function = operation.function
+    swapped = replace(operation, function=lambda right, left: function(left, right))
+    return swapped, arguments[::-1]
 
 
 def whole(operation: Operation, *, first: bool = True) -> Operation:

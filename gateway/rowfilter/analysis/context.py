@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 from gateway.definitions.model import Collation, Column
 from gateway.pgtypes.errors import EvaluationError
-from gateway.rowfilter import collations, types
+from gateway.rowfilter import collations, operators, types
 from gateway.rowfilter.collations import Typed
 from gateway.rowfilter.expr import Call, Constant, Expr, Operation, Value
 from gateway.rowfilter.parse import Node, Text, unwrap
@@ -61,6 +61,7 @@ class Context:
 
         A strict function of a NULL constant is NULL; any function of constants alone is evaluated.
         """
+        operation, arguments = operators.in_order_of_evaluation(operation, arguments)
         adapted = self._adapted(operation, arguments, node)
         constants = [a.value for a in adapted if isinstance(a, Constant)]
         if operation.strict and None in constants:

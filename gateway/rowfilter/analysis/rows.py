@@ -54,6 +54,13 @@ def null_test(context: Context, node: Node, *, is_null: bool) -> Typed:
     A constant column that decides is found before anything is evaluated.
     """
     columns = [_column(context, column) for column in unwrap(node.arg)[1].args]
+    values = [column.value for column in columns if isinstance(column, Constant)]
+    if len(values) == len(columns):
+        # The planner makes a constant of the row, but does not look at it: the test is carried out
+        # for each row, so that it cuts nothing off.
+        holds = all((value is None) is is_null for value in values)
+        always = IsNull(Constant(None))
+        return Typed(always if holds else negate(always), BOOL)
     tests: list[Expr] = []
     for column in columns:
         if isinstance(column, Constant):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cmp_to_key, partial
 from types import MappingProxyType
 from typing import Any, Final, TypeAlias
@@ -74,6 +74,15 @@ def _missing(name: str, element: int, *, orders: bool) -> Operation | None:
     return Operation(name, fail, can_raise=True)
 
 
+def _refused(name: str, operation: Operation) -> Operation | None:
+    """The function `name`, when `operation` is refused for elements of which nothing is known."""
+    found = operation.specialize({}) if operation.specialize is not None else operation
+    if isinstance(found, Operation):
+        return None
+    reason = found
+    return replace(operation, name=name, infix=None, adapters=(), specialize=lambda _: reason)
+
+
 def _equality(signature: Signature, comparison: Comparison) -> _Equality | None:
     """How elements of the first argument, an array, are compared for equality."""
     operation = comparison("=", _ELEMENT_OF[signature.arguments[0]])
@@ -115,6 +124,9 @@ def _compared(
         used = less if orders else equal
         if equal is None or used is None:
             return _missing(name, element, orders=orders)
+        refused = _refused(name, used)
+        if refused is not None:
+            return refused
         key = _order_key(equal, used) if orders else _equal_key(equal)
         adapter = None if key is _same else Operation("(comparable array)", _mapped(key))
         return Operation(
@@ -146,7 +158,7 @@ def _picked(name: str, function: Callable[[Array, Array], bool]) -> ElementFacto
 
     def make(signature: Signature, comparison: Comparison) -> Operation | None:
         compared = _compared(name, function)(signature, comparison)
-        if compared is None or compared.can_raise:
+        if compared is None or compared.can_raise or compared.specialize is not None:
             return compared
         key = compared.adapters[0].function if compared.adapters and compared.adapters[0] else _same
 

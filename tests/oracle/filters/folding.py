@@ -8,6 +8,12 @@ from __future__ import annotations
 __all__ = ["ORDER_OF_EVALUATION"]
 
 ORDER_OF_EVALUATION = (
+    "10 / a > 0 OR ROW(1, 2) IS NOT NULL",
+    "10 / a > 0 OR ROW(1, NULL) IS NULL",
+    "10 / a > 0 OR NOT (ROW(1, NULL) IS NULL)",
+    "ROW(NULL, NULL) IS NULL AND z",
+    "(2147483647 + a) + (d + 10 / b) > '2024-01-01'",
+    "int4pl(2147483647, a) + date_pli('5874897-12-31', b) > '2024-01-01'",
     "NULLIF(NULL::int, 10/a) IS NULL",
     "NULLIF(10/a, NULL::int) IS NULL",
     "NULLIF(10/a, NULL::int) > 0",

@@ -118,6 +118,20 @@ def test_lists(text: str, of_1: bool, of_3: bool, of_null: bool) -> None:
     assert passes(text, a=None) is of_null
 
 
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("(ROW(NULL::integer, NULL::text) IS NULL)", True),
+        ("(ROW(1, NULL::text) IS NOT NULL)", False),
+        ("(ROW(1, 'a'::text) IS NOT NULL)", True),
+        ("(ROW(1, NULL::text) IS NULL)", False),
+    ],
+)
+def test_a_row_of_constants_is_tested_for_each_row(text: str, expected: bool) -> None:
+    assert passes(text) is expected
+    assert failure(f"(((10 / a) = 1) OR {text})", a=b"0") == "division by zero"
+
+
 def test_trailing_blanks_do_not_count_in_char_but_do_in_like() -> None:
     assert passes("(p = 'x'::bpchar)", p=b"x    ")
     assert passes("(p = ANY (ARRAY['x '::bpchar, 'y'::bpchar]))", p=b"x    ")

@@ -79,8 +79,6 @@ TRUE = (
     "(LEAST(NULL::integer, NULL::integer) IS NULL)",
     "(LEAST('-1'::integer, 0) = '-1'::integer)",
     "(GREATEST(('a'::text COLLATE \"C\"), 'b'::text) = 'b'::text)",
-    "(ROW(NULL::integer, NULL::text) IS NULL)",
-    "(NOT (ROW(1, NULL::text) IS NOT NULL))",
     "(('{{1,2},{3,4}}'::integer[] IS NOT NULL))",
     "(EXTRACT(year FROM '2024-02-29'::date) = (2024)::numeric)",
 )
