@@ -34,12 +34,20 @@ DOCUMENTED: Final = re.compile(
         (
             "under collation .* cannot be reproduced",
             "strings in jsonb are ordered under the collation of the database",
-            "the (pattern|options) must be a constant",
-            "the regular expression cannot be reproduced, it has a back reference",
+            r'operator "[<>]=?" is not supported for jsonb\[\]',
+            r"array_(larger|smaller)\(jsonb\[\], jsonb\[\]\) is not supported",
+            "(pattern|options|path|type modifier) must be (a )?constant",
+            "its time zone is not constant",
             "its time zone depends on the server, on its settings or time zone data",
-            # PostgreSQL has no order, or no equality, for these and fails at the first row.
-            r"(operator|function) \S+ is not supported for (json|xid|cid)\[\]",
-            r"function array_(larger|smaller)\((json|xid|cid)\[\]",
+            "cannot be reproduced, it has a back reference",
+            "releases of PostgreSQL differ",
+            "before PostgreSQL 17",
+            "the errors of methods that convert values are supported only if silent",
+            # What follows fails on the server as well, unless it is NULL or not reached.
+            "such values do not have this type modifier",
+            r"could not identify (a comparison function|an equality operator) for type",
+            r'(operator "\S+"|function \w+) ?.* (json|jsonpath|xid|cid)\[\]',
+            r"function \w+\((json|jsonpath|xid|cid)\[\]",
         )
     )
 )
@@ -89,9 +97,8 @@ def test_the_gateway_agrees_with_the_server_on_random_filters(database: Database
     random, run, tried = Random(seed), Run(), 0
     with database.connect() as connection:
         table = create_table(connection, random, sorted(PARSERS), ROWS)
-        generator = Expressions(
-            table, random, read_signatures(connection), implemented(), PARSERS.keys()
-        )
+        keys = implemented(connection.info.server_version // 10000)
+        generator = Expressions(table, random, read_signatures(connection), keys, PARSERS.keys())
         judge = Judge(table)
         while run.compared < pairs and tried < pairs:
             filters = [generator.filter() for _ in range(BATCH)]
