@@ -17,7 +17,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final, assert_never
 
-from gateway.pgtypes.regex_palette import MAX_CACHED_CHARACTERS, Palette
+from gateway.pgtypes.regex_palette import Palette
 from gateway.pgtypes.regex_parser import UnsupportedRegexError
 from gateway.pgtypes.regex_syntax import (
     Backref,
@@ -42,7 +42,8 @@ _MAX_ARCS: Final = 300_000
 _MAX_CONDITIONS: Final = 1_000
 _MAX_REPEATED_CONDITIONS: Final = 8
 """PostgreSQL moves constraints to where they are decided, which can take it beyond any bound."""
-_MAX_CACHED_STATES: Final = 1_000
+_MAX_CACHED_STEPS: Final = 20_000
+"""How many steps an automaton remembers, some 100 bytes each, before it starts anew."""
 
 
 class State(dict[object, "State"]):
@@ -77,11 +78,15 @@ class State(dict[object, "State"]):
         found = self._next.get((color, context))
         if found is None:
             found = self._automaton.step(self.closure(context), color)
-            self._next[color, context] = found
-        if len(self) >= MAX_CACHED_CHARACTERS:
-            self.clear()
-        self[key] = found
+        self._automaton.count()
+        self._next[color, context] = self[key] = found
         return found
+
+    def forget(self) -> None:
+        """Drop what has been computed."""
+        self.clear()
+        self._next.clear()
+        self._closures.clear()
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,9 +224,20 @@ class Automaton:
 
     def _reset(self) -> None:
         self._states: dict[frozenset[int], State] = {}
+        self._steps = 0
         raw = frozenset((self.start,))
         self.origin = State(self, raw, START)
         self._only_at_start = self._stopping and not self._moving(self.closure(raw, 0))
+
+    def count(self) -> None:
+        """Take note of one more step that is remembered; forget all when there are too many."""
+        self._steps += 1
+        if self._steps > _MAX_CACHED_STEPS:
+            self._steps = 0
+            self.origin.forget()
+            for state in self._states.values():
+                state.forget()
+            self._states.clear()
 
     def _moving(self, closure: frozenset[int]) -> bool:
         return self.accept in closure or any(self._moves[state] for state in closure)
@@ -254,8 +270,6 @@ class Automaton:
         raw = frozenset(targets)
         state = self._states.get(raw)
         if state is None:
-            if len(self._states) >= _MAX_CACHED_STATES:
-                self._reset()
             state = self._states[raw] = State(self, raw, 0)
         return state
 

@@ -11,9 +11,9 @@ from typing import Final
 
 from gateway.pgtypes.regex_syntax import Chars, Choice, Group, Look, Node, Repeat, Sequence
 
-__all__ = ["MAX_CACHED_CHARACTERS", "Palette"]
+__all__ = ["Palette"]
 
-MAX_CACHED_CHARACTERS: Final = 4_000
+_MAX_CACHED_CHARACTERS: Final = 4_000
 """How many characters a table remembers before it starts anew."""
 
 
@@ -51,7 +51,7 @@ class Palette(dict[str, int]):
 
     def __missing__(self, character: str) -> int:
         color = self._colors[bisect_right(self._edges, ord(character)) - 1]
-        if len(self) >= MAX_CACHED_CHARACTERS:
+        if len(self) >= _MAX_CACHED_CHARACTERS:
             self.clear()
         self[character] = color
         return color
