@@ -184,10 +184,10 @@ def length_coercion(type_oid: int, typmod: int, major: int | None = None) -> Ope
     return None if length is None else length(typmod)
 
 
-def has_cast(step: tuple[int, int]) -> bool:
+def has_cast(step: tuple[int, int], major: int | None = None) -> bool:
     """The immutable built-in cast from one type to another, `step`, is supported."""
     key = CASTS[step]
-    return step in _STEPS or key is None or operation_for(key, _signature(step)) is not None
+    return step in _STEPS or key is None or operation_for(key, _signature(step), major) is not None
 
 
 def cast_operation(step: tuple[int, int], major: int | None = None) -> Operation | None:

@@ -148,11 +148,10 @@ def random_calls(
 ) -> list[Call]:
     """Calls of every key, at least one of each of its signatures; `easy` to have a value."""
     argument = plain_argument(table, random, easy=easy)
-    hinted = 1.0 if easy else 0.85
     found = []
     for choices in signatures.values():
         for number in range(max(CALLS_PER_KEY, len(choices)) * factor):
-            made = call(choices[number % len(choices)], table, random, argument, hinted=hinted)
+            made = call(choices[number % len(choices)], table, random, argument, easy=easy)
             if made is not None and made.result in PARSERS:
                 found.append(made)
     return found

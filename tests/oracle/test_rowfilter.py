@@ -1,6 +1,6 @@
 """Random filters on random rows: the server and the gateway must say the same of each.
 
-PGSLUICE_ORACLE_SEED repeats a run, PGSLUICE_ORACLE_PAIRS (default 60000) sets its size: how many
+PGSLUICE_ORACLE_SEED repeats a run, PGSLUICE_ORACLE_PAIRS (default 100000) sets its size: how many
 pairs of a filter and a row are compared.
 """
 
@@ -92,7 +92,7 @@ class Run:
 @pytest.mark.parametrize("postgres_major", [16, 18], indirect=True)
 def test_the_gateway_agrees_with_the_server_on_random_filters(database: Database) -> None:
     seed = int(os.environ.get("PGSLUICE_ORACLE_SEED") or Random().randrange(2**32))
-    pairs = int(os.environ.get("PGSLUICE_ORACLE_PAIRS") or 60000)
+    pairs = int(os.environ.get("PGSLUICE_ORACLE_PAIRS") or 100000)
     print(f"PGSLUICE_ORACLE_SEED={seed}")
     random, run, tried = Random(seed), Run(), 0
     with database.connect() as connection:

@@ -145,7 +145,8 @@ def cast(context: Context, typed: Typed, target: int, node: Node) -> Typed:
     if step not in CASTS and TEXT_TYPES & {source, target}:
         names = f"{type_name(source)} to {type_name(target)}"
         raise context.text.refuse(f"cast from {names} is not supported: {_IO_COERCION}", node)
-    if step not in CASTS or target not in types.PARSERS or not operators.has_cast(step):
+    known = step in CASTS and target in types.PARSERS
+    if not known or not operators.has_cast(step, context.major):
         raise context.text.refuse(
             f"cast from {type_name(source)} to {type_name(target)} is not supported", node
         )

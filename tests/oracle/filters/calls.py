@@ -124,23 +124,25 @@ def call(
     argument: Arguments,
     wanted: int | None = None,
     *,
-    hinted: float = 0.85,
+    easy: bool = False,
 ) -> Call | None:
     """A random call, with a result of type `wanted`; None when that cannot be.
 
-    `hinted` is how often a hint is taken where there is one.
+    Where there are hints for an argument, one is taken mostly; always, and one of the first, when
+    the call is to be `easy`.
     """
     resolved = resolve(signature, table.types, random, wanted)
     if resolved is None:
         return None
     kinds, result = resolved
     hints = HINTS.get(signature.name, {})
-    texts = [
-        random.choice(hints[index])
-        if index in hints and _suits(hints[index], kind, table.types) and random.random() < hinted
-        else argument(kind)
-        for index, kind in enumerate(kinds)
-    ]
+    texts = []
+    for index, kind in enumerate(kinds):
+        hint = hints.get(index, ())
+        if hint and _suits(hint, kind, table.types) and (easy or random.random() < 0.85):
+            texts.append(random.choice(hint[:3] if easy else hint))
+        else:
+            texts.append(argument(kind))
     return Call(signature, _written(signature, texts, kinds, table, random), result)
 
 

@@ -36,7 +36,7 @@ REGEXES: Final = (
 SIMILAR: Final = ("%", "_", "a%", "(a|b)%", "[ab]+", "%b", "a{2,}", "a?b*c", "_%_", "é%", "a\\%b",
                   "%(b|d)%", "[^a]%", "", "a.c", "ab+", "abc|xyzzy", "^a$", "a+",
                   "#\"%#\"b")  # fmt: skip
-_FLAGS: Final = _texts("", "i", "g", "gi", "n", "x", "q", "s", "z", "c", "m", "w", "p", "t", "b")
+_FLAGS: Final = _texts("", "i", "n", "g", "gi", "x", "q", "s", "z", "c", "m", "w", "p", "t", "b")
 _FIELDS: Final = (
     "year", "month", "day", "hour", "minute", "second", "milliseconds", "microseconds", "epoch",
     "century", "millennium", "decade", "quarter", "week", "dow", "doy", "isodow", "isoyear",
@@ -48,7 +48,7 @@ _PATHS: Final = _arrays("{}", "{a}", "{b,0}", "{b,2,c}", "{0}", "{-1}", "{a,b,c,
                         "{NULL}", "{a,NULL}", "{b,-1}", "{x,y}", "{0,a}", "{1,1,0}",
                         '{""}')  # fmt: skip
 _KEYS: Final = _texts("a", "b", "d", "aa", "é", "", "nosuch", "0", "abc", "k")
-_SMALL: Final = ("0", "1", "2", "3", "5", "-1", "-3", "10", '"int4 1"')
+_SMALL: Final = ("1", "2", "0", "3", "5", "10", "-1", "-3", '"int4 1"')
 _INCLUSION: Final = _texts("[)", "[]", "(]", "()", "[)", "x", "")
 _REGEX_TEXTS: Final = _texts(*REGEXES)
 _LIKE_TEXTS: Final = _texts(*PATTERNS)
@@ -107,6 +107,14 @@ HINTS: Final[Mapping[str, Mapping[int, Sequence[str]]]] = {
     "?": {1: _KEYS},
     "?|": {1: _arrays("{}", "{a}", "{a,zz}", "{é,NULL}", "{nosuch}")},
     "?&": {1: _arrays("{}", "{a}", "{a,b}", "{é,NULL}", "{nosuch}")},
+    **{
+        name: {
+            1: tuple(
+                f"{quote(text)}::jsonpath" for text in ("$.a == 1", "exists($.b)", "$[*] > 1", "$.a")
+            )
+        }
+        for name in ("@@", "@?", "jsonb_path_match_opr", "jsonb_path_exists_opr")
+    },
     "jsonb_path_exists": {2: ("'{\"x\": 1}'::jsonb", "'{}'::jsonb", "'[]'::jsonb")},
     "jsonb_path_match": {
         1: tuple(f"{quote(text)}::jsonpath" for text in (

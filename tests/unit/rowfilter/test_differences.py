@@ -164,3 +164,27 @@ def test_make_interval_before_17_is_refused_rather_than_guessed() -> None:
     with pytest.raises(FilterError, match=r"make_interval\(\) is not supported here"):
         compile_filter("(make_interval(a) IS NULL)", COLUMNS, major=16)
     assert answer("(make_interval(a) IS NULL)", {"a": b"1"}, major=18) is False
+
+
+@pytest.mark.parametrize(
+    ("text", "row", "message"),
+    [
+        pytest.param(
+            "(int8pl_inet(int8(n), inetmi_int8('::1'::inet, b)) IS NULL)",
+            {"n": b"99999999999999999999.5", "b": b"40"},
+            "result is out of range",
+            id="int8pl_inet",
+        ),
+        pytest.param(
+            "(interval_pl_timetz((ts - '-infinity'::timestamp without time zone),"
+            " ('01:02:03+00'::time with time zone AT TIME ZONE i)) IS NULL)",
+            {"ts": b"2024-01-01 00:00:00", "i": b"-1 years -1 mons"},
+            "interval time zone must not include months or days",
+            id="interval_pl_timetz",
+        ),
+    ],
+)
+def test_a_function_in_sql_that_swaps_its_arguments_evaluates_the_second_first(
+    text: str, row: dict[str, bytes], message: str
+) -> None:
+    assert answer(text, row, major=16) == message
