@@ -14,6 +14,7 @@ __all__ = [
     "char_to_text",
     "character",
     "code_point",
+    "digits",
     "initial_capitals",
     "quote_literal",
     "quote_nullable",
@@ -54,6 +55,11 @@ def character(code: int, *, major: int | None = None) -> bytes:
     if code in _SURROGATES:
         raise EvaluationError("requested character not valid for encoding")
     return chr(code).encode()
+
+
+def digits(value: int, *, bits: int, base: str) -> bytes:
+    """The two's complement of `value` in `bits` bits; `base` is Python's letter for it."""
+    return format(value & (1 << bits) - 1, base).encode()
 
 
 def initial_capitals(value: bytes) -> bytes:

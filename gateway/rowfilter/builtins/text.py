@@ -202,6 +202,11 @@ def _functions() -> list[Operation]:
     return [
         *(Operation(name, function) for name, function in free.items()),
         *(Operation(name, function, can_raise=True) for name, function in raising.items()),
+        *(
+            Operation(f"to_{name}{bits}", partial(codes.digits, bits=bits, base=base))
+            for name, base in (("bin", "b"), ("hex", "x"), ("oct", "o"))
+            for bits in (32, 64)
+        ),
         Operation("quote_nullable", codes.quote_nullable, strict=False),
         Operation("textcat", operator.add, "+"),
     ]
