@@ -76,7 +76,7 @@ def cast_rows() -> list[str]:
     targets: dict[str, list[str]] = defaultdict(list)
     for source, target in CASTS:
         known = source != target and {source, target} <= PARSERS.keys()
-        if known and operators.has_cast((source, target)):
+        if known and operators.has_cast((source, target), operators.NEWEST):
             targets[type_name(source)].append(type_name(target))
     return [f"| {source} | {', '.join(sorted(found))} |" for source, found in targets.items()]
 

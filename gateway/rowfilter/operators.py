@@ -21,6 +21,7 @@ from gateway.rowfilter.expr import Operation, Signature, Value
 from gateway.rowfilter.overloads import resolve
 
 __all__ = [
+    "NEWEST",
     "OPERATIONS",
     "cast_operation",
     "find_operator",
@@ -51,7 +52,8 @@ def _lengths(major: int | None) -> Mapping[int, builtins.Length]:
 
 OPERATIONS: Final = _operations(None)
 """By key: ``prosrc``, or ``proname(typname,...)`` for a function that is written in SQL."""
-_NEWEST: Final = 18
+NEWEST: Final = 18
+"""The newest major version of PostgreSQL that is supported."""
 _FACTORIES: Final = dict(builtins.factories())
 _ELEMENT_FACTORIES: Final = dict(builtins.element_factories())
 _STEPS: Final = {
@@ -89,7 +91,7 @@ def operation_for(key: str, signature: Signature, major: int | None = None) -> O
 
 def is_supported(key: str) -> bool:
     """The function `key` is implemented, for some types at least, on the newest server."""
-    return key in _FACTORIES or key in _ELEMENT_FACTORIES or key in _operations(_NEWEST)
+    return key in _FACTORIES or key in _ELEMENT_FACTORIES or key in _operations(NEWEST)
 
 
 def length_types() -> list[int]:
