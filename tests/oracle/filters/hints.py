@@ -38,7 +38,7 @@ SIMILAR: Final = ("%", "_", "a%", "(a|b)%", "[ab]+", "%b", "a{2,}", "a?b*c", "_%
                   "#\"%#\"b")  # fmt: skip
 _FLAGS: Final = _texts("", "i", "n", "g", "gi", "x", "q", "s", "z", "c", "m", "w", "p", "t", "b")
 _FIELDS: Final = (
-    "year", "month", "day", "hour", "minute", "second", "milliseconds", "microseconds", "epoch",
+    "hour", "month", "minute", "year", "day", "second", "milliseconds", "microseconds", "epoch",
     "century", "millennium", "decade", "quarter", "week", "dow", "doy", "isodow", "isoyear",
     "julian", "timezone", "timezone_hour", "timezone_minute",
 )  # fmt: skip
@@ -110,7 +110,7 @@ HINTS: Final[Mapping[str, Mapping[int, Sequence[str]]]] = {
     **{
         name: {
             1: tuple(
-                f"{quote(text)}::jsonpath" for text in ("$.a == 1", "exists($.b)", "$[*] > 1", "$.a")
+                f"{quote(text)}::jsonpath" for text in ("$.a == 1", "exists($.b)", "$[*] > 1")
             )
         }
         for name in ("@@", "@?", "jsonb_path_match_opr", "jsonb_path_exists_opr")
