@@ -119,7 +119,7 @@ class NativeSlots:
 
     def _drain(self, name: str) -> Drain:
         """Read one slot to the end without confirming anything; in seconds."""
-        # The walsender of the drain before may still be there.
+        self._wait_until_free(name)
         own_name = f"drain {next(self._numbers)}"
         with ReplicationConnection(self._postgres.dsn(), application_name=own_name) as source:
             pid = self._walsender(own_name)
@@ -137,6 +137,15 @@ class NativeSlots:
             if not frames and not select.select([source.fileno()], [], [], 0.1)[0]:
                 source.send_feedback(ZERO_LSN, write_lsn=Lsn(0), reply_requested=True)
         raise BenchError(f"a slot was not drained within {_TIMEOUT_S:.0f} s")
+
+    def _wait_until_free(self, slot: str) -> None:
+        """The walsender of the drain before may still be there."""
+        query = "SELECT active FROM pg_replication_slots WHERE slot_name = %s"
+        deadline = time.monotonic() + _TIMEOUT_S
+        while self._connection.execute(query, [slot]).fetchone() == (True,):
+            if time.monotonic() > deadline:
+                raise BenchError(f"slot {slot} is still in use")
+            time.sleep(0.01)
 
     def _walsender(self, name: str) -> int:
         row = self._connection.execute(
