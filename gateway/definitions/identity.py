@@ -65,9 +65,6 @@ def find_identity_problems(
         ]
         if not relevant:
             continue
-        if gap is not None:
-            yield operation, _missing(members, relevant[0], table, operation, gap, text)
-            continue
         for detail, misses in (
             (
                 "Column used in the publication WHERE expression is not part of the replica "
@@ -92,6 +89,9 @@ def find_identity_problems(
                     ),
                 )
                 break
+        else:
+            if gap is not None:
+                yield operation, _missing(members, relevant[0], table, operation, gap, text)
 
 
 def _missing(

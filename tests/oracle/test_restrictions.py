@@ -13,6 +13,7 @@ from typing import Final
 import psycopg
 import pytest
 
+from gateway.definitions.combine import find_problems
 from gateway.definitions.parser import parse_definitions
 from gateway.errors import DefinitionError
 from gateway.source.catalog import read_catalog
@@ -404,3 +405,69 @@ def ours(connection: Connection, text: str) -> Answer:
         return error.message.split("\nline ")[0], error.hint
     (relation,) = catalog.publications["p"].relations
     return "=> " + " ".join(str(relation.where).split()), None
+
+
+IDENTITIES: Final = (
+    ("by_index", "WHERE (b > 1)"),
+    ("by_index", "WHERE (a > 1)"),
+    ("by_index", "WHERE (a > 1) WITH (publish = 'insert')"),
+    ("by_index", "WHERE (a > 1 OR b > 1) WITH (publish = 'update')"),
+    ("by_index", "WHERE (COALESCE(c, 'x') = 'x') WITH (publish = 'delete, truncate')"),
+    ("full_row", "WHERE (a > 1 AND b > 1 AND c = 'x')"),
+    ("nothing", "WHERE (a > 1)"),
+    ("nothing", "WHERE (a > 1) WITH (publish = 'insert, truncate')"),
+    ("bare", "WHERE (true)"),
+    ("keyed", "WHERE (CASE WHEN b > 1 THEN a > 1 END)"),
+    ("keyed", "WHERE (a > 1 AND a < b)"),
+    ("keyed", "WHERE (1 = 1)"),
+    ("keyed", "WHERE ((a, c) = (1, 'x'))"),
+)
+
+
+@pytest.mark.parametrize("postgres_major", [16, 18], indirect=True)
+def test_a_column_outside_the_replica_identity_is_refused_as_natively_at_the_write(
+    database: Database,
+) -> None:
+    with database.connect() as connection:
+        connection.execute(
+            """CREATE TABLE by_index(a int, b int NOT NULL UNIQUE, c text);
+               ALTER TABLE by_index REPLICA IDENTITY USING INDEX by_index_b_key;
+               CREATE TABLE full_row(a int, b int, c text);
+               ALTER TABLE full_row REPLICA IDENTITY FULL;
+               CREATE TABLE nothing(a int PRIMARY KEY);
+               ALTER TABLE nothing REPLICA IDENTITY NOTHING;
+               CREATE TABLE bare(a int);
+               CREATE TABLE keyed(a int PRIMARY KEY, b int, c text);"""
+        )
+        natively = {case: refused_writes(connection, *case) for case in IDENTITIES}
+        found = {case: our_problems(connection, *case) for case in IDENTITIES}
+    for case, lines in natively.items():
+        assert [message for message, _ in found[case]] == [message for message, _ in lines], case
+        for (_, hint), (_, detail) in zip(found[case], lines, strict=True):
+            assert str(hint).startswith(str(detail))
+    assert {len(lines) for lines in natively.values()} == {0, 1, 2}
+
+
+def refused_writes(connection: Connection, table: str, rest: str) -> list[Answer]:
+    """What the server says to an UPDATE and a DELETE while the publication exists."""
+    faults: list[Answer] = []
+    with connection.transaction(force_rollback=True):
+        connection.execute(f"CREATE PUBLICATION p FOR TABLE {table} {rest}".encode())
+        for write in (f"UPDATE {table} SET a = a", f"DELETE FROM {table}"):
+            try:
+                with connection.transaction():
+                    connection.execute(write.encode())
+            except psycopg.Error as error:
+                faults.append((error.diag.message_primary or "", error.diag.message_detail or ""))
+    return faults
+
+
+def our_problems(connection: Connection, table: str, rest: str) -> list[Answer]:
+    """What the gateway says of the same publication; its hints begin with the server's details."""
+    definitions = parse_definitions(
+        f"CREATE PUBLICATION p FOR TABLE {table} {rest};"
+        "CREATE SUBSCRIPTION s CONNECTION '' PUBLICATION p"
+    )
+    catalog = read_catalog(connection, definitions)
+    problems = find_problems(definitions, catalog, missing_identity="refuse")
+    return [(p.message.split("\nline ")[0], p.hint) for p in problems]
