@@ -6,9 +6,9 @@ import pytest
 
 from gateway.envelope.naming import (
     avro_name,
+    error_topic,
     find_collisions,
     identifier_of,
-    error_topic,
     message_topic,
     topic_name,
     topic_part,
