@@ -8,6 +8,7 @@ from random import Random
 from typing import Final
 
 from tests.oracle.filters.hints import HINTS, syntax
+from tests.oracle.filters.invented import invented
 from tests.oracle.filters.literals import quote, values_of
 from tests.oracle.filters.server import Table
 from tests.oracle.filters.signatures import Signature, Type, Types
@@ -92,7 +93,8 @@ def literal(oid: int, types: Types, random: Random) -> str:
         return f"NULL::{kind.sql}"
     if kind.name == "bool":
         return random.choice(pool)
-    text = random.choice(pool)
+    text = invented(kind.name, random) if random.random() < 0.25 else None
+    text = text or random.choice(pool)
     if kind.name in ("int2", "int4", "int8", "float8", "numeric") and random.random() < 0.3:
         return f"({text if text[-1].isdigit() else quote(text)})::{kind.sql}"
     return f"{quote(text)}::{_sized(kind.name, kind.sql)}"

@@ -11,6 +11,7 @@ import psycopg
 
 from gateway.definitions.model import Column
 from gateway.source.tables import read_tables_by_oid
+from tests.oracle.filters.invented import invented
 from tests.oracle.filters.literals import values_of
 from tests.oracle.filters.signatures import Types, read_types
 
@@ -158,6 +159,8 @@ def create_table(
             collated = (element or kind.name) in _COLLATED and number == "1"
             sql = _SIZED.get(kind.name, kind.sql) if number != "=" else kind.sql
             listing.append(f'"{name}" {sql}' + (' COLLATE pg_catalog."C"' if collated else ""))
+            more = [invented(kind.name, random) for _ in pool] if element is None else []
+            pool = (*pool, *(text for text in more[: len(pool) // 2] if text is not None))
             pools.append(_fitting(kind.name, pool) if number != "=" else (None,))
             if number != "=":
                 slots.append(Slot(name, oid))
