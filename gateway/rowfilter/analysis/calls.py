@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
-from gateway.pgtypes.catalog import FUNCTIONS, VOLATILE_FUNCTIONS
+from gateway.pgtypes.catalog import FUNCTIONS, TYPES, VOLATILE_FUNCTIONS
 from gateway.rowfilter import operators
 from gateway.rowfilter.analysis import arrays, leaves, rows
 from gateway.rowfilter.analysis.context import NOT_IMMUTABLE, Context
@@ -17,6 +18,19 @@ from gateway.rowfilter.parse import Node, parse_expressions, unwrap
 from gateway.rowfilter.types import BOOL, type_name
 
 __all__ = ["a_expr", "func_call"]
+
+_SQL_SYNTAX: Final = 4
+"""COERCE_SQL_SYNTAX of libpg_query."""
+_HIDDEN_CASTS: Final = frozenset(
+    (TYPES[source][0], TYPES[target][0])
+    for source, target in (
+        ("varchar", "text"),
+        ("bpchar", "text"),
+        ("name", "text"),
+        ("varbit", "bit"),
+        ("int2", "int4"),
+    )
+)
 
 
 def a_expr(context: Context, node: Node) -> Typed:
@@ -39,10 +53,8 @@ def a_expr(context: Context, node: Node) -> Typed:
 def _binary(context: Context, node: Node, name: str) -> Typed:
     arguments = [context.typed(node.lexpr)] if node.HasField("lexpr") else []
     arguments.append(context.typed(node.rexpr))
-    left = operators.operator_type(arguments[0].type_oid) if len(arguments) == 2 else 0
-    operation, result = operator(
-        context, node, name, left, operators.operator_type(arguments[-1].type_oid)
-    )
+    left = arguments[0].type_oid if len(arguments) == 2 else 0
+    operation, result = operator(context, node, name, left, arguments[-1].type_oid)
     operation = context.check(f'"{name}"', operation, arguments, node)
     expr = context.call(operation, [typed.expr for typed in arguments], node)
     return context.result(expr, result, arguments, node)
@@ -83,6 +95,8 @@ def func_call(context: Context, node: Node) -> Typed:
     name: str = names[-1]
     arguments = [leaves.text_constant(arg) or context.typed(arg) for arg in node.args]
     found = _overload(context, node, name, arguments)
+    if found is None and node.funcformat == _SQL_SYNTAX:
+        found = _with_hidden_casts(context, node, name, arguments)
     if found is None:
         shown = ", ".join(type_name(typed.type_oid) for typed in arguments)
         reason = "is not supported"
@@ -114,6 +128,26 @@ def _overload(
         if operation is not None:
             return operation, signature, given
     return None
+
+
+def _with_hidden_casts(
+    context: Context, node: Node, name: str, arguments: Sequence[Typed]
+) -> tuple[Operation, Signature, list[Typed]] | None:
+    """The function of SUBSTRING(... FROM ...) and its kin, which the server prints without casts.
+
+    Only where one overload alone can be meant, so that nothing is chosen here.
+
+    Source: get_func_sql_syntax() in ruleutils.c, which hides implicit casts of the arguments.
+    """
+    found = []
+    for overload in overloads(name):
+        pairs = list(zip(arguments, overload.arguments, strict=False))
+        if len(arguments) == len(overload.arguments) and all(
+            typed.type_oid == declared or (typed.type_oid, declared) in _HIDDEN_CASTS
+            for typed, declared in pairs
+        ):
+            found.append([leaves.cast(context, typed, declared, node) for typed, declared in pairs])
+    return _overload(context, node, name, found[0]) if len(found) == 1 else None
 
 
 def _defaults(context: Context, overload: Overload, given: int) -> list[Typed]:
