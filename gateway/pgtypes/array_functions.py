@@ -32,7 +32,6 @@ __all__ = [
     "replace",
     "reverse",
     "smaller",
-    "sort",
     "trim",
     "upper",
 ]
@@ -156,33 +155,6 @@ def reverse(array: Array) -> Array:
     size = len(array.items) // array.dimensions[0]
     starts = range(len(array.items) - size, -1, -size)
     items = tuple([item for start in starts for item in array.items[start : start + size]])
-    return Array(array.dimensions, array.lower_bounds, items)
-
-
-def sort(array: Array, descending: bool = False, nulls_first: bool | None = None) -> Array:
-    """array_sort(), by the first dimension; for items of which equal ones are the same.
-
-    NULLs count as greater than everything unless `nulls_first` says where they go.
-    """
-    if not array.items or array.dimensions[0] < 2:
-        return array
-    if len(array.dimensions) > 1:
-        return _sorted_rows(array, descending)
-    found = sorted([item for item in array.items if item is not None], reverse=descending)
-    nulls = [None] * (len(array.items) - len(found))
-    first = descending if nulls_first is None else nulls_first
-    items = [*nulls, *found] if first else [*found, *nulls]
-    return Array(array.dimensions, array.lower_bounds, tuple(items))
-
-
-def _sorted_rows(array: Array, descending: bool) -> Array:
-    size = len(array.items) // array.dimensions[0]
-    dimensions, bounds = _shape(array, 1)
-    rows = [
-        Array(dimensions, bounds, array.items[start : start + size])
-        for start in range(0, len(array.items), size)
-    ]
-    items = tuple([item for row in sorted(rows, reverse=descending) for item in row.items])
     return Array(array.dimensions, array.lower_bounds, items)
 
 

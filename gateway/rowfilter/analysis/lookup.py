@@ -31,6 +31,9 @@ def operator(
         raise context.text.refuse(f"{shown} of {of} {NOT_IMMUTABLE}", node)
     found = operators.find_operator(name, left, right, context.major)
     if found is None:
+        left, right = map(operators.operator_type, (left, right))
+        found = operators.find_operator(name, left, right, context.major)
+    if found is None:
         raise context.text.refuse(f"{shown} is not supported for {of}", node)
     return found
 

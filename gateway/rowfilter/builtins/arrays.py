@@ -1,6 +1,7 @@
 """Arrays of any element that can be compared.
 
-Left out: array_fill, whose result can be too large, and the hash functions.
+Left out: array_fill, whose result can be too large, array_sort, where it shows in which order
+equal elements are left (1.0 and 1.00), and the hash functions.
 """
 
 from __future__ import annotations
@@ -169,25 +170,6 @@ def _picked(name: str, function: Callable[[Array, Array], bool]) -> ElementFacto
     return make
 
 
-_SAME_WHEN_EQUAL: Final = frozenset(
-    TYPES[name][0]
-    for name in ("bool", "int2", "int4", "int8", "oid", "xid8", "pg_lsn", "text", "varchar", "name",
-                 "bytea", "uuid", "date", "time", "timestamp", "timestamptz")
-)  # fmt: skip
-"""Of other types, such as numeric (1.0 and 1.00), the order of equal values would show."""
-
-
-def _sorting(name: str) -> ElementFactory:
-    def make(signature: Signature, comparison: Comparison) -> Operation | None:
-        element = _ELEMENT_OF[signature.arguments[0]]
-        less = comparison("<", element)
-        if element not in _SAME_WHEN_EQUAL or less is None:
-            return None
-        return Operation(name, array_functions.sort, collation=less.collation)
-
-    return make
-
-
 def _compare(left: Array, right: Array) -> int:
     return int(left > right) - int(left < right)
 
@@ -240,9 +222,6 @@ ELEMENTS: Final[Mapping[str, ElementFactory]] = MappingProxyType(
         "btarraycmp": _compared("btarraycmp", _compare),
         "array_larger": _picked("array_larger", operator.gt),
         "array_smaller": _picked("array_smaller", operator.lt),
-        "array_sort": _sorting("array_sort"),
-        "array_sort_order": _sorting("array_sort_order"),
-        "array_sort_order_nulls_first": _sorting("array_sort_order_nulls_first"),
         "arraycontains": _searching("arraycontains", array_functions.contains, plain=True),
         "arraycontained": _searching("arraycontained", _contained, plain=True),
         "arrayoverlap": _searching("arrayoverlap", array_functions.overlaps, plain=True),

@@ -257,6 +257,9 @@ CONDITIONALS = (
     "GREATEST(c1,c1) = c1",
 )
 ARRAYS = (
+    "v || va = '{a}'",
+    "va || v = '{x,y,xyz}'",
+    "va || t = '{a,é}'",
     "CASE a WHEN 1 THEN z WHEN 5.5 THEN false ELSE true END",
     "CASE 10/a WHEN 10 THEN true WHEN 3 THEN false END",
     "CASE WHEN false THEN 1/0 ELSE a END > 0",

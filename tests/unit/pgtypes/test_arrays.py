@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gateway.errors import ValueFormatError
-from gateway.pgtypes.array_functions import concatenate, prepend, sort, trim
+from gateway.pgtypes.array_functions import concatenate, prepend, trim
 from gateway.pgtypes.arrays import EMPTY, Array, one_dimension, parse_array, stack
 from gateway.pgtypes.errors import EvaluationError
 from gateway.pgtypes.integers import parse_integer
@@ -123,19 +123,3 @@ def test_trimming_keeps_the_first_rows() -> None:
     assert trim(integers(b"[5:6]={1,2}"), 0) == integers(b"{1,2}")
     with pytest.raises(EvaluationError, match="must be between 0 and 2"):
         trim(integers(b"{1,2}"), 3)
-
-
-@pytest.mark.parametrize(
-    ("text", "descending", "nulls_first", "expected"),
-    [
-        (b"[0:2]={3,NULL,1}", False, None, b"[0:2]={1,3,NULL}"),
-        (b"[0:2]={3,NULL,1}", True, None, b"[0:2]={NULL,3,1}"),
-        (b"[0:2]={3,NULL,1}", True, False, b"[0:2]={3,1,NULL}"),
-        (b"{{3,4},{1,2}}", False, None, b"{{1,2},{3,4}}"),
-        (b"{}", False, None, b"{}"),
-    ],
-)
-def test_sorting_moves_rows_and_keeps_bounds(
-    text: bytes, descending: bool, nulls_first: bool | None, expected: bytes
-) -> None:
-    assert sort(integers(text), descending, nulls_first) == integers(expected)
