@@ -1,11 +1,11 @@
-"""Run tiers of the tests; many of them in two processes side by side.
+"""Run tiers of the tests; many of them in a few processes side by side.
 
 ``python tools/run_tests.py TIER... [-- PYTEST ARGUMENT...]``. A tier is a folder of ``tests/``. The
 run fails when a tier has no folder, or when no test of it passed (the folder's conftest counts).
 
-The tests mostly wait for servers, so two processes, each with servers of its own, end in little
-more than half the time of one. The first one's output is shown as it comes, the second one's when
-both are done. The tiers of one process share its servers and its Spark session.
+The tests mostly wait for servers, so processes side by side, each with servers of its own, end in a
+fraction of the time that one needs. The first one's output is shown as it comes, that of the others
+when all are done. The tiers of one process share its servers and its Spark session.
 """
 
 from __future__ import annotations
@@ -16,13 +16,14 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import IO
 
 ROOT = Path(__file__).resolve().parent.parent
 
-SECOND = ("fault", "spark")
-"""The tiers that run beside the others: together they take about as long as all the rest."""
+LANES = (("unit", "golden", "property", "oracle"), ("integration",), ("fault", "spark"))
+"""The tiers that share a process, such that all processes take about as long."""
 
 
 def main() -> int:
@@ -33,24 +34,26 @@ def main() -> int:
         print(f"run_tests: no such tier: {', '.join(missing) or '(none named)'}", file=sys.stderr)
         return 2
     os.chdir(ROOT)
-    first = [tier for tier in tiers if tier not in SECOND]
-    second = [tier for tier in tiers if tier in SECOND]
-    if not first or not second:
+    lanes = [[tier for tier in tiers if tier in lane] for lane in LANES]
+    lanes = [lane for lane in lanes if lane]
+    if len(lanes) == 1:
         # Exec, so that Ctrl-C and SIGTERM reach pytest itself, which stops its servers.
         os.execv(sys.executable, _command(tiers, arguments))  # noqa: S606 - a list, no shell
-    return _run_beside(first, second, arguments)
+    return _run_beside(lanes, arguments)
 
 
-def _run_beside(first: list[str], second: list[str], arguments: Sequence[str]) -> int:
-    with tempfile.TemporaryFile() as output:
+def _run_beside(lanes: Sequence[Sequence[str]], arguments: Sequence[str]) -> int:
+    with ExitStack() as stack:
+        outputs = [stack.enter_context(tempfile.TemporaryFile()) for _ in lanes[1:]]
         processes = [
-            subprocess.Popen(_command(first, arguments)),
-            subprocess.Popen(_command(second, arguments), stdout=output, stderr=subprocess.STDOUT),
+            subprocess.Popen(_command(lane, arguments), stdout=output, stderr=output)
+            for lane, output in zip(lanes, [None, *outputs], strict=True)
         ]
         _pass_on_signals(processes)
         codes = [process.wait() for process in processes]
-        _copy(output)
-    for tiers, code in zip((first, second), codes, strict=True):
+        for output in outputs:
+            _copy(output)
+    for tiers, code in zip(lanes, codes, strict=True):
         print(f"run_tests: {' '.join(tiers)}: exit {code}")
     # A signal's code is negative; any that is not 0 fails the run.
     return next((abs(code) for code in codes if code), 0)
