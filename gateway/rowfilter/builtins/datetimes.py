@@ -158,7 +158,7 @@ def with_modifier(name: str, function: Callable[..., Value], valid: Container[in
         if 1 not in constants:
             return "its type modifier must be constant"
         modifier = constants[1]
-        if isinstance(modifier, int):
+        if isinstance(modifier, int) and 0 not in constants:  # constants are folded by a call
             if modifier < 0:
                 return Operation(name, _first)
             if modifier not in valid:

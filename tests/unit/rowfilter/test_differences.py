@@ -188,3 +188,11 @@ def test_a_function_in_sql_that_swaps_its_arguments_evaluates_the_second_first(
     text: str, row: dict[str, bytes], message: str
 ) -> None:
     assert answer(text, row, major=16) == message
+
+
+def test_a_constant_with_a_modifier_that_cannot_be_fails_although_a_column_would_not() -> None:
+    called = "(\"timestamp\"({}, '-2147483648'::integer) IS NULL)"
+    constant = called.format("'2024-03-31 01:30:00'::timestamp without time zone")
+    with pytest.raises(FilterError, match="timestamp precision must be between 0 and 6"):
+        compile_filter(constant, COLUMNS, major=16)
+    assert answer(called.format("ts"), {"ts": b"2024-03-31 01:30:00"}) is False
