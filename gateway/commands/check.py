@@ -123,7 +123,7 @@ def _source_findings(
 
 def _filter_findings(routes: RelationRoutes, settings: Settings) -> Iterator[Finding]:
     """Say which filters can fail on a row, and what happens then."""
-    raising = routes.may_raise()
+    raising = routes.filters.may_raise()
     if not raising:
         return
     can_fail = (

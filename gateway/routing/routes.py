@@ -7,13 +7,12 @@ columns, filters and schemas. Everything the hot path needs is prepared here, pe
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Literal
 
 import schemas as avro_schemas
 from gateway.definitions.model import (
-    Column,
     FilterClause,
     Operation,
     Plan,
@@ -28,20 +27,19 @@ from gateway.envelope.naming import (
     topic_name,
     transaction_topic,
 )
-from gateway.envelope.schema import KeyColumns, key_of
 from gateway.errors import SchemaError
-from gateway.pgoutput.messages import Relation, ReplicaIdentity
+from gateway.pgoutput.messages import Relation
 from gateway.ports import CatalogReader, SchemaIds
 from gateway.records import Header, Record
 from gateway.relations import Relations
 from gateway.routing.binary import RowToText, compile_row
+from gateway.routing.filters import Filters
+from gateway.routing.forms import Form, agrees
 from gateway.routing.groups import Group, RelationRoute
 from gateway.routing.quarantine import ErrorTopic, Quarantine
 from gateway.routing.state import CollectionOrder
 from gateway.routing.takers import Lookup, Passes, Taker
 from gateway.routing.totals import Totals
-from gateway.rowfilter import FilterSource, RowFilter, combine, compile_filter, selection_of
-from gateway.rowfilter.expr import can_raise
 
 __all__ = ["CopyRoute", "RelationRoutes", "RoutingSettings", "topic_of"]
 
@@ -120,7 +118,7 @@ class RelationRoutes:
         self._tables = dict(plan.tables)
         self._relations = Relations()
         self._orders: dict[int, CollectionOrder] = {}
-        self._filters: dict[FilterClause, RowFilter] = {}
+        self.filters = Filters(self._tables, settings.major)
         self.two_phase = [s.name for s in plan.subscriptions if s.two_phase]
         self._skips_origins = {s.name: s.origin == "none" for s in plan.subscriptions}
         self._publishes_once = {
@@ -145,7 +143,7 @@ class RelationRoutes:
             name = error_topic(settings.gateway)
             prefix = self._register(f"{name}-value", avro_schemas.load("error"))
             self._errors = ErrorTopic(name, prefix)
-        self._compile(plan.publishes)
+        self.filters.compile(plan.publishes)
 
     def marker(self, subscription: str, value: bytes, headers: list[Header]) -> Record:
         """Address a marker."""
@@ -184,15 +182,8 @@ class RelationRoutes:
         self._tables |= plan.tables
         kept = [p for p in plan.publishes if (p.subscription, p.target_oid) in self._taken]
         self._publishes = _by_relation(kept)
-        self._compile(kept)
+        self.filters.compile(kept)
         self.by_oid.clear()
-
-    def _compile(self, publishes: Sequence[Publish]) -> None:
-        """Refuse a filter that cannot be evaluated now, not at its first row."""
-        for publish in publishes:
-            for clauses in publish.filters.values():
-                for clause in clauses:
-                    self._filter(clause)
 
     def _build(self, relation_oid: int) -> RelationRoute | None:
         relation = self._relations.get(relation_oid)
@@ -222,16 +213,9 @@ class RelationRoutes:
                 found += [(group, t) for t in group.takers if Operation.TRUNCATE in t.operations]
         return found
 
-    def may_raise(self) -> list[str]:
-        """Return the names of the publications that have a row filter which may raise."""
-        filters = self._filters.items()
-        return sorted({clause.publication for clause, found in filters if can_raise(found.expr)})
-
-    def quarantines(self, filters: Sequence[FilterClause]) -> bool:
-        """Whether a row can be quarantined because of `filters`: the server must not see them."""
-        if self._errors is None:
-            return False
-        return any(can_raise(self._filter(clause).expr) for clause in filters)
+    def quarantines(self, clauses: Sequence[FilterClause]) -> bool:
+        """Whether a row can be quarantined because of `clauses`: the server must not see them."""
+        return self._errors is not None and self.filters.can_raise(clauses)
 
     def copy_route(self, copy: TableCopy) -> CopyRoute:
         """Prepare the initial copy of one subscriber table.
@@ -243,9 +227,9 @@ class RelationRoutes:
         columns, passes = copy.columns, None
         where = tuple(clause.text for clause in copy.filters)
         if self.quarantines(copy.filters):
-            read = set[str]().union(*(self._filter(clause).columns for clause in copy.filters))
+            read = set[str]().union(*(self.filters.of(clause).columns for clause in copy.filters))
             columns += tuple(sorted(read.difference(columns)))
-            passes, where = self._passes(copy.filters, columns), ()
+            passes, where = self.filters.passes(copy.filters, columns), ()
         form = self._stored_form(table, copy.columns)
         encoder = self._encoder(form, columns)
         taker = self._taker(
@@ -290,7 +274,7 @@ class RelationRoutes:
             )
             for clauses in publish.filters.values():
                 for clause in clauses:
-                    read |= self._filter(clause).columns
+                    read |= self.filters.of(clause).columns
         return compile_row(name, columns, read, self._catalog.type_info)
 
     def table(self, oid: int) -> Table:
@@ -321,13 +305,13 @@ class RelationRoutes:
                 forms[key] = (form, self._encoder(form, names), [])
             form, encoder, takers = forms[key]
             passes = {
-                operation: self._passes(publish.filters[operation], names)
+                operation: self.filters.passes(publish.filters[operation], names)
                 for operation in publish.operations - {Operation.TRUNCATE}
             }
             selections = {
                 operation: lookup
                 for operation in passes
-                if (lookup := self._lookup(publish.filters[operation], names)) is not None
+                if (lookup := self.filters.lookup(publish.filters[operation], names)) is not None
             }
             takers.append(
                 self._taker(
@@ -374,7 +358,7 @@ class RelationRoutes:
     def _current(self, oid: int, relation: Relation | None) -> Table:
         """Return the table's description, read anew when `relation` shows another shape."""
         table = self._tables[oid]
-        if relation is None or _agrees(table, relation):
+        if relation is None or agrees(table, relation):
             return table
         fresh = self._catalog.table(oid)
         if fresh is not None:
@@ -446,27 +430,6 @@ class RelationRoutes:
     def _order(self, oid: int) -> CollectionOrder:
         return self._orders.setdefault(oid, CollectionOrder())
 
-    def _passes(self, clauses: Sequence[FilterClause], names: Sequence[str]) -> Passes | None:
-        if not clauses:
-            return None
-        return combine([self._filter(clause) for clause in clauses], names)
-
-    def _lookup(self, clauses: Sequence[FilterClause], names: Sequence[str]) -> Lookup | None:
-        selection = selection_of([self._filter(clause) for clause in clauses])
-        if selection is None:
-            return None
-        null: frozenset[bytes | None] = frozenset({None} if selection.null_too else ())
-        return Lookup(names.index(selection.column), selection.texts | null)
-
-    def _filter(self, clause: FilterClause) -> RowFilter:
-        if clause not in self._filters:
-            table = self._tables[clause.table_oid]
-            source = FilterSource(str(table), clause.publication)
-            self._filters[clause] = compile_filter(
-                clause.text, table.columns, source=source, major=self._settings.major
-            )
-        return self._filters[clause]
-
     def _register(self, subject: str, schema: Mapping[str, object]) -> bytes:
         return wire_prefix(self._schemas.register(subject, schema))
 
@@ -498,40 +461,3 @@ class _LazyRoutes(dict[int, RelationRoute]):
             raise KeyError(relation_oid)
         self[relation_oid] = route
         return route
-
-
-@dataclass(frozen=True, slots=True)
-class Form:
-    """One form in which a relation is published.
-
-    Attributes:
-        columns: The published ones, in the target's order.
-        identity: Names of the replica identity's columns.
-    """
-
-    target: Table
-    columns: tuple[Column, ...]
-    replica_identity: ReplicaIdentity
-    identity: tuple[str, ...]
-    order: CollectionOrder
-
-    @property
-    def key(self) -> KeyColumns:
-        """The record key under the identity that the relation was announced with."""
-        as_announced = replace(
-            self.target, replica_identity=self.replica_identity, identity=self.identity
-        )
-        return key_of(as_announced, {column.name for column in self.columns})
-
-
-def _agrees(table: Table, relation: Relation) -> bool:
-    """Whether the announced columns are those of the catalog, in type and order."""
-    sent = [(c.name, c.type_oid, c.type_modifier) for c in relation.columns]
-    names = {c.name for c in relation.columns}
-    known = [(c.name, c.type_oid, c.type_modifier) for c in table.columns if c.name in names]
-    unsent = [c for c in table.columns if c.name not in names]
-    return (
-        sent == known
-        and not any(c.generated == "" for c in unsent)
-        and table.replica_identity is relation.replica_identity
-    )
