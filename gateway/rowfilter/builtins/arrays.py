@@ -18,6 +18,7 @@ from gateway.pgtypes.arrays import Array
 from gateway.pgtypes.catalog import TYPES
 from gateway.pgtypes.errors import EvaluationError
 from gateway.rowfilter.builtins.common import COMPARISONS
+from gateway.rowfilter.builtins.number_functions import width_bucket_of_thresholds
 from gateway.rowfilter.expr import CollationUse, Operation, Signature, Value
 
 __all__ = ["ELEMENTS", "OPERATIONS"]
@@ -170,6 +171,23 @@ def _picked(name: str, function: Callable[[Array, Array], bool]) -> ElementFacto
     return make
 
 
+def _bucket(signature: Signature, comparison: Comparison) -> Operation | None:
+    """width_bucket() of an operand and thresholds, which are the array."""
+    element = signature.arguments[0]
+    equal, less = comparison("=", element), comparison("<", element)
+    if equal is None or less is None or less.can_raise:
+        return None
+    refused = _refused("width_bucket_array", less)
+    if refused is not None:
+        return refused
+    key = _order_key(equal, less)
+
+    def bucket(operand: Any, thresholds: Array) -> int:
+        return width_bucket_of_thresholds(key(operand), thresholds.map(key))
+
+    return Operation("width_bucket_array", bucket, can_raise=True, collation=less.collation)
+
+
 def _compare(left: Array, right: Array) -> int:
     return int(left > right) - int(left < right)
 
@@ -222,6 +240,7 @@ ELEMENTS: Final[Mapping[str, ElementFactory]] = MappingProxyType(
         "btarraycmp": _compared("btarraycmp", _compare),
         "array_larger": _picked("array_larger", operator.gt),
         "array_smaller": _picked("array_smaller", operator.lt),
+        "width_bucket_array": _bucket,
         "arraycontains": _searching("arraycontains", array_functions.contains, plain=True),
         "arraycontained": _searching("arraycontained", _contained, plain=True),
         "arrayoverlap": _searching("arrayoverlap", array_functions.overlaps, plain=True),

@@ -7,9 +7,8 @@ Left out, so that they are refused: what the C library computes (sin, exp(double
 from __future__ import annotations
 
 import bisect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
-from types import MappingProxyType
 from typing import Any, Final
 
 from gateway.pgtypes import float_functions as floats
@@ -17,13 +16,12 @@ from gateway.pgtypes import hashes
 from gateway.pgtypes import numeric_functions as numeric
 from gateway.pgtypes import numeric_powers as powers
 from gateway.pgtypes.arrays import Array
-from gateway.pgtypes.catalog import TYPES
 from gateway.pgtypes.errors import EvaluationError
 from gateway.pgtypes.integers import BIGINT, INTEGER
 from gateway.rowfilter.builtins.ordering import compare, larger, smaller
-from gateway.rowfilter.expr import Operation, Signature
+from gateway.rowfilter.expr import Operation
 
-__all__ = ["FACTORIES", "OPERATIONS", "operations"]
+__all__ = ["OPERATIONS", "operations", "width_bucket_of_thresholds"]
 
 _EXACT_BUCKETS: Final = 16
 """The first major version whose width_bucket() does not round before it counts."""
@@ -154,14 +152,6 @@ def _depending(major: int | None) -> list[Operation]:
 
 OPERATIONS: Final = operations(None)
 
-_BUCKETED: Final = frozenset(
-    TYPES[name][0]
-    for name in ("int2", "int4", "int8", "float4", "float8", "numeric", "oid", "date", "time",
-                 "timestamp", "timestamptz", "uuid", "pg_lsn", "macaddr", "macaddr8", "inet",
-                 "bytea", "bool")
-)  # fmt: skip
-"""Types of thresholds whose values Python orders as PostgreSQL does."""
-
 
 def width_bucket_of_thresholds(operand: Any, thresholds: Array) -> int:
     """How many of the sorted `thresholds` are not greater than `operand`.
@@ -177,14 +167,3 @@ def width_bucket_of_thresholds(operand: Any, thresholds: Array) -> int:
         raise EvaluationError("thresholds array must not contain NULLs")
     items: Sequence[Any] = thresholds.items
     return bisect.bisect_right(items, operand)
-
-
-def _width_bucket_array(signature: Signature) -> Operation | None:
-    if signature.arguments[0] not in _BUCKETED:
-        return None
-    return Operation("width_bucket_array", width_bucket_of_thresholds, can_raise=True)
-
-
-FACTORIES: Final[Mapping[str, Callable[[Signature], Operation | None]]] = MappingProxyType(
-    {"width_bucket_array": _width_bucket_array}
-)
