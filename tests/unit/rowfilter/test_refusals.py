@@ -19,7 +19,7 @@ from tests.unit.rowfilter.columns import COLUMNS
         ("(loose = 'x'::text)", "is nondeterministic", "= 'x'"),
         ("(t = (c COLLATE \"en_US\"))", None, ""),
         ("((t COLLATE \"C\") = (c COLLATE \"POSIX\"))", "collation mismatch", "= (c"),
-        ("(c ~ 'x'::text)", '"~" under collation default cannot be reproduced', "~"),
+        ("(c ~ '\\d'::text)", '"~" under collation default cannot be reproduced', "~"),
         ("(a = 5.5)", 'operator "=" is not supported for int4 and numeric', "= 5.5"),
         ("(a = 'x')", "a literal without a type", "'x'"),
         ("(sin(f) = f)", "function sin(float8) is not supported", "sin"),
@@ -72,7 +72,7 @@ def test_what_is_not_supported_is_refused_with_its_position(
 
 
 def test_positions_count_characters_not_bytes() -> None:
-    text = "((\"Été\" = 5) AND (c = 'é'::text) AND (c ~ 'x'::text))"
+    text = "((\"Été\" = 5) AND (c = 'é'::text) AND (c ~ '\\d'::text))"
 
     with pytest.raises(FilterError) as caught:
         compile_filter(text, COLUMNS)
