@@ -21,12 +21,12 @@ from __future__ import annotations
 import logging
 import select
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, Protocol
 
 from gateway.config import LimitsTable
-from gateway.definitions.changes import Difference, TableChange, fingerprint_of
+from gateway.definitions.changes import Difference, TableChange, fingerprint_of, taken_on
 from gateway.definitions.model import Plan, Table, TableCopy
 from gateway.envelope.envelope import Snapshot, TransactionContext
 from gateway.envelope.headers import HeaderMaker
@@ -113,7 +113,8 @@ class InitialCopy:
         base = replace(base, end_lsn=Lsn(0))
         for copy in self._plan.copies:
             self._copy(copy, base, None)
-        return self._finish(replace(base, end_lsn=self._consistent_point))
+        copied = {(copy.subscription, copy.target_oid) for copy in self._plan.copies}
+        return self._finish(replace(base, end_lsn=self._consistent_point), copied)
 
     def take_over(
         self, base: Watermark, changes: Sequence[TableChange], definitions: str
@@ -150,14 +151,16 @@ class InitialCopy:
         self._submit(Batch(records, replace(base, copies=self._copies())))
         for change in changes:
             self._copy(change.copy, base, change.difference)
-        return self._finish(replace(base, definitions=definitions))
+        return self._finish(replace(base, definitions=definitions), changed)
 
-    def _finish(self, watermark: Watermark) -> Watermark:
+    def _finish(self, watermark: Watermark, copied: Collection[tuple[str, int]]) -> Watermark:
         """Commit `watermark` with all tables ready under the plan's definitions."""
         for copy in self._plan.copies:
             key = (copy.subscription, copy.target_oid)
-            fingerprint = fingerprint_of(self._plan, copy)
-            self._states[key] = replace(self._states[key], definition=fingerprint)
+            state, definition = self._states[key], fingerprint_of(self._plan, copy)
+            if key not in copied:
+                definition = taken_on(state.definition, definition)
+            self._states[key] = replace(state, definition=definition)
         last = replace(watermark, copies=self._copies())
         self._submit(Batch([], last, self._totals.take_changed()))
         self._wait_for_sink()

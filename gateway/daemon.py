@@ -202,6 +202,7 @@ class Daemon:
                     None if late else prepared.plan,
                     prepared.definitions,
                     requested=self._reload,
+                    adopted=lambda: routes.adopted,
                 ) as reloader:
                     outcome, watermark = self._stream(
                         prepared, routes, totals, sink, watermark, reloader

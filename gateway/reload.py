@@ -103,6 +103,7 @@ class Reloader:
         plan: In force, when it is the whole one; None when tables are left out of it that have
             still to come.
         requested: Asked often; True once after a person asked for the definitions to be read.
+        adopted: Whether tables have taken on other definitions than those of `plan` since.
     """
 
     def __init__(
@@ -113,12 +114,14 @@ class Reloader:
         definitions: Definitions,
         *,
         requested: Callable[[], bool],
+        adopted: Callable[[], bool] = lambda: False,
     ) -> None:
         self._settings = settings
         self._watermark = watermark
         self._plan = plan
         self._definitions = definitions
         self._requested = requested
+        self._adopted = adopted
         # Once in any case: the catalog may have changed since the plan was made from it.
         self._pending = True
         self._ended = threading.Event()
@@ -239,9 +242,9 @@ class Reloader:
             missing_identity=settings.definitions.missing_identity,
         )
         rewritten = definitions.fingerprint != self._watermark.definitions
-        changes = table_changes(
-            plan, self._watermark.copies, self._plan, reconcile=asked or rewritten
-        )
+        # With an altered publication adopted since, the rows are not those of the plan alone.
+        before = None if self._adopted() else self._plan
+        changes = table_changes(plan, self._watermark.copies, before, reconcile=asked or rewritten)
         if not (rewritten or changes) and _same(self._plan, plan):
             if asked:
                 event(_LOG, logging.INFO, "nothing has changed in the definitions")

@@ -24,12 +24,16 @@ __all__ = [
     "key_of_copy",
     "outdated",
     "table_changes",
+    "taken_on",
     "waiting",
     "without",
     "without_states",
 ]
 
 _ROW_OPERATIONS = frozenset({Operation.INSERT, Operation.UPDATE, Operation.DELETE})
+
+_MIXED = "~"
+"""Behind a fingerprint: some rows of the table may have come by an earlier definition."""
 
 TableKey = tuple[str, str, str]
 """subscription, schema, table"""
@@ -99,7 +103,7 @@ def outdated(plan: Plan, states: Iterable[CopyState]) -> list[TableCopy]:
         for copy in plan.copies
         if (state := known.get(key_of_copy(plan, copy))) is None
         or state.state != "ready"
-        or state.definition != fingerprint_of(plan, copy)
+        or state.definition.removesuffix(_MIXED) != fingerprint_of(plan, copy)
     ]
 
 
@@ -176,11 +180,23 @@ def without_states(plan: Plan, watermark: Watermark, waiting: Sequence[TableCopy
 def as_planned(plan: Plan, watermark: Watermark) -> Watermark:
     """Return `watermark` with the fingerprints of `plan`, all of whose tables are there."""
     now = {key_of_copy(plan, copy): fingerprint_of(plan, copy) for copy in plan.copies}
-    copies = tuple(
-        replace(s, definition=now.get((s.subscription, s.schema, s.table), s.definition))
-        for s in watermark.copies
-    )
-    return replace(watermark, copies=copies)
+
+    def planned(state: CopyState) -> CopyState:
+        fingerprint = now.get((state.subscription, state.schema, state.table))
+        if fingerprint is None:
+            return state
+        return replace(state, definition=taken_on(state.definition, fingerprint))
+
+    return replace(watermark, copies=tuple(map(planned, watermark.copies)))
+
+
+def taken_on(definition: str, fingerprint: str) -> str:
+    """Return what is kept of a table that takes on the definition of `fingerprint` without a copy.
+
+    Rows that came by the one before stay as they are, as natively after ALTER PUBLICATION. So what
+    the table holds is not known exactly any more, until it is copied.
+    """
+    return definition if definition.removesuffix(_MIXED) == fingerprint else fingerprint + _MIXED
 
 
 def key_of_copy(plan: Plan, copy: TableCopy) -> TableKey:

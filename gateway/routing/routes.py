@@ -94,6 +94,9 @@ def topic_of(subscription: str, table: Table, names: Mapping[str, str]) -> str:
 class RelationRoutes:
     """All routes in force, by the OID under which the server sends a relation.
 
+    Attributes:
+        adopted: Another plan than the first has come into force since.
+
     Args:
         replan: Asked when the stream shows that something about a relation, or about who publishes
             it, may have changed: the plan as of now, or None when it is the same.
@@ -111,6 +114,7 @@ class RelationRoutes:
     ) -> None:
         self.by_oid = _LazyRoutes(self._build)
         self._replan = replan
+        self.adopted = False
         self._settings = settings
         self._totals = totals
         self._catalog = catalog
@@ -179,6 +183,7 @@ class RelationRoutes:
 
         Those that it adds have to be copied first (`gateway.reload`).
         """
+        self.adopted = True
         self._tables |= plan.tables
         kept = [p for p in plan.publishes if (p.subscription, p.target_oid) in self._taken]
         self._publishes = _by_relation(kept)

@@ -9,6 +9,7 @@ import pytest
 from gateway.definitions.changes import (
     Difference,
     TableChange,
+    as_planned,
     fingerprint_of,
     outdated,
     table_changes,
@@ -26,7 +27,7 @@ from gateway.definitions.model import (
 )
 from gateway.lsn import Lsn
 from gateway.pgoutput.messages import ReplicaIdentity
-from gateway.records import CopyState, CopyStateKind
+from gateway.records import CopyState, CopyStateKind, Watermark
 
 ROWS = (Operation.INSERT, Operation.UPDATE, Operation.DELETE)
 
@@ -150,6 +151,24 @@ def test_without_reconciling_a_changed_filter_only_counts_from_now_on() -> None:
 
     assert table_changes(after, [ready(before)], before, reconcile=False) == ()
     assert outdated(after, [ready(before)]) == list(after.copies)
+
+
+def test_a_table_that_took_on_a_filter_without_a_copy_is_up_to_date_but_not_known_exactly() -> None:
+    before, altered, after = plan("(a > 5)"), plan("(a > 7)"), plan("(a > 9)")
+    state = as_planned(altered, Watermark(Lsn(9), 1, "f", (ready(before),))).copies[0]
+
+    assert outdated(altered, [state]) == []
+    assert table_changes(after, [state], altered, reconcile=True) == (
+        TableChange(after.copies[0], None),
+    )
+    # It stays so until it is copied, also when the same definition is met again.
+    assert as_planned(altered, Watermark(Lsn(9), 1, "f", (state,))).copies == (state,)
+
+
+def test_a_table_that_goes_on_under_its_definition_stays_known_exactly() -> None:
+    now = plan("(a > 5)")
+
+    assert as_planned(now, Watermark(Lsn(9), 1, "f", (ready(now),))).copies == (ready(now),)
 
 
 def test_a_plan_without_a_table_neither_streams_nor_copies_it() -> None:
