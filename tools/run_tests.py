@@ -22,7 +22,7 @@ from typing import IO
 
 ROOT = Path(__file__).resolve().parent.parent
 
-LANES = (("unit", "golden", "property", "oracle"), ("integration",), ("fault", "spark"))
+LANES = (("unit", "golden", "property", "integration"), ("oracle",), ("fault", "spark"))
 """The tiers that share a process, such that all processes take about as long."""
 
 

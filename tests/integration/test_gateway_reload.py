@@ -249,7 +249,7 @@ def test_a_gateway_that_dies_while_tables_are_copied_brings_them_about_at_the_ne
 TREE = """
 CREATE TABLE tree (a int PRIMARY KEY, b int) PARTITION BY RANGE (a);
 CREATE TABLE low PARTITION OF tree FOR VALUES FROM (0) TO (1000);
-CREATE TABLE high PARTITION OF tree FOR VALUES FROM (1000) TO (100000);
+CREATE TABLE high PARTITION OF tree FOR VALUES FROM (1000) TO (MAXVALUE);
 INSERT INTO tree SELECT n * 10, n FROM generate_series(0, 200) AS n;
 """
 BY_ROOT = """
@@ -279,7 +279,7 @@ def test_a_tree_that_is_read_by_leaf_and_by_root_in_turn_loses_nothing(
                 connection.execute(
                     "UPDATE tree SET b = b + 1 WHERE a %% 97 = %s AND a < 2000", (number % 97,)
                 )
-                connection.execute("UPDATE tree SET a = a + 90000 WHERE a = %s", (2980 + number,))
+                connection.execute("UPDATE tree SET a = a + 1000000 WHERE a = %s", (2980 + number,))
                 connection.execute("DELETE FROM tree WHERE a = %s", (number * 10 % 2000,))
 
         return work

@@ -10,11 +10,12 @@ import pytest
 
 from gateway.pgtypes import bits
 from tests.oracle.attempts import Connection, Failure, attempts, outcome
+from tests.oracle.majors import MAJORS
 from tests.servers import Database
 
 pytestmark = [
     pytest.mark.postgres,
-    pytest.mark.parametrize("postgres_major", [16, 18], indirect=True),
+    pytest.mark.parametrize("postgres_major", MAJORS, indirect=True),
 ]
 
 ROWS = 600

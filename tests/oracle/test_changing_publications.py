@@ -11,13 +11,14 @@ from gateway.lsn import parse_lsn
 from tests.gateway_process import GatewayProcess
 from tests.gateway_scene import Connection, Scene, current_lsn
 from tests.native import NativeSubscription
+from tests.oracle.majors import MAJORS
 from tests.servers import Database, DatabaseFactory
 from tests.waiting import wait_until
 
 pytestmark = [
     pytest.mark.postgres,
     pytest.mark.kafka,
-    pytest.mark.parametrize("postgres_major", [16, 18], indirect=True),
+    pytest.mark.parametrize("postgres_major", MAJORS, indirect=True),
 ]
 
 MakeScene = Callable[..., Scene]

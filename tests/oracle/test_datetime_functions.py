@@ -29,6 +29,7 @@ from gateway.rowfilter.types import PARSERS
 from gateway.source.connection import connection_string
 from tests.oracle.datetime_cases import GROUPS, Case
 from tests.oracle.datetime_samples import TEXTS, samples
+from tests.oracle.majors import MAJORS
 from tests.servers import Database
 
 pytestmark = pytest.mark.postgres
@@ -168,7 +169,7 @@ def agree(ours: str | None, server: str | None, result: str) -> bool:
 
 
 @pytest.mark.parametrize("group", GROUPS)
-@pytest.mark.parametrize("postgres_major", [16, 18], indirect=True)
+@pytest.mark.parametrize("postgres_major", MAJORS, indirect=True)
 def test_functions_give_what_the_server_gives(
     database: Database, postgres_major: int, group: str
 ) -> None:
@@ -206,7 +207,7 @@ def test_functions_give_what_the_server_gives(
     assert not found, f"{len(found)} of {compared} differ:\n" + "\n".join(found[:40])
 
 
-@pytest.mark.parametrize("postgres_major", [16, 18], indirect=True)
+@pytest.mark.parametrize("postgres_major", MAJORS, indirect=True)
 def test_values_in_the_stream_are_read_whatever_the_database_is_set_to(database: Database) -> None:
     kinds = ("date", "time", "timetz", "timestamp", "timestamptz", "interval")
     with database.connect() as connection:

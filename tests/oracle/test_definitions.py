@@ -37,6 +37,7 @@ TABLES = """
     CREATE UNLOGGED TABLE unlogged(a int);
     CREATE ROLE reader;"""
 
+ON_A_GENERATED_COLUMN = "x > 1"
 FILTERS = [
     "a > 5 AND c = 'NSW'",
     "zz = 1",
@@ -77,7 +78,7 @@ FILTERS = [
     "a = b",
     "a / 0 = 1",
     "t.a = 1 AND public.t.c <> 'x'",
-    "x > 1",
+    ON_A_GENERATED_COLUMN,
     "c LIKE 'N%' OR lower(c) ~ '^n'",
     "CASE a WHEN 1 THEN b ELSE NOT b END",
     "COALESCE(a, 1) = GREATEST(a, 2) AND NULLIF(a, 3) IS DISTINCT FROM 4",
@@ -212,6 +213,11 @@ def test_filters_are_resolved_or_refused_as_the_server_does(
         # Servers from 17 on forget where a part of a stored expression stood in the text.
         natively = {text: (*result[:2], None) for text, result in natively.items()}
         found = {text: (*result[:2], None) for text, result in found.items()}
+    if connection.info.server_version < 180000:
+        # Such a server evaluates a filter on a generated column, but does not send the column.
+        refused = found.pop(ON_A_GENERATED_COLUMN)
+        assert str(refused[0]).startswith("not supported before PostgreSQL 18")
+        assert natively.pop(ON_A_GENERATED_COLUMN)[1] is None
     assert found == natively
 
 

@@ -15,6 +15,7 @@ from gateway.source.tables import read_tables_by_oid
 from tests.oracle.filters.folding import ORDER_OF_EVALUATION
 from tests.oracle.filters.forms import ARRAYS, COLUMNS, CONDITIONALS, ROWS
 from tests.oracle.filters.judge import outcome, same
+from tests.oracle.majors import MAJORS
 from tests.servers import Connection, Database
 
 pytestmark = pytest.mark.postgres
@@ -98,7 +99,7 @@ def differences(table: Table, expression: str) -> Iterator[str]:
                 yield f"{expression}: row {row[0]!r}, {name}: {got!r}, the server {answer!r}"
 
 
-@pytest.mark.parametrize("postgres_major", [16, 18], indirect=True)
+@pytest.mark.parametrize("postgres_major", MAJORS, indirect=True)
 @pytest.mark.parametrize(
     "forms",
     [CONDITIONALS, ARRAYS, ORDER_OF_EVALUATION],

@@ -20,11 +20,12 @@ from gateway.pgtypes.jsonb import Jsonb
 from gateway.rowfilter.builtins import json as area
 from tests.oracle.attempts import Attempt, Connection, Failure, attempts, outcome
 from tests.oracle.json_documents import DOCUMENTS, JSON_TEXTS, KEYS, PATHS, random_document
+from tests.oracle.majors import MAJORS
 from tests.servers import DatabaseFactory, PostgresServer
 
 pytestmark = [
     pytest.mark.postgres,
-    pytest.mark.parametrize("postgres_major", [16, 18], indirect=True),
+    pytest.mark.parametrize("postgres_major", MAJORS, indirect=True),
 ]
 
 OPERATIONS = {operation.name: operation for operation in area.OPERATIONS}

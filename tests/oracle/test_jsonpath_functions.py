@@ -26,11 +26,12 @@ from tests.oracle.jsonpath_paths import (
     UNSUPPORTED,
     random_path,
 )
+from tests.oracle.majors import MAJORS
 from tests.servers import DatabaseFactory, PostgresServer
 
 pytestmark = [
     pytest.mark.postgres,
-    pytest.mark.parametrize("postgres_major", [16, 18], indirect=True),
+    pytest.mark.parametrize("postgres_major", MAJORS, indirect=True),
 ]
 
 OPERATIONS = {operation.name: operation for operation in area.OPERATIONS}

@@ -12,12 +12,13 @@ import pytest
 from gateway.pgtypes import identifiers, macaddr, network, network_text
 from gateway.pgtypes.numeric import parse_numeric
 from tests.oracle.attempts import Connection, Failure, attempts, outcome
+from tests.oracle.majors import MAJORS
 from tests.oracle.number_samples import shown as shown_number
 from tests.servers import Database
 
 pytestmark = [
     pytest.mark.postgres,
-    pytest.mark.parametrize("postgres_major", [16, 18], indirect=True),
+    pytest.mark.parametrize("postgres_major", MAJORS, indirect=True),
 ]
 
 ROWS = 900

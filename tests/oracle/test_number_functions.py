@@ -12,13 +12,14 @@ import pytest
 
 from gateway.rowfilter import builtins
 from tests.oracle.attempts import Attempt, Connection, Failure, attempts, outcome
+from tests.oracle.majors import MAJORS
 from tests.oracle.number_samples import EXTREMES, PARSERS, SAMPLES, numbers, shown
 from tests.servers import Database
 
 pytestmark = [
     pytest.mark.postgres,
     # Before 16 integer powers had another scale.
-    pytest.mark.parametrize("postgres_major", [15, 16, 18], indirect=True),
+    pytest.mark.parametrize("postgres_major", MAJORS, indirect=True),
 ]
 
 PAIRS = 400

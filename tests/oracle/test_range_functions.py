@@ -22,11 +22,12 @@ from gateway.pgtypes.nan import NotANumber
 from gateway.rowfilter.builtins import ranges as area
 from gateway.rowfilter.expr import Operation, Signature
 from tests.oracle.attempts import Attempt, Connection, Failure, attempts, outcome
+from tests.oracle.majors import MAJORS
 from tests.servers import DatabaseFactory, PostgresServer
 
 pytestmark = [
     pytest.mark.postgres,
-    pytest.mark.parametrize("postgres_major", [16, 18], indirect=True),
+    pytest.mark.parametrize("postgres_major", MAJORS, indirect=True),
 ]
 
 OPERATIONS = {operation.name: operation for operation in area.OPERATIONS}

@@ -17,12 +17,13 @@ from gateway.pgtypes import regex_functions, regex_similar
 from gateway.pgtypes.arrays import one_dimension, parse_array
 from gateway.pgtypes.regex import UnsupportedRegexError, compile_regex
 from tests.oracle.attempts import Attempt, Connection, Failure, attempts, outcome
+from tests.oracle.majors import MAJORS
 from tests.oracle.regexes import AWKWARD, pattern, text
 from tests.servers import Database
 
 pytestmark = [
     pytest.mark.postgres,
-    pytest.mark.parametrize("postgres_major", [16, 18], indirect=True),
+    pytest.mark.parametrize("postgres_major", MAJORS, indirect=True),
 ]
 
 TEXTS: Final = ("", "a", "ab", "aab", "abc", "b\na", "a\nb\n", "xay aba", "ABC é", "a.b", "abcd",

@@ -7,11 +7,12 @@ import pytest
 from gateway.definitions.model import Collation, Column
 from gateway.pgtypes.catalog import TYPES
 from gateway.rowfilter import compile_filter
+from tests.oracle.majors import MAJORS
 from tests.servers import Database
 
 pytestmark = [
     pytest.mark.postgres,
-    pytest.mark.parametrize("postgres_major", [16, 18], indirect=True),
+    pytest.mark.parametrize("postgres_major", MAJORS, indirect=True),
 ]
 
 COLUMNS = {

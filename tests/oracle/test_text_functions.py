@@ -23,6 +23,7 @@ from gateway.pgtypes.strings_codes import character
 from gateway.rowfilter.builtins.text import operations
 from gateway.rowfilter.operators import OPERATIONS
 from tests.oracle.attempts import Attempt, Failure, attempts, outcome
+from tests.oracle.majors import MAJORS
 from tests.servers import Database
 
 pytestmark = pytest.mark.postgres
@@ -259,7 +260,7 @@ def _rows(case: Case) -> list[tuple[str | None, ...]]:
     return rows if len(rows) <= _MOST else Random(case.key).sample(rows, _MOST)
 
 
-@pytest.mark.parametrize("postgres_major", [16, 18], indirect=True)
+@pytest.mark.parametrize("postgres_major", MAJORS, indirect=True)
 def test_functions_on_text_and_bytea_agree_with_the_server(
     database: Database, postgres_major: int
 ) -> None:
@@ -313,7 +314,7 @@ def test_an_integer_that_is_no_char_is_refused(database: Database, number: int) 
     assert server.value.diag.message_primary == ours.value.message
 
 
-@pytest.mark.parametrize("postgres_major", [16, 18], indirect=True)
+@pytest.mark.parametrize("postgres_major", MAJORS, indirect=True)
 @pytest.mark.parametrize("text", ["", "a", "abc", "é", "\\351", "\\000", "\\8", "\\400", "\\3511"])
 def test_text_becomes_a_char_and_back(database: Database, postgres_major: int, text: str) -> None:
     with database.connect() as connection:

@@ -68,8 +68,9 @@ def test_rebuilt_tables_follow_changed_definitions(
 
     with s.connect() as connection:
         connection.execute(TABLES.encode())
-        s.run_to(current_lsn(connection))
-        consume(current_lsn(connection), s.slot)
+        end = current_lsn(connection)
+        s.run_to(end)
+        consume(end, s.slot)
         assert rebuilt(s.slot, "orders") == s.source_rows(
             "SELECT * FROM orders WHERE region = 'EU'"
         )

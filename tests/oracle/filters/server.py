@@ -54,6 +54,9 @@ BEGIN
         BEGIN
             EXECUTE format('SELECT array_agg(public.shown(%s) ORDER BY id) FROM public.f',
                            expression) INTO results;
+            IF pg_column_size(results) > 100000000 THEN
+                RAISE EXCEPTION 'row by row, then';
+            END IF;
         EXCEPTION WHEN OTHERS THEN
             results := '{}'; errors := '{}';
             FOR number IN SELECT id FROM public.f ORDER BY id LOOP
@@ -61,6 +64,9 @@ BEGIN
                 BEGIN
                     EXECUTE format('SELECT public.shown(%s) FROM public.f WHERE id = %s',
                                    expression, number) INTO result;
+                    IF length(result) > 1000000 THEN
+                        result := NULL; error := 'too large to compare';
+                    END IF;
                 EXCEPTION WHEN OTHERS THEN
                     GET STACKED DIAGNOSTICS error = MESSAGE_TEXT;
                 END;
@@ -71,6 +77,10 @@ BEGIN
     END LOOP;
 END $$;
 """
+
+
+TOO_LARGE = "too large to compare"
+"""In the place of an error: there is a value, of more than a million characters."""
 
 
 @dataclass(frozen=True, slots=True)
