@@ -62,13 +62,14 @@ def _run_beside(lanes: Sequence[Sequence[str]], arguments: Sequence[str]) -> int
 def _pass_on_signals(processes: Sequence[subprocess.Popen[bytes]]) -> None:
     """Ctrl-C reaches the whole process group by itself; wait then, while the servers are stopped.
 
-    SIGTERM reaches this process alone. pytest stops its servers on SIGINT.
+    SIGTERM reaches this process alone; the servers' guards stop them when pytest is gone. (SIGINT
+    would let pytest do it, but a shell starts background jobs with SIGINT ignored.)
     """
 
     def pass_on(*_: object) -> None:
         for process in processes:
             if process.poll() is None:
-                process.send_signal(signal.SIGINT)
+                process.terminate()
 
     signal.signal(signal.SIGINT, lambda *_: None)
     signal.signal(signal.SIGTERM, pass_on)
