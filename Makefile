@@ -5,7 +5,7 @@ BIN := .venv/bin
 
 .DEFAULT_GOAL := help
 .PHONY: help setup check format test test-unit test-oracle test-integration test-spark test-fault \
-        demo bench lock up down clean
+        explore demo bench dist lock up down clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' Makefile
@@ -14,7 +14,7 @@ setup: ## Create .venv from the lock file and fetch the jars (does nothing when 
 	@command -v $(PYTHON) >/dev/null || { echo "setup: no $(PYTHON): install Python 3.11 or later (Debian, Ubuntu: apt install python3 python3-venv)" >&2; exit 1; }
 	@$(PYTHON) tools/setup.py
 
-check: setup ## Formatting, lint, types, layers
+check: setup ## Formatting, lint, types, layers, what is not used
 	@$(BIN)/python tools/check.py
 
 format: setup ## Format, and repair what the linter can
@@ -36,14 +36,21 @@ test-integration: setup ## PostgreSQL, Kafka and registry together
 test-spark: setup ## The Spark job
 	@$(BIN)/python tools/run_tests.py spark
 
-test-fault: setup ## Kill, restart, compare
-	@$(BIN)/python tools/run_tests.py fault
+test-fault: setup ## Kill, restart, compare; ROUNDS=200 of a random sequence of faults
+	@$(if $(ROUNDS),PGSLUICE_FAULT_ROUNDS=$(ROUNDS)) $(BIN)/python tools/run_tests.py fault \
+	  $(if $(ROUNDS),-- -k sequence -o faulthandler_timeout=0)
+
+explore: setup ## Search with new seeds for MINUTES=10
+	@$(BIN)/python tools/explore.py $(or $(MINUTES),10)
 
 demo: setup ## The whole path on real parts; KEEP=1 leaves them running
 	@$(BIN)/pgsluice demo $(if $(KEEP),--keep)
 
 bench: setup ## Measure rows per second beside pg_recvlogical
 	@$(BIN)/python -m bench
+
+dist: setup ## The wheel, the jars and the program for spark-submit, into dist/
+	@$(BIN)/python tools/dist.py
 
 lock: setup ## Write the lock files anew
 	@$(BIN)/python tools/lock.py

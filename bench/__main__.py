@@ -24,6 +24,10 @@ def main() -> int:
             encode.main()
         if arguments.only in (None, "subscriptions"):
             subscriptions.run()
+        if arguments.only == "tables":
+            from bench.tables import run
+
+            run(arguments.table_rows)
     except FatalError as error:
         print(f"bench: {error}", file=sys.stderr)
         return 1
@@ -38,9 +42,16 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--only",
-        choices=("stream", "encode", "subscriptions"),
+        choices=("stream", "encode", "subscriptions", "tables"),
         help="a full slot into Kafka, the cost of encoding a row, or of many subscriptions beside "
-        "as many native ones (default: all)",
+        "as many native ones (default: these three); or the Spark job on a large table",
+    )
+    parser.add_argument(
+        "--table-rows",
+        type=int,
+        default=5_000_000,
+        metavar="N",
+        help="rows of the large table (default 5,000,000)",
     )
     parser.add_argument(
         "--rows",

@@ -17,8 +17,8 @@ import fastavro
 
 from gateway.envelope.envelope import EnvelopeEncoder, TransactionContext
 from gateway.envelope.headers import HeaderMaker
-from gateway.envelope.reference import row_datum
-from gateway.envelope.schema import EnvelopeColumn
+from tests.unit.envelope.columns import EnvelopeColumn
+from tests.unit.envelope.reference import row_datum
 
 ROUNDS = 9
 ROWS = 5_000

@@ -31,7 +31,6 @@ from gateway.pgoutput.messages import ReplicaIdentity
 from gateway.pgtypes.binary import TypeInfo
 from gateway.routing import Router, RoutingSettings
 from gateway.routing.routes import RelationRoutes
-from gateway.routing.totals import Totals
 from gateway.transactions import Assembler, Transaction
 
 __all__ = ["measure", "run"]
@@ -144,9 +143,8 @@ def measure(subscriptions: int, *, taken: bool) -> float:
     )
     topics = {f"{name}.public.orders": 1 for name in names}
     settings = RoutingSettings("bench", "bench", "1", topics)
-    totals = Totals({})
-    routes = RelationRoutes(plan, settings, totals, _Catalog(), _Ids())
-    router = Router(routes, totals, settings)
+    routes = RelationRoutes(plan, settings, _Catalog(), _Ids())
+    router = Router(routes, settings)
     best = float("inf")
     for number in range(ROUNDS):
         frames = _frames(number, taken=taken)

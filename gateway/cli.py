@@ -62,6 +62,14 @@ def _consume(arguments: argparse.Namespace) -> int:
     )
 
 
+def _tables(arguments: argparse.Namespace) -> int:
+    from gateway.commands.consume import show_tables
+
+    return show_tables(
+        load_settings(arguments.config), subscriptions=arguments.subscription, at=arguments.at
+    )
+
+
 def _check(arguments: argparse.Namespace) -> int:
     from gateway.commands.check import check
 
@@ -89,7 +97,11 @@ def _reload(arguments: argparse.Namespace) -> int:
 def _slot_drop(arguments: argparse.Namespace) -> int:
     from gateway.commands.slot import drop
 
-    return drop(load_settings(arguments.config))
+    return drop(
+        load_settings(arguments.config),
+        force=arguments.force,
+        system_identifier=arguments.system_identifier,
+    )
 
 
 def _demo(arguments: argparse.Namespace) -> int:
@@ -120,14 +132,17 @@ def _parser() -> argparse.ArgumentParser:
     _add_endpos(run, "publish every transaction that ends at or before LSN, then stop")
 
     consume = _configured(commands, "consume", _consume, "the Spark job: Kafka to Delta tables")
-    consume.add_argument(
-        "--subscription",
-        action="append",
-        default=[],
-        metavar="NAME",
-        help="only this one; can be given several times (default: all that are defined)",
-    )
+    tables = _configured(commands, "tables", _tables, "the rebuilt tables' versions")
+    for command in (consume, tables):
+        command.add_argument(
+            "--subscription",
+            action="append",
+            default=[],
+            metavar="NAME",
+            help="only this one; can be given several times (default: all that are defined)",
+        )
     _add_endpos(consume, "stop when all subscriber tables are complete up to LSN")
+    tables.add_argument("--at", metavar="LSN|TIME", help="as they were then (default: now)")
 
     _configured(commands, "check", _check, "look for what would go wrong, and say what to do")
     _configured(commands, "schemas", _schemas, "print the Avro schemas that will be registered")
@@ -144,11 +159,21 @@ def _parser() -> argparse.ArgumentParser:
     )
     slot = commands.add_parser("slot", help="the replication slot")
     slot_commands = slot.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    _configured(
+    slot_drop = _configured(
         slot_commands,
         "drop",
         _slot_drop,
         "drop the slot and forget the watermark; the next run copies all tables anew",
+    )
+    slot_drop.add_argument(
+        "--force",
+        action="store_true",
+        help="also when Kafka has no record that the slot is this gateway's",
+    )
+    slot_drop.add_argument(
+        "--system-identifier",
+        metavar="NUMBER",
+        help="forget the watermark of another server, whose place this one takes; drop nothing",
     )
     return parser
 

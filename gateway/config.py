@@ -15,18 +15,20 @@ import math
 import os
 import tomllib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any, Final, Literal, get_args, get_origin, get_type_hints
 
 import psycopg
-from psycopg.conninfo import conninfo_to_dict
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from gateway.errors import ConfigError
 
 __all__ = [
     "ConsumerTable",
+    "CopyTable",
     "DefinitionsTable",
+    "FiltersTable",
     "GatewayTable",
     "LimitsTable",
     "MessagesTable",
@@ -47,14 +49,21 @@ class SourceTable:
     """``[source]``: the PostgreSQL server.
 
     Attributes:
-        dsn: libpq connection string or URI.
+        dsn: libpq connection string or URI, with `connect_timeout_s` when it has none of its own.
         slot: Name of the replication slot; also the prefix of the gateway's own publications.
-        connect_timeout_s: For each connection.
+        connect_timeout_s: For each connection, host and address.
+        receiver_timeout_s: A stream on which nothing has come for so long is given up; the server
+            is asked for a word at half of it. 0: never. None: the server's wal_sender_timeout.
+        on_lost_slot: What a start does when changes since the watermark cannot be read any more
+            (slot dropped, invalidated or moved): ``stop``, or ``resync`` with a new slot, which
+            copies all tables anew.
     """
 
     dsn: str
     slot: str = "pgsluice"
     connect_timeout_s: int = 10
+    receiver_timeout_s: float | None = None
+    on_lost_slot: Literal["stop", "resync"] = "stop"
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +81,22 @@ class DefinitionsTable:
     missing_identity: Literal["refuse", "insert_only"] = "refuse"
     on_filter_error: Literal["stop", "quarantine"] = "stop"
     watch_interval_s: float = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class FiltersTable:
+    """``[filters]``: who evaluates row filters that the gateway does not evaluate itself.
+
+    Attributes:
+        server: ``on``: a server; ``off``: nobody, they are refused.
+        dsn: Of that server, None: the source. Another one must be of the same major version, with
+            the same collations and time zones; a standby is.
+        timeout_s: How long it may work on one statement.
+    """
+
+    server: Literal["on", "off"] = "on"
+    dsn: str | None = None
+    timeout_s: float = 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +126,6 @@ class TopicsTable:
     tombstones: bool = True
     truncate: Literal["publish", "skip"] = "publish"
     progress: str = "pgsluice.progress"
-    totals: str = "pgsluice.totals"
     config: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -128,7 +152,6 @@ class LimitsTable:
         max_batch_records: A Kafka transaction is committed when it has this many records,
             max_batch_bytes: or bytes,
             max_batch_ms: or is this old; and at once when the stream has nothing more to give.
-        copy_batch_rows: Rows per Kafka transaction of the initial copy.
         progress_interval_s: At most one PROGRESS marker per subscription in this time.
         feedback_interval_s: A standby status update at least this often.
         shutdown_timeout_s: What is complete is committed within this time after SIGTERM.
@@ -139,11 +162,27 @@ class LimitsTable:
     max_batch_records: int = 10_000
     max_batch_bytes: int = 8 << 20
     max_batch_ms: int = 200
-    copy_batch_rows: int = 20_000
     progress_interval_s: float = 1.0
     feedback_interval_s: float = 5.0
     shutdown_timeout_s: float = 10.0
     retry_for_s: float = 300.0
+
+
+@dataclass(frozen=True, slots=True)
+class CopyTable:
+    """``[copy]``: how tables are copied while the stream goes on.
+
+    Attributes:
+        parallel: Tables copied at the same time, each with a connection of its own.
+        chunk_rows: Rows of a chunk at most; what the stream waits for is one chunk.
+        chunk_bytes: The same in bytes, as far as the rows of the chunk before tell.
+        rows_per_second: Of all tables together; 0: as fast as it goes.
+    """
+
+    parallel: int = 2
+    chunk_rows: int = 5_000
+    chunk_bytes: int = 4 << 20
+    rows_per_second: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,12 +193,18 @@ class ConsumerTable:
         warehouse: Delta tables stand at ``<warehouse>/<subscription>/<schema>/<table>``.
         checkpoint: Spark's, one folder below it per subscription.
         trigger_interval_s: Time between micro-batches.
+        max_batch_records: Records that are applied together at most.
+        parallel_tables: How many tables are written side by side.
+        kafka_java: Properties of Spark's Kafka client under their Java names.
         spark: Further Spark properties for a session that `pgsluice consume` makes itself.
     """
 
     warehouse: str = "warehouse"
     checkpoint: str = "checkpoint"
     trigger_interval_s: float = 5.0
+    max_batch_records: int = 1_000_000
+    parallel_tables: int = 2
+    kafka_java: Mapping[str, str] = field(default_factory=dict)
     spark: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -177,11 +222,13 @@ class Settings:
     definitions: DefinitionsTable
     kafka: Mapping[str, str]
     registry: Mapping[str, str]
+    filters: FiltersTable = FiltersTable()
     gateway: GatewayTable = GatewayTable()
     topics: TopicsTable = field(default_factory=TopicsTable)
     types: TypesTable = TypesTable()
     messages: MessagesTable = MessagesTable()
     limits: LimitsTable = LimitsTable()
+    copy: CopyTable = CopyTable()
     consumer: ConsumerTable = field(default_factory=ConsumerTable)
     warnings: tuple[str, ...] = ()
 
@@ -206,6 +253,7 @@ def load_settings(path: Path, environment: Mapping[str, str] | None = None) -> S
     _require(raw, "kafka", "bootstrap.servers", "for example 127.0.0.1:9092")
     _require(raw, "registry", "url", "for example http://127.0.0.1:8081")
     tables = {name: _table(name, kind, raw.get(name, {})) for name, kind in _TABLES.items()}
+    tables["source"] = _with_connect_timeout(tables["source"])
     settings = Settings(
         **tables,
         kafka=_properties("kafka", raw["kafka"]),
@@ -219,11 +267,13 @@ def load_settings(path: Path, environment: Mapping[str, str] | None = None) -> S
 _TABLES: Final[Mapping[str, type]] = {
     "source": SourceTable,
     "definitions": DefinitionsTable,
+    "filters": FiltersTable,
     "gateway": GatewayTable,
     "topics": TopicsTable,
     "types": TypesTable,
     "messages": MessagesTable,
     "limits": LimitsTable,
+    "copy": CopyTable,
     "consumer": ConsumerTable,
 }
 
@@ -323,7 +373,7 @@ def _convert(key: str, value: Any, hint: Any) -> Any:
         return _literal(key, value, get_args(hint))
     if hint in (Path, Path | None):
         return Path(_expect(key, value, str, "a path"))
-    if hint is str:
+    if hint in (str, str | None):
         return _expect(key, value, str, "a text")
     if get_origin(hint) is tuple:
         return _texts(key, value)
@@ -385,11 +435,13 @@ def _number(key: str, value: Any) -> float:
     return float(value)
 
 
-_SCALARS: Final[Mapping[type, Callable[[str, Any], Any]]] = {
+_SCALARS: Final[Mapping[Any, Callable[[str, Any], Any]]] = {
     bool: _boolean,
     int: _integer,
     float: _number,
+    float | None: _number,
 }
+_MAY_BE_ZERO: Final = frozenset({"source.receiver_timeout_s"})
 
 
 def _properties(name: str, raw: Mapping[str, Any]) -> dict[str, str]:
@@ -408,15 +460,22 @@ def _properties(name: str, raw: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _check_ranges(settings: Settings) -> None:
-    for name in ("limits", "source"):
+    for name in ("filters", "limits", "source"):
         table = getattr(settings, name)
         for f in fields(table):
-            value = getattr(table, f.name)
-            if isinstance(value, int | float) and value <= 0:
-                raise ConfigError("must be greater than 0", key=f"{name}.{f.name}")
+            key, value = f"{name}.{f.name}", getattr(table, f.name)
+            if not isinstance(value, int | float):
+                continue
+            if value < 0 or (value == 0 and key not in _MAY_BE_ZERO):
+                least = "at least 0" if key in _MAY_BE_ZERO else "greater than 0"
+                raise ConfigError(f"must be {least}", key=key)
+    for f in fields(settings.copy):
+        if getattr(settings.copy, f.name) < (f.name != "rows_per_second"):
+            raise ConfigError("must be greater than 0", key=f"copy.{f.name}")
     if settings.topics.partitions < 1:
         raise ConfigError("must be at least 1", key="topics.partitions")
-    _parse_dsn(settings.source.dsn)
+    if settings.filters.dsn is not None:
+        _parse_dsn("filters.dsn", settings.filters.dsn)
     slot = settings.source.slot
     if (
         not slot
@@ -437,21 +496,29 @@ def _secrets_in(raw: Mapping[str, Any], path: Path) -> list[str]:
             if key.endswith(_SECRETS):
                 variable = f"{ENVIRONMENT_PREFIX}{table.upper()}__{key.upper().replace('.', '_')}"
                 found.append(f"{path.name}: {table}.{key} is a secret; set {variable}_FILE instead")
-    dsn = raw.get("source", {}).get("dsn", "")
-    if isinstance(dsn, str) and "password" in _parse_dsn(dsn):
-        variable = f"{ENVIRONMENT_PREFIX}SOURCE__DSN_FILE"
-        found.append(f"{path.name}: source.dsn holds a password; use a passfile or {variable}")
+    for table in ("source", "filters"):
+        dsn = raw.get(table, {}).get("dsn", "")
+        if isinstance(dsn, str) and "password" in _parse_dsn(f"{table}.dsn", dsn):
+            variable = f"{ENVIRONMENT_PREFIX}{table.upper()}__DSN_FILE"
+            found.append(f"{path.name}: {table}.dsn holds a password; use a passfile or {variable}")
     return found
 
 
-def _parse_dsn(dsn: str) -> Mapping[str, Any]:
+def _with_connect_timeout(source: SourceTable) -> SourceTable:
+    """Put it into the connection string, where every connection has to take it from."""
+    given = _parse_dsn("source.dsn", source.dsn)
+    timeout = {"connect_timeout": source.connect_timeout_s}
+    return replace(source, dsn=make_conninfo(**{**timeout, **given}))
+
+
+def _parse_dsn(key: str, dsn: str) -> Mapping[str, Any]:
     try:
         return conninfo_to_dict(dsn)
     except psycopg.ProgrammingError:
         # libpq's own message can quote the text, and with it a password.
         raise ConfigError(
             "not a PostgreSQL connection string",
-            key="source.dsn",
+            key=key,
             hint="for example postgresql://user@127.0.0.1:5432/database",
         ) from None
 

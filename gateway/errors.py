@@ -1,7 +1,9 @@
 """Every error that pgsluice raises on purpose, with the verdict in the class.
 
     GatewayError
-    ├── TransientError      retry with backoff (connection lost, broker not available, slot active)
+    ├── TransientError      retry with backoff (connection lost, broker not available)
+    │   ├── SlotBusyError       another process reads the slot: stand by
+    │   └── FencedError         a younger gateway writes to Kafka: this attempt is over
     └── FatalError          exit; a person must act, and `hint` says how
         ├── ConfigError         the settings cannot work
         ├── DefinitionError     a publication or subscription cannot be served; text and position
@@ -21,11 +23,13 @@ __all__ = [
     "ConfigError",
     "DefinitionError",
     "FatalError",
+    "FencedError",
     "FilterError",
     "GatewayError",
     "KafkaTransactionTimeout",
     "ProtocolError",
     "SchemaError",
+    "SlotBusyError",
     "SlotError",
     "TransientError",
     "ValueFormatError",
@@ -52,6 +56,17 @@ class GatewayError(Exception):
 
 class TransientError(GatewayError):
     """Something outside failed that may pass; nothing was lost, retry from the watermark."""
+
+
+class SlotBusyError(TransientError):
+    """Another process reads the replication slot; it is free when that one has ended."""
+
+
+class FencedError(TransientError):
+    """A younger gateway has taken the transactional id; nothing of this one is visible any more.
+
+    Whether this gateway goes on is decided by the slot, which only one of them can hold.
+    """
 
 
 class FatalError(GatewayError):

@@ -51,7 +51,7 @@ def report_quarantined(
 
 
 class _FieldFormatter(logging.Formatter):
-    """``2026-01-31T12:00:00.000Z info  gateway.daemon: slot created slot=pgsluice``."""
+    """``2026-01-31T12:00:00.000Z info  gateway.runtime.daemon: slot created slot=pgsluice``."""
 
     def __init__(self) -> None:
         super().__init__("%(asctime)s %(levelname)s %(name)s: %(message)s", "%Y-%m-%dT%H:%M:%S%z")

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
+from gateway.copy.progress import Progress
 from gateway.lsn import Lsn
 
 Header: TypeAlias = tuple[str, bytes]
@@ -25,8 +26,10 @@ class CopyState:
     """Where the copy of one subscriber table stands.
 
     Attributes:
-        definition: Of the rows that are there: `gateway.definitions.changes.fingerprint_of`; empty
-            while they come, and when it is not known.
+        consistent_point: Where it came into this state; None while pending.
+        definition: By which its rows have come, or come: `gateway.definitions.changes`; empty when
+            it is not known.
+        progress: How far the copy is.
     """
 
     subscription: str
@@ -35,6 +38,20 @@ class CopyState:
     state: CopyStateKind
     consistent_point: Lsn | None = None
     definition: str = ""
+    progress: Progress = field(default_factory=Progress)
+
+
+@dataclass(frozen=True, slots=True)
+class LastCommit:
+    """A transaction by what no other server would give it as well.
+
+    Attributes:
+        commit_time: Microseconds since 2000-01-01 00:00 UTC.
+    """
+
+    commit_lsn: Lsn
+    xid: int
+    commit_time: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,12 +64,67 @@ class Watermark:
         timeline: Of the server at the time.
         definitions: Fingerprint of the definitions in force.
         copies: States of the initial copies, all of them.
+        last: The last transaction at or before `end_lsn` that changed rows; None: not known.
     """
 
     end_lsn: Lsn
     timeline: int
     definitions: str
     copies: tuple[CopyState, ...]
+    last: LastCommit | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Feed:
+    """The topics of one subscription.
+
+    Attributes:
+        markers: The topic of its markers.
+        prefix: Of a marker in Confluent's wire format.
+        tables: Its tables' topics, and how many partitions each has.
+    """
+
+    subscription: str
+    markers: str
+    prefix: bytes
+    tables: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """The end of a Kafka transaction, of which its PROGRESS markers tell.
+
+    Attributes:
+        end_lsn: Everything up to it has been published.
+        commit_time: Of the last source transaction inside, in microseconds since 2000-01-01 00:00
+            UTC; None where there is none.
+        feeds: Those that get a marker when the Kafka transaction has a record of theirs.
+        idle: Names of the subscriptions that get one in any case.
+    """
+
+    end_lsn: Lsn
+    feeds: Sequence[Feed]
+    commit_time: int | None = None
+    idle: Collection[str] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionOffsets:
+    """What one Kafka transaction has written to a partition of a table's topic.
+
+    Attributes:
+        first_offset: Of the first record.
+        next_offset: Behind the last record.
+        previous_offset: `next_offset` of the Kafka transaction before that wrote there; 0 for none.
+        records: All of them, tombstones too.
+    """
+
+    topic: str
+    partition: int
+    first_offset: int
+    next_offset: int
+    previous_offset: int
+    records: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,10 +134,9 @@ class Batch:
     Attributes:
         records: In the order in which they are to be produced.
         watermark: Commit the Kafka transaction with this; None: more pieces follow.
-        totals: New running totals per topic, index is the partition, of the topics that have
-            changed in this Kafka transaction; only with a watermark.
+        cut: What the PROGRESS markers say; only with a watermark. None: there are no markers.
     """
 
     records: list[Record]
     watermark: Watermark | None = None
-    totals: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    cut: Cut | None = None

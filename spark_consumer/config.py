@@ -27,10 +27,13 @@ class ConsumerSettings:
         registry: Further properties of confluent-kafka's registry client
             (``basic.auth.user.info``, ``ssl.ca.location``, ...).
         kafka_java: Kafka properties under their Java names, given to Spark as they are.
-        topic_names: Topics of a subscription that do not follow the naming rule
-            (``[topics] names`` of the gateway).
         trigger_interval_s: Seconds between two micro-batches.
-        max_records_per_batch: Bound of a micro-batch, in records; None for no bound.
+        max_batch_records: Records that are applied together at most, unless one Kafka transaction
+            alone has more; None for no bound.
+        min_partitions: In how many pieces a large batch is read at least; None for twice the cores.
+        parallel_tables: How many tables are written side by side.
+        keep_hours: For how long states that `spark_consumer.reader` reads are kept.
+        metrics_listen: ``host:port`` at which Prometheus reads figures; None for nowhere.
         endpos: Stop when the tables are complete up to this LSN; None to run until stopped.
         shutdown_timeout_s: Seconds that a micro-batch may take to finish after a stop.
         jars: Connector jars for a session that is made here; see `spark_consumer.session`.
@@ -44,9 +47,12 @@ class ConsumerSettings:
     subscriptions: tuple[str, ...]
     registry: Mapping[str, str] = field(default_factory=dict)
     kafka_java: Mapping[str, str] = field(default_factory=dict)
-    topic_names: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     trigger_interval_s: float = 5.0
-    max_records_per_batch: int | None = 1_000_000
+    max_batch_records: int | None = 1_000_000
+    min_partitions: int | None = None
+    parallel_tables: int = 2
+    keep_hours: float = 168.0
+    metrics_listen: str | None = None
     endpos: int | None = None
     shutdown_timeout_s: float = 10.0
     jars: tuple[str, ...] = ()

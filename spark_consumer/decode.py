@@ -1,11 +1,12 @@
-"""From Kafka records to changes: one stream over all topics of a subscription, decoded in the JVM.
+"""From Kafka records to changes, decoded in the JVM. No row passes through Python.
 
-`wire` cuts headers and wire format, `survey` says on the driver what a batch holds, `changes` makes
-the frame that `spark_consumer.collapse` folds. No row passes through Python.
+`wire` cuts headers and wire format, `survey` says on the driver what a frame holds, `changes` makes
+the frame that `spark_consumer.collapse` and its kin fold.
 
 A change has these columns:
 
     pos     struct<lsn string, seq bigint, offset bigint>: its place; orders changes
+    id      bigint: tells it from every other change of its topic
     op      put (a whole row), set (columns of a row that is there), delete,
             move (a row that is there gets another key, and columns)
     k       struct: the key, in canonical form; keyed tables only
@@ -15,11 +16,12 @@ A change has these columns:
     unsent  array<string>: fields of v that were not sent, so keep their value (set and move)
 
 A key change arrives as a `d` with rekey=old and a `c` with rekey=new whose `before` carries the old
-identity. The second half says everything, so the first is dropped and a batch may end between them.
+identity, perhaps in another partition. The second half says everything, so the first is dropped.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
@@ -33,18 +35,19 @@ from pyspark.sql.types import StructType
 
 from spark_consumer.config import ConsumerSettings, java_properties
 from spark_consumer.errors import ContractError
-from spark_consumer.layout import KeyLayout, canonical
-from spark_consumer.names import topic_pattern
+from spark_consumer.layout import ColumnPlan, KeyLayout, canonical
 from spark_consumer.registry import Schemas
 
 __all__ = [
     "AVRO_OPTIONS",
-    "ColumnPlan",
+    "Held",
     "Piece",
     "Survey",
     "changes",
-    "check",
-    "read_stream",
+    "copy_beginnings",
+    "prefixed",
+    "read_offsets",
+    "row_type",
     "source_table",
     "survey",
     "wire",
@@ -52,27 +55,47 @@ __all__ = [
 
 # CORRECTED: PostgreSQL's calendar is proleptic Gregorian, as Spark's.
 AVRO_OPTIONS: Final = {"mode": "FAILFAST", "datetimeRebaseMode": "CORRECTED"}
+_PARTITIONS: Final = 1 << 16
 
 
-def read_stream(spark: SparkSession, settings: ConsumerSettings, subscription: str) -> DataFrame:
-    """The stream of a subscription's records, as Spark's Kafka source gives them, with headers.
+def read_offsets(
+    spark: SparkSession,
+    settings: ConsumerSettings,
+    spans: Mapping[str, Mapping[int, tuple[int, int]]],
+    *,
+    tasks: int | None = None,
+) -> DataFrame:
+    """Records between offsets, as Spark's Kafka source gives them; what is committed, no more.
 
-    It begins at the topics' first records and reads what is committed; Spark's checkpoint has the
-    offsets, so there is no consumer group.
+    Args:
+        spark: session of the frame.
+        settings: how to reach the broker.
+        spans: by topic and partition, the first offset and the one behind the last.
+        tasks: read in at least so many pieces.
     """
-    reader = (
-        spark.readStream.format("kafka")
-        .option("subscribePattern", topic_pattern(settings, subscription))
-        .option("includeHeaders", "true")
-        .option("startingOffsets", "earliest")
-        .option("failOnDataLoss", "true")
-    )
+    reader = spark.read.format("kafka").option("includeHeaders", "true")
     for key, value in java_properties(settings).items():
         reader = reader.option(f"kafka.{key}", value)
     reader = reader.option("kafka.isolation.level", "read_committed")
-    if settings.max_records_per_batch is not None:
-        reader = reader.option("maxOffsetsPerTrigger", str(settings.max_records_per_batch))
-    return reader.load()
+    if tasks is not None:
+        reader = reader.option("minPartitions", tasks)
+    texts = [
+        json.dumps(
+            {
+                topic: {str(number): span[side] for number, span in parts.items()}
+                for topic, parts in spans.items()
+            }
+        )
+        for side in (0, 1)
+    ]
+    assigned = {topic: sorted(parts) for topic, parts in spans.items()}
+    return (
+        reader.option("assign", json.dumps(assigned))
+        .option("startingOffsets", texts[0])
+        .option("endingOffsets", texts[1])
+        .option("failOnDataLoss", "true")
+        .load()
+    )
 
 
 def _header(name: str) -> Expr:
@@ -80,34 +103,32 @@ def _header(name: str) -> Expr:
     return F.expr(f"CAST({value} AS STRING)")
 
 
-def _prefixed(column: str) -> tuple[Expr, Expr]:
+def prefixed(column: str) -> tuple[Expr, Expr]:
     """Schema id and Avro bytes of a column in Confluent's wire format; null where it is null."""
     number = F.expr(f"CAST(conv(hex(substring({column}, 2, 4)), 16, 10) AS BIGINT)")
     return number, F.expr(f"substring({column}, 6)")
 
 
-def wire(records: DataFrame, markers: str) -> DataFrame:
-    """Cut records into what the job works with.
+def wire(records: DataFrame) -> DataFrame:
+    """Cut records of tables' topics into what the job works with.
 
     Args:
         records: topic, partition, offset, key, value, headers.
-        markers: the topic of the markers; its records need no headers.
 
     Returns:
         topic, partition, offset, key_id, key_body, value_id, value_body (null for a tombstone),
         lsn, seq, op, rekey, and fault: what is wrong with the record's form, or null.
     """
-    key_id, key_body = _prefixed("key")
-    value_id, value_body = _prefixed("value")
+    key_id, key_body = prefixed("key")
+    value_id, value_body = prefixed("value")
     fault = F.expr(
-        rf"""
+        r"""
         CASE WHEN value IS NULL THEN NULL
              WHEN length(value) < 6 OR substring(value, 1, 1) <> X'00'
                THEN 'the value is not in the wire format (magic byte 0, schema id, Avro)'
              WHEN key IS NOT NULL AND (length(key) < 5 OR substring(key, 1, 1) <> X'00')
                THEN 'the key is not in the wire format (magic byte 0, schema id, Avro)'
-             WHEN topic = '{markers}' THEN NULL
-             WHEN lsn IS NULL OR NOT lsn RLIKE '^[0-9A-F]{{8}}/[0-9A-F]{{8}}$'
+             WHEN lsn IS NULL OR NOT lsn RLIKE '^[0-9A-F]{8}/[0-9A-F]{8}$'
                THEN 'header commit_lsn is missing or is not XXXXXXXX/XXXXXXXX'
              WHEN seq IS NULL THEN 'header seq is missing or is not a number'
              WHEN op IS NULL OR op NOT IN ('c', 'u', 'd', 't', 'r')
@@ -156,32 +177,53 @@ class Piece:
 
 
 @dataclass(frozen=True, slots=True)
-class Survey:
-    """What a batch holds of one topic partition.
+class Held:
+    """What a frame holds of one partition.
 
     Attributes:
         first: First offset.
         last: Last offset, tombstones included.
-        records: Number of records, tombstones left out.
-        bytes: Of the Avro bodies of all keys and values.
+        records: Number of records, tombstones included.
         truncate: Offset of the last `t`, or None.
-        position: (commit_lsn as in headers, seq) of the last record, or None.
+    """
+
+    first: int
+    last: int
+    records: int
+    truncate: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """What a frame holds of one topic.
+
+    Attributes:
+        partitions: By number.
+        bytes: Of the Avro bodies of all keys and values.
         pieces: By schema ids; tombstones left out.
     """
 
     topic: str
-    partition: int
-    first: int
-    last: int
-    records: int
+    partitions: Mapping[int, Held]
     bytes: int
-    truncate: int | None
-    position: tuple[str, int] | None
     pieces: tuple[Piece, ...]
 
+    @property
+    def truncates(self) -> bool:
+        """There is a `t` among the records."""
+        return any(held.truncate is not None for held in self.partitions.values())
 
-def survey(records: DataFrame) -> list[Survey]:
-    """Say what a wire frame holds, by topic partition, in the order of their names.
+    def place(self) -> str:
+        """Where it is, for messages."""
+        parts = "; ".join(
+            f"partition {number}, offsets {held.first} to {held.last}"
+            for number, held in self.partitions.items()
+        )
+        return f"topic {self.topic}, {parts}"
+
+
+def survey(records: DataFrame) -> dict[str, Survey]:
+    """Say what a wire frame holds, by topic.
 
     Raises:
         ContractError: a record whose form is at fault; names topic, partition and offset.
@@ -203,16 +245,13 @@ def survey(records: DataFrame) -> list[Survey]:
             ),
             F.count_if(is_move).alias("moves"),
             F.max(F.expr("CASE WHEN op = 't' THEN offset END")).alias("truncate"),
-            F.max(F.expr("CASE WHEN value_id IS NOT NULL THEN struct(offset, lsn, seq) END")).alias(
-                "position"
-            ),
             F.min(F.expr("CASE WHEN fault IS NOT NULL THEN struct(offset, fault) END")).alias(
                 "fault"
             ),
         )
         .collect()
     )
-    by_partition: dict[tuple[str, int], list[Any]] = {}
+    by_topic: dict[str, list[Any]] = {}
     for row in rows:
         if row.fault is not None:
             raise ContractError(
@@ -220,47 +259,79 @@ def survey(records: DataFrame) -> list[Survey]:
                 f" {row.fault.fault}",
                 hint="is the topic written by something else than the gateway?",
             )
-        by_partition.setdefault((row.topic, row.partition), []).append(row)
-    return [_survey(*place, by_partition[place]) for place in sorted(by_partition)]
+        by_topic.setdefault(row.topic, []).append(row)
+    return {topic: _survey(topic, by_topic[topic]) for topic in sorted(by_topic)}
 
 
-def _survey(topic: str, partition: int, rows: Sequence[Any]) -> Survey:
-    valued = [row for row in rows if row.value_id is not None]
-    last = max((row.position for row in valued if row.position is not None), default=None)
-    return Survey(
-        topic=topic,
-        partition=partition,
-        first=min(row["first"] for row in rows),
-        last=max(row["last"] for row in rows),
-        records=sum(row.records for row in valued),
-        bytes=sum(row.bytes for row in rows),
-        truncate=max((row.truncate for row in valued if row.truncate is not None), default=None),
-        position=None if last is None or last.lsn is None else (last.lsn, last.seq),
-        pieces=tuple(
-            Piece(row.key_id, row.value_id, row.changes, row.removals, row.moves) for row in valued
-        ),
-    )
+def _survey(topic: str, rows: Sequence[Any]) -> Survey:
+    partitions = {}
+    for number in sorted({row.partition for row in rows}):
+        mine = [row for row in rows if row.partition == number]
+        partitions[number] = Held(
+            first=min(row["first"] for row in mine),
+            last=max(row["last"] for row in mine),
+            records=sum(row.records for row in mine),
+            truncate=max((r.truncate for r in mine if r.truncate is not None), default=None),
+        )
+    pieces: dict[tuple[int | None, int], Piece] = {}
+    for row in rows:
+        if row.value_id is not None:
+            ids = (row.key_id, row.value_id)
+            known = pieces.get(ids, Piece(*ids, 0, 0, 0))
+            pieces[ids] = Piece(
+                *ids,
+                known.changes + row.changes,
+                known.removals + row.removals,
+                known.moves + row.moves,
+            )
+    return Survey(topic, partitions, sum(row.bytes for row in rows), tuple(pieces.values()))
 
 
-def check(surveyed: Iterable[Survey], schemas: Schemas) -> None:
-    """Look up every schema id of a batch.
+def copy_beginnings(
+    records: DataFrame, found: Survey, schemas: Schemas
+) -> dict[int, tuple[int, int]]:
+    """Where copies begin: the `t` records whose snapshot is ``first``.
 
-    Raises:
-        ContractError: an id that the registry does not have; names the topic and where it begins.
-        TransientConsumerError: the registry does not answer.
+    Args:
+        records: wire frame of one topic.
+        found: what it holds.
+        schemas: the writer schemas.
+
+    Returns:
+        By partition, offset and value schema's id of the last one.
     """
-    for found in surveyed:
-        for piece in found.pieces:
-            for schema_id in (piece.key_id, piece.value_id):
-                if schema_id is not None:
-                    try:
-                        schemas.schema(schema_id)
-                    except ContractError as error:
-                        raise ContractError(
-                            f"topic {found.topic}, partition {found.partition}, offsets"
-                            f" {found.first} to {found.last}: {error.message}",
-                            hint=error.hint,
-                        ) from error
+    if not found.truncates:
+        return {}
+    frames = []
+    for value_id in {piece.value_id for piece in found.pieces}:
+        envelope = from_avro(F.col("value_body"), _text(schemas, value_id), AVRO_OPTIONS)
+        frames.append(
+            records.where((F.col("value_id") == value_id) & (F.col("op") == "t"))
+            .select("partition", "offset", "value_id", envelope.alias("e"))
+            .where("e.source.snapshot = 'first'")
+            .groupBy("partition")
+            .agg(F.max(F.struct("offset", "value_id")).alias("last"))
+        )
+    begun: dict[int, tuple[int, int]] = {}
+    for row in reduce(DataFrame.unionByName, frames).collect():
+        last = (row["last"]["offset"], row["last"]["value_id"])
+        begun[row["partition"]] = max(last, begun.get(row["partition"], (-1, -1)))
+    return begun
+
+
+def _text(schemas: Schemas, schema_id: int) -> str:
+    return json.dumps(schemas.schema(schema_id))
+
+
+def row_type(spark: SparkSession, value_schema: str) -> StructType:
+    """The type of a table's rows as Spark decodes them; no job is run."""
+    empty = spark.createDataFrame([], "v binary")
+    decoded = empty.select(from_avro("v", value_schema, AVRO_OPTIONS).alias("e"))
+    envelope = decoded.schema["e"].dataType
+    assert isinstance(envelope, StructType)
+    after = envelope["after"].dataType
+    assert isinstance(after, StructType)
+    return after
 
 
 def source_table(records: DataFrame, value_schema: str) -> tuple[str, str]:
@@ -280,39 +351,21 @@ def source_table(records: DataFrame, value_schema: str) -> tuple[str, str]:
     return row["schema"], row["table"]
 
 
-@dataclass(frozen=True, slots=True)
-class ColumnPlan:
-    """A column of the Delta table and how the frames know it.
-
-    Attributes:
-        field: Avro field.
-        name: PostgreSQL's name, which is the Delta column's.
-        pg_type: PostgreSQL's type.
-        spark_type: Of the Delta column, as ``simpleString`` writes it.
-    """
-
-    field: str
-    name: str
-    pg_type: str
-    spark_type: str
-
-
 def changes(
     records: DataFrame,
     pieces: Sequence[Piece],
     columns: Sequence[ColumnPlan],
     key: KeyLayout | None,
-    schemas: Mapping[int, str],
+    schemas: Schemas,
 ) -> DataFrame:
     """Decode records of one topic into changes; see the module's docstring for the frame.
 
     Args:
         records: wire frame of that topic.
-        pieces: the schemas that occur; see `Survey.pieces`.
-        columns: of the Delta table, all of them; those that a writer schema does not have are
-            NULL in a put and unsent otherwise.
+        pieces: the schemas that occur; see `Survey.pieces`. All have the same columns.
+        columns: of these, as the Delta table has them.
         key: None for a multiset.
-        schemas: by id, as JSON text.
+        schemas: the writer schemas.
     """
     wanted = records.where(
         "value_id IS NOT NULL AND op <> 't' AND NOT (op = 'd' AND rekey <=> 'old')"
@@ -326,48 +379,41 @@ def _piece(
     piece: Piece,
     columns: Sequence[ColumnPlan],
     key: KeyLayout | None,
-    schemas: Mapping[int, str],
+    schemas: Schemas,
 ) -> DataFrame:
     has_key = F.col("key_id").isNull() if piece.key_id is None else F.col("key_id") == piece.key_id
-    body = {"e": from_avro(F.col("value_body"), schemas[piece.value_id], AVRO_OPTIONS)}
+    value_schema = _text(schemas, piece.value_id)
+    body = {"e": from_avro(F.col("value_body"), value_schema, AVRO_OPTIONS)}
     if key is not None:
         assert piece.key_id is not None
-        body["key"] = from_avro(F.col("key_body"), schemas[piece.key_id], AVRO_OPTIONS)
+        body["key"] = from_avro(F.col("key_body"), _text(schemas, piece.key_id), AVRO_OPTIONS)
     decoded = records.where((F.col("value_id") == piece.value_id) & has_key).withColumns(body)
-    envelope = decoded.schema["e"].dataType
-    assert isinstance(envelope, StructType)
-    after = envelope["after"].dataType
-    assert isinstance(after, StructType)
-    sent = set(after.fieldNames())
+    sent = row_type(records.sparkSession, value_schema)
     keys = set(key.fields) if key is not None else set()
 
     def value(column: ColumnPlan, side: str) -> str:
-        if column.field not in sent:
-            return f"CAST(NULL AS {column.spark_type})"
         sql = f"e.{side}.`{column.field}`"
         if side == "after" and column.field in keys:
             sql = f"coalesce({sql}, key.`{column.field}`)"
         elif side == "after" and key is None:
             old = f"e.before.`{column.field}`"
             sql = f"IF(array_contains(e.unchanged, '{column.field}'), {old}, {sql})"
-        if after[column.field].dataType.simpleString() != column.spark_type:
+        if sent[column.field].dataType.simpleString() != column.spark_type:
             sql = f"CAST({sql} AS {column.spark_type})"
         return sql
 
     def struct(parts: Iterable[tuple[str, str]]) -> str:
         return "named_struct(" + ", ".join(f"'{name}', {sql}" for name, sql in parts) + ")"
 
-    missing = [column.field for column in columns if column.field not in sent]
-    listed = "array(" + ", ".join(f"'{field}'" for field in missing) + ")"
-    unsent = f"concat(e.unchanged, {listed})" if missing else "e.unchanged"
     row = struct((column.field, value(column, "after")) for column in columns)
     selected = {
         "pos": "struct(lsn, seq, offset)",
+        "id": f"offset * {_PARTITIONS}L + partition",
         "op": "CASE WHEN op = 'u' THEN 'set' WHEN op = 'd' THEN 'delete'"
         " WHEN rekey <=> 'new' THEN 'move' ELSE 'put' END",
         "v": f"IF(op = 'd', NULL, {row})",
         "unsent": "IF(op IN ('c', 'r') AND rekey IS NULL,"
-        f" CAST(array() AS ARRAY<STRING>), {unsent})",
+        " CAST(array() AS ARRAY<STRING>), e.unchanged)",
     }
     if key is None:
         selected["b"] = struct((column.field, value(column, "before")) for column in columns)

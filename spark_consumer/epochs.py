@@ -1,7 +1,13 @@
-"""Runs of a topic's records under one kind of identity: each is applied by a commit of its own."""
+"""Runs of a topic's records that have the same columns and the same kind of identity.
+
+Each is applied by a commit of its own. Nearly always there is one; where a table's columns or its
+replica identity changed there are more, and they are told apart by the changes' positions, so that
+they are the same over all partitions of a topic.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import reduce
 
@@ -10,27 +16,33 @@ from pyspark.sql import functions as F
 
 from spark_consumer.decode import Piece, Survey, survey
 from spark_consumer.errors import ContractError
-from spark_consumer.layout import KeyLayout, key_layout
+from spark_consumer.layout import KeyLayout, Layout, key_layout, value_layout
 from spark_consumer.registry import Schemas
 
 __all__ = ["Epoch", "cut_epochs"]
 
+_POS = "named_struct('lsn', lsn, 'seq', seq, 'offset', offset)"
+
 
 @dataclass(frozen=True, slots=True)
 class Epoch:
-    """A run of a topic's records under one kind of identity.
+    """A run of a topic's records.
 
     Attributes:
         key: The identity; None for a multiset.
+        layout: The columns.
         pieces: The schemas that occur.
-        first: First offset.
-        last: Last offset.
+        records: Wire frame of its records, without tombstones.
+        last: By partition, its last offset.
+        is_last: No other follows.
     """
 
     key: KeyLayout | None
+    layout: Layout
     pieces: tuple[Piece, ...]
-    first: int
-    last: int
+    records: DataFrame
+    last: Mapping[int, int]
+    is_last: bool
 
     @property
     def moves(self) -> bool:
@@ -44,7 +56,7 @@ class Epoch:
 
 
 def cut_epochs(mine: DataFrame, found: Survey, schemas: Schemas) -> list[Epoch]:
-    """Cut a batch where the replica identity changed: seldom, and then by the offsets.
+    """Cut a frame where the columns or the identity changed.
 
     Args:
         mine: wire frame of one topic's records, tombstones left out.
@@ -53,43 +65,59 @@ def cut_epochs(mine: DataFrame, found: Survey, schemas: Schemas) -> list[Epoch]:
 
     Raises:
         ContractError: a change that needs a key has none.
+        TableError: the columns cannot be those of a table.
     """
-    changing = [piece for piece in found.pieces if piece.changes]
-    keys: dict[int | None, KeyLayout | None] = {None: None}
-    for piece in changing:
-        if piece.key_id is not None:
-            keys[piece.key_id] = key_layout(schemas.schema(piece.key_id))
-        elif piece.removals:
-            raise ContractError(
-                f"topic {found.topic}, partition {found.partition}, offsets {found.first} to"
-                f" {found.last}: an update or delete has no key",
-                hint="the table needs a replica identity: ALTER TABLE ... REPLICA IDENTITY",
-            )
-    kinds = list(dict.fromkeys(keys[piece.key_id] for piece in changing))
-    if len(kinds) <= 1:
-        key = kinds[0] if kinds else None
-        return [Epoch(key, tuple(changing), found.first, found.last)] if changing else []
+    changing = tuple(piece for piece in found.pieces if piece.changes)
+    kinds = {piece: _kind(piece, found, schemas) for piece in changing}
+    ordered = list(dict.fromkeys(kinds.values()))
+    if len(ordered) <= 1:
+        last = {number: held.last for number, held in found.partitions.items()}
+        return [Epoch(key, layout, changing, mine, last, True) for key, layout in ordered]
     # The number of the kind, record by record; a new run begins where it changes.
     number = reduce(
-        lambda sofar, key_id: F.when(
-            F.col("key_id").eqNullSafe(F.lit(key_id)), kinds.index(keys[key_id])
+        lambda sofar, piece: F.when(
+            F.col("key_id").eqNullSafe(F.lit(piece.key_id)) & (F.col("value_id") == piece.value_id),
+            ordered.index(kinds[piece]),
         ).otherwise(sofar),
-        keys,
-        F.lit(0),
+        changing,
+        F.lit(-1),
     )
     starts = [
-        (row["offset"], row["kind"])
+        (row["pos"], row["kind"])
         for row in mine.where("op <> 't'")
-        .select("offset", number.alias("kind"))
-        .withColumn("before", F.expr("lag(kind) OVER (ORDER BY offset)"))
+        .select(F.expr(_POS).alias("pos"), number.alias("kind"))
+        .withColumn("before", F.expr("lag(kind) OVER (ORDER BY pos)"))
         .where("NOT kind <=> before")
-        .orderBy("offset")
+        .orderBy("pos")
         .collect()
     ]
-    ends = [offset - 1 for offset, _ in starts[1:]] + [found.last]
     epochs = []
-    for (first, kind), last in zip(starts, ends, strict=True):
-        held = survey(mine.where(F.col("offset").between(first, last)))[0]
+    for index, (pos, kind) in enumerate(starts):
+        is_last = index == len(starts) - 1
+        inside = f"{_POS} >= {_literal(pos)}" if index else "TRUE"
+        if not is_last:
+            inside += f" AND {_POS} < {_literal(starts[index + 1][0])}"
+        records = mine.where(inside)
+        held = survey(records)[found.topic]
         pieces = tuple(piece for piece in held.pieces if piece.changes)
-        epochs.append(Epoch(kinds[kind], pieces, first, last))
+        last = {partition: part.last for partition, part in held.partitions.items()}
+        key, layout = ordered[kind]
+        epochs.append(Epoch(key, layout, pieces, records, last, is_last))
     return epochs
+
+
+def _literal(pos: tuple[str, int, int]) -> str:
+    lsn, seq, offset = pos
+    return f"named_struct('lsn', '{lsn}', 'seq', {seq}L, 'offset', {offset}L)"
+
+
+def _kind(piece: Piece, found: Survey, schemas: Schemas) -> tuple[KeyLayout | None, Layout]:
+    layout = value_layout(schemas.schema(piece.value_id))
+    if piece.key_id is not None:
+        return key_layout(schemas.schema(piece.key_id)), layout
+    if piece.removals:
+        raise ContractError(
+            f"{found.place()}: an update or delete has no key",
+            hint="the table needs a replica identity: ALTER TABLE ... REPLICA IDENTITY",
+        )
+    return None, layout

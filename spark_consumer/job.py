@@ -1,8 +1,9 @@
 """Run the job: a streaming query per subscription, until it is stopped or complete.
 
-A micro-batch is a cut over all topics of a subscription. Its tables are written one after another,
-each by one idempotent commit, then the subscription's progress is; Spark commits the batch last. A
-crash in between, at any point, repeats the batch, and what was done already is skipped.
+The stream is the subscription's marker topic. A micro-batch says how far the markers go; it is
+applied in cuts, each up to a PROGRESS marker, so at the end of source transactions over all tables
+(`spark_consumer.rebuild`). What a table has is in the table, and how far all have come is in the
+newest manifest, so Spark's checkpoint is made anew at each start.
 """
 
 from __future__ import annotations
@@ -13,39 +14,39 @@ import signal
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import closing, contextmanager
 from types import FrameType
-from typing import Any, Final
+from typing import Final
 
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
-from spark_consumer import progress as kept
-from spark_consumer.apply import Applied, Applier
-from spark_consumer.config import ConsumerSettings
-from spark_consumer.decode import Survey, check, read_stream, survey, wire
+from spark_consumer.config import ConsumerSettings, java_properties
 from spark_consumer.errors import (
     ConsumerError,
-    ContractError,
     FatalConsumerError,
     SettingsError,
     TransientConsumerError,
 )
-from spark_consumer.markers import read_markers
-from spark_consumer.names import part, transaction_topic
-from spark_consumer.progress import Counted, Progress
+from spark_consumer.files import Folder
+from spark_consumer.manifests import Manifest, Manifests
+from spark_consumer.markers import Copy, Marker, cut_markers, read_markers
+from spark_consumer.metrics import serve
+from spark_consumer.names import lsn_text, part, transaction_topic
+from spark_consumer.rebuild import Rebuild
 from spark_consumer.registry import Registry, Schemas
-from spark_consumer.small import INTERPRETED, is_small, tuned
-from spark_consumer.tables import SESSION_SETTINGS
-from spark_consumer.topics import Topics
+from spark_consumer.small import INTERPRETED, tuned
+from spark_consumer.topics import Topics, TopicStates
+from spark_consumer.workers import StoppedError
 
 __all__ = ["Subscription", "progress", "run"]
 
 _log: Final = logging.getLogger(__name__)
 _POLL_S: Final = 0.1
-_METRICS_FAULT: Final = 'because the return value of "scala.Option.get()" is null'
+_SAY_S: Final = 30.0
+_MARKERS: Final = 100_000
+"""Markers in a micro-batch at most; a cut's size is bounded by its records."""
 _TRANSIENT: Final = (
     "TimeoutException",
     "DisconnectException",
@@ -55,14 +56,14 @@ _TRANSIENT: Final = (
 )
 
 
-def progress(settings: ConsumerSettings, spark: SparkSession, subscription: str) -> Progress:
-    """Where a subscription stands; `Progress.complete_lsn` is the last complete ``end_lsn``.
+def progress(settings: ConsumerSettings, spark: SparkSession, subscription: str) -> Manifest:
+    """Where a subscription stands; `Manifest.complete_lsn` is the last complete ``end_lsn``.
 
     Raises:
         FatalConsumerError: the file that says so cannot be understood.
         TransientConsumerError: the file system fails.
     """
-    return kept.load(spark, settings.warehouse, subscription) or Progress()
+    return Manifests(spark, settings.warehouse, subscription).newest() or Manifest("")
 
 
 class Subscription:
@@ -73,7 +74,11 @@ class Subscription:
         spark: any session of the application.
         name: the subscription.
         schemas: writer schemas by id.
-        topics: checks topics that are new; None to trust them.
+        topics: describes topics.
+
+    Attributes:
+        failure: Why the last micro-batch failed; what Spark passes on is only its text.
+        stopping: Set to let the running micro-batch end after the table that is being written.
     """
 
     def __init__(
@@ -82,121 +87,111 @@ class Subscription:
         spark: SparkSession,
         name: str,
         schemas: Schemas,
-        topics: Topics | None,
+        topics: TopicStates,
     ) -> None:
         self.name = name
         self.failure: ConsumerError | None = None
+        self.stopping = threading.Event()
+        self.rebuild = Rebuild(settings, spark, name, schemas, topics, self.stopping)
         self._settings = settings
         self._spark = spark
         self._schemas = schemas
         self._topics = topics
-        self._applier = Applier(spark, settings.warehouse, name, schemas)
-        self._markers = transaction_topic(name)
-        found = kept.load(spark, settings.warehouse, name)
-        self.has_progress = found is not None
-        self.progress = found or Progress()
+        self._topic = transaction_topic(name)
+        # Markers of a Kafka transaction whose PROGRESS has not been read yet.
+        self._waiting: list[Marker | Copy] = []
+
+    @property
+    def manifest(self) -> Manifest:
+        """Where it stands."""
+        return self.rebuild.manifest
 
     def is_complete(self) -> bool:
         """The tables hold everything up to `ConsumerSettings.endpos`."""
-        complete = self.progress.complete_lsn
         endpos = self._settings.endpos
+        complete = self.manifest.complete_lsn
         return endpos is not None and complete is not None and complete >= endpos
 
-    def check_topics(self) -> None:
-        """Refuse topics that cannot be read rightly; see `Topics.check`."""
-        if self._topics is not None:
-            self._topics.check_all(self.progress.counted)
+    def is_stuck(self) -> bool:
+        """All up to `ConsumerSettings.endpos` has been read, and some table is set aside."""
+        endpos = self._settings.endpos
+        manifest = self.manifest
+        return (
+            endpos is not None
+            and manifest.marker >= 0
+            and manifest.end_lsn >= endpos
+            and bool(manifest.aside)
+        )
 
-    def process(self, records: DataFrame, batch: int) -> None:
-        """Apply a micro-batch; the function for foreachBatch.
+    def is_there(self) -> bool:
+        """The marker topic exists; the gateway makes it with the first subscription."""
+        return bool(self._topics.look([self._topic]))
 
-        Args:
-            records: as Spark's Kafka source gives them, with headers.
-            batch: its number, for the log.
+    def start(self) -> StreamingQuery:
+        """Look after the tables, then start the query.
 
         Raises:
-            ConsumerError: see the subclasses; also kept in `failure`, because what Spark passes on
-                is only its text.
+            ConsumerError: see the subclasses.
+        """
+        state = self._topics.look([self._topic])[self._topic]
+        self.rebuild.open(state.id)
+        begin = max(self.manifest.marker + 1, state.earliest[0])
+        self._waiting = []
+        interval = self._settings.trigger_interval_s
+        if self._settings.endpos is not None:
+            interval = min(interval, 0.5)
+        reader = (
+            self._spark.readStream.format("kafka")
+            .option("subscribe", self._topic)
+            .option("startingOffsets", json.dumps({self._topic: {"0": begin}}))
+            .option("failOnDataLoss", "false")
+            .option("maxOffsetsPerTrigger", _MARKERS)
+        )
+        for key, value in java_properties(self._settings).items():
+            reader = reader.option(f"kafka.{key}", value)
+        reader = reader.option("kafka.isolation.level", "read_committed")
+        # Spark waits for a batch to end when its query is stopped, without a bound by default.
+        timeout = f"{self._settings.shutdown_timeout_s:g}s"
+        self._spark.conf.set("spark.sql.streaming.stopTimeout", timeout)
+        folder = f"{self._settings.checkpoint.rstrip('/')}/{part(self.name)}"
+        Folder(self._spark, folder).remove_all()
+        _log.info("reading: subscription=%s from marker %d", self.name, begin)
+        return (
+            reader.load()
+            .writeStream.queryName(f"pgsluice {self.name}")
+            .option("checkpointLocation", folder)
+            .trigger(processingTime=f"{interval:g} seconds")
+            .foreachBatch(self.process)
+            .start()
+        )
+
+    def process(self, records: DataFrame, batch: int) -> None:
+        """Apply a micro-batch of markers; the function for foreachBatch.
+
+        Args:
+            records: as Spark's Kafka source gives them.
+            batch: its number.
+
+        Raises:
+            ConsumerError: see the subclasses; also kept in `failure`.
         """
         try:
-            self._process(records, batch)
+            self._process(records)
+        except StoppedError:
+            # Spark takes the batch for done, and it is not asked again: see `start`.
+            return
         except ConsumerError as error:
             self.failure = error
             raise
 
-    def _process(self, records: DataFrame, batch: int) -> None:
-        begun = time.monotonic()
-        for key, value in SESSION_SETTINGS.items():
-            records.sparkSession.conf.set(key, value)
-        cut = wire(records, self._markers).persist()
-        try:
-            with tuned(records.sparkSession, INTERPRETED):
-                surveyed = survey(cut)
-            self._check(surveyed)
-            small = is_small(surveyed)
-            with self._applier.gathered(cut) if small else nullcontext(cut) as whole:
-                applied = self._apply(whole, surveyed, small=small)
-                self._advance(whole, surveyed, applied)
-        finally:
-            cut.unpersist()
-        _log.info(
-            "batch applied: subscription=%s batch=%d records=%d tables=%d seconds=%.1f"
-            " end_lsn=%s complete_lsn=%s",
-            self.name,
-            batch,
-            sum(found.records for found in surveyed if found.topic != self._markers),
-            len(applied),
-            time.monotonic() - begun,
-            _lsn(self.progress.end_lsn),
-            _lsn(self.progress.complete_lsn),
-        )
-
-    def _apply(self, cut: DataFrame, surveyed: list[Survey], *, small: bool) -> list[Applied]:
-        data = [found for found in surveyed if found.topic != self._markers]
-        done = [self._applier.apply(cut, found, small=small) for found in data]
-        return [applied for applied in done if applied is not None]
-
-    def _check(self, surveyed: list[Survey]) -> None:
-        for found in surveyed:
-            if found.partition != 0:
-                raise ContractError(
-                    f"topic {found.topic} has a record in partition {found.partition}, and the"
-                    " Spark job takes topics of one partition",
-                    hint="let the gateway create it with one partition, its default",
-                )
-        if self._topics is not None:
-            self._topics.check([found.topic for found in surveyed], self.progress.counted)
-        check(surveyed, self._schemas)
-
-    def _advance(self, cut: DataFrame, surveyed: list[Survey], applied: list[Applied]) -> None:
-        counted: dict[tuple[str, int], Counted] = {}
-        marked = None
-        for found in surveyed:
-            place = (found.topic, found.partition)
-            if found.topic == self._markers:
-                schemas = {
-                    piece.value_id: json.dumps(self._schemas.schema(piece.value_id))
-                    for piece in found.pieces
-                }
-                marked = read_markers(cut, found, schemas, self.progress.marker_offset)
-            before = self.progress.counted.get(place, Counted(-1, 0))
-            if found.last > before.offset:
-                counted[place] = Counted(
-                    found.last, before.records + _records_after(cut, found, before.offset)
-                )
-        tables = [(done.table, done.version) for done in applied]
-        after = kept.advance(self.progress, counted, marked, tables)
-        if after != self.progress:
-            kept.store(self._spark, self._settings.warehouse, self.name, after)
-            self.progress = after
-
-
-def _records_after(cut: DataFrame, found: Survey, offset: int) -> int:
-    if found.first > offset:
-        return found.records
-    mine = (F.col("topic") == found.topic) & (F.col("offset") > offset)
-    left = cut.where(mine & F.col("value_id").isNotNull())
-    return left.count()
+    def _process(self, records: DataFrame) -> None:
+        with tuned(records.sparkSession, INTERPRETED):
+            self._waiting += read_markers(records, self._schemas)
+        for cut in cut_markers(self._waiting, self._settings.max_batch_records):
+            if self.stopping.is_set():
+                raise StoppedError("stopped between two cuts")
+            self.rebuild.take(cut)
+        self._waiting = [one for one in self._waiting if one.offset > self.manifest.marker]
 
 
 def run(
@@ -241,89 +236,82 @@ def _signals() -> Iterator[threading.Event]:
 
 
 def _run(settings: ConsumerSettings, spark: SparkSession, stopping: threading.Event) -> int:
-    schemas = Registry(settings.registry_url, settings.registry)
-    subscriptions = [
-        Subscription(settings, spark, name, schemas, Topics(settings, name))
-        for name in settings.subscriptions
+    with closing(Registry(settings.registry_url, settings.registry)) as schemas:
+        return _with_registry(settings, spark, schemas, stopping)
+
+
+def _with_registry(
+    settings: ConsumerSettings, spark: SparkSession, schemas: Schemas, stopping: threading.Event
+) -> int:
+    topics = Topics(settings)
+    waiting = [
+        Subscription(settings, spark, name, schemas, topics) for name in settings.subscriptions
     ]
-    running: dict[str, StreamingQuery] = {}
+    figures = {subscription.name: subscription.rebuild.figures for subscription in waiting}
+    with serve(settings.metrics_listen, figures):
+        return _rebuild(settings, waiting, stopping)
+
+
+def _rebuild(
+    settings: ConsumerSettings, waiting: list[Subscription], stopping: threading.Event
+) -> int:
+    running: dict[Subscription, StreamingQuery] = {}
+    said = time.monotonic()
     try:
-        for subscription in subscriptions:
-            if subscription.is_complete():
-                _log.info("complete already: subscription=%s", subscription.name)
-                continue
-            subscription.check_topics()
-            _check_checkpoint(settings, spark, subscription)
-            running[subscription.name] = _start(settings, spark, subscription)
-        by_name = {subscription.name: subscription for subscription in subscriptions}
-        while running and not stopping.wait(_POLL_S):
-            for name, query in list(running.items()):
-                subscription = by_name[name]
-                if not subscription.is_complete() and not query.isActive:
-                    if not _fell_over_its_metrics(subscription, query):
-                        raise _failure(subscription, query)
-                    _log.info("going on after a batch that was resumed: subscription=%s", name)
-                    running[name] = _start(settings, spark, subscription)
-                elif subscription.is_complete():
-                    _stop([running.pop(name)], settings.shutdown_timeout_s)
-                    _log.info(
-                        "complete: subscription=%s end_lsn=%s",
-                        name,
-                        _lsn(subscription.progress.complete_lsn),
-                    )
+        while (running or waiting) and not stopping.is_set():
+            for subscription in list(waiting):
+                if subscription.is_complete():
+                    _log.info("complete already: subscription=%s", subscription.name)
+                    waiting.remove(subscription)
+                elif subscription.is_there():
+                    running[subscription] = subscription.start()
+                    waiting.remove(subscription)
+            for subscription, query in list(running.items()):
+                _look_after(settings, subscription, query, running)
+            if time.monotonic() - said > _SAY_S:
+                said = time.monotonic()
+                _say_what_is_missing(settings, [*waiting, *running])
+            stopping.wait(_POLL_S)
     finally:
-        _stop(list(running.values()), settings.shutdown_timeout_s)
+        _stop(running, settings.shutdown_timeout_s)
     return 0
 
 
-def _check_checkpoint(
-    settings: ConsumerSettings, spark: SparkSession, subscription: Subscription
+def _look_after(
+    settings: ConsumerSettings,
+    subscription: Subscription,
+    query: StreamingQuery,
+    running: dict[Subscription, StreamingQuery],
 ) -> None:
-    """A checkpoint that goes on in the middle of topics needs the counts of what came before."""
-    jvm: Any = spark._jvm
-    folder = jvm.org.apache.hadoop.fs.Path(f"{_checkpoint(settings, subscription.name)}/commits")
-    files = folder.getFileSystem(spark._jsc.hadoopConfiguration())
-    if not subscription.has_progress and files.exists(folder) and files.listStatus(folder):
+    if subscription.is_complete():
+        _stop({subscription: running.pop(subscription)}, settings.shutdown_timeout_s)
+        lsn = lsn_text(subscription.manifest.complete_lsn)
+        _log.info("complete: subscription=%s end_lsn=%s", subscription.name, lsn)
+    elif not query.isActive:
+        raise _failure(subscription, query)
+    elif subscription.is_stuck():
         raise FatalConsumerError(
-            f"subscription {subscription.name}: the checkpoint goes on, but the progress in the"
-            " warehouse is gone",
-            hint="remove the subscription's checkpoint folder: the topics are read again, and"
-            " tables that are there skip what they have",
+            f"subscription {subscription.name}: everything up to"
+            f" {lsn_text(settings.endpos)} is read, but "
+            + "; ".join(subscription.manifest.missing()),
+            hint="; ".join(
+                sorted({aside.hint or "" for aside in subscription.manifest.aside.values()})
+            ),
         )
 
 
-def _checkpoint(settings: ConsumerSettings, subscription: str) -> str:
-    return f"{settings.checkpoint.rstrip('/')}/{part(subscription)}"
-
-
-def _start(
-    settings: ConsumerSettings, spark: SparkSession, subscription: Subscription
-) -> StreamingQuery:
-    interval = settings.trigger_interval_s
-    if settings.endpos is not None:
-        interval = min(interval, 0.5)
-    # Spark waits for a batch to end when its query is stopped, without a bound by default.
-    spark.conf.set("spark.sql.streaming.stopTimeout", f"{settings.shutdown_timeout_s:g}s")
-    _log.info("reading: subscription=%s", subscription.name)
-    return (
-        read_stream(spark, settings, subscription.name)
-        .writeStream.queryName(f"pgsluice {subscription.name}")
-        .option("checkpointLocation", _checkpoint(settings, subscription.name))
-        .trigger(processingTime=f"{interval:g} seconds")
-        .foreachBatch(subscription.process)
-        .start()
-    )
-
-
-def _fell_over_its_metrics(subscription: Subscription, query: StreamingQuery) -> bool:
-    """Whether Spark ended the query over a number that it had not yet asked Kafka for.
-
-    A query that resumes a planned batch has not looked for the newest offsets, and Spark 4.1.1 then
-    fails to report how far it is behind, after the batch has been committed: SPARK-55271, repaired
-    in later versions. Started again, it goes on with the next batch.
-    """
-    error = query.exception()
-    return subscription.failure is None and error is not None and _METRICS_FAULT in str(error)
+def _say_what_is_missing(settings: ConsumerSettings, subscriptions: list[Subscription]) -> None:
+    for subscription in subscriptions:
+        manifest = subscription.manifest
+        if settings.endpos is not None:
+            missing = "; ".join(manifest.missing()) or "markers up to there"
+            _log.info(
+                "waiting: subscription=%s is at %s of %s, for %s",
+                subscription.name,
+                lsn_text(manifest.end_lsn),
+                lsn_text(settings.endpos),
+                missing,
+            )
 
 
 def _failure(subscription: Subscription, query: StreamingQuery) -> ConsumerError:
@@ -337,20 +325,18 @@ def _failure(subscription: Subscription, query: StreamingQuery) -> ConsumerError
     return FatalConsumerError(f"subscription {subscription.name}: {first}")
 
 
-def _stop(queries: list[StreamingQuery], timeout_s: float) -> None:
-    """Let running batches finish within half of the time; abandon them in the other half."""
+def _stop(running: dict[Subscription, StreamingQuery], timeout_s: float) -> None:
+    """Let running cuts finish within half of the time; abandon them in the other half."""
     deadline = time.monotonic() + timeout_s / 2
     pause = threading.Event()
-    for query in queries:
+    for subscription in running:
+        subscription.stopping.set()
+    for query in running.values():
         while query.isActive and query.status["isTriggerActive"] and time.monotonic() < deadline:
             pause.wait(_POLL_S)
-    for query in queries:
+    for query in running.values():
         try:
             query.stop()
         except PySparkException as error:
             # The batch goes on without us; whatever it still commits is what it would have been.
             _log.warning("a batch was abandoned: %s", type(error).__name__)
-
-
-def _lsn(lsn: int | None) -> str:
-    return "none" if lsn is None else f"{lsn >> 32:X}/{lsn & 0xFFFFFFFF:X}"

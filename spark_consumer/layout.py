@@ -13,7 +13,15 @@ from typing import Any, Final
 
 from spark_consumer.errors import ContractError, TableError
 
-__all__ = ["Column", "KeyLayout", "Layout", "canonical", "key_layout", "value_layout"]
+__all__ = [
+    "Column",
+    "ColumnPlan",
+    "KeyLayout",
+    "Layout",
+    "canonical",
+    "key_layout",
+    "value_layout",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,11 +32,17 @@ class Column:
         field: Its Avro field, ``[A-Za-z_][A-Za-z0-9_]*``.
         name: PostgreSQL's name.
         pg_type: PostgreSQL's type, as ``format_type`` writes it; empty when not known.
+        missing: What rows have in it that were there before it, as PostgreSQL prints it.
+        number: PostgreSQL's attnum, which outlives a rename; None when not known.
+        computed: Rows that were there before it may each have another value in it.
     """
 
     field: str
     name: str
     pg_type: str
+    missing: str | None = None
+    number: int | None = None
+    computed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +51,22 @@ class Layout:
 
     columns: tuple[Column, ...]
 
-    def __contains__(self, field: object) -> bool:
-        return any(column.field == field for column in self.columns)
+
+@dataclass(frozen=True, slots=True)
+class ColumnPlan:
+    """A published column and the column of the Delta table that takes it.
+
+    Attributes:
+        field: Avro field.
+        name: PostgreSQL's name, which is the Delta column's.
+        pg_type: PostgreSQL's type.
+        spark_type: Of the Delta column, as ``simpleString`` writes it.
+    """
+
+    field: str
+    name: str
+    pg_type: str
+    spark_type: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +95,9 @@ def value_layout(schema: Mapping[str, Any]) -> Layout:
                 field["name"],
                 field.get("pg_column", field["name"]),
                 field.get("pg_type", ""),
+                field.get("pg_missing"),
+                field.get("pg_attnum"),
+                field.get("pg_computed", False),
             )
             for field in record["fields"]
         )

@@ -1,83 +1,200 @@
-"""What the markers in ``<subscription>.transaction`` promise.
+"""The markers of ``<subscription>.transaction``: where a batch may end, and what it must hold.
 
-A batch may hold millions of them; only the last word on each matter leaves Spark.
+A PROGRESS marker that names offsets is the last record of a Kafka transaction. Reading every topic
+partition up to the `Range.next` of any one of them gives whole source transactions over all tables.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import reduce
+from typing import Any
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.avro.functions import from_avro
 
-from spark_consumer.decode import AVRO_OPTIONS, Survey
-from spark_consumer.progress import Marked
+from spark_consumer.decode import AVRO_OPTIONS, prefixed
+from spark_consumer.errors import ContractError
+from spark_consumer.names import part
+from spark_consumer.registry import Schemas
 
-__all__ = ["read_markers"]
+__all__ = ["Copy", "Cut", "Marker", "Range", "cut_markers", "read_markers"]
 
 
-def read_markers(
-    records: DataFrame, found: Survey, schemas: Mapping[int, str], after: int
-) -> Marked | None:
-    """Read the markers of a batch.
+@dataclass(frozen=True, slots=True)
+class Range:
+    """What one Kafka transaction has put into a topic partition.
+
+    Attributes:
+        first: Offset of the first record.
+        next: The offset behind the last record.
+        previous: `next` of the Kafka transaction before; 0 when there was none.
+        records: How many there are, tombstones too.
+    """
+
+    partition: int
+    first: int
+    next: int
+    previous: int
+    records: int
+
+
+@dataclass(frozen=True, slots=True)
+class Marker:
+    """A PROGRESS marker.
+
+    Attributes:
+        offset: Its place in the marker topic.
+        end_lsn: Everything up to here has been published.
+        commit_time: Of the source, microseconds since 1970; None where it is not known.
+        ranges: By topic; empty when the position moved without a record.
+    """
+
+    offset: int
+    end_lsn: int
+    commit_time: int | None = None
+    ranges: Mapping[str, tuple[Range, ...]] = field(default_factory=dict)
+
+    def records(self) -> int:
+        """How many records its Kafka transaction has in tables' topics."""
+        return sum(one.records for ranges in self.ranges.values() for one in ranges)
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """A COPY marker: a copy of a table has come to another state.
+
+    Attributes:
+        offset: Its place in the marker topic.
+        table: ``schema.table``.
+        state: ``pending``, ``copying`` or ``ready``.
+    """
+
+    offset: int
+    table: str
+    state: str
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """Markers whose records are applied together, and the copies' states at the last of them."""
+
+    markers: tuple[Marker, ...]
+    copies: tuple[Copy, ...] = ()
+
+    @property
+    def end(self) -> Marker:
+        """The last marker: what the tables are after the cut."""
+        return self.markers[-1]
+
+    def topics(self) -> list[str]:
+        """The topics that have records in it, in the order of their names."""
+        return sorted({topic for marker in self.markers for topic in marker.ranges})
+
+    def records(self) -> int:
+        """How many records it has."""
+        return sum(marker.records() for marker in self.markers)
+
+    def halves(self) -> tuple[Cut, Cut]:
+        """The same in two cuts; it must have more than one marker."""
+        middle = len(self.markers) // 2
+        first, second = self.markers[:middle], self.markers[middle:]
+        border = first[-1].offset
+        return (
+            Cut(first, tuple(copy for copy in self.copies if copy.offset < border)),
+            Cut(second, tuple(copy for copy in self.copies if copy.offset > border)),
+        )
+
+
+def cut_markers(read: Sequence[Marker | Copy], max_records: int | None) -> Iterator[Cut]:
+    """Cut markers so that no cut has more than `max_records`, unless one marker alone has.
+
+    What comes after the last PROGRESS belongs to a Kafka transaction whose end has not been read.
+    """
+    markers: list[Marker] = []
+    copies: list[Copy] = []
+    # States that wait for the PROGRESS that ends their Kafka transaction.
+    waiting: list[Copy] = []
+    records = 0
+    for one in read:
+        if isinstance(one, Copy):
+            waiting.append(one)
+            continue
+        held = one.records()
+        if markers and max_records is not None and records + held > max_records:
+            yield Cut(tuple(markers), tuple(copies))
+            markers, copies, records = [], [], 0
+        markers.append(one)
+        copies += waiting
+        waiting = []
+        records += held
+    if markers:
+        yield Cut(tuple(markers), tuple(copies))
+
+
+def read_markers(records: DataFrame, schemas: Schemas) -> list[Marker | Copy]:
+    """Read the PROGRESS and COPY markers of a frame of the marker topic, in its order.
 
     Args:
-        records: wire frame of the batch.
-        found: what it holds of the transaction topic.
-        schemas: the markers' schemas by id, as JSON text.
-        after: offset of the last marker that was read before; those up to it are left out.
+        records: value and offset, as Spark's Kafka source gives them.
+        schemas: the writer schemas.
 
-    Returns:
-        None when none is new.
+    Raises:
+        ContractError: what is there is no marker.
+        TransientConsumerError: the registry does not answer.
     """
-    if found.last <= after or not found.pieces:
-        return None
-    mine = records.where((F.col("topic") == found.topic) & (F.col("offset") > after))
+    number, body = prefixed("value")
+    cut = records.select("topic", "offset", number.alias("value_id"), body.alias("body"))
+    ids = [row.value_id for row in cut.select("value_id").distinct().collect()]
     frames = []
-    for value_id, schema in schemas.items():
-        marker = from_avro(F.col("value_body"), schema, AVRO_OPTIONS)
+    for value_id in ids:
+        if value_id is None:
+            raise ContractError("a marker is not in the wire format (magic byte 0, id, Avro)")
+        schema = json.dumps(schemas.schema(value_id))
+        decoded = cut.where(F.col("value_id") == value_id).select(
+            "topic", "offset", from_avro("body", schema, AVRO_OPTIONS).alias("m")
+        )
+        kind = decoded.schema["m"].dataType
+        if "offsets" not in getattr(kind, "fieldNames", list)():
+            raise ContractError(
+                f"schema {value_id} is not that of a marker with offsets",
+                hint="is the gateway of the same version as the Spark job?",
+            )
         frames.append(
-            mine.where(F.col("value_id") == value_id)
-            .select("offset", marker.alias("m"))
-            .select(
+            decoded.where("m.kind IN ('PROGRESS', 'COPY')").select(
                 "offset",
                 F.expr("m.kind AS kind"),
                 F.expr("m.end_lsn AS end_lsn"),
-                F.expr("m.partitions AS partitions"),
-                F.expr("m.copy.schema AS copy_schema"),
-                F.expr("m.copy.table AS copy_table"),
-                F.expr("m.copy.state AS copy_state"),
+                F.expr("unix_micros(m.commit_time) AS commit_time"),
+                F.expr("m.offsets AS offsets"),
+                F.expr("m.copy.schema AS schema"),
+                F.expr("m.copy.table AS table"),
+                F.expr("m.copy.state AS state"),
             )
         )
-    said = F.expr(
-        """
-        concat(
-          array(named_struct('what', 'last', 'a', '', 'b', '', 'number', offset, 'text', '')),
-          IF(kind IN ('END', 'PROGRESS'), array(named_struct(
-            'what', 'end', 'a', '', 'b', '', 'number', end_lsn, 'text', '')), array()),
-          IF(copy_state IS NULL, array(), array(named_struct(
-            'what', 'copy', 'a', copy_schema, 'b', copy_table, 'number', 0L,
-            'text', copy_state))),
-          transform(partitions, p -> named_struct(
-            'what', 'total', 'a', p.topic, 'b', CAST(p.partition AS STRING), 'number', p.total,
-            'text', ''))
-        )"""
-    )
-    words = (
-        reduce(DataFrame.unionByName, frames)
-        .select("offset", F.inline(said))
-        .groupBy("what", "a", "b")
-        .agg(F.max_by("number", "offset").alias("number"), F.max_by("text", "offset").alias("text"))
-        .collect()
-    )
-    if not words:
-        return None
-    by_kind = {kind: [row for row in words if row.what == kind] for kind in ("last", "end")}
-    return Marked(
-        offset=by_kind["last"][0].number,
-        end_lsn=by_kind["end"][0].number if by_kind["end"] else None,
-        promised={(row.a, int(row.b)): row.number for row in words if row.what == "total"},
-        copies={f"{row.a}.{row.b}": row.text for row in words if row.what == "copy"},
+    if not frames:
+        return []
+    rows = reduce(DataFrame.unionByName, frames).collect()
+    return [_marker(row) for row in sorted(rows, key=lambda row: row["offset"])]
+
+
+def _marker(row: Any) -> Marker | Copy:
+    if row["kind"] == "COPY":
+        return Copy(row["offset"], f"{part(row['schema'])}.{part(row['table'])}", row["state"])
+    ranges: dict[str, tuple[Range, ...]] = {}
+    for one in row["offsets"]:
+        ranges[one["topic"]] = (*ranges.get(one["topic"], ()), _range(one))
+    return Marker(row["offset"], row["end_lsn"], row["commit_time"], ranges)
+
+
+def _range(one: Any) -> Range:
+    return Range(
+        partition=one["partition"],
+        first=one["first_offset"],
+        next=one["next_offset"],
+        previous=one["previous_offset"],
+        records=one["records"],
     )

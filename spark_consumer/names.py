@@ -5,9 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from spark_consumer.config import ConsumerSettings
-
-__all__ = ["part", "quoted", "table_path", "topic_pattern", "transaction_topic"]
+__all__ = ["lsn_text", "part", "quoted", "table_folder", "table_path", "transaction_topic"]
 
 _NOT_PLAIN: Final = re.compile(r"-x|[^A-Za-z0-9_-]")
 
@@ -27,20 +25,21 @@ def transaction_topic(subscription: str) -> str:
     return f"{part(subscription)}.transaction"
 
 
-def topic_pattern(settings: ConsumerSettings, subscription: str) -> str:
-    """A regular expression, in Java and in Python, that matches a subscription's topics whole."""
-    prefix = re.escape(part(subscription))
-    named = [re.escape(name) for name in settings.topic_names.get(subscription, ())]
-    return "|".join(
-        [rf"{prefix}\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+", rf"{prefix}\.transaction", *named]
-    )
-
-
 def table_path(warehouse: str, subscription: str, schema: str, table: str) -> str:
     """The folder of a subscriber table."""
     return "/".join([warehouse.rstrip("/"), part(subscription), part(schema), part(table)])
 
 
+def table_folder(warehouse: str, subscription: str, name: str) -> str:
+    """The folder of a table that is known as ``schema.table``, each in the form of `part`."""
+    return "/".join([warehouse.rstrip("/"), part(subscription), *name.split(".")])
+
+
 def quoted(column: str) -> str:
     """Write a column name as an identifier in Spark SQL."""
     return "`" + column.replace("`", "``") + "`"
+
+
+def lsn_text(lsn: int | None) -> str:
+    """An LSN as PostgreSQL writes it."""
+    return "none" if lsn is None else f"{lsn >> 32:X}/{lsn & 0xFFFFFFFF:X}"

@@ -33,6 +33,10 @@ class Registry:
         self._client = SchemaRegistryClient({"url": url, **options})
         self._known: dict[int, dict[str, Any]] = {}
 
+    def close(self) -> None:
+        """Close the connections that are kept open between requests."""
+        self._client.close()
+
     def schema(self, schema_id: int) -> dict[str, Any]:
         """See `Schemas.schema`."""
         if schema_id not in self._known:

@@ -7,6 +7,8 @@ import sys
 from collections.abc import Iterable
 from typing import Final
 
+from pyspark import SparkConf, SparkContext
+from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from spark_consumer.config import ConsumerSettings
@@ -36,10 +38,15 @@ def build_session(settings: ConsumerSettings, jars: Iterable[str] = ()) -> Spark
     if active is not None:
         return active
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    builder = SparkSession.builder.appName("pgsluice consume")
-    for key, value in (_local(jars, settings) | dict(settings.spark)).items():
-        builder = builder.config(key, value)
-    return builder.getOrCreate()
+    conf = SparkConf().setAppName("pgsluice consume")
+    conf.setAll(list((_local(jars, settings) | dict(settings.spark)).items()))
+    if "PYSPARK_GATEWAY_PORT" not in os.environ and SparkContext._gateway is None:
+        # A signal to the whole process group must not end the JVM before the job has stopped.
+        gateway = launch_gateway(  # type: ignore[no-untyped-call]
+            conf, popen_kwargs={"start_new_session": True}
+        )
+        SparkContext._ensure_initialized(gateway=gateway)
+    return SparkSession.builder.config(conf=conf).getOrCreate()
 
 
 def _local(jars: Iterable[str], settings: ConsumerSettings) -> dict[str, str]:

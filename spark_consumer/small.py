@@ -11,21 +11,16 @@ do not pass through Python, which holds no more than a reference to them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final, cast
 
 from pyspark.sql import DataFrame, SparkSession
 
-from spark_consumer.decode import Survey
-
-__all__ = ["INTERPRETED", "REWRITE_BYTES", "TABLE_BYTES", "gather", "is_small", "tuned"]
+__all__ = ["INTERPRETED", "TABLE_BYTES", "gather", "is_small", "tuned"]
 
 TABLE_BYTES: Final = 32 * 1024 * 1024
 """Up to this size a table is read well enough by interpreted expressions."""
-
-REWRITE_BYTES: Final = 1024 * 1024
-"""Up to this size a table is written anew: a MERGE would rewrite its file or two as well."""
 
 _RECORDS: Final = 20_000
 _BYTES: Final = 16 * 1024 * 1024
@@ -38,20 +33,14 @@ INTERPRETED: Final = {
 _SMALL: Final = {
     **INTERPRETED,
     "spark.sql.shuffle.partitions": "1",
-    # The source of a MERGE is rows on the driver: reading them twice gives the same.
-    "spark.databricks.delta.merge.materializeSource": "none",
     # java.sql's types cannot carry every value there and back, java.time's can.
     "spark.sql.datetime.java8API.enabled": "true",
 }
 
 
-def is_small(surveyed: Iterable[Survey]) -> bool:
-    """Whether a batch may be held on the driver."""
-    found = list(surveyed)
-    return (
-        sum(topic.last - topic.first + 1 for topic in found) <= _RECORDS
-        and sum(topic.bytes for topic in found) <= _BYTES
-    )
+def is_small(records: int, size: int = 0) -> bool:
+    """Whether so many records of so many bytes may be held on the driver."""
+    return records <= _RECORDS and size <= _BYTES
 
 
 def gather(frame: DataFrame, spark: SparkSession) -> DataFrame:

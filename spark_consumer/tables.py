@@ -1,55 +1,59 @@
-"""The Delta tables: where they are, how they begin, how they grow, and what they have applied.
+"""The Delta tables: where they are, what they have applied, how they are written and altered.
 
-The applied position of a table is the transaction identifier of its Delta log: for each topic
-partition the last Kafka offset whose effect the table holds, written by the same commit as the
-effect. The log keeps it for as long as the table exists, through checkpoints and clean-ups.
+A table's position is in the userMetadata of its last commit, written by the same commit as the
+rows; see `spark_consumer.position`. The transaction identifier in the same commit makes Delta skip
+a write that another process has done already.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
 
 from delta.tables import DeltaTable
+from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.types import (
-    DataType,
-    DecimalType,
-    DoubleType,
-    FloatType,
-    IntegerType,
-    LongType,
-    StructField,
-    StructType,
-)
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructField, StructType
 
-from spark_consumer.decode import ColumnPlan
-from spark_consumer.errors import TableError
-from spark_consumer.layout import Layout
+from spark_consumer.columns import Add, Drop, Known, Rename, Step, Widen
+from spark_consumer.errors import TableError, TransientConsumerError
 from spark_consumer.names import quoted
+from spark_consumer.position import Position
 
-__all__ = ["SESSION_SETTINGS", "Commit", "Table", "widens"]
+__all__ = ["SESSION_SETTINGS", "Commit", "Found", "Table"]
 
 # What Parquet's column names cannot have; Delta then maps names to others.
 _NEEDS_MAPPING: Final = re.compile(r"[ ,;{}()\n\t=]")
-_APP: Final = "pgsluice:{topic}:{partition}"
 SESSION_SETTINGS: Final = {
     "spark.databricks.delta.schema.autoMerge.enabled": "false",
+    # The source of a MERGE is the same whenever it is computed: records do not change.
+    "spark.databricks.delta.merge.materializeSource": "none",
     "spark.sql.caseSensitive": "false",
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
     "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",
     "spark.sql.session.timeZone": "UTC",
 }
+_METADATA: Final = "spark.databricks.delta.commitInfo.userMetadata"
 _TXN: Final = (
     "spark.databricks.delta.write.txnAppId",
     "spark.databricks.delta.write.txnVersion",
-    "spark.databricks.delta.commitInfo.userMetadata",
+    _METADATA,
 )
+_MAPPED: Final = "spark.databricks.delta.properties.defaults.columnMapping.mode"
+_HARMLESS: Final = frozenset(
+    {
+        "OPTIMIZE", "VACUUM START", "VACUUM END", "SET TBLPROPERTIES", "UNSET TBLPROPERTIES",
+        "CHANGE COLUMN", "CHANGE COLUMNS", "UPGRADE PROTOCOL", "REORG", "CLUSTER BY",
+        "COMPUTE STATS", "CREATE TABLE",
+    }
+)  # fmt: skip
+"""Commits of others that leave the rows as they are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,23 +61,37 @@ class Commit:
     """What a write says of itself in the same Delta commit.
 
     Attributes:
-        topic: Where its changes come from.
-        partition: Of that topic.
-        offset: Last Kafka offset whose effect the commit completes.
-        metadata: Goes into the commit's userMetadata, as JSON.
+        position: Where the table is after it.
+        columns: By name, the table's published columns after it.
     """
 
-    topic: str
-    partition: int
-    offset: int
-    metadata: Mapping[str, Any]
+    position: Position
+    columns: Mapping[str, Known]
+
+    def text(self) -> str:
+        """The commit's userMetadata."""
+        columns = {name: [known.pg_type, known.number] for name, known in self.columns.items()}
+        return json.dumps({**self.position.to_json(), "columns": columns}, separators=(",", ":"))
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A table as its log has it.
+
+    Attributes:
+        version: Of the Delta table.
+        commit: The last one of this job.
+    """
+
+    version: int
+    commit: Commit
 
 
 class Table:
-    """One subscriber table. Made for one session, which must be used for nothing else meanwhile.
+    """One subscriber table, by way of one session, whose settings it changes.
 
     Args:
-        spark: a session whose settings may be changed.
+        spark: the session.
         path: the table's folder.
         label: how messages call it: ``subscription s1, table public.t1``.
     """
@@ -82,8 +100,6 @@ class Table:
         self.spark = spark
         self.path = path
         self.label = label
-        self._fields: dict[str, StructField] = {}
-        self._known: tuple[int, str, int] | None = None
         for key, value in SESSION_SETTINGS.items():
             spark.conf.set(key, value)
 
@@ -91,146 +107,185 @@ class Table:
         """The Delta table as it is now."""
         return DeltaTable.forPath(self.spark, self.path)
 
+    def rows(self) -> DataFrame:
+        """The table's rows as they are now."""
+        return self.delta().toDF()
+
     def version(self) -> int:
         """The version of the table's last commit; -1 when there is no table."""
-        return int(self._log().update(False, self._none(), self._none()).version())
+        return int(self._snapshot().version())
 
     def bytes(self) -> int | None:
         """The size of the table's files; None when its log does not have it at hand."""
-        snapshot = self._log().update(False, self._none(), self._none())
         # The checksum file knows; asking the snapshot itself runs a job.
-        checksum = snapshot.checksumOpt()
+        checksum = self._snapshot().checksumOpt()
         return int(checksum.get().tableSizeBytes()) if checksum.isDefined() else None
 
-    def prepare(self, layout: Layout, written: StructType) -> list[ColumnPlan]:
-        """Create the table when it is not there; take in new columns and wider types.
+    def fields(self) -> list[StructField]:
+        """The table's columns; no job is run."""
+        return list(StructType.fromJson(json.loads(self._snapshot().schema().json())).fields)
+
+    def property(self, name: str) -> str | None:
+        """A table property; None when it is not set."""
+        found = self._snapshot().metadata().configuration().get(name)
+        return str(found.get()) if found.isDefined() else None
+
+    def find(self, trusted: int = -1) -> Found | None:
+        """The table with its position; None when there is no table.
 
         Args:
-            layout: columns of the writer schema.
-            written: the same columns, by their Avro fields, as Spark decodes them.
-
-        Returns:
-            All columns of the table, those that the writer schema does not have included.
+            trusted: a version up to which the table is known to have only commits of this job.
 
         Raises:
-            TableError: a column has changed its type in a way that Delta cannot follow.
+            TableError: somebody else has changed the rows, or the log does not go back far enough.
         """
-        fields = [
-            StructField(
-                column.name, written[column.field].dataType, True, {"comment": column.pg_type}
-            )
-            for column in layout.columns
-        ]
-        if not self._fields:
-            self._create(fields)
-        for field in fields:
-            self._take_in(field)
-        by_name = {column.name.casefold(): column for column in layout.columns}
-        plans: list[ColumnPlan] = []
-        for field in self._fields.values():
-            column = by_name.get(field.name.casefold())
-            plans.append(
-                ColumnPlan(
-                    # A column that is no longer sent needs a name that no field can have.
-                    field=column.field if column is not None else f"~{len(plans)}",
-                    name=field.name,
-                    pg_type=column.pg_type if column is not None else "",
-                    spark_type=field.dataType.simpleString(),
-                )
-            )
-        return plans
-
-    def columns(self) -> tuple[StructField, ...]:
-        """The table's columns in its order, as `prepare` has left them."""
-        return tuple(self._fields.values())
-
-    def _create(self, fields: Sequence[StructField]) -> None:
-        builder = DeltaTable.createIfNotExists(self.spark).location(self.path)
-        builder = builder.addColumns(StructType(list(fields)))
-        builder = builder.property("delta.enableTypeWidening", "true")
-        if any(_NEEDS_MAPPING.search(field.name) for field in fields):
-            builder = builder.property("delta.columnMapping.mode", "name")
-        if self.version() < 0:
-            builder.execute()
-        self._read_schema()
-
-    def _read_schema(self) -> None:
-        schema = self.delta().toDF().schema
-        self._fields = {field.name.casefold(): field for field in schema.fields}
-
-    def _take_in(self, field: StructField) -> None:
-        known = self._fields.get(field.name.casefold())
-        if known is None:
-            self._add(field)
-        elif known.name != field.name:
-            raise TableError(
-                f"{self.label}: column {known.name!r} became {field.name!r}, which differs by case"
-                " alone; a Delta table cannot hold both",
-            )
-        elif widens(known.dataType, field.dataType):
-            self._alter(f"ALTER COLUMN {quoted(field.name)} TYPE {field.dataType.simpleString()}")
-        elif known.dataType != field.dataType and not widens(field.dataType, known.dataType):
-            raise TableError(
-                f"{self.label}: column {field.name!r} is {known.dataType.simpleString()} in the"
-                f" Delta table and {field.dataType.simpleString()} in the topic, which Delta"
-                " cannot turn into one another",
-                hint="copy the table again: give the subscription a new warehouse and checkpoint",
-            )
-
-    def _add(self, field: StructField) -> None:
-        if _NEEDS_MAPPING.search(field.name):
-            self._alter("SET TBLPROPERTIES ('delta.columnMapping.mode' = 'name')")
-        self._alter(f"ADD COLUMNS ({quoted(field.name)} {field.dataType.simpleString()})")
-
-    def _alter(self, change: str) -> None:
-        self.spark.sql(f"ALTER TABLE delta.`{self.path}` {change}")
-        self._read_schema()
-
-    def applied(self, topic: str, partition: int) -> int:
-        """The last offset of that topic partition whose effect the table holds; -1 for none."""
         version = self.version()
-        if version < 0:
-            return -1
-        app = _APP.format(topic=topic, partition=partition)
-        if self._known is None or self._known[:2] != (version, app):
-            offset = int(self._log().startTransaction().txnVersion(app))
-            self._known = (version, app, offset)
-        return self._known[2]
+        for number in range(version, -1, -1):
+            info = self._commit_info(number)
+            if info is None:
+                break
+            if (commit := _commit(info.get("userMetadata"))) is not None:
+                return Found(version, commit)
+            operation = str(info.get("operation"))
+            ours = '"pgsluice"' in str(info.get("userMetadata"))
+            if not ours and operation not in _HARMLESS and number > trusted:
+                raise TableError(
+                    f"{self.label}: version {number} was written by somebody else ({operation})",
+                    hint="let nothing but the Spark job write to the table; copy it again",
+                )
+        if version >= 0:
+            raise TableError(
+                f"{self.label}: the folder {self.path} holds a Delta table without a position",
+                hint="the folder must be the Spark job's own; remove it, or copy the table again",
+            )
+        return None
 
-    def write(self, rows: DataFrame, commit: Commit, *, overwrite: bool) -> None:
-        """Append `rows`, or let the table hold them and nothing else; one commit."""
-        app = _APP.format(topic=commit.topic, partition=commit.partition)
-        (
+    def write(
+        self, rows: DataFrame, commit: Commit, *, overwrite: bool, anew: bool = False
+    ) -> None:
+        """Append `rows`, or let the table hold them and nothing else; one commit.
+
+        Args:
+            rows: in the table's columns.
+            commit: what it says of itself.
+            overwrite: the rows that are there go.
+            anew: with `overwrite`: the columns become those of `rows`.
+        """
+        before = self.version()
+        writer = (
             rows.write.format("delta")
             .mode("overwrite" if overwrite else "append")
-            .option("txnAppId", app)
-            .option("txnVersion", commit.offset)
-            .option("userMetadata", _text(commit))
-            .save(self.path)
+            .option("txnAppId", _app(commit))
+            .option("txnVersion", commit.position.version)
+            .option("userMetadata", commit.text())
         )
-        self._remember(commit)
+        if anew:
+            writer = writer.option("overwriteSchema", "true")
+        with self._mapping(rows.columns, before):
+            writer.save(self.path)
+        self._verify(before, commit)
 
     @contextmanager
     def merging(self, commit: Commit) -> Iterator[None]:
-        """Let the one Delta commit that is made inside carry `commit`.
-
-        Delta skips the write altogether when the table is at that offset, or past it.
-        """
-        app = _APP.format(topic=commit.topic, partition=commit.partition)
-        values = (app, str(commit.offset), _text(commit))
-        for key, value in zip(_TXN, values, strict=True):
-            self.spark.conf.set(key, value)
-        try:
+        """Let the one Delta commit that is made inside carry `commit`."""
+        before = self.version()
+        values = (_app(commit), str(commit.position.version), commit.text())
+        with _set(self.spark, dict(zip(_TXN, values, strict=True))):
             yield
-        finally:
-            for key in _TXN:
-                self.spark.conf.unset(key)
-        self._remember(commit)
+        self._verify(before, commit)
 
-    def _remember(self, commit: Commit) -> None:
-        """Note that `commit` is the table's last one, so that it need not be read back."""
-        app = _APP.format(topic=commit.topic, partition=commit.partition)
-        self._known = (self.version(), app, commit.offset)
+    def alter(self, steps: Iterable[Step]) -> None:
+        """Follow a change of the columns; may be repeated after it ended early."""
+        with _set(self.spark, {_METADATA: '{"pgsluice":"columns"}'}):
+            for step in steps:
+                self._step(step)
+
+    def require(self, properties: Mapping[str, str]) -> None:
+        """Set table properties that the user has not set."""
+        missing = {key: value for key, value in properties.items() if self.property(key) is None}
+        if missing:
+            listed = ", ".join(f"'{key}' = '{value}'" for key, value in missing.items())
+            with _set(self.spark, {_METADATA: '{"pgsluice":"properties"}'}):
+                self._sql(f"SET TBLPROPERTIES ({listed})")
+
+    def _step(self, step: Step) -> None:
+        match step:
+            case Rename(name, to):
+                self._map_columns()
+                self._sql(f"RENAME COLUMN {quoted(name)} TO {quoted(to)}")
+            case Drop(name):
+                self._map_columns()
+                self._sql(f"DROP COLUMN {quoted(name)}")
+            case Widen(name, to):
+                self.require({"delta.enableTypeWidening": "true"})
+                self._sql(f"ALTER COLUMN {quoted(name)} TYPE {to.simpleString()}")
+            case Add(field, missing, exists):
+                if _NEEDS_MAPPING.search(field.name):
+                    self._map_columns()
+                kind = field.dataType.simpleString()
+                if not exists:
+                    comment = str(field.metadata["comment"]).replace("'", "\\'")
+                    added = f"{quoted(field.name)} {kind} COMMENT '{comment}'"
+                    self._sql(f"ADD COLUMNS ({added})")
+                if missing is not None:
+                    value = F.lit(missing).cast(field.dataType)
+                    self.delta().update(set={quoted(field.name): value})
+
+    def _map_columns(self) -> None:
+        self.require({"delta.columnMapping.mode": "name"})
+
+    def _sql(self, change: str) -> None:
+        self.spark.sql(f"ALTER TABLE delta.`{self.path}` {change}")
+
+    @contextmanager
+    def _mapping(self, columns: Sequence[str], version: int) -> Iterator[None]:
+        """Let a new table, or one that gets new columns, have names that Parquet cannot."""
+        if not any(_NEEDS_MAPPING.search(column) for column in columns):
+            yield
+        elif version >= 0:
+            self._map_columns()
+            yield
+        else:
+            with _set(self.spark, {_MAPPED: "name"}):
+                yield
+
+    def _verify(self, before: int, commit: Commit) -> None:
+        """Check that the commit is there: Delta skips one whose transaction it has seen."""
+        version = self.version()
+        info = self._commit_info(version)
+        if version <= before or info is None or _commit(info.get("userMetadata")) != commit:
+            raise TransientConsumerError(
+                f"{self.label}: a commit was made by somebody else meanwhile",
+                hint="one job writes to a warehouse at a time",
+            )
+
+    def _commit_info(self, version: int) -> dict[str, Any] | None:
+        """What a commit says of itself; None when the log no longer has it."""
+        jvm: Any = self.spark._jvm
+        name = f"{self.path}/_delta_log/{version:020}.json"
+        path = jvm.org.apache.hadoop.fs.Path(name)
+        files = path.getFileSystem(self._log().newDeltaHadoopConf())
+        try:
+            if not files.exists(path):
+                return None
+            stream = files.open(path)
+            try:
+                utf8 = jvm.java.nio.charset.StandardCharsets.UTF_8
+                lines = jvm.java.io.BufferedReader(jvm.java.io.InputStreamReader(stream, utf8))
+                while (line := lines.readLine()) is not None:
+                    if line.startswith('{"commitInfo"'):
+                        found: dict[str, Any] = json.loads(line)["commitInfo"]
+                        return found
+            finally:
+                stream.close()
+        except Py4JJavaError as error:
+            text = str(error.java_exception.getMessage())
+            raise TransientConsumerError(f"{name} cannot be read: {text}") from error
+        return {}
+
+    def _snapshot(self) -> Any:
+        none = self.spark._jvm.scala.Option.empty()  # type: ignore[union-attr]
+        return self._log().update(False, none, none)
 
     def _log(self) -> Any:
         jvm: Any = self.spark._jvm
@@ -238,28 +293,31 @@ class Table:
             self.spark._jsparkSession, self.path
         )
 
-    def _none(self) -> Any:
-        jvm: Any = self.spark._jvm
-        return jvm.scala.Option.empty()
+
+def _app(commit: Commit) -> str:
+    return f"pgsluice:{commit.position.journal}:{commit.position.generation}"
 
 
-def _text(commit: Commit) -> str:
-    return json.dumps(commit.metadata, separators=(",", ":"))
+def _commit(metadata: object) -> Commit | None:
+    if not isinstance(metadata, str):
+        return None
+    try:
+        found = json.loads(metadata)
+        position = Position.from_json(found)
+        if position is None:
+            return None
+        columns = {name: Known(kind, number) for name, (kind, number) in found["columns"].items()}
+        return Commit(position, columns)
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return None
 
 
-def widens(narrow: DataType, wide: DataType) -> bool:
-    """Whether Delta turns a column of type `narrow` into `wide` without loss, and they differ.
-
-    Source: Delta Lake's type widening.
-    """
-    match narrow, wide:
-        case (IntegerType(), LongType()) | (FloatType(), DoubleType()):
-            return True
-        case DecimalType(), DecimalType():
-            digits = wide.precision - wide.scale >= narrow.precision - narrow.scale
-            return digits and wide.scale >= narrow.scale and wide != narrow
-        case IntegerType(), DecimalType():
-            return wide.precision - wide.scale >= 10
-        case LongType(), DecimalType():
-            return wide.precision - wide.scale >= 20
-    return False
+@contextmanager
+def _set(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
+    for key, value in settings.items():
+        spark.conf.set(key, value)
+    try:
+        yield
+    finally:
+        for key in settings:
+            spark.conf.unset(key)

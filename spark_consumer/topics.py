@@ -1,89 +1,93 @@
-"""Look at topics before their records are trusted: their partitions, their first records."""
+"""What the broker says of topics: which ones they are, and which records are left."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Collection
+from collections.abc import Iterable, Mapping
+from typing import Protocol
 
-from confluent_kafka import KafkaException, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._listoffsets import OffsetSpec
 
 from spark_consumer.config import ConsumerSettings, admin_properties
-from spark_consumer.errors import ContractError, TransientConsumerError
-from spark_consumer.names import topic_pattern
+from spark_consumer.errors import TransientConsumerError
+from spark_consumer.position import TopicState
 
-__all__ = ["Topics"]
+__all__ = ["TopicStates", "Topics"]
 
 _TIMEOUT_S = 30.0
+_ABSENT = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC)
+
+
+class TopicStates(Protocol):
+    """Describes topics."""
+
+    def look(self, names: Iterable[str]) -> dict[str, TopicState]:
+        """Describe topics; those that there are not are left out.
+
+        Raises:
+            TransientConsumerError: the broker does not answer.
+        """
 
 
 class Topics:
-    """Checks topics of a subscription, each once."""
+    """Asks the broker."""
 
-    def __init__(self, settings: ConsumerSettings, subscription: str) -> None:
+    def __init__(self, settings: ConsumerSettings) -> None:
         self._client = AdminClient(dict(admin_properties(settings)))
-        self._pattern = re.compile(topic_pattern(settings, subscription))
-        self._checked: set[str] = set()
 
-    def check_all(self, known: Collection[tuple[str, int]]) -> None:
-        """Check all topics that are there now; see `check`."""
+    def look(self, names: Iterable[str]) -> dict[str, TopicState]:
+        """See `TopicStates.look`."""
         try:
-            listed = self._client.list_topics(timeout=_TIMEOUT_S).topics
+            found = self._describe(sorted(set(names)))
+            return self._with_offsets(found)
         except KafkaException as error:
-            raise _unreachable(error) from error
-        self.check([name for name in listed if self._pattern.fullmatch(name)], known)
+            raise TransientConsumerError(
+                f"the Kafka broker does not answer: {error.args[0].str()}",
+                hint='check "bootstrap.servers" and whether the broker is up',
+            ) from error
 
-    def check(self, names: Collection[str], known: Collection[tuple[str, int]]) -> None:
-        """Check that each topic has one partition and, unless it is known, its first record.
+    def _describe(self, names: list[str]) -> dict[str, tuple[str, list[int]]]:
+        if not names:
+            return {}
+        asked = self._client.describe_topics(TopicCollection(names), request_timeout=_TIMEOUT_S)
+        found = {}
+        for name, answer in asked.items():
+            try:
+                described = answer.result()
+            except KafkaException as error:
+                if error.args[0].code() in _ABSENT:
+                    continue
+                raise
+            numbers = [partition.id for partition in described.partitions]
+            found[name] = (str(described.topic_id), numbers)
+        return found
 
-        Args:
-            names: the topics.
-            known: topic partitions whose first records were read before.
-
-        Raises:
-            ContractError: a topic with several partitions, or one whose first records are gone.
-            TransientConsumerError: the broker does not answer.
-        """
-        fresh = [name for name in names if name not in self._checked]
-        try:
-            for name in fresh:
-                partitions = (
-                    self._client.list_topics(name, timeout=_TIMEOUT_S).topics[name].partitions
-                )
-                if len(partitions) > 1:
-                    raise ContractError(
-                        f"topic {name} has {len(partitions)} partitions, and the Spark job takes"
-                        " one",
-                        hint="let the gateway create it with one partition, its default",
-                    )
-            begin = [TopicPartition(n, 0) for n in fresh if (n, 0) not in known]
-            self._check_beginnings(begin)
-        except KafkaException as error:
-            raise _unreachable(error) from error
-        self._checked.update(fresh)
-
-    def _check_beginnings(self, partitions: list[TopicPartition]) -> None:
-        if not partitions:
-            return
-        asked = self._client.list_offsets(
-            {
-                partition: OffsetSpec.earliest()  # type: ignore[no-untyped-call]
-                for partition in partitions
-            },
-            request_timeout=_TIMEOUT_S,
-        )
-        for partition, answer in asked.items():
-            if (offset := answer.result().offset) > 0:
-                raise ContractError(
-                    f"topic {partition.topic} begins at offset {offset}: its first records are"
-                    " gone, and without them the table cannot be rebuilt",
-                    hint="let the topic keep its records (retention.ms = -1), copy the table anew",
-                )
-
-
-def _unreachable(error: KafkaException) -> TransientConsumerError:
-    return TransientConsumerError(
-        f"the Kafka broker does not answer: {error.args[0].str()}",
-        hint='check "bootstrap.servers" and whether the broker is up',
-    )
+    def _with_offsets(self, found: Mapping[str, tuple[str, list[int]]]) -> dict[str, TopicState]:
+        places = [
+            TopicPartition(name, number)
+            for name, (_, numbers) in found.items()
+            for number in numbers
+        ]
+        if not places:
+            return {}
+        offsets: list[dict[tuple[str, int], int]] = []
+        for spec in (OffsetSpec.earliest(), OffsetSpec.latest()):  # type: ignore[no-untyped-call]
+            asked = self._client.list_offsets(
+                dict.fromkeys(places, spec), request_timeout=_TIMEOUT_S
+            )
+            offsets.append(
+                {
+                    (place.topic, place.partition): answer.result().offset
+                    for place, answer in asked.items()
+                }
+            )
+        earliest, latest = offsets
+        return {
+            name: TopicState(
+                identity,
+                {number: earliest[name, number] for number in numbers},
+                {number: latest[name, number] for number in numbers},
+            )
+            for name, (identity, numbers) in found.items()
+        }

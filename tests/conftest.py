@@ -21,6 +21,7 @@ import pytest
 
 from gateway.embedded import jars
 from gateway.embedded.java import java_home
+from tests.seeds import SEED
 from tests.servers import Database, DatabaseFactory, PostgresServer, Servers
 
 if TYPE_CHECKING:
@@ -28,9 +29,18 @@ if TYPE_CHECKING:
 
 TESTS = Path(__file__).parent
 
-hypothesis.settings.register_profile("dev", deadline=None, print_blob=True)
-hypothesis.settings.register_profile("ci", deadline=None, print_blob=True, max_examples=200)
-hypothesis.settings.register_profile("deep", deadline=None, print_blob=True, max_examples=5000)
+# The seed alone decides what is tried: no clock, and nothing that an earlier run has left behind.
+hypothesis.settings.register_profile(
+    "dev",
+    deadline=None,
+    database=None,
+    print_blob=True,
+    suppress_health_check=[hypothesis.HealthCheck.too_slow],
+)
+for _name, _examples in (("ci", 200), ("deep", 5000)):
+    hypothesis.settings.register_profile(
+        _name, hypothesis.settings.get_profile("dev"), max_examples=_examples
+    )
 hypothesis.settings.load_profile(
     os.environ.get("HYPOTHESIS_PROFILE", "ci" if os.environ.get("CI") else "dev")
 )
@@ -47,7 +57,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
+    # Before the plugins read them: the order of the tests, and what hypothesis tries.
+    if config.getoption("randomly_seed", None) == "default":
+        config.option.randomly_seed = SEED
+    if config.getoption("hypothesis_seed", None) is None:
+        config.option.hypothesis_seed = str(SEED)
     config.stash[_servers] = Servers()
     config.stash[_passed] = Counter()
 
@@ -59,7 +75,14 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 
 def pytest_report_header(config: pytest.Config) -> str:
-    return f"servers: {config.stash[_servers].describe()}"
+    return f"PGSLUICE_SEED={SEED}; servers: {config.stash[_servers].describe()}"
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        drawn = "seed" in getattr(item, "fixturenames", ())
+        if drawn or getattr(getattr(item, "obj", None), "is_hypothesis_test", False):
+            item.add_marker(pytest.mark.seeded)
 
 
 class _TierCount:
@@ -95,6 +118,12 @@ def _tier(nodeid: str) -> str:
 
 def pytest_sessionstart(session: pytest.Session) -> None:
     session.config.pluginmanager.register(_TierCount(session.config), "tier-count")
+
+
+@pytest.fixture(scope="session")
+def seed() -> int:
+    """What a test draws its random cases from; `make explore` gives new ones."""
+    return SEED
 
 
 @pytest.fixture(scope="session")

@@ -10,10 +10,12 @@ import os
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 
+from gateway.copy import Progress
 from gateway.errors import TransientError
 from gateway.lsn import Lsn
-from gateway.records import Batch, Record
-from gateway.transactions import Prepared, RolledBack, StandaloneMessage, Transaction
+from gateway.records import Batch, CopyState, Cut, Feed, Record
+from gateway.runtime.ports import Placement
+from gateway.transactions import PreparedTransaction, RolledBack, StandaloneMessage, Transaction
 
 
 class ManualClock:
@@ -52,6 +54,10 @@ class FakeSource:
     ) -> None:
         assert write_lsn is None or write_lsn >= flush_lsn
         self.feedback.append(flush_lsn)
+
+    def finish(self, timeout_s: float) -> bool:
+        self.close()
+        return True
 
     def close(self) -> None:
         os.close(self._reader)
@@ -96,7 +102,9 @@ class FakeSink:
         if batch.watermark is not None:
             if len(self.committed) == self._fail_at_commit:
                 raise TransientError("the broker is gone")
-            self.committed.append(Batch(self._open, batch.watermark, batch.totals))
+            self.committed.append(
+                Batch([*self._open, *_progress(batch.cut)], batch.watermark, batch.cut)
+            )
             self._open = []
         return batch
 
@@ -110,13 +118,25 @@ class FakeRouter:
 
     def __init__(self, subscriptions: Sequence[str] = ("s",)) -> None:
         self.ended: dict[str, Lsn] = {}
+        self.awaits: int | None = None
+        self.waits: dict[int, int] = {}  # by xid: how often there is no answer about its rows yet
+        self.foreseen: list[int] = []
+        self.always_readable: int | None = None
         self.learnt: list[int] = []
         self._subscriptions = subscriptions
+        self.feeds: Sequence[Feed] = ()
 
-    def learn(self, event: Transaction | Prepared) -> None:
+    def learn(self, event: Transaction | PreparedTransaction) -> None:
         self.learnt.append(event.xid)
 
+    def foresee(self, item: Transaction | PreparedTransaction) -> None:
+        self.foreseen.append(item.xid)
+
     def route(self, transaction: Transaction) -> Iterator[list[Record]]:
+        for _ in range(self.waits.get(transaction.xid, 0)):
+            self.awaits = self.always_readable
+            yield []
+        self.awaits = None
         for frames in transaction.frames():
             yield [_record(b"%d" % transaction.xid) for _ in frames]
         for name in self._subscriptions:
@@ -126,12 +146,9 @@ class FakeRouter:
     def route_standalone(self, message: StandaloneMessage) -> list[Record]:
         return [_record(message.message.content)]
 
-    def mark(self, event: Prepared | RolledBack) -> list[Record]:
-        kind = b"PREPARE" if isinstance(event, Prepared) else b"ROLLBACK"
+    def mark(self, event: PreparedTransaction | RolledBack) -> list[Record]:
+        kind = b"PREPARE" if isinstance(event, PreparedTransaction) else b"ROLLBACK"
         return [_record(kind + b" " + event.gid.encode())]
-
-    def progress(self, subscriptions: Sequence[str], end_lsn: Lsn) -> list[Record]:
-        return [_record(b"PROGRESS %s %d" % (name.encode(), end_lsn)) for name in subscriptions]
 
     def take_lost_values(self) -> Mapping[str, int]:
         return {}
@@ -139,9 +156,56 @@ class FakeRouter:
     def take_quarantined(self) -> Mapping[str, int]:
         return {}
 
-    def take_totals(self) -> Mapping[str, tuple[int, ...]]:
-        return {}
+
+def _progress(cut: Cut | None) -> list[Record]:
+    """PROGRESS markers without records of their subscription."""
+    if cut is None:
+        return []
+    return [_record(b"PROGRESS %s %d" % (name.encode(), cut.end_lsn)) for name in cut.idle]
 
 
 def _record(value: bytes) -> Record:
     return ("topic", 0, None, value, [])
+
+
+class FakeCopier:
+    """Rows with the positions from which on they can be placed; a record for each.
+
+    Attributes:
+        placed: The position at which each went out.
+    """
+
+    def __init__(self, chunks: Sequence[tuple[int, bytes]], *, altered: bool = False) -> None:
+        self._chunks = deque(chunks)
+        self.altered = altered
+        self.placed: list[Lsn] = []
+        self._reader, self._writer = os.pipe()
+
+    def fileno(self) -> int:
+        return self._reader
+
+    @property
+    def unfinished(self) -> bool:
+        return bool(self._chunks)
+
+    def awaited(self) -> Lsn | None:
+        return Lsn(self._chunks[0][0]) if self._chunks else None
+
+    def place(self, last: Lsn, upto: Lsn) -> Placement | None:
+        if not self._chunks or self._chunks[0][0] > upto:
+            return None
+        lsn, value = self._chunks[0]
+        self.placed.append(max(last, Lsn(lsn)))
+        return Placement(self.placed[-1], self._records(value))
+
+    def _records(self, value: bytes) -> Iterator[list[Record]]:
+        yield [_record(value)]
+        self._chunks.popleft()
+
+    def states(self) -> tuple[CopyState, ...]:
+        progress = Progress((b"%d" % len(self.placed),), not self._chunks)
+        return (CopyState("s", "public", "t", "copying", progress=progress),)
+
+    def close(self) -> None:
+        os.close(self._reader)
+        os.close(self._writer)

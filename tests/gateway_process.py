@@ -14,13 +14,14 @@ from pathlib import Path
 from typing import Any, Self
 
 import fastavro
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.schema_registry import SchemaRegistryClient
 
 from tests.waiting import wait_until
 
 TIMEOUT_S = 60.0
+_SETTLING = (KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE)
 
 
 @dataclass
@@ -45,7 +46,7 @@ class GatewayProject:
             "kafka": {"bootstrap.servers": self.bootstrap},
             "registry": {"url": self.registry},
             "gateway": {"name": self.slot},
-            "topics": {"progress": f"{self.slot}.progress", "totals": f"{self.slot}.totals"},
+            "topics": {"progress": f"{self.slot}.progress"},
             "limits": {"progress_interval_s": 0.2},
         }
         for table, values in self.extra.items():
@@ -136,17 +137,22 @@ class GatewayProcess:
     def wait(self, timeout_s: float = TIMEOUT_S) -> int:
         """Wait for its end; the exit code."""
 
-        def ended() -> bool:
-            self.log()  # or a full pipe would keep it from ending
-            return self._process.poll() is not None
-
-        wait_until(ended, timeout_s, "the gateway to end")
+        wait_until(self.ended, timeout_s, "the gateway to end")
         self.log()
         return self._process.returncode
 
+    def ended(self) -> bool:
+        """Whether it has ended."""
+        self.log()  # or a full pipe would keep it from ending
+        return self._process.poll() is not None
+
+    def send(self, number: signal.Signals) -> None:
+        """Send it a signal."""
+        self._process.send_signal(number)
+
     def terminate(self) -> int:
         """SIGTERM; the exit code."""
-        self._process.send_signal(signal.SIGTERM)
+        self.send(signal.SIGTERM)
         return self.wait()
 
     def kill(self) -> None:
@@ -187,19 +193,37 @@ class Read:
 class TopicReader:
     """Reads whole topics with nothing but public clients: the contract seen from outside."""
 
-    def __init__(self, bootstrap: str, registry: str) -> None:
+    def __init__(self, bootstrap: str, registry: str, **properties: str) -> None:
         self._bootstrap = bootstrap
-        self._registry = SchemaRegistryClient({"url": registry})
+        self._registry = SchemaRegistryClient({"url": registry, **properties})
         self._schemas: dict[int, Any] = {}
+        self._consumer: Consumer | None = None
+        self._read_before: dict[str, tuple[dict[int, int], list[Read]]] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End its connections."""
+        self._registry.close()
+        if self._consumer is not None:
+            self._consumer.close()
 
     def topics(self, prefix: str) -> list[str]:
         """Names of the topics that begin with `prefix`."""
         admin = AdminClient({"bootstrap.servers": self._bootstrap})
-        return sorted(t for t in admin.list_topics(timeout=10).topics if t.startswith(prefix))
+        return sorted(t for t in admin.list_topics(timeout=60).topics if t.startswith(prefix))
 
     def read(self, topic: str) -> list[Read]:
-        """Every committed record, partition by partition; tombstones included."""
-        consumer = Consumer(
+        """Every committed record, partition by partition; tombstones included.
+
+        What was read before is not asked for again: a topic only grows.
+        """
+        starts, before = self._read_before.get(topic, ({}, []))
+        consumer = self._consumer = self._consumer or Consumer(
             {
                 "bootstrap.servers": self._bootstrap,
                 "group.id": "reader",
@@ -210,27 +234,40 @@ class TopicReader:
         )
         try:
             ends = self._ends(consumer, topic)
-            consumer.assign([TopicPartition(topic, p, 0) for p in ends])
-            return sorted(self._consume(consumer, ends), key=lambda r: (r.partition, r.offset))
+            grown = {p: end for p, end in ends.items() if end > starts.get(p, 0)}
+            consumer.assign([TopicPartition(topic, p, starts.get(p, 0)) for p in grown])
+            found = [*before, *self._consume(consumer, grown)]
         finally:
-            consumer.close()
+            consumer.unassign()
+        found.sort(key=lambda r: (r.partition, r.offset))
+        self._read_before[topic] = (ends, found)
+        return list(found)
 
     def _ends(self, consumer: Consumer, topic: str) -> dict[int, int]:
         """Each partition's last stable offset: that of a consumer with ``read_committed``."""
-        metadata = consumer.list_topics(topic, timeout=10).topics[topic]
-        return {
-            p: consumer.get_watermark_offsets(TopicPartition(topic, p), timeout=10)[1]
-            for p in metadata.partitions
-        }
+        found: dict[int, int] = {}
+
+        def all_found() -> bool:
+            # The leader of a partition that is new, or whose broker is back, settles in a moment.
+            try:
+                for p in consumer.list_topics(topic, timeout=60).topics[topic].partitions:
+                    found[p] = consumer.get_watermark_offsets(TopicPartition(topic, p), 60)[1]
+            except KafkaException as error:
+                assert error.args[0].code() in _SETTLING, error
+                return False
+            return True
+
+        wait_until(all_found, TIMEOUT_S, f"the end of topic {topic}")
+        return found
 
     def _consume(self, consumer: Consumer, ends: dict[int, int]) -> Iterator[Read]:
         def done() -> bool:
             positions = consumer.position([TopicPartition(t.topic, t.partition) for t in assigned])
             return all(p.offset >= ends[p.partition] for p in positions)
 
-        assigned = [tp for tp in consumer.assignment() if ends[tp.partition] > 0]
+        assigned = consumer.assignment()
         empty_polls = 0
-        while assigned and empty_polls < 100:
+        while assigned and empty_polls < 600:
             message = consumer.poll(0.1)
             if message is None:
                 # Control records at the end move the position, but give no message.
@@ -241,6 +278,8 @@ class TopicReader:
             assert message.error() is None, message.error()
             topic, partition, offset = message.topic(), message.partition(), message.offset()
             assert topic is not None and partition is not None and offset is not None
+            if offset >= ends[partition]:
+                continue  # came since; it is read the next time
             yield Read(
                 topic,
                 partition,
@@ -249,7 +288,7 @@ class TopicReader:
                 self.decode(message.value()),
                 dict(map(_text_header, message.headers() or [])),
             )
-        assert not assigned or empty_polls < 100, "the topic could not be read to its end"
+        assert not assigned or empty_polls < 600, "the topic could not be read to its end"
 
     def decode(self, wire: str | bytes | None) -> dict[str, Any] | None:
         """The datum of a key or value in Confluent's wire format."""

@@ -24,7 +24,7 @@ from gateway.lsn import parse_lsn
 from tests.gateway_process import GatewayProject, Read, TopicReader
 from tests.rebuild import Rebuilt
 from tests.servers import Database
-from tests.waiting import wait_until
+from tests.waiting import PATIENCE, wait_until
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 TIMEOUT_S = 60.0
@@ -139,6 +139,7 @@ class Scene:
     def close(self) -> None:
         """End what still runs."""
         self.project.stop_all()
+        self.reader.close()
 
 
 @pytest.fixture
@@ -193,46 +194,57 @@ def wait_for_copy_marker(scene: Scene, table: str, state: str) -> None:
 def assert_exactly_once(
     scene: Scene, tables: Iterable[str], subscription: str | None = None
 ) -> None:
-    """No record twice, and every marker's counts and totals as the topics have them.
+    """No record twice, and every marker's counts and offsets as the topics have them.
 
     A consumer that cuts by the markers (docs/envelope.md) relies on nothing else.
     """
-    counted: dict[tuple[str, int], Counter[int]] = {}
-    sizes: dict[tuple[str, int], int] = {}
+    counted: dict[str, Counter[int]] = {}
+    offsets: dict[tuple[str, int], list[int]] = {}
     for table in tables:
         topic = scene.topic(table, subscription)
+        counted[topic] = Counter()
         for partition, records in _by_partition(scene.reader.read(topic)).items():
-            _assert_no_duplicates(records)
-            sizes[topic, partition] = len(records)
-            counted[topic, partition] = Counter(
-                parse_lsn(r.headers["commit_lsn"]) for r in records if int(r.headers["seq"]) > 0
+            rows = [record for record in records if record.value is not None]
+            _assert_no_duplicates(rows)
+            offsets[topic, partition] = [record.offset for record in records]
+            counted[topic].update(
+                parse_lsn(r.headers["commit_lsn"]) for r in rows if int(r.headers["seq"]) > 0
             )
-    ends: dict[tuple[str, int], Counter[int]] = defaultdict(Counter)
-    totals: dict[tuple[str, int], int] = {}
+    ends: dict[str, Counter[int]] = defaultdict(Counter)
+    promised: dict[tuple[str, int], list[int]] = defaultdict(list)
+    behind: dict[tuple[str, int], int] = defaultdict(int)
     published = 0
-    for marker in scene.markers(subscription):
+    markers = scene.markers(subscription)
+    for marker in markers:
         if marker["kind"] == "END":
             assert marker["end_lsn"] > published, "an END after the PROGRESS that covers it"
+            for count in marker["topics"]:
+                ends[count["topic"]][marker["commit_lsn"]] += count["records"]
         if marker["kind"] == "PROGRESS":
             published = max(published, marker["end_lsn"])
-        for count in marker["partitions"]:
-            place = (count["topic"], count["partition"])
-            if marker["kind"] == "END":
-                ends[place][marker["commit_lsn"]] += count["records"]
-                assert (
-                    count["total"]
-                    == totals.get(place, count["total"] - count["records"]) + (count["records"])
-                )
-            totals[place] = count["total"]
-    assert {place: c for place, c in ends.items() if c} == {p: c for p, c in counted.items() if c}
-    assert totals == sizes
+        for span in marker["offsets"]:
+            place = (span["topic"], span["partition"])
+            assert span["previous_offset"] == behind[place]
+            assert span["first_offset"] >= span["previous_offset"]
+            behind[place] = span["next_offset"]
+            covered = [
+                offset
+                for offset in offsets[place]
+                if span["first_offset"] <= offset < span["next_offset"]
+            ]
+            assert covered[0] == span["first_offset"]
+            assert covered[-1] + 1 == span["next_offset"]
+            assert len(covered) == span["records"]
+            promised[place] += covered
+    assert {t: c for t, c in ends.items() if c} == {t: c for t, c in counted.items() if c}
+    assert promised == offsets
+    assert markers[-1]["kind"] == "PROGRESS"
 
 
 def _by_partition(records: Iterable[Read]) -> dict[int, list[Read]]:
     found: dict[int, list[Read]] = defaultdict(list)
     for record in records:
-        if record.value is not None:
-            found[record.partition].append(record)
+        found[record.partition].append(record)
     return found
 
 
@@ -272,7 +284,7 @@ def running(work: Callable[[Event], None]) -> Any:
         yield
     finally:
         stop.set()
-        thread.join(TIMEOUT_S)
+        thread.join(TIMEOUT_S * PATIENCE)
     assert not thread.is_alive()
     if failed:
         raise failed[0]
@@ -324,12 +336,12 @@ class WatermarkWatch:
         if text is None:
             return
         # Read after it: the watermark only grows, and what it must have reached is committed.
-        confirmed, deadline = parse_lsn(text), time.monotonic() + TIMEOUT_S
+        confirmed, deadline = parse_lsn(text), time.monotonic() + TIMEOUT_S * PATIENCE
         while self._watermark < confirmed and not stop.is_set():
             assert time.monotonic() < deadline, "confirmed what is not in Kafka"
             message = consumer.poll(0.2)
             if message is not None and message.error() is None:
                 value = self._scene.reader.decode(message.value())
-                if value is not None:
-                    self._watermark = max(self._watermark, int(value["end_lsn"]))
+                if value is not None and value["position"] is not None:
+                    self._watermark = max(self._watermark, int(value["position"]["end_lsn"]))
         self.looks += 1

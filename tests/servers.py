@@ -21,6 +21,7 @@ from psycopg import sql
 from gateway.embedded.kafka import EmbeddedKafka
 from gateway.embedded.postgres import EmbeddedPostgres
 from gateway.embedded.registry import API_PATH, EmbeddedRegistry, takes_compatibility
+from tests.seeds import setseed
 from tests.waiting import wait_until
 
 REGISTRY_IMAGE = "apicurio/apicurio-registry:3.0.9"
@@ -94,8 +95,13 @@ class Database:
         return self.server.server_dsn(self.name)
 
     def connect(self) -> Connection:
-        """A new autocommit connection; use it as a context manager, or close it."""
-        return psycopg.connect(self.dsn, autocommit=True)
+        """A new autocommit connection; use it as a context manager, or close it.
+
+        Its ``random()`` is seeded, ``gen_random_uuid()`` cannot be.
+        """
+        connection = psycopg.connect(self.dsn, autocommit=True)
+        connection.execute(setseed())
+        return connection
 
 
 class Servers:

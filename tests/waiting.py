@@ -3,7 +3,11 @@
 import threading
 import time
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Final, TypeVar
+
+PATIENCE: Final = 4
+"""A deadline is there to end what hangs. Each is ample on a machine that does nothing else; a busy
+one may take so many times as long before a test fails."""
 
 _Answer = TypeVar("_Answer")
 
@@ -19,13 +23,14 @@ def wait_until(
 
     Args:
         predicate: is asked at least once, also when ``timeout_s`` is 0.
-        timeout_s: seconds until giving up.
+        timeout_s: seconds until giving up, on a machine that has nothing else to do (`PATIENCE`).
         what: what is waited for, for the failure's message.
         poll_s: seconds between two calls.
 
     Raises:
         AssertionError: ``timeout_s`` passed; with ``what`` and the last answer.
     """
+    timeout_s *= PATIENCE
     deadline = time.monotonic() + timeout_s
     pause = threading.Event()
     while True:

@@ -14,6 +14,7 @@ CHECKS: dict[str, list[str]] = {
     "lint": ["ruff", "check", "--quiet", "."],
     "types": ["mypy", "."],
     "layers": ["lint-imports", "--no-logo"],
+    "uses": ["python", "tools/unused.py"],
 }
 
 

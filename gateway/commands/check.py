@@ -7,20 +7,22 @@ one run shows everything there is to repair.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
 import psycopg
 
-from gateway.commands.schemas import CollectedSchemas, plan_of, routes_of
+from gateway.commands.schemas import CollectedSchemas, routes_of
 from gateway.config import Settings
 from gateway.definitions.model import Definitions, Operation, Plan
 from gateway.envelope.naming import error_topic
 from gateway.errors import GatewayError
 from gateway.pgoutput.messages import ReplicaIdentity
-from gateway.provision import read_definitions
 from gateway.routing.routes import RelationRoutes
+from gateway.runtime.plan import read_definitions, read_plan
+from gateway.runtime.provision import make_evaluator
 from gateway.sink.registry import Registry
 from gateway.sink.topics import describe_topics
 from gateway.source.connection import ServerFacts, connect, server_facts
@@ -108,13 +110,18 @@ def _source_findings(
     yield from _guarded("slot", lambda: _slot_findings(connection, settings, facts))
     if definitions is None:
         return
-    plan = plan_of(connection, definitions, settings)
+    plan = read_plan(settings, connection, definitions)
     for warning in plan.warnings:
         yield Finding(Severity.WARNING, warning)
     yield _fine(f"definitions: {len(plan.copies)} subscriber tables with an initial copy")
     # Building the routes compiles every filter and every schema.
     routes = routes_of(connection, plan, facts, settings, CollectedSchemas())
-    yield _fine("row filters: all can be evaluated here")
+    for row_filter, who in routes.filters.evaluations():
+        yield _fine(f"{row_filter}: {who}")
+    if routes.filters.ask_server and settings.filters.dsn is not None:
+        with closing(make_evaluator(settings)) as evaluator:
+            evaluator.open()
+        yield _fine("row filters: the server of [filters] dsn answers as the source does")
     yield from _filter_findings(routes, settings)
     yield from _table_findings(connection, plan)
     for line in check_publications(connection, plan, prefix=settings.source.slot):
@@ -253,5 +260,6 @@ def _kafka_findings(settings: Settings) -> Iterator[Finding]:
 
 
 def _registry_findings(settings: Settings) -> Iterator[Finding]:
-    Registry(settings.registry).check()
+    with Registry(settings.registry) as registry:
+        registry.check()
     yield _fine("registry: reached")

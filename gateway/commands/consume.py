@@ -13,11 +13,11 @@ from typing import Final
 from gateway.config import Settings
 from gateway.errors import ConfigError, FatalError, GatewayError, TransientError
 from gateway.lsn import Lsn
-from gateway.provision import read_definitions
+from gateway.runtime.plan import read_definitions
 from spark_consumer.config import ConsumerSettings
 from spark_consumer.errors import ConsumerError, SettingsError, TransientConsumerError
 
-__all__ = ["consume", "consumer_settings"]
+__all__ = ["consume", "consumer_settings", "show_tables"]
 
 _SUBMITTED: Final = "PYSPARK_GATEWAY_PORT"
 """Set by spark-submit for the Python process that it starts."""
@@ -31,19 +31,11 @@ def consume(settings: Settings, *, subscriptions: Sequence[str], endpos: Lsn | N
         FatalError: a person must act.
         TransientError: what failed may pass.
     """
-    known = [s.name for s in read_definitions(settings).subscriptions]
-    for name in subscriptions:
-        if name not in known:
-            raise ConfigError(
-                f'subscription "{name}" is not defined',
-                key="--subscription",
-                hint=f"defined are {', '.join(known)}",
-            )
+    wanted = consumer_settings(settings, _known(settings, subscriptions), endpos)
     # Late: pyspark takes a second to import.
     from spark_consumer.job import run
     from spark_consumer.session import build_session
 
-    wanted = consumer_settings(settings, subscriptions or known, endpos)
     try:
         spark = build_session(wanted)
         try:
@@ -54,14 +46,52 @@ def consume(settings: Settings, *, subscriptions: Sequence[str], endpos: Lsn | N
         raise _translated(error) from error
 
 
+def show_tables(settings: Settings, *, subscriptions: Sequence[str], at: str | None) -> int:
+    """Print the versions of the rebuilt tables that belong together; return the exit code.
+
+    Args:
+        settings: of the gateway.
+        subscriptions: by default all that are defined.
+        at: an LSN or a time; None for now.
+
+    Raises:
+        ConfigError: a subscription that is not defined, or an `at` that is neither.
+        FatalError: there is no such state.
+        TransientError: the file system fails.
+    """
+    wanted = consumer_settings(settings, _known(settings, subscriptions), None)
+    from spark_consumer.reader import print_tables
+    from spark_consumer.session import build_session
+
+    try:
+        spark = build_session(wanted)
+        try:
+            for name in wanted.subscriptions:
+                print_tables(name, at=at, warehouse=wanted.warehouse, spark=spark)
+        finally:
+            spark.stop()
+    except ConsumerError as error:
+        raise _translated(error) from error
+    return 0
+
+
+def _known(settings: Settings, subscriptions: Sequence[str]) -> Sequence[str]:
+    known = [s.name for s in read_definitions(settings).subscriptions]
+    for name in subscriptions:
+        if name not in known:
+            raise ConfigError(
+                f'subscription "{name}" is not defined',
+                key="--subscription",
+                hint=f"defined are {', '.join(known)}",
+            )
+    return subscriptions or known
+
+
 def consumer_settings(
     settings: Settings, subscriptions: Sequence[str], endpos: Lsn | None
 ) -> ConsumerSettings:
     """Return the part of the configuration that the Spark job needs."""
     registry = dict(settings.registry)
-    names: dict[str, list[str]] = {}
-    for table, topic in settings.topics.names.items():
-        names.setdefault(table.partition(".")[0], []).append(topic)
     return ConsumerSettings(
         kafka=settings.kafka,
         registry_url=registry.pop("url"),
@@ -69,8 +99,10 @@ def consumer_settings(
         warehouse=settings.consumer.warehouse,
         checkpoint=settings.consumer.checkpoint,
         subscriptions=tuple(subscriptions),
-        topic_names={name: tuple(topics) for name, topics in names.items()},
+        kafka_java=settings.consumer.kafka_java,
         trigger_interval_s=settings.consumer.trigger_interval_s,
+        max_batch_records=settings.consumer.max_batch_records,
+        parallel_tables=settings.consumer.parallel_tables,
         endpos=endpos,
         shutdown_timeout_s=settings.limits.shutdown_timeout_s,
         jars=() if _SUBMITTED in os.environ else _jars(),

@@ -8,14 +8,15 @@ from typing import Final
 import psycopg
 from psycopg import sql
 
-from gateway.commands.schemas import CollectedSchemas, plan_of, routes_of
+from gateway.commands.schemas import CollectedSchemas, routes_of
 from gateway.config import Settings
-from gateway.definitions.changes import outdated
+from gateway.definitions.changes import copy_states
 from gateway.definitions.model import Definitions, Plan
 from gateway.errors import SlotError, TransientError
-from gateway.provision import read_definitions, slot_identity
 from gateway.records import Watermark
-from gateway.reload import channel_of
+from gateway.runtime.plan import read_definitions, read_plan
+from gateway.runtime.provision import slot_identity
+from gateway.runtime.reload import channel_of
 from gateway.sink.identity import SlotIdentity
 from gateway.sink.progress import read_progress
 from gateway.source.connection import connect, server_facts
@@ -42,7 +43,7 @@ def reload(settings: Settings, *, timeout_s: float) -> int:
     definitions = read_definitions(settings)
     with connect(settings.source.dsn) as connection:
         facts = server_facts(connection)
-        plan = plan_of(connection, definitions, settings)
+        plan = read_plan(settings, connection, definitions)
         # Building the routes compiles every filter and every schema.
         routes_of(connection, plan, facts, settings, CollectedSchemas())
         _wait(connection, settings, slot_identity(facts, settings), definitions, plan, timeout_s)
@@ -66,7 +67,8 @@ def _wait(
         connection.execute(notify)
         asked = time.monotonic()
         while time.monotonic() - asked < _ASK_AGAIN_S:
-            found = read_progress(settings.kafka, settings.topics.progress, identity, _READ_S)
+            recovered = read_progress(settings.kafka, settings.topics.progress, identity, _READ_S)
+            found = recovered.watermark
             if found is not None and _is_in_force(found, definitions, plan):
                 return
             if _is_running(connection, settings.source.slot):
@@ -97,4 +99,7 @@ def _is_running(connection: psycopg.Connection, slot: str) -> bool:
 
 
 def _is_in_force(watermark: Watermark, definitions: Definitions, plan: Plan) -> bool:
-    return watermark.definitions == definitions.fingerprint and not outdated(plan, watermark.copies)
+    states = copy_states(plan, watermark.copies, reconcile=True)
+    return watermark.definitions == definitions.fingerprint and all(
+        state.state == "ready" for state in states
+    )

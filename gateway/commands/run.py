@@ -6,12 +6,12 @@ import logging
 import sys
 from typing import Final
 
-from gateway.commands.stopping import reload_on_signal, stop_on_signals
+from gateway.commands.signals import end_in_time, reload_on_signal, stop_on_signals
 from gateway.config import Settings
-from gateway.daemon import Daemon
-from gateway.definitions.model import Table
 from gateway.lsn import Lsn
 from gateway.observe import event
+from gateway.runtime.copier import CopyStanding
+from gateway.runtime.daemon import Daemon
 
 __all__ = ["run"]
 
@@ -26,7 +26,11 @@ def run(settings: Settings, *, endpos: Lsn | None) -> int:
         TransientError: gave up after ``limits.retry_for_s``.
         FatalError: a person must act.
     """
-    with stop_on_signals() as flag, reload_on_signal() as reload:
+    with (
+        stop_on_signals() as flag,
+        reload_on_signal() as reload,
+        end_in_time(flag, settings.limits.shutdown_timeout_s),
+    ):
         Daemon(
             settings,
             endpos=endpos,
@@ -38,23 +42,29 @@ def run(settings: Settings, *, endpos: Lsn | None) -> int:
     return 0
 
 
-def _log_copy(subscription: str, table: Table, rows: int, estimate: int | None) -> None:
+def _log_copy(standing: CopyStanding) -> None:
+    left = standing.seconds_left
     event(
         _LOG,
         logging.INFO,
         "copying",
-        subscription=subscription,
-        relation=table,
-        rows=rows,
-        estimate="unknown" if estimate is None else estimate,
+        subscriptions=",".join(standing.subscriptions),
+        relation=standing.table,
+        rows=standing.rows,
+        estimate="unknown" if standing.estimate is None else standing.estimate,
+        rows_per_second=round(standing.rows_per_second),
+        seconds_left="unknown" if left is None else left,
     )
 
 
-def _show_bar(subscription: str, table: Table, rows: int, estimate: int | None) -> None:
-    """Draw one line in place; a filter or stale statistics make the estimate a guess."""
-    share = min(rows / estimate, 1.0) if estimate else 0.0
-    done = round(share * _BAR_WIDTH)
-    bar = "#" * done + "." * (_BAR_WIDTH - done)
-    end = "\n" if rows == estimate else ""
-    sys.stderr.write(f"\r\x1b[Kcopying {subscription}: {table} [{bar}] {rows} rows{end}")
+def _show_bar(standing: CopyStanding) -> None:
+    """Draw one line in place; stale statistics make the estimate a guess."""
+    rows, estimate = standing.rows, standing.estimate
+    share = 1.0 if standing.done else min(rows / estimate, 1.0) if estimate else 0.0
+    filled = round(share * _BAR_WIDTH)
+    bar = "#" * filled + "." * (_BAR_WIDTH - filled)
+    left = "" if standing.seconds_left is None else f", {standing.seconds_left} s left"
+    end = "\n" if standing.done else left
+    rate = f"{standing.rows_per_second:.0f} rows/s"
+    sys.stderr.write(f"\r\x1b[Kcopying {standing.table} [{bar}] {rows} rows, {rate}{end}")
     sys.stderr.flush()

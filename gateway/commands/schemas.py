@@ -10,16 +10,15 @@ from typing import Any
 import psycopg
 
 from gateway.config import Settings
-from gateway.definitions.combine import make_plan
-from gateway.definitions.model import Definitions, Plan
-from gateway.ports import SchemaIds
-from gateway.provision import read_definitions, routing_settings, table_topics
+from gateway.definitions.model import Plan
+from gateway.routing.ports import SchemaIds
 from gateway.routing.routes import RelationRoutes
-from gateway.routing.totals import Totals
-from gateway.source.catalog import ServerCatalog, read_catalog
+from gateway.runtime.plan import read_definitions, read_plan
+from gateway.runtime.provision import routing_settings, table_topics
+from gateway.source.catalog import ServerCatalog
 from gateway.source.connection import ServerFacts, connect, server_facts
 
-__all__ = ["CollectedSchemas", "plan_of", "routes_of", "show_schemas"]
+__all__ = ["CollectedSchemas", "routes_of", "show_schemas"]
 
 
 class CollectedSchemas:
@@ -37,6 +36,8 @@ class CollectedSchemas:
 def show_schemas(settings: Settings) -> int:
     """Print a JSON object from subject to schema; nothing is registered or created.
 
+    Who evaluates which row filter, and why, is told on standard error.
+
     Raises:
         TransientError: the source server cannot be reached.
         FatalError: the definitions cannot be served.
@@ -45,25 +46,13 @@ def show_schemas(settings: Settings) -> int:
     schemas = CollectedSchemas()
     with connect(settings.source.dsn) as connection:
         facts = server_facts(connection)
-        plan = plan_of(connection, definitions, settings)
-        routes_of(connection, plan, facts, settings, schemas)
+        plan = read_plan(settings, connection, definitions)
+        routes = routes_of(connection, plan, facts, settings, schemas)
+    for row_filter, who in routes.filters.evaluations():
+        print(f"{row_filter}: {who}", file=sys.stderr)
     json.dump(dict(sorted(schemas.schemas.items())), sys.stdout, indent=2, ensure_ascii=False)
     sys.stdout.write("\n")
     return 0
-
-
-def plan_of(connection: psycopg.Connection, definitions: Definitions, settings: Settings) -> Plan:
-    """Return what follows from the definitions on this server.
-
-    Raises:
-        DefinitionError: the definitions cannot be served.
-    """
-    return make_plan(
-        definitions,
-        read_catalog(connection, definitions),
-        prefix=settings.source.slot,
-        missing_identity=settings.definitions.missing_identity,
-    )
 
 
 def routes_of(
@@ -81,6 +70,6 @@ def routes_of(
     """
     partitions = {topic.name: topic.partitions for topic in table_topics(plan, settings)}
     routing = routing_settings(settings, facts, plan, partitions)
-    routes = RelationRoutes(plan, routing, Totals({}), ServerCatalog(connection), schemas)
+    routes = RelationRoutes(plan, routing, ServerCatalog(connection), schemas)
     routes.register_all()
     return routes

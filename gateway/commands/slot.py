@@ -1,50 +1,79 @@
 """``pgsluice slot drop``: start over with the next run.
 
-First the watermark goes, then the slot: if it fails in between, the next run finds a slot without a
-watermark, which it takes for a copy that died and repeats from the beginning; that is the same.
+First the watermark goes, then the slot: if it fails in between, the next run finds a slot with a
+watermark of 0, which it takes for a copy that died and repeats from the beginning; that is the
+same.
 """
 
 from __future__ import annotations
 
-import select
 import sys
+import time
+from dataclasses import replace
+from typing import Final
+
+import psycopg
 
 from gateway.config import Settings
-from gateway.errors import FatalError
+from gateway.errors import FatalError, SlotBusyError, SlotError
 from gateway.lsn import ZERO_LSN
-from gateway.provision import make_sink
-from gateway.records import Batch, Watermark
+from gateway.records import Watermark
+from gateway.runtime.provision import commit_claim, make_sink, slot_identity
+from gateway.sink.progress import read_progress
 from gateway.sink.registry import Registry
 from gateway.sink.topics import describe_topics
 from gateway.source.connection import ServerFacts, connect, server_facts
 from gateway.source.publications import drop_publications
-from gateway.source.replication import OUTPUT_PLUGIN, ReplicationConnection
-from gateway.source.slot import check_slot, slot_status
+from gateway.source.replication import ReplicationConnection
+from gateway.source.slot import check_owner, slot_status
 
 __all__ = ["drop"]
 
+_READ_S: Final = 30.0
+_FREE_S: Final = 5.0
+_LOOK_S: Final = 0.2
 
-def drop(settings: Settings) -> int:
+
+def drop(settings: Settings, *, force: bool = False, system_identifier: str | None = None) -> int:
     """Forget the watermark, drop the slot and the gateway's own publications.
 
-    A gateway that is running is fenced by this and ends. Topics and tables are left as they are:
-    the next initial copy begins with a record that empties them.
+    Topics and tables are left as they are: the next initial copy begins with a record that empties
+    them. Publications that this role may not drop are left, and named.
 
-    Publications that this role may not drop are left, and named.
+    Args:
+        settings: Which slot, and where its watermark is.
+        force: Also drop a slot that Kafka has no record of.
+        system_identifier: Only forget the watermark of that server, whose place another takes.
 
     Raises:
-        SlotError: the slot is another program's.
-        TransientError: a server cannot be reached, or the slot stays in use.
+        SlotError: the slot is another program's, or cannot be proven to be this gateway's.
+        SlotBusyError: a gateway reads it.
+        TransientError: a server cannot be reached.
     """
     name = settings.source.slot
     with connect(settings.source.dsn) as connection:
         facts = server_facts(connection)
+        if system_identifier is not None:
+            return _forget_server(settings, replace(facts, system_identifier=system_identifier))
         status = slot_status(connection, name)
-        if status is not None and (
-            status.plugin != OUTPUT_PLUGIN or status.database != facts.database
-        ):
-            check_slot(status, facts.database)
-        forgotten = _forget_watermark(settings, facts)
+        if status is not None:
+            check_owner(status, facts.database)
+            if not _is_free_soon(connection, name):
+                raise SlotBusyError(
+                    f'replication slot "{name}" is being read (process {status.active_pid} of the '
+                    "server)",
+                    hint="stop the gateway, and those that stand by, before the slot is dropped",
+                )
+        known = _watermark(settings, facts)
+        if status is not None and known is None and not force:
+            raise SlotError(
+                f'Kafka has no record that replication slot "{name}" belongs to this gateway',
+                hint="check [kafka] and [topics] progress; `pgsluice slot drop --force` drops a "
+                "slot that nobody needs any more",
+            )
+        forgotten = known is not None and known.end_lsn > ZERO_LSN
+        if forgotten:
+            _forget(settings, facts)
         if status is not None:
             replication = ReplicationConnection(settings.source.dsn)
             try:
@@ -65,19 +94,42 @@ def drop(settings: Settings) -> int:
     return 0
 
 
-def _forget_watermark(settings: Settings, facts: ServerFacts) -> bool:
-    """Commit a watermark of 0, which is none; fences a gateway that runs."""
-    topics = [settings.topics.progress, settings.topics.totals]
-    if len(describe_topics(settings.kafka, topics)) < len(topics):
-        return False
+def _forget_server(settings: Settings, facts: ServerFacts) -> int:
+    known = _watermark(settings, facts)
+    if known is None:
+        raise SlotError(
+            f"Kafka has no watermark of a server {facts.system_identifier} for database "
+            f'{facts.database} and slot "{settings.source.slot}"',
+            hint="the message of `pgsluice run` names the system identifier",
+        )
+    _forget(settings, facts)
+    print(f"watermark of server {facts.system_identifier} forgotten", file=sys.stdout)
+    return 0
+
+
+def _watermark(settings: Settings, facts: ServerFacts) -> Watermark | None:
+    """Read what Kafka has of this slot, without a claim on it."""
+    if not describe_topics(settings.kafka, [settings.topics.progress]):
+        return None
+    identity = slot_identity(facts, settings)
+    return read_progress(settings.kafka, settings.topics.progress, identity, _READ_S).watermark
+
+
+def _is_free_soon(connection: psycopg.Connection, name: str) -> bool:
+    """Whether nobody reads it; the server takes a moment to notice that a gateway has gone."""
+    deadline = time.monotonic() + _FREE_S
+    while (status := slot_status(connection, name)) is not None and status.active:
+        if time.monotonic() >= deadline:
+            return False
+        time.sleep(_LOOK_S)
+    return True
+
+
+def _forget(settings: Settings, facts: ServerFacts) -> None:
+    """Commit a watermark of 0, as before a first start."""
     sink = make_sink(settings, facts, Registry(settings.registry))
     try:
-        if sink.open().watermark is None:
-            return False
-        sink.submit(Batch([], Watermark(ZERO_LSN, facts.timeline, "", ())))
-        while sink.busy:
-            select.select([sink.fileno()], [], [], 1.0)
-            sink.collect()
+        sink.open()
+        commit_claim(sink, facts.timeline, "")
     finally:
         sink.close(settings.limits.shutdown_timeout_s)
-    return True

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from gateway.config import Settings
 from gateway.lsn import format_lsn
-from gateway.provision import slot_identity
 from gateway.records import Watermark
+from gateway.runtime.provision import slot_identity
 from gateway.sink.progress import read_progress
 from gateway.sink.topics import describe_topics
-from gateway.source.connection import connect, current_wal_lsn, server_facts
+from gateway.source.connection import connect, server_facts, wal_flush_lsn
 from gateway.source.slot import slot_status
+from gateway.source.tables import estimated_rows
 
 __all__ = ["show_status"]
 
@@ -23,12 +24,13 @@ def show_status(settings: Settings) -> int:
     with connect(settings.source.dsn) as connection:
         facts = server_facts(connection)
         status = slot_status(connection, settings.source.slot)
-        current = current_wal_lsn(connection)
+        current = wal_flush_lsn(connection)
+        estimates = estimated_rows(connection)
     watermark: Watermark | None = None
     if describe_topics(settings.kafka, [settings.topics.progress]):
         watermark = read_progress(
             settings.kafka, settings.topics.progress, slot_identity(facts, settings), 30.0
-        )
+        ).watermark
     print(f"slot: {settings.source.slot}")
     if status is None:
         print("slot state: does not exist")
@@ -43,5 +45,10 @@ def show_status(settings: Settings) -> int:
     print(f"watermark: {format_lsn(watermark.end_lsn)}")
     print(f"behind: {max(0, current - watermark.end_lsn)} bytes of WAL")
     for copy in watermark.copies:
-        print(f"copy of {copy.subscription}: {copy.schema}.{copy.table}: {copy.state}")
+        how_far: str = copy.state
+        if copy.state == "copying":
+            how_far += f", {copy.progress.rows} rows"
+            if (estimate := estimates.get((copy.schema, copy.table))) is not None:
+                how_far += f" of about {estimate}"
+        print(f"copy of {copy.subscription}: {copy.schema}.{copy.table}: {how_far}")
     return 0

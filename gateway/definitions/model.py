@@ -130,6 +130,10 @@ class Column:
         base_type_oid: The type under any domains; equals `type_oid` for other types.
         type_kind: ``pg_type.typtype`` of `type_oid`: b, c, d, e, p, r or m.
         generated: ``attgenerated``: '' , 's' (stored) or 'v' (virtual).
+        missing: What rows that were there before the column have in it, as PostgreSQL prints it;
+            None is NULL. Source: ``attmissingval``.
+        computed: Rows that were there before the column may have values of their own in it: it
+            has a default that is not the same for all, an identity, or is generated.
     """
 
     name: str
@@ -143,6 +147,8 @@ class Column:
     not_null: bool
     generated: str
     collation: Collation | None
+    missing: str | None = None
+    computed: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
 """What the demo and its Spark process agree on: settings, an LSN one way, tables the other.
 
-Apart from `gateway.demo.consuming`, so that the demo itself need not import Spark.
+Apart from `gateway.demo.consumer`, so that the demo itself need not import Spark.
 """
 
 from __future__ import annotations

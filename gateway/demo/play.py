@@ -50,7 +50,7 @@ class Play:
         order = Order(parts.folder)
         self._opened.callback(order.close)
         starting = parts.start_servers()
-        parts.launch(SPARK_JOB, ["-m", "gateway.demo.consuming", parts.folder])
+        parts.launch(SPARK_JOB, ["-m", "gateway.demo.consumer", parts.folder])
         postgres = f"PostgreSQL {parts.postgres.major}"
         console.wait_for({postgres: starting.pop(postgres)})
         publisher = self._opened.enter_context(self._publisher())
@@ -78,16 +78,15 @@ class Play:
             yield publisher
 
     def _start_gateway(self, publisher: Connection) -> Watcher:
-        """Start the daemon and read the topics until the initial copy is there."""
+        """Start the daemon and read the topics until all tables are copied."""
         console, parts = self._console, self._parts
-        lsn = _current_lsn(publisher)
         parts.launch(GATEWAY, ["-m", "gateway", "run", "--config", parts.config])
 
         def streaming() -> bool:
             query = "SELECT FROM pg_replication_slots WHERE slot_name = %s AND active"
             return bool(publisher.execute(query, [SLOT]).fetchall())
 
-        self._wait_until(streaming, "the gateway copies the tables")
+        self._wait_until(streaming, "the gateway starts")
         watcher = Watcher(
             parts.kafka.bootstrap_servers,
             parts.registry.url,
@@ -95,7 +94,13 @@ class Play:
         )
         self._opened.callback(watcher.close)
         topics = watcher.start()
-        self._read_up_to(watcher, lsn)
+        tables = sum(not topic.endswith(".transaction") for topic in topics)
+
+        def complete() -> bool:
+            watcher.poll()
+            return watcher.copied(tables)
+
+        self._wait_until(complete, "the gateway copies the tables")
         console.timed(f"gateway streams from slot {SLOT} into {len(topics)} topics")
         console.head("Initial data synchronization: how many rows passed a filter")
         copied = Counter(c.topic for c in watcher.taken() if c.op == "r")

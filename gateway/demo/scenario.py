@@ -21,7 +21,6 @@ __all__ = [
     "PUBLISHER",
     "SUBSCRIPTIONS",
     "TABLES",
-    "TABLE_NAMES",
     "Step",
     "Subscription",
     "replication_sql",
@@ -42,7 +41,6 @@ TABLES: Final = (
 )
 """For publisher and native subscribers alike, as the manual makes them."""
 
-TABLE_NAMES: Final = ("t1", "t2", "t3", "parent", "child")
 
 PUBLICATIONS: Final = (
     "CREATE PUBLICATION p1 FOR TABLE t1 WHERE (a > 5 AND c = 'NSW')",

@@ -1,8 +1,8 @@
 """An ordinary consumer of the topics: what every statement became for each subscription.
 
-Knows nothing but the topic contract (docs/envelope.md). A marker says how many records each topic
-has up to its `end_lsn`; so a transaction is known to be here whole, in whatever order the
-partitions arrived.
+Knows nothing but the topic contract (docs/envelope.md). A marker says up to which offset each topic
+has been written up to its `end_lsn`; so a transaction is known to be here whole, in whatever order
+the partitions arrived.
 """
 
 from __future__ import annotations
@@ -87,9 +87,10 @@ class Watcher:
         )
         self._avro = AvroDeserializer(SchemaRegistryClient({"url": registry_url}))
         self._published: dict[str, int] = dict.fromkeys(subscriptions, 0)
-        self._seen: dict[str, int] = {}
+        self._read: dict[str, int] = {}
         self._promised: dict[str, int] = {}
         self._changes: list[Change] = []
+        self._ready: dict[tuple[str, str, str], int] = {}
 
     def start(self) -> list[str]:
         """Begin to read the topics that are there now; return their names."""
@@ -111,8 +112,12 @@ class Watcher:
     def published(self, lsn: Lsn) -> bool:
         """Whether all that any subscription gets up to `lsn` has been read."""
         return min(self._published.values()) >= lsn and all(
-            self._seen.get(topic, 0) >= total for topic, total in self._promised.items()
+            self._read.get(topic, 0) >= offset for topic, offset in self._promised.items()
         )
+
+    def copied(self, tables: int) -> bool:
+        """Whether the copies of so many tables are there, and have been read."""
+        return len(self._ready) >= tables and self.published(Lsn(max(self._ready.values())))
 
     def taken(self) -> list[Change]:
         """The changes since the last call, each topic's in order."""
@@ -126,6 +131,7 @@ class Watcher:
     def _take(self, message: Message) -> None:
         topic, value = message.topic(), message.value()
         assert topic is not None
+        self._read[topic] = (message.offset() or 0) + 1
         subscription, _, rest = topic.partition(".")
         if value is None:
             return  # a tombstone
@@ -134,10 +140,11 @@ class Watcher:
             self._published[subscription] = max(
                 self._published[subscription], datum["end_lsn"] if datum["kind"] != "COPY" else 0
             )
-            for count in datum["partitions"]:
-                self._promised[count["topic"]] = count["total"]
+            if (copy := datum["copy"]) is not None and copy["state"] == "ready":
+                self._ready[subscription, copy["schema"], copy["table"]] = datum["end_lsn"]
+            for written in datum["offsets"]:
+                self._promised[written["topic"]] = written["next_offset"]
             return
-        self._seen[topic] = self._seen.get(topic, 0) + 1
         key = message.key()
         rekey = dict(message.headers() or ()).get("rekey")
         self._changes.append(

@@ -24,7 +24,6 @@ from gateway.embedded.cache import cache_folder, locked
 from gateway.embedded.java import java
 from gateway.errors import ConfigError, TransientError
 
-CONFIGURATIONS = ("spark", "kafka", "registry", "postgres14", "postgres15", "postgres17")
 _TIMEOUT_S = 900
 # The registry's parent POM is not published, so this one is resolved without reading POMs.
 _WITHOUT_POMS = """<ivysettings>
@@ -45,7 +44,7 @@ def folder(configuration: str, *, say: Callable[[str], None] = _say) -> Path:
     for the one that fetches.
 
     Args:
-        configuration: one of `CONFIGURATIONS`.
+        configuration: one of those in ``ivy.xml``.
         say: takes lines of progress; nothing is said when nothing has to be fetched.
 
     Raises:

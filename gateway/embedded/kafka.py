@@ -41,10 +41,29 @@ class EmbeddedKafka:
     Args:
         config: settings of server.properties, over the defaults here.
         heap_mb: the Java heap, in MiB.
+        advertised_port: a port on 127.0.0.1 that clients of a second listener are told to connect
+            to, so that somebody can stand between them and the broker.
+        sasl_ssl: open a listener of this security protocol, too; ``config`` has what it needs.
+
+    Attributes:
+        port: of the listener that clients connect to directly.
+        proxied_port: of the listener that has ``advertised_port`` in its metadata.
+        sasl_ssl_port: of the listener that takes nobody without TLS and a password.
     """
 
-    def __init__(self, *, config: Mapping[str, str] | None = None, heap_mb: int = 512) -> None:
+    def __init__(
+        self,
+        *,
+        config: Mapping[str, str] | None = None,
+        heap_mb: int = 512,
+        advertised_port: int | None = None,
+        sasl_ssl: bool = False,
+    ) -> None:
         self.port = 0
+        self.proxied_port = 0
+        self.sasl_ssl_port = 0
+        self._sasl_ssl = sasl_ssl
+        self._advertised_port = advertised_port
         self._config = dict(config or {})
         self._heap_mb = heap_mb
         self._server: Server | None = None
@@ -143,18 +162,25 @@ class EmbeddedKafka:
         self.stop()
 
     def _configure(self) -> None:
-        self.port = free_port()
-        controller_port = free_port()
-        while controller_port == self.port:
-            controller_port = free_port()
+        ports: set[int] = set()
+        while len(ports) < 4:
+            ports.add(free_port())
+        self.port, self.proxied_port, self.sasl_ssl_port, controller_port = ports
+        listeners = {"PLAINTEXT": self.port}
+        if self._sasl_ssl:
+            listeners["SASL_SSL"] = self.sasl_ssl_port
+        advertised = dict(listeners)
+        if self._advertised_port is not None:
+            listeners["PROXIED"] = self.proxied_port
+            advertised["PROXIED"] = self._advertised_port
         settings = {
             "process.roles": "broker,controller",
             "node.id": "1",
             "controller.quorum.voters": f"1@127.0.0.1:{controller_port}",
-            "listeners": f"PLAINTEXT://127.0.0.1:{self.port},"
-            f"CONTROLLER://127.0.0.1:{controller_port}",
-            "advertised.listeners": f"PLAINTEXT://127.0.0.1:{self.port}",
-            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+            "listeners": _endpoints(listeners | {"CONTROLLER": controller_port}),
+            "advertised.listeners": _endpoints(advertised),
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,PROXIED:PLAINTEXT,"
+            "SASL_SSL:SASL_SSL,CONTROLLER:PLAINTEXT",
             "controller.listener.names": "CONTROLLER",
             "inter.broker.listener.name": "PLAINTEXT",
             "log.dirs": str(self.folder / "data"),
@@ -230,3 +256,7 @@ class EmbeddedKafka:
         if self._folder is not None:
             shutil.rmtree(self._folder, ignore_errors=True)
             self._folder = None
+
+
+def _endpoints(ports: Mapping[str, int]) -> str:
+    return ",".join(f"{name}://127.0.0.1:{port}" for name, port in ports.items())

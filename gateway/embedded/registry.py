@@ -1,9 +1,12 @@
 """A real schema registry as a local process: Apicurio, through its Confluent-compatible API."""
 
+import base64
 import http.client
 import json
 import shutil
+import ssl
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -25,18 +28,32 @@ class EmbeddedRegistry:
 
     Args:
         heap_mb: the Java heap, in MiB.
+        certificate: answer to TLS only, with this certificate; a PEM file.
+        key: its private key; a PEM file.
+        user: answer to this ``name:password`` only.
     """
 
-    def __init__(self, *, heap_mb: int = 256) -> None:
+    def __init__(
+        self,
+        *,
+        heap_mb: int = 256,
+        certificate: Path | None = None,
+        key: Path | None = None,
+        user: str | None = None,
+    ) -> None:
         self.port = 0
         self._heap_mb = heap_mb
+        self._certificate = certificate
+        self._key = key
+        self._user = user
         self._server: Server | None = None
         self._folder: Path | None = None
 
     @property
     def url(self) -> str:
         """Value of ``schema.registry.url`` for clients."""
-        return f"http://127.0.0.1:{self.port}{API_PATH}"
+        scheme = "https" if self._certificate else "http"
+        return f"{scheme}://127.0.0.1:{self.port}{API_PATH}"
 
     @property
     def log(self) -> Path:
@@ -121,8 +138,8 @@ class EmbeddedRegistry:
                 "-XX:TieredStopAtLevel=1",
                 "-Xshare:auto",
                 "-Dquarkus.http.host=127.0.0.1",
-                f"-Dquarkus.http.port={self.port}",
                 "-Dquarkus.log.level=WARN",
+                *self._doors(),
                 "-jar",
                 runner,
             ],
@@ -133,8 +150,30 @@ class EmbeddedRegistry:
         server.await_ready(self._answers, timeout_s=180)
         self._server = server
 
+    def _doors(self) -> Iterator[str]:
+        """How it listens, as Quarkus' properties."""
+        if self._certificate is None:
+            yield f"-Dquarkus.http.port={self.port}"
+        else:
+            yield f"-Dquarkus.http.ssl-port={self.port}"
+            yield f"-Dquarkus.http.ssl.certificate.files={self._certificate}"
+            yield f"-Dquarkus.http.ssl.certificate.key-files={self._key}"
+            yield "-Dquarkus.http.insecure-requests=disabled"
+        if self._user is not None:
+            name, _, password = self._user.partition(":")
+            yield "-Dquarkus.http.auth.basic=true"
+            yield "-Dquarkus.http.auth.permission.all.paths=/*"
+            yield "-Dquarkus.http.auth.permission.all.policy=authenticated"
+            yield "-Dquarkus.security.users.embedded.plain-text=true"
+            yield f"-Dquarkus.security.users.embedded.users.{name}={password}"
+            yield f"-Dquarkus.security.users.embedded.roles.{name}=sr-admin"
+
     def _answers(self) -> bool:
-        return port_answers(self.port) and takes_compatibility("127.0.0.1", self.port)
+        if not port_answers(self.port):
+            return False
+        return takes_compatibility(
+            "127.0.0.1", self.port, certificate=self._certificate, user=self._user
+        )
 
     def _remove(self) -> None:
         if self._folder is not None:
@@ -142,18 +181,28 @@ class EmbeddedRegistry:
             self._folder = None
 
 
-def takes_compatibility(host: str, port: int) -> bool:
+def takes_compatibility(
+    host: str, port: int, *, certificate: Path | None = None, user: str | None = None
+) -> bool:
     """Set an Apicurio registry's compatibility to BACKWARD; False while it is not up yet.
 
     It refuses until all of it is up, so this is also how its readiness is known.
     """
-    connection = http.client.HTTPConnection(host, port, timeout=30)
+    if certificate is None:
+        connection = http.client.HTTPConnection(host, port, timeout=30)
+    else:
+        trust = ssl.create_default_context(cafile=certificate)
+        trust.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+        connection = http.client.HTTPSConnection(host, port, timeout=30, context=trust)
+    headers = {"Content-Type": "application/vnd.schemaregistry.v1+json"}
+    if user is not None:
+        headers["Authorization"] = f"Basic {base64.b64encode(user.encode()).decode()}"
     try:
         connection.request(
             "PUT",
             f"{API_PATH}/config",
             body=json.dumps({"compatibility": "BACKWARD"}),
-            headers={"Content-Type": "application/vnd.schemaregistry.v1+json"},
+            headers=headers,
         )
         return connection.getresponse().status == http.client.OK
     except (OSError, http.client.HTTPException):

@@ -16,12 +16,11 @@ from zlib import crc32
 from gateway.envelope.schema import TableSchema
 from gateway.errors import SchemaError, ValueFormatError
 from gateway.pgoutput.messages import ColumnValue
-from gateway.pgtypes.datetime import parse_timestamptz
+from gateway.pgtypes.datetimes.iso import parse_timestamptz
 
 __all__ = [
     "CanonicalKey",
     "compile_canonical_key",
-    "inexact_key_columns",
     "partition_of",
 ]
 
@@ -105,32 +104,6 @@ _CANONICAL: Final[dict[int, Callable[[bytes], bytes]]] = {
     1700: _numeric,
     3802: _jsonb,
 }
-
-_TEXT_IS_EXACT: Final = frozenset(
-    {
-        16, 17, 18, 19, 20, 21, 23, 25, 26, 27, 28, 29,  # bool bytea "char" name int text oid ...
-        650, 774, 790, 829, 869,  # cidr macaddr8 money macaddr inet
-        1043, 1082, 1083, 1114, 1266,  # varchar date time timestamp timetz
-        1560, 1562, 2950, 3220, 5069,  # bit varbit uuid pg_lsn xid8
-    }
-)  # fmt: skip
-"""Types whose text is the same exactly when the values are equal (deterministic collations)."""
-
-
-def inexact_key_columns(schema: TableSchema) -> tuple[str, ...]:
-    """Name the key columns for which equal values can have different canonical forms.
-
-    These are types whose equality is not known here: arrays, composite types, ranges and types of
-    extensions. With more than one partition, their records may not meet in the same one.
-    Text under a nondeterministic collation is such a case, too, but is not seen here.
-    """
-    return tuple(
-        field.column
-        for field in schema.key_fields
-        if not field.is_enum
-        and field.base_type_oid not in _TEXT_IS_EXACT
-        and field.base_type_oid not in _CANONICAL
-    )
 
 
 def compile_canonical_key(schema: TableSchema, indexes: Sequence[int]) -> CanonicalKey:

@@ -36,7 +36,7 @@ from gateway.envelope.varint import (
 )
 from gateway.errors import SchemaError, ValueFormatError
 from gateway.pgoutput.messages import UNCHANGED, BinaryValue, ColumnValue
-from gateway.pgtypes.datetime import parse_timestamp, parse_timestamptz
+from gateway.pgtypes.datetimes.iso import parse_timestamp, parse_timestamptz
 
 __all__ = [
     "EMPTY_ARRAY",
@@ -47,7 +47,6 @@ __all__ = [
     "compile_row_encoder",
     "compile_unchanged_encoder",
     "partition_of",
-    "unchanged_names",
 ]
 
 RowEncoder: TypeAlias = Callable[[Sequence[ColumnValue]], bytes]
@@ -103,19 +102,8 @@ def compile_key_encoder(schema: TableSchema, indexes: Sequence[int]) -> RowEncod
     return _compile(schema, steps, absent="null_only")
 
 
-def unchanged_names(
-    schema: TableSchema, indexes: Sequence[int], row: Sequence[ColumnValue]
-) -> tuple[str, ...]:
-    """Return the names of the fields of ``Value`` whose columns are UNCHANGED in `row`."""
-    return tuple(
-        field.name
-        for field, index in zip(schema.fields, indexes, strict=True)
-        if row[index] is UNCHANGED
-    )
-
-
 def compile_unchanged_encoder(schema: TableSchema, indexes: Sequence[int]) -> RowEncoder:
-    """Prepare tuple -> Avro array of `unchanged_names`."""
+    """Prepare tuple -> Avro array of the names of the fields whose columns are UNCHANGED."""
     names = [
         (index, encode_text(field.name))
         for field, index in zip(schema.fields, indexes, strict=True)

@@ -18,11 +18,9 @@ __all__ = [
     "avro_name",
     "error_topic",
     "find_collisions",
-    "identifier_of",
     "message_topic",
     "topic_name",
     "topic_part",
-    "topic_part_of",
     "transaction_topic",
 ]
 
@@ -32,9 +30,7 @@ MAX_TOPIC_LENGTH: Final = 249
 # An underscore is escaped where it would read as the start of an escape. Escapes begin with an
 # underscore themselves, so the hex digits after a literal "_x" can only be literal ones.
 _NOT_AVRO = re.compile(r"\A[0-9]|[^A-Za-z0-9_]|_(?=x[0-9A-F]{4})")
-_AVRO_ESCAPE = re.compile(r"_x([0-9A-F]{4,6})_")
 _NOT_TOPIC = re.compile(r"-x|[^A-Za-z0-9_-]")
-_TOPIC_ESCAPE = re.compile(r"-x002Dx|-x([0-9A-F]{4,6})-")
 
 
 def avro_name(identifier: str) -> str:
@@ -47,11 +43,6 @@ def avro_name(identifier: str) -> str:
     return _NOT_AVRO.sub(lambda match: f"_x{ord(match[0]):04X}_", identifier)
 
 
-def identifier_of(name: str) -> str:
-    """Read back what `avro_name` wrote."""
-    return _AVRO_ESCAPE.sub(lambda match: chr(int(match[1], 16)), name)
-
-
 def topic_part(identifier: str) -> str:
     """Write an identifier as one of the parts of a topic name that points separate.
 
@@ -62,13 +53,6 @@ def topic_part(identifier: str) -> str:
 
 def _escape_topic(match: re.Match[str]) -> str:
     return "-x002Dx" if match[0] == "-x" else f"-x{ord(match[0]):04X}-"
-
-
-def topic_part_of(part: str) -> str:
-    """Read back what `topic_part` wrote."""
-    return _TOPIC_ESCAPE.sub(
-        lambda match: "-x" if match[1] is None else chr(int(match[1], 16)), part
-    )
 
 
 def topic_name(subscription: str, schema: str, table: str) -> str:

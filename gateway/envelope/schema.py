@@ -7,7 +7,7 @@ schemas/envelope-key.avsc are what `describe` makes of the manual's table t1.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final, Literal, Protocol, TypeAlias
@@ -21,14 +21,12 @@ from schemas import load
 __all__ = [
     "AvroKind",
     "ColumnLike",
-    "EnvelopeColumn",
     "Field",
     "KeyColumns",
     "KeyKind",
     "NumericMode",
     "TableSchema",
     "describe",
-    "describe_table",
     "key_of",
 ]
 
@@ -76,19 +74,12 @@ class ColumnLike(Protocol):
     def base_type_modifier(self) -> int: ...  # noqa: D102
     @property
     def type_kind(self) -> str: ...  # noqa: D102
-
-
-@dataclass(frozen=True, slots=True)
-class EnvelopeColumn:
-    """A column by itself, without a catalog; see `gateway.definitions.model.Column`."""
-
-    name: str
-    type_oid: int
-    type_modifier: int
-    type_name: str
-    base_type_oid: int
-    base_type_modifier: int
-    type_kind: str
+    @property
+    def attnum(self) -> int: ...  # noqa: D102
+    @property
+    def missing(self) -> str | None: ...  # noqa: D102
+    @property
+    def computed(self) -> bool: ...  # noqa: D102
 
 
 class KeyKind(Enum):
@@ -216,31 +207,16 @@ def describe(
             )
         key_kind, key_fields = KeyKind.COLUMNS, tuple(by_column[name] for name in key)
     namespace = f"pgsluice.{avro_name(table_schema)}.{avro_name(table_name)}"
-    type_names = {column.name: column.type_name for column in columns}
+    properties = {column.name: _properties(column) for column in columns}
     return TableSchema(
         schema=table_schema,
         table=table_name,
         fields=fields,
         key_kind=key_kind,
         key_fields=key_fields,
-        value_schema=_value_schema(namespace, fields, type_names),
+        value_schema=_value_schema(namespace, fields, properties),
         key_schema=_key_schema(namespace, key_kind, key_fields) if key_fields else None,
     )
-
-
-def describe_table(
-    table: Table, published: Sequence[str], *, numeric: NumericMode = "decimal"
-) -> TableSchema:
-    """Build the Avro schemas of a catalog table, of which the columns `published` are published.
-
-    Raises:
-        SchemaError: see `describe`.
-    """
-    wanted = set(published)
-    columns = [column for column in table.columns if column.name in wanted]
-    if unknown := wanted - {column.name for column in columns}:
-        raise SchemaError(f"{table}: no such column: {', '.join(sorted(unknown))}")
-    return describe(table.schema, table.name, columns, key_of(table, wanted), numeric=numeric)
 
 
 def key_of(table: Table, published: Collection[str]) -> KeyColumns:
@@ -303,15 +279,27 @@ def _avro_type(field: Field) -> str | dict[str, Any]:
     return plain if isinstance(plain, str) else dict(plain)
 
 
+def _properties(column: ColumnLike) -> dict[str, Any]:
+    """What stands beside the type: what a consumer needs to follow a change of the columns."""
+    found: dict[str, Any] = {"pg_type": column.type_name}
+    if column.attnum:
+        found["pg_attnum"] = column.attnum
+    if column.missing is not None:
+        found["pg_missing"] = column.missing
+    if column.computed:
+        found["pg_computed"] = True
+    return found
+
+
 def _value_schema(
-    namespace: str, fields: Sequence[Field], type_names: dict[str, str]
+    namespace: str, fields: Sequence[Field], properties: Mapping[str, dict[str, Any]]
 ) -> dict[str, Any]:
     schema = load("envelope")
     schema["namespace"] = namespace
     columns = []
     for field in fields:
         entry = _nullable(field)
-        entry["pg_type"] = type_names[field.column]
+        entry |= properties[field.column]
         if field.name != field.column:
             entry["pg_column"] = field.column
         columns.append(entry)

@@ -19,7 +19,7 @@ from typing import Final
 from gateway.envelope.schema import AvroKind, Field
 from gateway.envelope.varint import encode_bytes, encode_long
 from gateway.errors import ValueFormatError
-from gateway.pgtypes.datetime import parse_date, parse_timestamp, parse_timestamptz
+from gateway.pgtypes.datetimes.iso import parse_date, parse_timestamp, parse_timestamptz
 
 __all__ = [
     "AVRO_DATE_INFINITY",

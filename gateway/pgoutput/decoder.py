@@ -378,11 +378,14 @@ class Decoder:
             have is refused.
         parallel_streaming: ``streaming = parallel`` (version 4): Stream Abort has LSN and time.
 
+    Attributes:
+        in_stream: A stream block is open, so that data messages carry an xid.
+
     Raises:
         ValueError: no such version, or parallel streaming below version 4.
     """
 
-    __slots__ = ("_control", "_in_stream", "_version")
+    __slots__ = ("_control", "_version", "in_stream")
 
     def __init__(self, version: int = 1, *, parallel_streaming: bool = False) -> None:
         if version not in _CONTROL:
@@ -391,12 +394,7 @@ class Decoder:
             raise ValueError("streaming = parallel needs protocol version 4")
         self._version = version
         self._control = _CONTROL_PARALLEL if parallel_streaming else _CONTROL[version]
-        self._in_stream = False
-
-    @property
-    def in_stream(self) -> bool:
-        """Whether a stream block is open, so that data messages carry an xid."""
-        return self._in_stream
+        self.in_stream = False
 
     def decode(self, data: bytes, position: int = 0) -> Message:
         """Decode the message that fills `data` from `position` on.
@@ -408,14 +406,14 @@ class Decoder:
         """
         tag = data[position : position + 1]
         if tag in _DATA:
-            return decode_message(data, position, streamed=self._in_stream)
+            return decode_message(data, position, streamed=self.in_stream)
         if (read := self._control.get(tag)) is None:
             raise _no_such_message(tag, f"message of protocol version {self._version}")
         reader = _Reader(data, position)
         message = read(reader)
         reader.finish()
         if isinstance(message, StreamStart | StreamStop):
-            self._in_stream = isinstance(message, StreamStart)
+            self.in_stream = isinstance(message, StreamStart)
         return message
 
 

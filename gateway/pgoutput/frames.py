@@ -23,7 +23,6 @@ __all__ = [
     "Keepalive",
     "decode_keepalive",
     "message_error",
-    "standby_status_update",
     "wal_start",
 ]
 
@@ -35,8 +34,6 @@ XLOGDATA_HEADER: Final = 25
 
 _LSN: Final = Struct("!Q")
 _KEEPALIVE: Final = Struct("!cQqB")
-_STATUS_UPDATE: Final = Struct("!cQQQqB")
-_MAX_LSN: Final = 0xFFFF_FFFF_FFFF_FFFF
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,33 +77,6 @@ def wal_start(frame: bytes) -> Lsn:
     if len(frame) < XLOGDATA_HEADER:
         raise ProtocolError("the header of XLogData is cut", tag=frame[:1], offset=len(frame))
     return Lsn(_LSN.unpack_from(frame, 1)[0])
-
-
-def standby_status_update(
-    write_lsn: int,
-    flush_lsn: int,
-    apply_lsn: int,
-    now_us: int,
-    reply_requested: bool = False,
-) -> bytes:
-    """Write a standby status update, tag ``r``: the payload of one CopyData message.
-
-    Args:
-        write_lsn: Everything before it has been received.
-        flush_lsn: Everything before it is durable; the slot may forget it.
-        apply_lsn: Everything before it has been applied.
-        now_us: The client's clock, microseconds since 2000-01-01 00:00 UTC.
-        reply_requested: Ask the server for a keepalive at once.
-
-    Raises:
-        ValueError: a position does not fit 64 bits, or more is durable than was received.
-    """
-    if not (0 <= flush_lsn <= write_lsn <= _MAX_LSN and 0 <= apply_lsn <= write_lsn):
-        raise ValueError(
-            "a status update needs 0 <= flush, apply <= write < 2^64, has "
-            f"write {write_lsn}, flush {flush_lsn}, apply {apply_lsn}"
-        )
-    return _STATUS_UPDATE.pack(b"r", write_lsn, flush_lsn, apply_lsn, now_us, reply_requested)
 
 
 def message_error(data: bytes, position: int, reason: str) -> ProtocolError:

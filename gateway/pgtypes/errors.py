@@ -8,4 +8,12 @@ __all__ = ["EvaluationError"]
 
 
 class EvaluationError(FatalError):
-    """PostgreSQL would have raised this error; the message is its text, without values."""
+    """PostgreSQL would have raised this error, or has.
+
+    Attributes:
+        sqlstate: None where it was raised here; then the message, PostgreSQL's text, has no values.
+    """
+
+    def __init__(self, message: str, *, sqlstate: str | None = None) -> None:
+        super().__init__(message)
+        self.sqlstate = sqlstate

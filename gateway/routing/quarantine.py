@@ -91,6 +91,7 @@ class Quarantine:
             relation=self._relation,
             op=row.op.decode(),
             reason=error.reason,
+            sqlstate=error.sqlstate,
             filters=[(clause.publication, clause.text) for clause in filters],
             key=self._texts(identified, self._identity) if self._identity else None,
             before=self._texts(row.old, logged),

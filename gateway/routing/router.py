@@ -9,7 +9,8 @@ the relation is announced (`RelationRoutes`), not here.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Final
 
 from gateway.envelope.envelope import TransactionContext
@@ -18,57 +19,67 @@ from gateway.envelope.markers import (
     encode_end,
     encode_message,
     encode_prepare,
-    encode_progress_marker,
     encode_rollback_prepared,
 )
 from gateway.errors import ProtocolError
 from gateway.lsn import Lsn, format_lsn
 from gateway.pgoutput.decoder import decode_message
 from gateway.pgoutput.messages import LogicalMessage, Relation, Truncate, Type
-from gateway.records import Record
+from gateway.records import Feed, Record
+from gateway.routing.counts import take_counts
+from gateway.routing.groups import Change
+from gateway.routing.pieces import Piece, parts_of
 from gateway.routing.routes import RelationRoutes, RoutingSettings
 from gateway.routing.state import TransactionState
-from gateway.routing.totals import Totals
+from gateway.routing.verdicts import Verdicts
 from gateway.rowfilter import FilterEvaluationError
-from gateway.transactions import Prepared, RolledBack, StandaloneMessage, Transaction
+from gateway.transactions import PreparedTransaction, RolledBack, StandaloneMessage, Transaction
 
 __all__ = ["Router", "RoutingSettings"]
-
-POSTGRES_EPOCH_US: Final = 946_684_800_000_000
-"""2000-01-01 in microseconds since 1970-01-01."""
 
 _MESSAGE_AT: Final = 25
 _INSERT: Final = ord("I")
 _UPDATE: Final = ord("U")
 _DELETE: Final = ord("D")
-_TRUNCATE: Final = ord("T")
 _RELATION: Final = ord("R")
-_TYPE: Final = ord("Y")
-_MESSAGE: Final = ord("M")
 
 
 class Router:
-    """Routes one slot's transactions. Not thread-safe; owns the running totals.
+    """Routes one slot's transactions. Not thread-safe.
+
+    Args:
+        attended: Entered while the outside is asked; somebody answers PostgreSQL meanwhile.
 
     Attributes:
         ended: Per subscription, the end of the last transaction that got an END marker.
+        awaits: What `route` waits for is there when this descriptor is readable; None: for nothing.
     """
 
     def __init__(
         self,
         routes: RelationRoutes,
-        totals: Totals,
         settings: RoutingSettings,
         *,
         now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+        attended: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
         self._routes = routes
-        self._totals = totals
+        self._feeds = routes.feeds
         self._settings = settings
         self._now_ms = now_ms
+        self._attended = attended
         self.ended: dict[str, Lsn] = {}
+        self._verdicts: Verdicts | None = None
+        if routes.evaluator is not None and routes.filters.ask_server:
+            self._verdicts = Verdicts(routes.evaluator, routes.by_oid)
+        self.awaits: int | None = None
         self._lost_values: dict[str, int] = {}
         self._quarantined: dict[str, int] = {}
+
+    @property
+    def feeds(self) -> Sequence[Feed]:
+        """The topics of every subscription; the same object from call to call."""
+        return self._feeds
 
     def take_lost_values(self) -> dict[str, int]:
         """Return, per table since the last call, the rows that were sent with NULL for a value.
@@ -84,12 +95,21 @@ class Router:
         quarantined, self._quarantined = self._quarantined, {}
         return quarantined
 
-    def take_totals(self) -> Mapping[str, tuple[int, ...]]:
-        """Return the running totals that have changed since the last call, to be committed."""
-        return self._totals.take_changed()
+    def foresee(self, item: Transaction | PreparedTransaction) -> None:
+        """Take what will be routed, or marked, after all that was foreseen before.
+
+        So the server can be asked about rows while those before them are still routed.
+
+        Raises:
+            TransientError: the connection that evaluates filters is gone.
+        """
+        if self._verdicts is not None:
+            self._verdicts.foresee(item)
 
     def route(self, transaction: Transaction) -> Iterator[list[Record]]:
         """Yield the records of `transaction` in bounded pieces, its END markers at the end.
+
+        An empty piece means that nothing can be said yet, see `awaits`.
 
         Raises:
             ProtocolError: a message does not parse, or speaks of a relation never announced.
@@ -100,11 +120,17 @@ class Router:
         """
         tx = self._state(transaction)
         at = _MESSAGE_AT + (5 if transaction.streamed else 1)
-        for frames in transaction.frames():
-            out: list[Record] = []
-            self._route_frames(frames, at, transaction, tx, out)
-            if out:
-                yield out
+        if self._verdicts is None:
+            piece = Piece()
+            for frames in transaction.frames():
+                for part in parts_of(frames, len(self._feeds)):
+                    self._route_frames(part, at, transaction, tx, piece.records)
+                    if piece.is_full():
+                        yield piece.take()
+                if piece.records:
+                    yield piece.take()
+        else:
+            yield from self._route_judged(self._verdicts, at, transaction, tx)
         for table, rows in tx.lost_values.items():
             self._lost_values[table] = self._lost_values.get(table, 0) + rows
         for table, rows in tx.quarantined.items():
@@ -113,9 +139,34 @@ class Router:
         if end:
             yield end
 
-    def learn(self, event: Transaction | Prepared) -> None:
+    def _route_judged(
+        self, verdicts: Verdicts, at: int, transaction: Transaction, tx: TransactionState
+    ) -> Iterator[list[Record]]:
+        """Yield the records of chunks about whose rows the server has been asked."""
+        piece = Piece()
+        for chunk in verdicts.chunks(transaction):
+            if chunk is None:
+                self.awaits = verdicts.fileno()
+                yield []
+                continue
+            self.awaits = None
+            done = 0
+            for place, change in [*chunk.changes.items(), (len(chunk.frames), None)]:
+                for part in parts_of(chunk.frames[done:place], len(self._feeds)):
+                    self._route_frames(part, at, transaction, tx, piece.records)
+                    if piece.is_full():
+                        yield piece.take()
+                if change is not None:
+                    self._route_change(change, transaction, tx, piece.records)
+                if piece.is_full():
+                    yield piece.take()
+                done = place + 1
+            if piece.records:
+                yield piece.take()
+
+    def learn(self, event: Transaction | PreparedTransaction) -> None:
         """Take in the relations that `event` announces; its rows are in Kafka already, or held."""
-        if isinstance(event, Prepared):
+        if isinstance(event, PreparedTransaction):
             self._announce(event.relations, event.streamed)
             return
         for frames in event.frames():
@@ -128,13 +179,15 @@ class Router:
         headers = HeaderMaker(body.lsn, None, None, None).make(body.lsn, 0, b"m")
         return self._message_record(body, body.lsn, None, 0, headers)
 
-    def mark(self, event: Prepared | RolledBack) -> list[Record]:
+    def mark(self, event: PreparedTransaction | RolledBack) -> list[Record]:
         """Return PREPARE or ROLLBACK_PREPARED markers, for subscriptions with ``two_phase``.
 
         A PREPARE's relations are taken in, as by `learn`.
         """
-        if isinstance(event, Prepared):
+        if isinstance(event, PreparedTransaction):
             self.learn(event)
+            if self._verdicts is not None:
+                self._verdicts.skip(event)
             kind = b"PREPARE"
             value = encode_prepare(
                 gid=event.gid,
@@ -154,12 +207,6 @@ class Router:
             event.end_lsn, 0, kind
         )
         return [self._routes.marker(name, value, headers) for name in self._routes.two_phase]
-
-    def progress(self, subscriptions: Sequence[str], end_lsn: Lsn) -> list[Record]:
-        """Return PROGRESS markers: everything up to `end_lsn` has been published."""
-        headers = HeaderMaker(end_lsn, None, None, None).make(end_lsn, 0, b"PROGRESS")
-        value = encode_progress_marker(end_lsn)
-        return [self._routes.marker(name, value, headers) for name in subscriptions]
 
     def _state(self, transaction: Transaction) -> TransactionState:
         origin = None if transaction.origin is None else transaction.origin.name
@@ -206,17 +253,26 @@ class Router:
                 offset=at - _MESSAGE_AT,
             ) from error
         except FilterEvaluationError as error:
-            raise FilterEvaluationError(
-                f"{error.reason} (row at LSN {format_lsn(int.from_bytes(frame[1:9]))}, "
-                f"transaction {transaction.xid})",
-                error.source,
-            ) from error
+            raise _located(error, int.from_bytes(frame[1:9]), transaction) from error
+
+    def _route_change(
+        self, change: Change, transaction: Transaction, tx: TransactionState, out: list[Record]
+    ) -> None:
+        try:
+            change.publish(tx, out)
+        except FilterEvaluationError as error:
+            raise _located(error, change.lsn, transaction) from error
 
     def _announce(self, frames: Sequence[bytes], streamed: bool) -> None:
         for frame in frames:
             message = decode_message(frame, _MESSAGE_AT, streamed=streamed)
             assert isinstance(message, Relation)
-            self._routes.announce(message)
+            self._learn(message)
+
+    def _learn(self, relation: Relation) -> None:
+        """Take a relation in; that asks the catalog and the registry, which may take long."""
+        with self._attended():
+            self._routes.announce(relation)
 
     def _route_other(
         self,
@@ -229,7 +285,7 @@ class Router:
         message = decode_message(frame, _MESSAGE_AT, streamed=transaction.streamed)
         match message:
             case Relation():
-                self._routes.announce(message)
+                self._learn(message)
             case Type():
                 pass  # names of types come from the catalog
             case Truncate():
@@ -256,6 +312,8 @@ class Router:
         """
         named = frozenset(message.relation_oids)
         done: set[str] = set()
+        if tx.context.xid is not None:
+            self._routes.truncate_copies(message.relation_oids, tx.context.xid)
         for oid in message.relation_oids:
             tx.seq += 1
             tx.total_order += 1
@@ -285,7 +343,7 @@ class Router:
     def _end_markers(self, transaction: Transaction, tx: TransactionState) -> list[Record]:
         headers = tx.headers.make(transaction.commit_lsn, tx.seq, b"END")
         markers = []
-        for subscription, counts in self._totals.settle():
+        for subscription, topics in take_counts(self._routes.counters.values()).items():
             value = encode_end(
                 xid=transaction.xid,
                 commit_lsn=transaction.commit_lsn,
@@ -293,8 +351,19 @@ class Router:
                 commit_time=transaction.commit_time,
                 origin=tx.context.origin,
                 gid=transaction.gid,
-                partitions=[(c.topic, c.partition, c.records, c.total) for c in counts],
+                topics=topics,
             )
             markers.append(self._routes.marker(subscription, value, headers))
             self.ended[subscription] = transaction.end_lsn
         return markers
+
+
+def _located(
+    error: FilterEvaluationError, lsn: int, transaction: Transaction
+) -> FilterEvaluationError:
+    return FilterEvaluationError(
+        error.reason,
+        error.source,
+        sqlstate=error.sqlstate,
+        where=f" (row at LSN {format_lsn(lsn)}, transaction {transaction.xid})",
+    )

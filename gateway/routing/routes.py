@@ -7,11 +7,12 @@ columns, filters and schemas. Everything the hot path needs is prepared here, pe
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Literal
 
 import schemas as avro_schemas
+from gateway.copy import ChunkedCopy
 from gateway.definitions.model import (
     FilterClause,
     Operation,
@@ -27,21 +28,22 @@ from gateway.envelope.naming import (
     topic_name,
     transaction_topic,
 )
-from gateway.errors import SchemaError
+from gateway.errors import SchemaError, TransientError
 from gateway.pgoutput.messages import Relation
-from gateway.ports import CatalogReader, SchemaIds
-from gateway.records import Header, Record
+from gateway.records import Feed, Header, Record
 from gateway.relations import Relations
 from gateway.routing.binary import RowToText, compile_row
-from gateway.routing.filters import Filters
+from gateway.routing.copies import CopyRoute, CopyWatch
+from gateway.routing.counts import TopicCounter
+from gateway.routing.filters import Asking, Filters
 from gateway.routing.forms import Form, agrees
 from gateway.routing.groups import Group, RelationRoute
+from gateway.routing.ports import CatalogReader, Evaluator, SchemaIds
 from gateway.routing.quarantine import ErrorTopic, Quarantine
 from gateway.routing.state import CollectionOrder
 from gateway.routing.takers import Lookup, Passes, Taker
-from gateway.routing.totals import Totals
 
-__all__ = ["CopyRoute", "RelationRoutes", "RoutingSettings", "topic_of"]
+__all__ = ["RelationRoutes", "RoutingSettings", "topic_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +54,7 @@ class RoutingSettings:
         partitions: Of each table topic, as it is in Kafka.
         topic_names: Overrides, from ``subscription.schema.table``.
         binary: The stream has values in binary format.
-        major: The server's major version, for what filters do differently between versions; None
-            where it is not known.
+        server_filters: A server evaluates the filters that are not evaluated here.
     """
 
     gateway: str
@@ -67,22 +68,7 @@ class RoutingSettings:
     message_prefixes: frozenset[str] = frozenset()
     binary: bool = False
     on_filter_error: Literal["stop", "quarantine"] = "stop"
-    major: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class CopyRoute:
-    """How the rows of the initial copy of one subscriber table are read and published.
-
-    Attributes:
-        columns: What is to be read, in the order of the tuples.
-        where: The filters that the server is to evaluate; the group evaluates the others.
-    """
-
-    group: Group
-    taker: Taker
-    columns: tuple[str, ...]
-    where: tuple[str, ...]
+    server_filters: bool = True
 
 
 def topic_of(subscription: str, table: Table, names: Mapping[str, str]) -> str:
@@ -95,34 +81,39 @@ class RelationRoutes:
     """All routes in force, by the OID under which the server sends a relation.
 
     Attributes:
-        adopted: Another plan than the first has come into force since.
+        altered: A relation has changed whose table is being copied.
+        counters: Of the topics that have been used, by name.
 
     Args:
         replan: Asked when the stream shows that something about a relation, or about who publishes
             it, may have changed: the plan as of now, or None when it is the same.
+        evaluator: Evaluates the filters that are not evaluated here; without it no row of theirs
+            can be routed.
     """
 
     def __init__(
         self,
         plan: Plan,
         settings: RoutingSettings,
-        totals: Totals,
         catalog: CatalogReader,
         schemas: SchemaIds,
         *,
         replan: Callable[[], Plan | None] = lambda: None,
+        evaluator: Evaluator | None = None,
     ) -> None:
         self.by_oid = _LazyRoutes(self._build)
         self._replan = replan
-        self.adopted = False
+        self.evaluator = evaluator
+        self.altered = False
+        self._watched: dict[int, list[tuple[CopyRoute, ChunkedCopy]]] = {}
         self._settings = settings
-        self._totals = totals
+        self.counters: dict[str, TopicCounter] = {}
         self._catalog = catalog
         self._schemas = schemas
         self._tables = dict(plan.tables)
         self._relations = Relations()
         self._orders: dict[int, CollectionOrder] = {}
-        self.filters = Filters(self._tables, settings.major)
+        self.filters = Filters(self._tables, server=settings.server_filters)
         self.two_phase = [s.name for s in plan.subscriptions if s.two_phase]
         self._skips_origins = {s.name: s.origin == "none" for s in plan.subscriptions}
         self._publishes_once = {
@@ -132,10 +123,7 @@ class RelationRoutes:
         self._taken |= {(copy.subscription, copy.target_oid) for copy in plan.copies}
         self._publishes = _by_relation(plan.publishes)
         marker_schema = avro_schemas.load("transaction")
-        self._marker_prefix = {
-            s.name: self._register(f"{transaction_topic(s.name)}-value", marker_schema)
-            for s in plan.subscriptions
-        }
+        self._feeds = {s.name: self._feed(s.name, plan, marker_schema) for s in plan.subscriptions}
         self._message_topic = message_topic(settings.gateway)
         self._message_prefix = b""
         if settings.message_prefixes:
@@ -149,10 +137,15 @@ class RelationRoutes:
             self._errors = ErrorTopic(name, prefix)
         self.filters.compile(plan.publishes)
 
+    @property
+    def feeds(self) -> Sequence[Feed]:
+        """The topics of every subscription."""
+        return tuple(self._feeds.values())
+
     def marker(self, subscription: str, value: bytes, headers: list[Header]) -> Record:
         """Address a marker."""
-        prefix = self._marker_prefix[subscription]
-        return (transaction_topic(subscription), 0, None, prefix + value, headers)
+        feed = self._feeds[subscription]
+        return (feed.markers, 0, None, feed.prefix + value, headers)
 
     def message(self, value: bytes, headers: list[Header]) -> Record:
         """Address a logical message."""
@@ -169,25 +162,35 @@ class RelationRoutes:
 
         Raises:
             FilterError: a publication was given a filter that cannot be evaluated here.
-            TransientError: the catalog cannot be read.
+            TransientError: the catalog cannot be read, or the first filter that the server
+                evaluates has come.
 
         Source: rel_sync_cache_relation_cb, get_rel_sync_entry in pgoutput.c.
         """
         if (plan := self._replan()) is not None:
             self._adopt(plan)
+        before = self._relations.get(relation.relation_oid)
         if self._relations.learn(relation):
             self.by_oid.pop(relation.relation_oid, None)
+            if before is not None and any(self._watched.values()):
+                targets = {p.target_oid for p in self._publishes.get(relation.relation_oid, ())}
+                self.altered |= any(self._watched.get(target) for target in targets)
 
     def _adopt(self, plan: Plan) -> None:
         """Take the tables that are published already in the way that `plan` says.
 
-        Those that it adds have to be copied first (`gateway.reload`).
+        Those that it adds have to be copied first (`gateway.runtime.reload`).
         """
-        self.adopted = True
         self._tables |= plan.tables
         kept = [p for p in plan.publishes if (p.subscription, p.target_oid) in self._taken]
         self._publishes = _by_relation(kept)
+        asked = self.filters.ask_server
         self.filters.compile(kept)
+        if self.filters.ask_server and not asked:
+            raise TransientError(
+                "a publication was given a row filter that the server evaluates",
+                hint="nothing is lost: the rows are read again from the slot",
+            )
         self.by_oid.clear()
 
     def _build(self, relation_oid: int) -> RelationRoute | None:
@@ -195,16 +198,20 @@ class RelationRoutes:
         if relation is None:
             return None
         names = [column.name for column in relation.columns]
+        publishes = self._publishes.get(relation_oid, ())
+        asking = self.filters.asking((publish.filters for publish in publishes), names)
         return RelationRoute(
             relation_oid,
             f"{relation.namespace}.{relation.name}",
             len(names),
-            self._groups(relation, names),
+            self._groups(relation, names, asking),
             self._to_text(
                 relation.relation_oid,
                 f"{relation.namespace}.{relation.name}",
                 [(column.name, column.type_oid) for column in relation.columns],
             ),
+            asking,
+            self._watches(relation, names),
         )
 
     def truncated(self, oid: int, named: frozenset[int]) -> list[tuple[Group, Taker]]:
@@ -218,36 +225,82 @@ class RelationRoutes:
                 found += [(group, t) for t in group.takers if Operation.TRUNCATE in t.operations]
         return found
 
-    def quarantines(self, clauses: Sequence[FilterClause]) -> bool:
-        """Whether a row can be quarantined because of `clauses`: the server must not see them."""
-        return self._errors is not None and self.filters.can_raise(clauses)
+    def copy_route(self, copies: Sequence[TableCopy], key: Sequence[str]) -> CopyRoute:
+        """Prepare the copy of one table for the subscriptions of `copies`; `key` is its key.
 
-    def copy_route(self, copy: TableCopy) -> CopyRoute:
-        """Prepare the initial copy of one subscriber table.
-
-        The server evaluates the filters, but for those that may raise where rows are quarantined:
-        it would give up the whole COPY at such a row.
+        The filters are evaluated as for the stream: what the copy is shown of a row decides, not
+        what the server had when it was read.
         """
-        table = self._tables[copy.target_oid]
-        columns, passes = copy.columns, None
-        where = tuple(clause.text for clause in copy.filters)
-        if self.quarantines(copy.filters):
-            read = set[str]().union(*(self.filters.of(clause).columns for clause in copy.filters))
-            columns += tuple(sorted(read.difference(columns)))
-            passes, where = self.filters.passes(copy.filters, columns), ()
-        form = self._stored_form(table, copy.columns)
-        encoder = self._encoder(form, columns)
-        taker = self._taker(
+        table = self._tables[copies[0].target_oid]
+        wanted = {*key}.union(*(copy.columns for copy in copies))
+        for copy in copies:
+            wanted.update(*(self.filters.of(clause).columns for clause in copy.filters))
+        columns = tuple(column.name for column in table.columns if column.name in wanted)
+        asking = self.filters.asking(({Operation.INSERT: c.filters} for c in copies), columns)
+        forms: dict[tuple[str, ...], list[TableCopy]] = {}
+        for copy in copies:
+            forms.setdefault(copy.columns, []).append(copy)
+        groups = []
+        for published, sharing in forms.items():
+            form = self._stored_form(table, published)
+            encoder = self._encoder(form, columns)
+            takers = [self._copy_taker(copy, form, encoder, columns, asking) for copy in sharing]
+            groups.append(self._group(form, encoder, takers, str(table), columns))
+        return CopyRoute(table, columns, tuple(key), tuple(groups), asking)
+
+    def _copy_taker(
+        self,
+        copy: TableCopy,
+        form: Form,
+        encoder: EnvelopeEncoder,
+        columns: Sequence[str],
+        asking: Asking | None,
+    ) -> Taker:
+        insert = Operation.INSERT
+        lookup = self.filters.lookup(copy.filters, columns)
+        return self._taker(
             copy.subscription,
             form,
             encoder,
-            frozenset({Operation.INSERT, Operation.TRUNCATE}),
-            {Operation.INSERT: passes},
-            filters={Operation.INSERT: copy.filters},
+            frozenset({insert, Operation.TRUNCATE}),
+            {insert: self.filters.passes(copy.filters, columns, asking)},
+            {} if lookup is None else {insert: lookup},
+            {insert: copy.filters},
         )
-        return CopyRoute(
-            self._group(form, encoder, [taker], str(table), columns), taker, columns, where
-        )
+
+    def watch(self, route: CopyRoute, copy: ChunkedCopy) -> None:
+        """Show `copy` every change that is published of the table of `route` from now on."""
+        self._watched.setdefault(route.table.oid, []).append((route, copy))
+        self._forget_routes(route.table.oid)
+
+    def unwatch(self, route: CopyRoute, copy: ChunkedCopy) -> None:
+        """End what `watch` has begun."""
+        oid = route.table.oid
+        self._watched[oid] = [each for each in self._watched[oid] if each[1] is not copy]
+        self._forget_routes(oid)
+
+    def _forget_routes(self, target_oid: int) -> None:
+        """Build the routes of the relations that are published as a table anew."""
+        for oid, publishes in self._publishes.items():
+            if any(publish.target_oid == target_oid for publish in publishes):
+                self.by_oid.pop(oid, None)
+
+    def truncate_copies(self, oids: Sequence[int], xid: int) -> None:
+        """Show the copies a TRUNCATE that names `oids`."""
+        named = frozenset(oids)
+        for target_oid, watched in self._watched.items():
+            leaves = self._tables[target_oid].leaves
+            if target_oid in named or (leaves and named.issuperset(leaves)):
+                for _, copy in watched:
+                    copy.truncate(xid)
+
+    def _watches(self, relation: Relation, names: Sequence[str]) -> list[CopyWatch]:
+        targets = {p.target_oid for p in self._publishes.get(relation.relation_oid, ())}
+        return [
+            CopyWatch(copy, route.columns, names)
+            for target in sorted(targets)
+            for route, copy in self._watched.get(target, ())
+        ]
 
     def register_all(self) -> None:
         """Register the schemas of every subscriber table as the catalog has it now.
@@ -280,6 +333,8 @@ class RelationRoutes:
             for clauses in publish.filters.values():
                 for clause in clauses:
                     read |= self.filters.of(clause).columns
+            for route, _ in self._watched.get(publish.target_oid, ()):
+                read.update(route.columns)
         return compile_row(name, columns, read, self._catalog.type_info)
 
     def table(self, oid: int) -> Table:
@@ -296,7 +351,9 @@ class RelationRoutes:
             self._order(table.oid),
         )
 
-    def _groups(self, relation: Relation, names: Sequence[str]) -> list[Group]:
+    def _groups(
+        self, relation: Relation, names: Sequence[str], asking: Asking | None
+    ) -> list[Group]:
         """Bring together the publishes that share target and columns."""
         forms: dict[tuple[int, tuple[str, ...]], tuple[Form, EnvelopeEncoder, list[Taker]]] = {}
         seen: set[str] = set()
@@ -310,7 +367,7 @@ class RelationRoutes:
                 forms[key] = (form, self._encoder(form, names), [])
             form, encoder, takers = forms[key]
             passes = {
-                operation: self.filters.passes(publish.filters[operation], names)
+                operation: self.filters.passes(publish.filters[operation], names, asking)
                 for operation in publish.operations - {Operation.TRUNCATE}
             }
             selections = {
@@ -345,6 +402,11 @@ class RelationRoutes:
                 known.get(c.name) or self._catalog.column(c.name, c.type_oid, c.type_modifier)
                 for c in relation.columns
             )
+            if not agrees(target, relation):
+                # The catalog is of another time: its columns may only bear the same names.
+                columns = tuple(
+                    replace(column, attnum=0, missing=None, computed=False) for column in columns
+                )
             replica_identity = relation.replica_identity
             identity = tuple(c.name for c in relation.columns if c.is_key)
         else:
@@ -396,7 +458,7 @@ class RelationRoutes:
         topic = topic_of(subscription, form.target, self._settings.topic_names)
         key_schema = encoder.key_schema
         return Taker(
-            self._totals.counter(topic, subscription, self._settings.partitions[topic]),
+            self._counter(topic, subscription),
             key_prefix=b"" if key_schema is None else self._register(f"{topic}-key", key_schema),
             value_prefix=self._register(f"{topic}-value", encoder.value_schema),
             operations=operations,
@@ -434,6 +496,26 @@ class RelationRoutes:
 
     def _order(self, oid: int) -> CollectionOrder:
         return self._orders.setdefault(oid, CollectionOrder())
+
+    def _feed(self, subscription: str, plan: Plan, marker_schema: Mapping[str, object]) -> Feed:
+        markers = transaction_topic(subscription)
+        topics = {
+            topic_of(subscription, plan.tables[target_oid], self._settings.topic_names)
+            for of, target_oid in self._taken
+            if of == subscription
+        }
+        return Feed(
+            subscription,
+            markers,
+            self._register(f"{markers}-value", marker_schema),
+            {topic: self._settings.partitions[topic] for topic in sorted(topics)},
+        )
+
+    def _counter(self, topic: str, subscription: str) -> TopicCounter:
+        if topic not in self.counters:
+            partitions = self._settings.partitions[topic]
+            self.counters[topic] = TopicCounter(topic, subscription, partitions)
+        return self.counters[topic]
 
     def _register(self, subject: str, schema: Mapping[str, object]) -> bytes:
         return wire_prefix(self._schemas.register(subject, schema))

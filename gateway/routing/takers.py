@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from gateway.definitions.model import FilterClause, Operation
 from gateway.pgoutput.messages import UNCHANGED, ColumnValue
-from gateway.routing.totals import TopicCounter
+from gateway.routing.counts import TopicCounter
 
 __all__ = ["Candidate", "Candidates", "Lookup", "Passes", "Row", "Taker"]
 

@@ -2,24 +2,32 @@
 
 `parse` reads PostgreSQL's grammar, `analyze` types the tree and chooses the operators, `compile`
 makes one Python function of it, `interpret` is the readable form that the function is tested
-against, `transform` decides what an UPDATE becomes.
+against, `transform` decides what an UPDATE becomes. What is not of the exact core is left to the
+server: `question` is what it is asked.
 """
 
-from gateway.rowfilter.compile import RowFilter, combine, compile_filter
+from gateway.rowfilter.compile import RowFilter, asks, combine, compile_filter, place_filter
 from gateway.rowfilter.errors import FilterEvaluationError, FilterSource
 from gateway.rowfilter.index import Selection, selection_of
+from gateway.rowfilter.question import Answer, AskedColumn, JudgedRow, Question
 from gateway.rowfilter.transform import Action, decide_update, fill_unchanged, update_action
 
 __all__ = [
     "Action",
+    "Answer",
+    "AskedColumn",
     "FilterEvaluationError",
     "FilterSource",
+    "JudgedRow",
+    "Question",
     "RowFilter",
     "Selection",
+    "asks",
     "combine",
     "compile_filter",
     "decide_update",
     "fill_unchanged",
+    "place_filter",
     "selection_of",
     "update_action",
 ]

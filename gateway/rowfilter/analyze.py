@@ -42,13 +42,13 @@ _HANDLERS: Final[Mapping[str, Handler]] = MappingProxyType(
 """Kind of node -> what types it. The other kinds are refused."""
 
 
-def analyze(root: Node, columns: Sequence[Column], text: Text, *, major: int | None = None) -> Expr:
-    """Type the expression `root` of a filter on `columns`, for a server of a major version.
+def analyze(root: Node, columns: Sequence[Column], text: Text) -> Expr:
+    """Type the expression `root` of a filter on `columns`.
 
     Raises:
-        FilterError: something in it is not supported, or PostgreSQL fails on a constant part.
+        FilterError: something in it is not evaluated here, or PostgreSQL fails on a constant part.
     """
-    context = Context({column.name: column for column in columns}, text, _HANDLERS, major)
+    context = Context({column.name: column for column in columns}, text, _HANDLERS)
     typed = context.typed(root)
     if typed.type_oid != BOOL:
         raise text.refuse(

@@ -13,10 +13,17 @@ from gateway.definitions.model import Collation
 from gateway.rowfilter.expr import CollationUse, Expr
 from gateway.rowfilter.types import DEFAULT, C
 
-__all__ = ["BYTE_ORDER_NAMES", "DEFAULT", "C", "CollationError", "Typed", "check", "merge"]
+__all__ = [
+    "BYTE_ORDER_NAMES",
+    "DEFAULT",
+    "C",
+    "CollationError",
+    "Typed",
+    "check_collation",
+    "merge",
+]
 
-_C_NAMES: Final = frozenset({"C", "POSIX", "ucs_basic"})
-BYTE_ORDER_NAMES: Final = _C_NAMES | {"pg_c_utf8"}
+BYTE_ORDER_NAMES: Final = frozenset({"C", "POSIX", "ucs_basic", "pg_c_utf8"})
 
 
 CONFLICT: Final = Collation("(none)", deterministic=False, c_order=False)
@@ -56,7 +63,8 @@ def merge(arguments: Sequence[Typed]) -> tuple[Collation, bool]:
         if typed.explicit and not explicit:
             found, explicit = collation, True
         elif _plain(collation) == _plain(found):
-            continue
+            if collation.c_order:  # the database's, as its columns know it and literals do not
+                found = collation
         elif explicit:
             raise CollationError(f"collation mismatch between {found.name} and {collation.name}")
         elif _plain(found) == "default":
@@ -66,8 +74,8 @@ def merge(arguments: Sequence[Typed]) -> tuple[Collation, bool]:
     return found, explicit
 
 
-def check(name: str, use: CollationUse, arguments: Sequence[Typed]) -> None:
-    """Make sure that a function, called `name` in messages, can be reproduced on `arguments`.
+def check_collation(name: str, use: CollationUse, arguments: Sequence[Typed]) -> None:
+    """Make sure that a function, called `name` in messages, is evaluated here on `arguments`.
 
     Raises:
         CollationError: not under their collation.
@@ -80,14 +88,7 @@ def check(name: str, use: CollationUse, arguments: Sequence[Typed]) -> None:
     if not collation.deterministic:
         raise CollationError(f"collation {collation.name} is nondeterministic")
     if use is CollationUse.ORDER and not collation.c_order:
-        raise CollationError(
-            f"the order of text under collation {collation.name} cannot be reproduced; "
-            'write COLLATE "C"'
-        )
-    if use is CollationUse.CTYPE and _plain(collation) not in _C_NAMES:
-        raise CollationError(
-            f'{name} under collation {collation.name} cannot be reproduced; write COLLATE "C"'
-        )
+        raise CollationError(f"the order of text under collation {collation.name}")
 
 
 def _plain(collation: Collation) -> str:

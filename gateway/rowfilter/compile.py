@@ -7,56 +7,76 @@ the filter reads and no others, each at most once, and turns them from text into
 from __future__ import annotations
 
 import linecache
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
-from typing import Any, Final
+from types import MappingProxyType
+from typing import Any, Final, TypeAlias
 
 from gateway.definitions.model import Column
 from gateway.errors import FilterError, ValueFormatError
 from gateway.pgoutput.messages import UNCHANGED, ColumnValue
 from gateway.pgtypes.errors import EvaluationError
 from gateway.rowfilter.analyze import analyze
-from gateway.rowfilter.errors import FilterEvaluationError, FilterSource
-from gateway.rowfilter.expr import ColumnRef, Constant, Expr, Or, children, column_names
+from gateway.rowfilter.errors import FilterEvaluationError, FilterSource, NotEvaluatedHere
+from gateway.rowfilter.expr import (
+    And,
+    Asked,
+    ColumnRef,
+    Constant,
+    Expr,
+    IsTrue,
+    Not,
+    Or,
+    can_raise,
+    children,
+    column_names,
+)
 from gateway.rowfilter.generate import Generator
 from gateway.rowfilter.interpret import interpret, passes
-from gateway.rowfilter.parse import Text, parse_filter
+from gateway.rowfilter.parse import Text, conjuncts, parse_filter, read_columns
+from gateway.rowfilter.question import JudgedRow, answer
 from gateway.rowfilter.transform import Predicate
 from gateway.rowfilter.types import PARSERS
 
-__all__ = ["RowFilter", "combine", "compile_filter", "reference"]
+__all__ = ["RowFilter", "asks", "combine", "compile_filter", "place_filter", "reference"]
 
+Places: TypeAlias = Mapping[str, int]
+NOWHERE: Final[Places] = MappingProxyType({})
 _FILE_NUMBERS: Final = count(1)
 
 
 @dataclass(frozen=True, slots=True)
 class RowFilter:
-    """A filter that has been understood.
+    """A filter that has been understood, or is left to the server.
 
     Attributes:
         text: As it was given.
-        expr: The typed expression, with constants folded.
+        expr: The typed expression, with constants folded; where the server evaluates the filter,
+            what is known of it here: ``AND`` of a part that spares the server rows, and `Asked`.
         columns: The columns that it reads.
         source: Where it comes from, for messages.
+        refused: Why the server evaluates it; None: it is evaluated here.
     """
 
     text: str
     expr: Expr
     columns: frozenset[str]
     source: FilterSource | None
+    refused: NotEvaluatedHere | None = None
 
-    def bind(self, names: Sequence[str]) -> Predicate:
+    def bind(self, names: Sequence[str], places: Places = NOWHERE) -> Predicate:
         """A function that says whether a tuple with columns `names`, in that order, passes.
 
         The tuple's values are in text format. The function raises `FilterEvaluationError` where
         PostgreSQL would raise, and `ValueFormatError` for a value that is not its type's, or an
-        unchanged TOAST value that is needed.
+        unchanged TOAST value that is needed. `places` are, by text, where in the flags of a
+        `JudgedRow` the server's answers are.
 
         Raises:
             FilterError: a column is not among `names`.
         """
-        return _bind(self.expr, names, self.source)
+        return _bind(self.expr, names, self.source, places)
 
 
 def compile_filter(
@@ -64,7 +84,6 @@ def compile_filter(
     columns: Sequence[Column],
     *,
     source: FilterSource | None = None,
-    major: int | None = None,
 ) -> RowFilter:
     """Understand a filter in the server's own rendering (``pg_get_expr(prqual, prrelid)``).
 
@@ -72,18 +91,57 @@ def compile_filter(
         text: The rendering, made with an empty search_path.
         columns: The columns of the table that it was written for.
         source: Where it comes from, for messages.
-        major: The server's major version. Without it, an operation whose results differ between
-            versions raises `EvaluationError` where they do.
 
     Raises:
-        FilterError: it cannot be evaluated exactly; with the reason and the position in `text`.
+        FilterError: it cannot be evaluated here; with the reason and the position in `text`.
     """
     carrier = Text(text, source)
-    expr = analyze(parse_filter(carrier), columns, carrier, major=major)
+    expr = analyze(parse_filter(carrier), columns, carrier)
     return RowFilter(text, expr, frozenset(column_names(expr)), source)
 
 
-def combine(filters: Sequence[RowFilter], names: Sequence[str]) -> Predicate:
+def place_filter(
+    text: str,
+    columns: Sequence[Column],
+    *,
+    source: FilterSource | None = None,
+) -> RowFilter:
+    """Decide who evaluates a filter: the gateway when every node of it is of its exact core.
+
+    The server otherwise; then `RowFilter.refused` says why. The operands of an AND that come first
+    and can neither raise nor need the server are kept: where one of them is false, so is the
+    filter, and the server is not asked.
+
+    Args: as of `compile_filter`.
+
+    Raises:
+        FilterError: changes do not carry a column that the filter reads.
+    """
+    try:
+        return compile_filter(text, columns, source=source)
+    except NotEvaluatedHere as refused:
+        carrier = Text(text, source)
+        read = read_columns(text)
+        names = [column.name for column in columns]
+        for column in columns:
+            if column.name in read and column.generated == "v":
+                raise
+        kept: list[Expr] = []
+        for node in conjuncts(carrier):
+            try:
+                part = analyze(node, columns, carrier)
+            except NotEvaluatedHere:
+                break
+            if can_raise(part):
+                break
+            kept.append(part)
+        expr: Expr = And((*kept, Asked(text))) if kept else Asked(text)
+        return RowFilter(text, expr, read.intersection(names), source, refused)
+
+
+def combine(
+    filters: Sequence[RowFilter], names: Sequence[str], places: Places = NOWHERE
+) -> Predicate:
     """One function for several filters of which one must pass; without any, every row passes.
 
     They are tried from left to right, and a constant true decides before any of them.
@@ -97,20 +155,37 @@ def combine(filters: Sequence[RowFilter], names: Sequence[str]) -> Predicate:
     if any(isinstance(expr, Constant) and expr.value is True for expr in exprs):
         return _every_row
     expr = exprs[0] if len(exprs) == 1 else Or(tuple(exprs))
-    return _bind(expr, names, filters[0].source)
+    return _bind(expr, names, filters[0].source, places)
+
+
+def asks(filters: Sequence[RowFilter], names: Sequence[str]) -> Predicate:
+    """A function that says whether the server must be asked about a row, for one of `filters`.
+
+    Only where none of them is decided by what is known here.
+    """
+    undecided: list[Expr] = []
+    for filter_ in filters:
+        match filter_.expr:
+            case Asked():
+                return _every_row
+            case And((*known, Asked())):
+                undecided.append(Not(IsTrue(And(tuple(known)), expected=False)))
+    return _bind(Or(tuple(undecided)), names, filters[0].source, NOWHERE)
 
 
 def _every_row(_: Sequence[ColumnValue]) -> bool:
     return True
 
 
-def _bind(expr: Expr, names: Sequence[str], source: FilterSource | None) -> Predicate:
+def _bind(
+    expr: Expr, names: Sequence[str], source: FilterSource | None, places: Places
+) -> Predicate:
     indexes = {name: index for index, name in enumerate(names)}
     for name in column_names(expr):
         if name not in indexes:
             raise FilterError(f'{source or "row filter"}: column "{name}" is not in the relation')
     failures = _Failures(source)
-    generator = Generator(indexes, expr)
+    generator = Generator(indexes, expr, places)
     body = generator.is_true(expr)
     lines = [
         "def passes(row):",
@@ -119,7 +194,7 @@ def _bind(expr: Expr, names: Sequence[str], source: FilterSource | None) -> Pred
         f"        return {body}",
         "    except EvaluationError as error:",
         "        raise failures.evaluation(error) from None",
-        "    except (AttributeError, TypeError, ValueError):",
+        "    except (AttributeError, IndexError, TypeError, ValueError):",
         "        raise failures.format(row) from None",
         "",
     ]
@@ -133,7 +208,7 @@ def _bind(expr: Expr, names: Sequence[str], source: FilterSource | None) -> Pred
     try:
         code = compile(text, file, "exec")
     except (MemoryError, RecursionError, SyntaxError):  # too deep for Python's own parser
-        return reference(expr, names, source)
+        return reference(expr, names, source, places)
     # So that a traceback shows the generated line.
     linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
     exec(code, namespace)  # noqa: S102 - made from the typed tree; literals only as repr
@@ -150,7 +225,7 @@ class _Failures:
         self.source = source
 
     def evaluation(self, error: EvaluationError) -> FilterEvaluationError:
-        return FilterEvaluationError(error.message, self.source)
+        return FilterEvaluationError(error.message, self.source, sqlstate=error.sqlstate)
 
     def format(self, row: Sequence[ColumnValue]) -> ValueFormatError:
         if UNCHANGED in row:
@@ -165,7 +240,10 @@ class _Failures:
 
 
 def reference(
-    expr: Expr, names: Sequence[str], source: FilterSource | None = None
+    expr: Expr,
+    names: Sequence[str],
+    source: FilterSource | None = None,
+    places: Places = NOWHERE,
 ) -> Callable[[Sequence[ColumnValue]], bool]:
     """The same function as `RowFilter.bind` gives, interpreted: slow, for tests and for depth."""
     evaluate = interpret(expr)
@@ -173,7 +251,7 @@ def reference(
     failures = _Failures(source)
 
     def row_passes(row: Sequence[ColumnValue]) -> bool:
-        values: dict[str, object] = {}
+        values = _Values(row, places)
         for name, (index, parse) in readers.items():
             raw = row[index]
             if raw is UNCHANGED:
@@ -185,6 +263,19 @@ def reference(
             raise failures.evaluation(error) from None
 
     return row_passes
+
+
+class _Values(dict[str | Asked, object]):
+    """What `interpret` is given; the server's answers are looked at when they are needed."""
+
+    def __init__(self, row: Sequence[ColumnValue], places: Places) -> None:
+        super().__init__()
+        self._row, self._places = row, places
+
+    def __missing__(self, key: str | Asked) -> object:
+        assert isinstance(key, Asked)
+        assert isinstance(self._row, JudgedRow)
+        return answer(self._row, self._places[key.text])
 
 
 def _types(expr: Expr) -> set[tuple[str, int]]:

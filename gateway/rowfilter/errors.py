@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
+from typing import Final
 
 from gateway.errors import FatalError, FilterError
 
-__all__ = ["FilterEvaluationError", "FilterSource", "refusal"]
+__all__ = ["FilterEvaluationError", "FilterSource", "NotEvaluatedHere"]
 
-_HINT = 'see docs/row-filters.md, "what a filter may say"'
+_VALUES: Final = re.compile(r'"[^"]*"|\b\d[\d.]*\b')
+"""What may be a value of the row in PostgreSQL's texts: what it quotes, and numbers."""
+_HINT: Final = (
+    'a server evaluates what the gateway does not: [filters] server = "on" (docs/row-filters.md)'
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,29 +35,48 @@ class FilterSource:
 
 
 class FilterEvaluationError(FatalError):
-    """PostgreSQL would fail on this row: overflow, division by zero and the like.
+    """PostgreSQL fails on this row: overflow, division by zero and the like.
 
     Attributes:
-        reason: PostgreSQL's text, for example ``division by zero``.
+        reason: PostgreSQL's text, for example ``division by zero``. Where the server has evaluated
+            the filter, it can quote values of the row, which the message does not show.
         source: The filter, or None.
+        sqlstate: None where the filter was evaluated here.
+
+    Args:
+        where: Which row, for the message.
     """
 
-    def __init__(self, reason: str, source: FilterSource | None) -> None:
+    def __init__(
+        self,
+        reason: str,
+        source: FilterSource | None,
+        *,
+        sqlstate: str | None = None,
+        where: str = "",
+    ) -> None:
+        shown = reason
+        if sqlstate is not None:
+            shown = f"{_VALUES.sub('...', reason)} (SQLSTATE {sqlstate})"
         super().__init__(
-            f"{source or 'row filter'}: {reason}",
+            f"{source or 'row filter'}: {shown}{where}",
             hint="a native subscription stops at this row too; change the filter or the row, or "
             'set [definitions] on_filter_error = "quarantine" to put such rows into the error '
             "topic and go on",
         )
         self.reason = reason
         self.source = source
+        self.sqlstate = sqlstate
 
 
-def refusal(reason: str, text: str, position: int, source: FilterSource | None) -> FilterError:
-    """The error for a filter that is not supported; `position` is a character offset."""
-    return FilterError(
-        f"{source or 'row filter'}, column {position + 1}: {reason}",
-        text=text,
-        position=position,
-        hint=_HINT,
-    )
+class NotEvaluatedHere(FilterError):
+    """The gateway does not evaluate a filter; `position` is a character offset in its `text`."""
+
+    def __init__(self, reason: str, text: str, position: int, source: FilterSource | None) -> None:
+        super().__init__(
+            f"{source or 'row filter'}, column {position + 1}: {reason}",
+            text=text,
+            position=position,
+            hint=_HINT,
+        )
+        self.reason = reason

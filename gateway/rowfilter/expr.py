@@ -14,7 +14,7 @@ from typing import TypeAlias
 __all__ = [
     "And",
     "AnyAll",
-    "ArrayOf",
+    "Asked",
     "Call",
     "Case",
     "Coalesce",
@@ -30,13 +30,11 @@ __all__ = [
     "NullIf",
     "Operation",
     "Or",
-    "Pair",
-    "RowCompare",
-    "Signature",
     "Value",
     "can_raise",
     "children",
     "column_names",
+    "is_asked",
 ]
 
 Value: TypeAlias = object
@@ -46,64 +44,39 @@ class CollationUse(Enum):
     """What a function asks of the collation of its arguments.
 
     NONE: nothing. EQUALITY: that equal means equal bytes (deterministic). ORDER: that it sorts by
-    the bytes of the UTF-8 text. CTYPE: that case and classes of characters are ASCII's (``C``,
-    ``POSIX``, ``ucs_basic``).
+    the bytes of the UTF-8 text.
     """
 
     NONE = "none"
     EQUALITY = "equality"
     ORDER = "order"
-    CTYPE = "ctype"
 
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """A built-in function that is reproduced exactly.
+    """A built-in function that is reproduced exactly: NULL when an argument is, and only then.
 
     Attributes:
-        name: Its key in `gateway.pgtypes.catalog`: the ``prosrc`` of a function that is written in
-            C, ``proname(typname,...)`` of one in SQL; or a name of our own for a step.
-        function: Takes and returns values. Never gets None when `strict`.
-        infix: The Python operator that does the same, if there is one. Only of strict ones.
+        name: The ``prosrc`` of the function; or a name of our own for a step.
+        function: Takes and returns values; never None.
+        infix: The Python operator that does the same, if there is one.
         can_raise: It may raise `EvaluationError`.
-        strict: NULL when an argument is NULL, without being called.
-        nullable: It may return None although no argument was None. Not for comparisons.
         collation: What it asks of the collation of its arguments.
-        adapters: For each argument the strict operation, neither nullable nor raising, through
+        adapters: For each argument the operation, not raising, through
             which it is seen first, or None. So a comparison can work on keys that are made once of
             a constant.
         prepare: Is given the constant arguments, by position, where there are some but not only;
             returns the function of the other arguments, in their order, that does the same, or
             None where nothing is gained. It never raises: then it returns None.
-        specialize: Is given the constant arguments, by position (None for NULL, the array for an
-            operator with ANY or ALL), when the filter is analyzed; returns the operation to use,
-            or why the call is not supported. For what depends on a constant, as what a regular
-            expression asks of the collation.
     """
 
     name: str
     function: Callable[..., Value]
     infix: str | None = None
     can_raise: bool = False
-    strict: bool = True
-    nullable: bool = False
     collation: CollationUse = CollationUse.NONE
     adapters: tuple[Operation | None, ...] = ()
     prepare: Callable[[Mapping[int, Value]], Callable[..., Value] | None] | None = None
-    specialize: Callable[[Mapping[int, Value]], Operation | str] | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Signature:
-    """The types of one call, polymorphic ones resolved.
-
-    Attributes:
-        arguments: Type OIDs; those of a VARIADIC parameter are one array, as it is declared.
-        result: Type OID.
-    """
-
-    arguments: tuple[int, ...]
-    result: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +93,13 @@ class Constant:
     """A literal, or what constant parts were folded to; None is NULL."""
 
     value: Value
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What the server says of the whole filter `text`: true, or not; or it raised."""
+
+    text: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,24 +156,15 @@ class Distinct:
 
 
 @dataclass(frozen=True, slots=True)
-class ArrayOf:
-    """ARRAY[...] with elements that are not all constant; `nested` when they are arrays."""
-
-    elements: tuple[Expr, ...]
-    nested: bool = False
-
-
-@dataclass(frozen=True, slots=True)
 class AnyAll:
     """``scalar operator ANY (array)``, or ALL.
 
-    `equality` says what a `Constant` array can be searched for: True, the operator is =; False,
-    it is <>; None, any other.
+    `equality`: True, the operator is =; False, it is <>; None, any other.
     """
 
     operation: Operation
     scalar: Expr
-    array: Expr
+    array: Constant
     is_any: bool
     equality: bool | None
 
@@ -231,31 +202,10 @@ class MinMax:
     is_greatest: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Pair:
-    """One column of a `RowCompare`: two values that `equal` and `less` are for."""
-
-    equal: Operation
-    less: Operation
-    left: Expr
-    right: Expr
-
-
-@dataclass(frozen=True, slots=True)
-class RowCompare:
-    """``ROW(...) operator ROW(...)``: the first pair that is not equal decides.
-
-    `operator` is one of <, <=, >, >=. A NULL before that makes it NULL; what comes after is not
-    evaluated.
-    """
-
-    operator: str
-    pairs: tuple[Pair, ...]
-
-
 Expr: TypeAlias = (
     ColumnRef
     | Constant
+    | Asked
     | Call
     | And
     | Or
@@ -263,20 +213,18 @@ Expr: TypeAlias = (
     | IsNull
     | IsTrue
     | Distinct
-    | ArrayOf
     | AnyAll
     | Case
     | Coalesce
     | NullIf
     | MinMax
-    | RowCompare
 )
 
 
 def children(expr: Expr) -> tuple[Expr, ...]:
     """The operands of `expr`, in the order in which PostgreSQL evaluates them."""
     match expr:
-        case Call(_, arguments) | And(arguments) | Or(arguments) | ArrayOf(arguments):
+        case Call(_, arguments) | And(arguments) | Or(arguments):
             return arguments
         case Coalesce(arguments) | MinMax(_, arguments):
             return arguments
@@ -286,8 +234,6 @@ def children(expr: Expr) -> tuple[Expr, ...]:
             return (left, right)
         case Case(branches, default):
             return (*(part for branch in branches for part in branch), default)
-        case RowCompare(_, pairs):
-            return tuple([side for pair in pairs for side in (pair.left, pair.right)])
         case _:
             return ()
 
@@ -298,24 +244,18 @@ def _operations(expr: Expr) -> Iterator[Operation]:
             yield operation
         case NullIf(operation) | MinMax(operation):
             yield operation
-        case RowCompare(_, pairs):
-            for pair in pairs:
-                yield from (pair.equal, pair.less)
     for child in children(expr):
         yield from _operations(child)
 
 
 def can_raise(expr: Expr) -> bool:
     """Evaluating `expr` may raise."""
-    if any(operation.can_raise for operation in _operations(expr)):
-        return True
-    return _has_nested(expr)
+    return any(operation.can_raise for operation in _operations(expr)) or is_asked(expr)
 
 
-def _has_nested(expr: Expr) -> bool:
-    if isinstance(expr, ArrayOf) and expr.nested:  # their shapes may differ
-        return True
-    return any(map(_has_nested, children(expr)))
+def is_asked(expr: Expr) -> bool:
+    """The server has a part in evaluating `expr`."""
+    return isinstance(expr, Asked) or any(map(is_asked, children(expr)))
 
 
 def column_names(expr: Expr) -> Iterator[str]:

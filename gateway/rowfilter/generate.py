@@ -22,14 +22,16 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any, Final
 
 from gateway.pgoutput.messages import UNCHANGED
-from gateway.pgtypes.arrays import Array, one_dimension, stack
+from gateway.pgtypes.arrays import Array
+from gateway.pgtypes.datetimes import iso
 from gateway.rowfilter.expr import (
     And,
     AnyAll,
-    ArrayOf,
+    Asked,
     Call,
     Case,
     Coalesce,
@@ -44,13 +46,13 @@ from gateway.rowfilter.expr import (
     NullIf,
     Operation,
     Or,
-    RowCompare,
     can_raise,
     children,
     column_names,
 )
 from gateway.rowfilter.interpret import any_all, distinct, min_max, null_if
-from gateway.rowfilter.reading import AS_TEXT, CHEAP, INLINE, not_sent, once, parser, sent
+from gateway.rowfilter.question import answer
+from gateway.rowfilter.reading import AS_TEXT, CHEAP, FORMATS, INLINE, not_sent, once, parser, sent
 
 __all__ = ["Generator"]
 
@@ -61,11 +63,25 @@ _EXACT_WIDENING: Final = frozenset(
 """Casts that a comparison need not carry out: Python compares the numbers exactly as they are."""
 
 
+_MINUS: Final = ord("-")
+_C: Final = ord("C")
+_INFINITIES: Final = frozenset(
+    (iso.DATE_INFINITY, iso.DATE_MINUS_INFINITY, iso.TIMESTAMP_INFINITY,
+     iso.TIMESTAMP_MINUS_INFINITY)
+)  # fmt: skip
+
+
 class Generator:
     """Collects what the generated function refers to, for one layout of tuples."""
 
-    def __init__(self, indexes: Mapping[str, int], expr: Expr) -> None:
+    def __init__(
+        self,
+        indexes: Mapping[str, int],
+        expr: Expr,
+        places: Mapping[str, int] = MappingProxyType({}),
+    ) -> None:
         self._indexes = indexes
+        self._places = places
         self._temporaries = 0
         self.constants: dict[str, Any] = {}
         self.prologue: list[str] = []
@@ -135,6 +151,10 @@ class Generator:
                 return self._found(expr, search, wanted=True)
             case Call() if (fast := self._equals_text(expr)) is not None:
                 return fast
+            case Call() if (fast := self._orders_text(expr)) is not None:
+                return fast
+            case Asked():
+                return self.value(expr)
             case ColumnRef() | Call():
                 return _both(*self.parts(expr))
             case Distinct(equal, left, right):
@@ -173,6 +193,8 @@ class Generator:
         match expr:
             case Constant(value):
                 return self._constant(value)
+            case Asked(text):
+                return f"{self._constant(answer)}(row, {self._places[text]})"
             case ColumnRef(name):
                 return self._loaded.get(name) or self._read(expr)
             case And(arguments):
@@ -181,8 +203,6 @@ class Generator:
                 return self._junction(arguments, decides=True)
             case IsNull() | IsTrue() | Distinct():
                 return self.is_true(expr)
-            case ArrayOf(_, nested):
-                return f"{self._constant(stack if nested else one_dimension)}({self._items(expr)})"
             case AnyAll(operation, scalar, array, is_any):
                 sources = f"{self.value(scalar)}, {self.value(array)}, {is_any}"
                 return f"{self._constant(any_all)}({self._function(operation)}, {sources})"
@@ -196,10 +216,6 @@ class Generator:
             case MinMax(less, _, is_greatest):
                 sources = f"{self._function(less)}, {self._items(expr)}, {is_greatest}"
                 return f"{self._constant(min_max)}({sources})"
-            case RowCompare():
-                return self._row_compare(expr)
-            case Call(operation, arguments) if not operation.strict:
-                return self._apply(operation, [self.value(argument) for argument in arguments])
             case Not() | Call():
                 guard, source = self.parts(expr)
                 return f"({source} if {guard} else None)" if guard else source
@@ -220,10 +236,8 @@ class Generator:
             case Not(argument):
                 guard, source = self.parts(argument)
                 return guard, f"(not {source})"
-            case Call(operation, arguments) if operation.strict:
+            case Call(operation, arguments):
                 return self._call_parts(operation, _unwidened(operation, arguments))
-            case ArrayOf():
-                return "", self.value(expr)
         name = self._temporary()
         return f"({name} := {self.value(expr)}) is not None", name
 
@@ -241,18 +255,8 @@ class Generator:
                 f"(({name} := {self.value(argument)}) is not None)"
                 for name, argument in zip(names, arguments, strict=True)
             ]
-            return self._nullable(operation, [f"({' & '.join(tests)})"], names)
-        return self._nullable(operation, guards, [source for _, source in parts])
-
-    def _nullable(
-        self, operation: Operation, guards: Sequence[str], sources: Sequence[str]
-    ) -> tuple[str, str]:
-        """The parts of a call, whose result may be NULL itself."""
-        source = self._apply(operation, sources)
-        if operation.nullable:
-            name = self._temporary()
-            guards, source = [*guards, f"({name} := {source}) is not None"], name
-        return " and ".join(guards), source
+            return f"({' & '.join(tests)})", self._apply(operation, names)
+        return " and ".join(guards), self._apply(operation, [source for _, source in parts])
 
     def _apply(self, operation: Operation, sources: Sequence[str]) -> str:
         if operation.infix is not None:
@@ -278,21 +282,8 @@ class Generator:
             steps += f"{name} if ({name} := {self.value(argument)}) is not None else "
         return f"({steps}{self.value(arguments[-1])})"
 
-    def _items(self, expr: ArrayOf | MinMax) -> str:
+    def _items(self, expr: MinMax) -> str:
         return f"({''.join(self.value(item) + ', ' for item in children(expr))})"
-
-    def _row_compare(self, expr: RowCompare) -> str:
-        source = repr(expr.operator in ("<=", ">="))
-        denial = "" if expr.operator in ("<", "<=") else "not "
-        for pair in reversed(expr.pairs):
-            left, right = self._temporary(), self._temporary()
-            both = f"(({left} := {self.value(pair.left)}), ({right} := {self.value(pair.right)}))"
-            source = (
-                f"(None if {both} and ({left} is None or {right} is None) "
-                f"else {denial}{self._apply(pair.less, (left, right))} "
-                f"if not {self._apply(pair.equal, (left, right))} else {source})"
-            )
-        return source
 
     # Special cases
 
@@ -307,6 +298,29 @@ class Generator:
             return None
         return self._member(left, f"== {self._constant(right.value)}")
 
+    def _orders_text(self, expr: Call) -> str | None:
+        """A date or a timestamp compared with a constant, by its text: of the years 1 to 9999."""
+        if expr.operation.infix not in ("<", "<=", ">", ">=") or expr.operation.adapters:
+            return None
+        left, right = expr.arguments
+        if not isinstance(left, ColumnRef) or not isinstance(right, Constant):
+            return None
+        print_ = FORMATS.get(left.type_oid)
+        if print_ is None or type(right.value) is not int or left.name in self._loaded:
+            return None
+        if right.value in _INFINITIES:
+            return None
+        text = print_(right.value)
+        if text[4] != _MINUS or text[-1] == _C:
+            return None
+        raw, infix = self._temporary(), expr.operation.infix
+        parsed = self._parse(left, raw)
+        return (
+            f"(({raw} := {self._raw(left)}) is not None and ({raw} {infix} {self._constant(text)} "
+            f"if {raw}[4] == {_MINUS} and {raw}[-1] != {_C} "
+            f"else {parsed} {infix} {self._constant(right.value)}))"
+        )
+
     def _member(self, column: ColumnRef, test: str) -> str | None:
         raw = self._raw(column)
         if column.type_oid in AS_TEXT:
@@ -318,7 +332,7 @@ class Generator:
 
     def _search(self, expr: AnyAll) -> tuple[frozenset[Any], bool] | None:
         """The constant array of ``= ANY`` or ``<> ALL`` as a set, and whether it has NULLs."""
-        if expr.equality is not expr.is_any or not isinstance(expr.array, Constant):
+        if expr.equality is not expr.is_any:
             return None
         array = expr.array.value
         if not isinstance(array, Array) or not array.items:

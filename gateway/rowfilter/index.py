@@ -12,10 +12,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from gateway.pgtypes import strings
 from gateway.pgtypes.arrays import Array
 from gateway.pgtypes.catalog import TYPES
-from gateway.pgtypes.datetime import format_date
+from gateway.pgtypes.datetimes.iso import format_date
+from gateway.pgtypes.text import strings
 from gateway.rowfilter.compile import RowFilter
 from gateway.rowfilter.expr import (
     And,
@@ -34,11 +34,11 @@ __all__ = ["Selection", "selection_of"]
 
 _TEXT: Final = frozenset(TYPES[name][0] for name in ("text", "varchar", "name", "uuid"))
 """Equality is that of the bytes; of a UUID there is one way to print it."""
-_INTEGER: Final = frozenset(TYPES[name][0] for name in ("int2", "int4", "int8", "oid"))
+_INTEGER: Final = frozenset(TYPES[name][0] for name in ("int2", "int4", "int8"))
 _DATE: Final = TYPES["date"][0]
 _BPCHAR: Final = TYPES["bpchar"][0]
 _EQUALITY: Final = frozenset(
-    {"texteq", "nameeq", "nameeqtext", "texteqname", "uuid_eq", "date_eq", "bpchareq", "oideq"}
+    {"texteq", "nameeq", "nameeqtext", "texteqname", "uuid_eq", "date_eq", "bpchareq"}
     | {f"int{sizes}eq" for sizes in ("2", "4", "8", "24", "28", "42", "48", "82", "84")}
 )
 

@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeAlias, assert_never
 
-from gateway.pgtypes.arrays import Array, one_dimension, stack
+from gateway.pgtypes.arrays import Array
 from gateway.rowfilter.expr import (
     And,
     AnyAll,
-    ArrayOf,
+    Asked,
     Call,
     Case,
     Coalesce,
@@ -29,8 +29,6 @@ from gateway.rowfilter.expr import (
     Not,
     NullIf,
     Or,
-    Pair,
-    RowCompare,
     Value,
 )
 
@@ -45,8 +43,8 @@ __all__ = [
     "passes",
 ]
 
-Row: TypeAlias = Mapping[str, Value]
-"""Column values by name, already read from their text; None is NULL."""
+Row: TypeAlias = Mapping[Any, Value]
+"""Column values by name, already read from their text; None is NULL. And `Asked` to its answer."""
 Evaluator: TypeAlias = Callable[[Row], Any]
 
 
@@ -61,12 +59,11 @@ def interpret(expr: Expr) -> Evaluator:
             return lambda row: row[name]
         case Constant(value):
             return lambda _: value
+        case Asked():
+            return lambda row: row[expr]
         case Call(operation, arguments):
             evaluators = [interpret(a) for a in arguments]
-            if operation.strict:
-                return _strict(operation.function, evaluators)
-            function = operation.function
-            return lambda row: function(*[evaluate(row) for evaluate in evaluators])
+            return _strict(operation.function, evaluators)
         case And(arguments):
             return _junction([interpret(a) for a in arguments], decides=False)
         case Or(arguments):
@@ -82,13 +79,10 @@ def interpret(expr: Expr) -> Evaluator:
         case Distinct(equal, left, right):
             first, second, function = interpret(left), interpret(right), equal.function
             return lambda row: distinct(function, first(row), second(row))
-        case ArrayOf(elements, nested):
-            items = [interpret(element) for element in elements]
-            build: Callable[..., Array] = stack if nested else one_dimension
-            return lambda row: build([item(row) for item in items])
         case AnyAll(operation, scalar, array, is_any):
-            first, second, function = interpret(scalar), interpret(array), operation.function
-            return lambda row: any_all(function, first(row), second(row), is_any)
+            first, function, items = interpret(scalar), operation.function, array.value
+            assert items is None or isinstance(items, Array)
+            return lambda row: any_all(function, first(row), items, is_any)
         case Case(branches, default):
             return _case([(interpret(c), interpret(r)) for c, r in branches], interpret(default))
         case Coalesce(arguments):
@@ -99,8 +93,6 @@ def interpret(expr: Expr) -> Evaluator:
         case MinMax(less, arguments, is_greatest):
             values, function = [interpret(a) for a in arguments], less.function
             return lambda row: min_max(function, [value(row) for value in values], is_greatest)
-        case RowCompare(operator, pairs):
-            return _row_compare(operator, pairs)
     assert_never(expr)
 
 
@@ -144,26 +136,6 @@ def _coalesce(arguments: list[Evaluator]) -> Evaluator:
         return None
 
     return coalesce
-
-
-def _row_compare(operator: str, pairs: tuple[Pair, ...]) -> Evaluator:
-    steps = [
-        (pair.equal.function, pair.less.function, interpret(pair.left), interpret(pair.right))
-        for pair in pairs
-    ]
-    wants_less = operator in ("<", "<=")
-    when_equal = operator in ("<=", ">=")
-
-    def compare(row: Row) -> bool | None:
-        for equal, less, first, second in steps:
-            left, right = first(row), second(row)
-            if left is None or right is None:
-                return None
-            if not equal(left, right):
-                return bool(less(left, right)) is wants_less
-        return when_equal
-
-    return compare
 
 
 def distinct(equal: Callable[..., Value], left: Value, right: Value) -> bool:

@@ -7,13 +7,23 @@ from typing import Any, Final, TypeAlias
 import postgast
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
-from gateway.rowfilter.errors import FilterSource, refusal
+from gateway.definitions.expression import column_names
+from gateway.errors import FilterError
+from gateway.rowfilter.errors import FilterSource, NotEvaluatedHere
 
-__all__ = ["Node", "Text", "parse_expressions", "parse_filter", "unwrap"]
+__all__ = [
+    "Node",
+    "Text",
+    "conjuncts",
+    "parse_filter",
+    "read_columns",
+    "unwrap",
+]
 
 Node: TypeAlias = Any
 """A protobuf message of libpg_query; its fields are named as in PostgreSQL's parsenodes.h."""
 
+_AND: Final = 1
 _PREFIX: Final = "SELECT "
 
 
@@ -25,12 +35,12 @@ class Text:
     def __init__(self, text: str, source: FilterSource | None) -> None:
         self.text, self.source = text, source
 
-    def refuse(self, reason: str, node: Node) -> Exception:
+    def refuse(self, reason: str, node: Node) -> NotEvaluatedHere:
         """The error to raise for `node`."""
         location = getattr(node, "location", 0)
         raw = self.text.encode()[: max(location - len(_PREFIX), 0)]
         position = len(raw.decode(errors="replace"))
-        return refusal(reason, self.text, position, self.source)
+        return NotEvaluatedHere(reason, self.text, position, self.source)
 
 
 def parse_filter(text: Text) -> Node:
@@ -43,9 +53,9 @@ def parse_filter(text: Text) -> Node:
         statements = postgast.parse(_PREFIX + text.text).stmts
     except postgast.PgQueryError as error:
         position = max((error.cursorpos or 0) - 1 - len(_PREFIX), 0)
-        raise refusal(error.message, text.text, position, text.source) from None
+        raise NotEvaluatedHere(error.message, text.text, position, text.source) from None
     except DecodeError:  # protobuf reads a hundred levels, some three of them for each bracket
-        raise refusal("it is nested too deeply", text.text, 0, text.source) from None
+        raise NotEvaluatedHere("it is nested too deeply", text.text, 0, text.source) from None
     select = statements[0].stmt.select_stmt
     named = {field.name for field, _ in select.ListFields()}
     if (
@@ -54,14 +64,29 @@ def parse_filter(text: Text) -> Node:
         or not named <= {"target_list", "limit_option", "op"}
         or select.target_list[0].res_target.name
     ):
-        raise refusal("one expression is expected", text.text, 0, text.source)
+        raise NotEvaluatedHere("one expression is expected", text.text, 0, text.source)
     return select.target_list[0].res_target.val
 
 
-def parse_expressions(text: str) -> list[Node]:
-    """The expressions, separated by commas, of a text that the catalog carries."""
-    select = postgast.parse(_PREFIX + text).stmts[0].stmt.select_stmt
-    return [target.res_target.val for target in select.target_list]
+def conjuncts(text: Text) -> list[Node]:
+    """The operands of the AND that a filter is, in order; none when it is something else."""
+    try:
+        kind, node = unwrap(parse_filter(text))
+    except FilterError:
+        return []
+    return list(node.args) if kind == "bool_expr" and node.boolop == _AND else []
+
+
+def read_columns(text: str) -> frozenset[str]:
+    """Names that a filter reads, and perhaps others that stand in it: it may be nested deeply."""
+    try:
+        return column_names(text)
+    except DecodeError:
+        tokens = postgast.scan(text).tokens
+        words = [text.encode()[token.start : token.end].decode() for token in tokens]
+        return frozenset(
+            word[1:-1].replace('""', '"') if word[0] == '"' else word for word in words
+        )
 
 
 def unwrap(node: Node) -> tuple[str, Node]:

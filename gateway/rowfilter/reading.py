@@ -6,17 +6,18 @@ value itself; `CHEAP` are cheap enough to be read before the expression when the
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import cache
+from collections.abc import Callable, Mapping
+from functools import cache, partial
 from types import MappingProxyType
 from typing import Any, Final, NoReturn
 
 from gateway.errors import ValueFormatError
 from gateway.pgoutput.messages import UNCHANGED
 from gateway.pgtypes.catalog import TYPES
+from gateway.pgtypes.datetimes import iso
 from gateway.rowfilter.types import PARSERS
 
-__all__ = ["AS_TEXT", "CHEAP", "INLINE", "not_sent", "once", "parser", "sent"]
+__all__ = ["AS_TEXT", "CHEAP", "FORMATS", "INLINE", "not_sent", "once", "parser", "sent", "unsent"]
 
 INLINE: Final = MappingProxyType(
     {
@@ -25,7 +26,6 @@ INLINE: Final = MappingProxyType(
             "int2": "int({})",
             "int4": "int({})",
             "int8": "int({})",
-            "oid": "int({})",
             "bool": "({} == b't')",
             "uuid": "{}",
             "name": "{}",
@@ -37,9 +37,17 @@ AS_TEXT: Final = frozenset(TYPES[name][0] for name in ("text", "varchar", "bpcha
 CHEAP: Final = (
     INLINE.keys()
     | AS_TEXT
-    | {TYPES[name][0] for name in ("float4", "float8", "numeric", "date", "timestamp",
-                                   "timestamptz")}
+    | {TYPES[name][0] for name in ("float4", "float8", "numeric")}
 )  # fmt: skip
+FORMATS: Final[Mapping[int, Callable[[int], bytes]]] = MappingProxyType(
+    {
+        TYPES["date"][0]: iso.format_date,
+        TYPES["timestamp"][0]: partial(iso.format_timestamp, zone=""),
+        TYPES["timestamptz"][0]: partial(iso.format_timestamp, zone="+00"),
+    }
+)
+"""Types whose texts sort as the values do, between the years 1 and 9999, under the walsender's
+settings: the end of the whole seconds, nothing or ``+``, sorts before the point of a fraction."""
 
 
 def parser(type_oid: int) -> Callable[[Any], Any]:
@@ -81,7 +89,12 @@ def sent(value: Any) -> Any:
 
 def not_sent() -> NoReturn:
     """Raise for an unchanged TOAST value that is needed."""
-    raise ValueFormatError(
+    raise unsent()
+
+
+def unsent() -> ValueFormatError:
+    """Make the error for an unchanged TOAST value that is needed."""
+    return ValueFormatError(
         "an unchanged TOAST value that was not sent is needed by a row filter",
         hint="every column of a filter must be part of the replica identity",
     )

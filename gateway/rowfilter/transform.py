@@ -63,7 +63,8 @@ def decide_update(
     """Evaluate a filter for an UPDATE as pgoutput does; None: nothing is sent.
 
     Without an old tuple (no replica identity column changed) the new row alone decides between
-    UPDATE and nothing. With one, unchanged TOAST columns of the new row are taken from it first.
+    UPDATE and nothing. With one, unchanged TOAST columns of the new row have been taken from it
+    (`fill_unchanged`).
 
     Raises:
         FilterEvaluationError: PostgreSQL would fail on this row.
@@ -71,4 +72,4 @@ def decide_update(
     if old is None:
         return Action.UPDATE if passes(new) else None
     old_passes = passes(old)
-    return update_action(old_passes=old_passes, new_passes=passes(fill_unchanged(old, new)))
+    return update_action(old_passes=old_passes, new_passes=passes(new))

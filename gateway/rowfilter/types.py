@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from types import MappingProxyType
 from typing import Final
@@ -10,10 +10,11 @@ from typing import Final
 from gateway.definitions.model import Collation
 from gateway.pgtypes.arrays import parse_array
 from gateway.pgtypes.catalog import TYPES
-from gateway.rowfilter import builtins
-from gateway.rowfilter.expr import Value
+from gateway.rowfilter.builtins import FAMILIES
+from gateway.rowfilter.builtins.common import Parser
 
 __all__ = [
+    "ARRAY_PARSERS",
     "BOOL",
     "BPCHAR",
     "DEFAULT",
@@ -22,7 +23,6 @@ __all__ = [
     "INT2",
     "INT4",
     "INT8",
-    "INTERVAL",
     "NAME",
     "NUMERIC",
     "PARSERS",
@@ -43,13 +43,11 @@ INT4: Final = TYPES["int4"][0]
 INT8: Final = TYPES["int8"][0]
 NUMERIC: Final = TYPES["numeric"][0]
 TEXT: Final = TYPES["text"][0]
-OID: Final = TYPES["oid"][0]
 NAME: Final = TYPES["name"][0]
 INT2: Final = TYPES["int2"][0]
 FLOAT4: Final = TYPES["float4"][0]
 FLOAT8: Final = TYPES["float8"][0]
 UNKNOWN: Final = 705
-INTERVAL: Final = TYPES["interval"][0]
 VARCHAR: Final = TYPES["varchar"][0]
 BPCHAR: Final = TYPES["bpchar"][0]
 TEXT_TYPES: Final = frozenset(TYPES[name][0] for name in ("text", "varchar", "bpchar", "name"))
@@ -93,15 +91,11 @@ def element_type(oid: int) -> int | None:
     return _ELEMENTS.get(oid)
 
 
-def _parsers() -> dict[int, Callable[[bytes], Value]]:
-    found: dict[int, Callable[[bytes], Value]] = {}
-    for name, parse in sorted(builtins.parsers(), key=lambda item: TYPES[item[0]][0]):
-        oid, array = TYPES[name]
-        found[oid] = parse
-        if array:
-            found[array] = partial(parse_array, parse=parse)
-    return found
-
-
-PARSERS: Final[Mapping[int, Callable[[bytes], Value]]] = MappingProxyType(_parsers())
-"""Type OID -> from the text of a value to the value; of arrays, too."""
+PARSERS: Final[Mapping[int, Parser]] = MappingProxyType(
+    {TYPES[name][0]: parse for family in FAMILIES for name, parse in family.parsers.items()}
+)
+"""Type OID -> from the text of a value to the value."""
+ARRAY_PARSERS: Final[Mapping[int, Parser]] = MappingProxyType(
+    {_ARRAYS[oid]: partial(parse_array, parse=parse) for oid, parse in PARSERS.items()}
+)
+"""The same of arrays, which are constants."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import re
 from collections.abc import Callable, Mapping
@@ -10,6 +11,7 @@ from typing import Any, Final, TypeVar
 from confluent_kafka import KafkaException
 
 from gateway.errors import ConfigError
+from gateway.sink.complaints import Complaints, RepeatFilter
 
 __all__ = [
     "admin_properties",
@@ -26,7 +28,7 @@ _FIXED: Final = {
     "enable.gapless.guarantee": "exactly-once delivery depends on it",
     "isolation.level": "the watermark is read with read_committed",
     "partitioner": "the gateway chooses the partition: docs/envelope.md",
-    "delivery.report.only.error": "failed deliveries fail the Kafka transaction",
+    "delivery.report.only.error": "the gateway asks for the delivery reports that it needs",
     "enable.auto.commit": "the gateway keeps no consumer offsets",
     "enable.auto.offset.store": "the gateway keeps no consumer offsets",
     "enable.partition.eof": "the end of the progress topic must be seen",
@@ -36,7 +38,18 @@ _FIXED: Final = {
     "message.send.max.retries": "the client retries until delivery.timeout.ms",
 }
 
+_CONNECTION_DEFAULTS: Final[Mapping[str, str | int | bool]] = {
+    # A connection that is open but dead is given up after this; with the client's own 60 s, a
+    # request behind it would take minutes. Kafka answers far sooner, or has a reason not to.
+    "socket.timeout.ms": 15_000,
+    "socket.keepalive.enable": True,
+    "socket.connection.setup.timeout.ms": 10_000,
+    "reconnect.backoff.max.ms": 2_000,
+}
+
 _PRODUCER_DEFAULTS: Final[Mapping[str, str | int | bool]] = {
+    **_CONNECTION_DEFAULTS,
+    "request.timeout.ms": 15_000,
     # A batch is flushed by its commit; lingering longer than this would only delay that.
     "linger.ms": 5,
     "batch.size": 1_000_000,
@@ -69,6 +82,7 @@ _ONLY_PRODUCER: Final = frozenset(
 )
 
 _logger: Final = logging.getLogger("gateway.sink.kafka")
+_logger.addFilter(RepeatFilter())
 
 
 def producer_properties(
@@ -82,13 +96,24 @@ def producer_properties(
     _refuse_fixed(user)
     return {
         **_PRODUCER_DEFAULTS,
+        **_request_limits(user),
         **user,
         "transactional.id": transactional_id,
         "enable.idempotence": True,
         "acks": "all",
-        "delivery.report.only.error": True,
         "logger": _logger,
     }
+
+
+def _request_limits(user: Mapping[str, str | int | bool]) -> dict[str, int]:
+    """What librdkafka wants to be below `transaction.timeout.ms`, where the user has lowered that.
+
+    Its own check names what is wrong with a value that is no number.
+    """
+    with contextlib.suppress(KeyError, ValueError):
+        most = int(user["transaction.timeout.ms"]) - 100
+        return {name: min(15_000, most) for name in ("socket.timeout.ms", "request.timeout.ms")}
+    return {}
 
 
 def consumer_properties(user: Mapping[str, str | int | bool]) -> dict[str, Any]:
@@ -119,7 +144,7 @@ def admin_properties(user: Mapping[str, str | int | bool]) -> dict[str, Any]:
     """
     _refuse_fixed(user)
     kept = {name: value for name, value in user.items() if name not in _ONLY_PRODUCER}
-    return {**kept, "logger": _logger}
+    return {**_CONNECTION_DEFAULTS, **kept, "logger": _logger}
 
 
 _Client = TypeVar("_Client")
@@ -127,16 +152,18 @@ _PROPERTY_IN_TEXT: Final = re.compile(r'property:? "([a-z0-9._]+)"')
 
 
 def make_client(
-    kind: Callable[[dict[str, Any]], _Client], properties: Mapping[str, Any]
+    kind: Callable[[dict[str, Any]], _Client],
+    properties: Mapping[str, Any],
+    complaints: Complaints | None = None,
 ) -> _Client:
-    """Construct a client of `kind`.
+    """Construct a client of `kind`, which tells `complaints` what its time-outs are about.
 
     Raises:
         ConfigError: librdkafka does not know a property, or not this value of it. The message
             names the property and leaves out the value, which may be a password.
     """
     try:
-        return kind(dict(properties))
+        return kind({**properties, **({} if complaints is None else {"error_cb": complaints})})
     except (KafkaException, TypeError, ValueError) as error:
         match = _PROPERTY_IN_TEXT.search(str(error))
         raise ConfigError(

@@ -7,9 +7,9 @@ from typing import Final
 
 from confluent_kafka import KafkaError
 
-from gateway.errors import ConfigError, FatalError, GatewayError, TransientError
+from gateway.errors import ConfigError, FatalError, FencedError, GatewayError, TransientError
 
-__all__ = ["classify_kafka_error", "is_fenced"]
+__all__ = ["classify_kafka_error", "is_fenced", "is_refusal"]
 
 _FENCED: Final = frozenset(
     {
@@ -64,8 +64,26 @@ _REFUSED: Final = frozenset(
         KafkaError._NOT_IMPLEMENTED,
     }
 )
+_UNREACHABLE: Final = frozenset(
+    {
+        KafkaError._TIMED_OUT,
+        KafkaError._TIMED_OUT_QUEUE,
+        KafkaError._MSG_TIMED_OUT,
+        KafkaError._TRANSPORT,
+        KafkaError._ALL_BROKERS_DOWN,
+    }
+)
 # librdkafka: "ProduceRequest for <topic> [<partition>] with ... failed: ..."
 _TOPIC_IN_TEXT: Final = re.compile(r"ProduceRequest for (\S+) \[")
+
+
+def is_refusal(complaint: KafkaError) -> bool:
+    """A broker answers and does not let us in; trying again will not change that."""
+    if complaint.code() == KafkaError._SSL:
+        # A handshake can also end because a broker goes down in it.
+        return "verif" in complaint.str() or "alert" in complaint.str()
+    # Whoever gives out tokens can be away for a while.
+    return complaint.code() in _AUTHENTICATION and "acquire" not in complaint.str()
 
 
 def is_fenced(error: KafkaError) -> bool:
@@ -74,7 +92,12 @@ def is_fenced(error: KafkaError) -> bool:
 
 
 def classify_kafka_error(
-    error: KafkaError, *, doing: str, transactional_id: str = "", topic: str | None = None
+    error: KafkaError,
+    *,
+    doing: str,
+    transactional_id: str = "",
+    topic: str | None = None,
+    complaint: KafkaError | None = None,
 ) -> GatewayError:
     """Turn a Kafka error into ours.
 
@@ -83,25 +106,28 @@ def classify_kafka_error(
         doing: What the gateway was doing: "committing".
         transactional_id: For the message when the producer was fenced.
         topic: The topic at fault where the caller knows it.
+        complaint: What the client has said of its connections; it counts when `error` only says
+            that Kafka could not be reached.
     """
+    if complaint is not None and error.code() in _UNREACHABLE:
+        error = complaint
     code = error.code()
     text = " ".join(error.str().split())
     if topic is None and (match := _TOPIC_IN_TEXT.search(text)):
         topic = match[1]
     place = f" (topic {topic})" if topic else ""
     if code in _FENCED:
-        return FatalError(
-            f"{doing}: another gateway with the same slot took over "
-            f"(transactional.id {transactional_id})",
-            hint="one slot has one gateway: stop this one, or give it a slot of its own "
-            "(source.slot)",
+        return FencedError(
+            f"{doing}: another gateway took over (transactional.id {transactional_id})",
+            hint="one slot has one gateway; this one stands by until the slot is free",
         )
     if code in _TOO_LARGE:
         return FatalError(
             f"{doing}: a record is larger than Kafka takes{place}",
             hint="raise max.message.bytes of the topic and, when the record is above it, "
             '"message.max.bytes" in [kafka]; the broker\'s message.max.bytes is the default of '
-            "the first",
+            'the first; or set [on_error] size = "quarantine" to put such changes into the error '
+            "topic and go on",
         )
     if code == KafkaError.INVALID_TRANSACTION_TIMEOUT:
         return ConfigError(
@@ -111,13 +137,15 @@ def classify_kafka_error(
         )
     if code in _AUTHORIZATION:
         return FatalError(
-            f"{doing}: not authorised: {text}",
+            f"{doing}: not authorised{place}: {text}",
             hint="grant Write and Describe on the topics and on the transactional.id, Read on "
-            "the progress and totals topics, Create where topics are to be made",
+            "the progress topic, Create where topics are to be made",
         )
-    if code in _AUTHENTICATION:
+    if is_refusal(error):
         return FatalError(
-            f"{doing}: {text}", hint="check the security and SASL properties in [kafka]"
+            f"{doing}: {text}",
+            hint="check the security, SASL and ssl properties in [kafka]: user, password, "
+            '"ssl.ca.location"',
         )
     if code in _MISSING:
         return FatalError(
@@ -125,8 +153,13 @@ def classify_kafka_error(
             hint="somebody deleted it while the gateway ran: its records are gone for its "
             "consumers; drop the slot and repeat the initial copy",
         )
-    if code in _REFUSED or error.fatal():
+    if code in _REFUSED:
         return FatalError(f"{doing}: Kafka refuses it{place}: {text}")
+    if error.fatal():
+        return TransientError(
+            f"{doing}: the producer is of no more use{place}: {text}",
+            hint="another one goes on from the watermark",
+        )
     return TransientError(
         f"{doing}: {text}", hint='check that the brokers of "bootstrap.servers" in [kafka] are up'
     )

@@ -1,51 +1,64 @@
-"""The transactional producer: batches in, Kafka transactions out, in a thread of its own.
+"""The sink: batches in, Kafka transactions out, in a thread of its own.
 
     pipeline thread                         worker thread
-    submit(batch) ──────── inbox ─────────► begin? produce ... [watermark: progress, commit]
-    collect()     ◄─ outcome, one byte ──── done, or the error
+    submit(batch) ──────── inbox ─────────► begin? produce ... [watermark: progress, flush,
+    collect()     ◄─ outcome, one byte ────   PROGRESS markers, offsets, commit], or the error
 
-Invariant: the progress record goes into the same Kafka transaction as the records before it, so
+Invariant: the progress records go into the same Kafka transaction as the records before them, so
 the watermark that a successor reads back under ``read_committed`` is exactly what is visible.
 
-No delivery callbacks: a record that cannot be delivered puts the Kafka transaction into the
-abortable state, and its commit raises. Rows do not cross the thread border, batches do.
+The PROGRESS markers name offsets, so they are made when everything else is at the broker; of that
+only a few delivery reports tell (`gateway.sink.offsets`). Rows do not cross the thread border,
+batches do.
 
 After an error the sink is of no more use: close it, make another, and start again from the
 watermark that its `open` reads. What was not committed is then aborted by the coordinator, and
-what was committed without our knowing it (a commit that timed out) is in the watermark.
+what was committed without our knowing it (a commit that timed out) is in the watermark. The sink
+does the same by itself, with another producer and the batches of the open Kafka transaction, where
+it still has them and knows that no other gateway has come to the slot (`resume_while`).
 """
 
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import queue
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Final, Protocol, Self
 
-from confluent_kafka import KafkaError, KafkaException, Producer
-
-from gateway.errors import GatewayError, KafkaTransactionTimeout, TransientError
-from gateway.records import Batch, Record, Watermark
-from gateway.sink.clients import make_client, producer_properties
-from gateway.sink.failures import classify_kafka_error, is_fenced
+from gateway.errors import FatalError, GatewayError, KafkaTransactionTimeout, TransientError
+from gateway.failpoints import fail_point
+from gateway.observe import event
+from gateway.records import Batch, Cut, Record, Watermark
 from gateway.sink.identity import SlotIdentity
+from gateway.sink.offsets import Ledger
+from gateway.sink.transactions import KafkaTransactions
 
 __all__ = ["ProgressStore", "Recovered", "TransactionalSink"]
 
-_SLICE_S: Final = 0.5  # longest single wait inside librdkafka
+_LOG: Final = logging.getLogger(__name__)
 _ABORT_S: Final = 5.0
+_JOIN_S: Final = 1.0
+_READ_S: Final = 60.0
+_PAUSE_S: Final = 0.5
+_REMIND_S: Final = 30.0
+_KEPT_PIECES: Final = 4
+"""Of a Kafka transaction in more pieces than this, the first ones are no longer in memory."""
 
 
 class ProgressStore(Protocol):
     """Where the watermark is kept: `gateway.sink.progress.KafkaProgress`."""
 
-    def encode(self, watermark: Watermark, totals: Mapping[str, tuple[int, ...]]) -> list[Record]:
+    def encode(self, watermark: Watermark) -> list[Record]:
         """The records that say so."""
+
+    def encode_offsets(self, offsets: Mapping[str, tuple[int, ...]]) -> list[Record]:
+        """The records that keep the next offsets of some topics; the index is the partition."""
 
     def read(self, timeout_s: float) -> Recovered:
         """What was committed last."""
@@ -57,21 +70,21 @@ class Recovered:
 
     Attributes:
         watermark: None when there never was one.
-        totals: Running totals by topic; the index is the partition.
+        offsets: By topic, behind the last record of each partition; the index is the partition.
     """
 
     watermark: Watermark | None
-    totals: Mapping[str, tuple[int, ...]]
+    offsets: Mapping[str, tuple[int, ...]]
 
 
 class TransactionalSink:
-    """A `gateway.ports.Sink` on one Kafka producer.
+    """A `gateway.runtime.ports.Sink` on one Kafka producer at a time.
 
     Args:
         kafka: librdkafka properties of the user.
         identity: The slot; `transactional.id` follows from it.
         progress: Encodes and reads back the watermark.
-        commit_timeout_s: Longest time for delivering and committing one Kafka transaction.
+        patience_s: Give up on a batch with which Kafka has not finished after so long.
 
     Raises:
         ConfigError: a property that must not be set, or that librdkafka does not know.
@@ -83,22 +96,25 @@ class TransactionalSink:
         identity: SlotIdentity,
         progress: ProgressStore,
         *,
-        commit_timeout_s: float = 300.0,
+        patience_s: float = 300.0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        self._kafka = kafka
         self._id = identity.transactional_id
-        properties = producer_properties(kafka, self._id)
-        self._transaction_timeout_s = float(properties["transaction.timeout.ms"]) / 1000
-        self._producer = make_client(Producer, properties)
         self._progress = progress
-        self._commit_timeout_s = commit_timeout_s
+        self._patience_s = patience_s
         self._clock = clock
+        self._ledger = Ledger({})
+        self._committed: Recovered | None = None
+        self._transactions = self._connect()
+        self._pieces: list[Batch] | None = []
+        self._holds_slot: Callable[[], bool] | None = None
         self._inbox: queue.SimpleQueue[Batch | None] = queue.SimpleQueue()
         self._outcome: tuple[Batch, Exception | None] | None = None
         self._busy = False
         self._failed = False
-        self._began_at: float | None = None
-        self._committing = False
+        self._deadline = 0.0
+        self._remind_at = 0.0
         self._stop_at: float | None = None
         self._stopping: Callable[[], bool] = lambda: False
         self._read_fd, self._write_fd = os.pipe()
@@ -119,14 +135,25 @@ class TransactionalSink:
             TransientError: Kafka cannot be reached within `timeout_s`, or `stopping` said so.
             FatalError: not authorised, a younger gateway, or a progress record of another format.
         """
-        deadline = self._clock() + timeout_s
+        self._wait_for(timeout_s)
         self._stopping = stopping
-        self._until(deadline, self._producer.init_transactions, "starting Kafka transactions")
+        self._transactions.start()
         self._stopping = lambda: False
-        recovered = self._progress.read(max(1.0, deadline - self._clock()))
+        fail_point("start.fenced")
+        recovered = self._read(max(1.0, self._deadline - self._clock()))
         self._worker.start()
         self._started = True
         return recovered
+
+    def resume_while(self, holds_slot: Callable[[], bool] | None) -> None:
+        """Let the sink go on by itself after a failure that may pass, for as long as this is set.
+
+        Args:
+            holds_slot: Whether this gateway holds the slot at the time of the call; may wait some
+                seconds for a sign of it. Called in the worker's thread, before another producer
+                fences all others. None: failures end the sink.
+        """
+        self._holds_slot = holds_slot
 
     def fileno(self) -> int:
         """Readable when a batch has finished, or failed."""
@@ -140,7 +167,7 @@ class TransactionalSink:
     def submit(self, batch: Batch) -> None:
         """Hand over `batch` and return at once; only when not `busy`, and never after an error."""
         assert self._started and not self._busy and not self._failed
-        assert batch.watermark is not None or not batch.totals
+        assert batch.watermark is not None or batch.cut is None
         self._busy = True
         self._inbox.put(batch)
 
@@ -165,14 +192,6 @@ class TransactionalSink:
             raise error
         return batch
 
-    def abort(self, timeout_s: float = 10.0) -> None:
-        """Abort the open Kafka transaction, if any; only when not `busy`.
-
-        A broker that does not answer is left to itself: it aborts what stays open.
-        """
-        assert not self._busy
-        self._abort(self._clock() + timeout_s)
-
     def close(self, timeout_s: float = 10.0) -> None:
         """Let a batch in flight finish within `timeout_s`, abort what is left open, and stop.
 
@@ -183,13 +202,14 @@ class TransactionalSink:
         self._stop_at = self._clock() + timeout_s
         self._inbox.put(None)
         if self._started:
-            self._worker.join(timeout_s + 2 * _SLICE_S)
+            self._worker.join(timeout_s + _JOIN_S)
         if not self._worker.is_alive():
             self._busy = False
-            self.abort(max(1.0, self._stop_at - self._clock()))
-            # What was aborted or given up would otherwise be waited for by the destructor.
-            with contextlib.suppress(KafkaException):
-                self._producer.purge(blocking=False)
+            self._wait_for(max(1.0, self._stop_at - self._clock()))
+            self._stop_at = None
+            with contextlib.suppress(GatewayError):
+                self._transactions.abort()
+            self._transactions.close()
             os.close(self._write_fd)
         os.close(self._read_fd)
         self._read_fd = -1
@@ -213,122 +233,157 @@ class TransactionalSink:
             try:
                 self._process(batch)
             except Exception as raised:  # handed to the pipeline's thread, which raises it
-                error = raised
-                # Left open, it would hide everybody's progress until the broker ends it.
-                self._abort(self._clock() + _ABORT_S)
+                error = self._give_up(raised)
             self._outcome = (batch, error)
             os.write(self._write_fd, b"\0")
             if error is not None:
                 return
 
-    def _process(self, batch: Batch) -> None:
-        if self._began_at is None:
-            self._call(self._producer.begin_transaction, "beginning a Kafka transaction")
-            self._began_at = self._clock()
-        self._produce(batch.records)
-        if batch.watermark is not None:
-            self._produce(self._progress.encode(batch.watermark, batch.totals))
-            self._commit()
-            self._began_at = None
-
-    def _produce(self, records: list[Record]) -> None:
-        produce: Callable[..., None] = self._producer.produce
-        # The hot loop. Positional arguments take a quarter off the cost of a call (2.0 against
-        # 2.7 us with five headers); `produce_batch` is not used because it drops headers.
-        for topic, partition, key, value, headers in records:
-            try:
-                produce(topic, value, key, partition, None, None, 0, headers)
-            except BufferError:
-                self._produce_when_there_is_room((topic, partition, key, value, headers))
-            except KafkaException as error:
-                raise self._classify(error.args[0], "producing", topic=topic) from None
-
-    def _produce_when_there_is_room(self, record: Record) -> None:
-        topic, partition, key, value, headers = record
-        produce: Callable[..., None] = self._producer.produce
-        deadline = self._clock() + self._commit_timeout_s
-        while True:
-            # Delivered records say nothing: poll waits here, and raises what has become fatal.
-            try:
-                self._producer.poll(0.005)
-            except KafkaException as error:
-                raise self._classify(error.args[0], "producing", topic=topic) from None
-            if self._is_late(deadline):
-                raise TransientError(
-                    f"producing: Kafka has taken nothing for {self._commit_timeout_s:.0f} s "
-                    f"(topic {topic})",
-                    hint='check that the brokers of "bootstrap.servers" in [kafka] are up',
-                )
-            try:
-                produce(topic, value, key, partition, None, None, 0, headers)
-            except BufferError:
-                continue
-            except KafkaException as error:
-                raise self._classify(error.args[0], "producing", topic=topic) from None
-            return
-
-    def _commit(self) -> None:
-        deadline = self._clock() + self._commit_timeout_s
-        self._committing = True
-        self._until(deadline, self._producer.commit_transaction, "committing")
-        self._committing = False
-
-    def _abort(self, deadline: float) -> None:
-        # A commit whose end is not known cannot be aborted: the next `open` resolves it.
-        if self._began_at is None or self._committing:
-            return
-        with contextlib.suppress(GatewayError):
-            self._until(deadline, self._producer.abort_transaction, "aborting")
-        self._began_at = None
-
-    def _until(self, deadline: float, operation: Callable[[float], None], doing: str) -> None:
-        """Call `operation` in slices until it succeeds, fails for good, or `deadline` is past."""
-        while True:
-            try:
-                operation(_SLICE_S)
-            except KafkaException as raised:
-                error: KafkaError = raised.args[0]
-                if not error.retriable() or self._is_late(deadline):
-                    # A refused commit is over; one that timed out goes on in the background.
-                    self._committing = self._committing and error.retriable()
-                    raise self._classify(error, doing) from None
-                if error.code() not in (KafkaError._TIMED_OUT, KafkaError._TIMED_OUT_QUEUE):
-                    time.sleep(0.05)  # the client's own back-off ends with the call
-            else:
-                return
-
-    def _call(self, operation: Callable[[], None], doing: str) -> None:
+    def _give_up(self, error: Exception) -> Exception:
+        """End what is open; return the error that counts."""
+        # Left open, it would hide everybody's progress until the broker ends it.
+        self._wait_for(_ABORT_S)
         try:
-            operation()
-        except KafkaException as raised:
-            raise self._classify(raised.args[0], doing) from None
-
-    def _is_late(self, deadline: float) -> bool:
-        now = self._clock()
-        stopped = self._stop_at is not None and now >= self._stop_at
-        return stopped or now >= deadline or self._stopping()
-
-    def _classify(self, error: KafkaError, doing: str, *, topic: str | None = None) -> GatewayError:
-        error = self._reason(error)
-        if self._began_at is not None and (is_fenced(error) or error.fatal()):
-            open_s = self._clock() - self._began_at
-            self._began_at = None  # no longer ours to abort
-            if open_s >= self._transaction_timeout_s:
-                return KafkaTransactionTimeout(
-                    f"{doing}: the Kafka transaction has been open for {open_s:.0f} s, longer than "
-                    f"transaction.timeout.ms ({self._transaction_timeout_s:.0f} s), and the broker "
-                    "has ended it",
-                    hint='raise "transaction.timeout.ms" in [kafka] and transaction.max.timeout.ms '
-                    "of the brokers",
-                )
-        return classify_kafka_error(error, doing=doing, transactional_id=self._id, topic=topic)
-
-    def _reason(self, error: KafkaError) -> KafkaError:
-        """What `produce` calls a fatal error only: every transactional call says which one."""
-        if error.code() == KafkaError._FATAL:
-            try:
-                self._producer.abort_transaction(_SLICE_S)
-            except KafkaException as raised:
-                reason: KafkaError = raised.args[0]
-                return reason
+            self._transactions.abort()
+        except GatewayError as worse:
+            return worse
         return error
+
+    def _process(self, batch: Batch) -> None:
+        """Send `batch`; where that is possible, again and again until it has worked."""
+        if self._pieces is not None:
+            self._pieces = [*self._pieces, batch] if len(self._pieces) < _KEPT_PIECES else None
+        self._wait_for(self._patience_s)
+        pieces = [batch]
+        while True:
+            try:
+                for piece in pieces:
+                    self._send(piece)
+                break
+            except (TransientError, KafkaTransactionTimeout) as error:
+                if self._holds_slot is None:
+                    raise self._verdict(error) from None
+                if (again := self._resume(error)) is None:
+                    break
+                pieces = again
+        if batch.watermark is not None:
+            self._committed = Recovered(batch.watermark, self._ledger.next_offsets())
+            self._pieces = []
+
+    def _send(self, batch: Batch) -> None:
+        transactions = self._transactions
+        transactions.begin()
+        transactions.produce(batch.records, self._ledger.enter(batch.records))
+        fail_point("sink.produced")
+        if batch.watermark is not None:
+            # Before the flush: so Kafka takes all partitions into the transaction at once.
+            transactions.produce(self._progress.encode(batch.watermark))
+            if batch.cut is not None:
+                self._mark(batch.cut)
+            fail_point("sink.before_commit")
+            transactions.commit()
+            fail_point("sink.committed")
+
+    def _mark(self, cut: Cut) -> None:
+        """Produce the PROGRESS markers."""
+        if self._ledger.unreported(cut.feeds) is not None:
+            self._transactions.flush()
+            if (topic := self._ledger.unreported(cut.feeds)) is not None:
+                raise TransientError(f"producing: Kafka did not tell the offsets of topic {topic}")
+        self._transactions.produce(self._ledger.close(cut))
+        changed = self._ledger.take_changed()
+        self._transactions.produce(self._progress.encode_offsets(changed))
+
+    def _resume(self, failure: GatewayError) -> list[Batch] | None:
+        """Replace the producer after `failure`; return what is to be sent again, or None.
+
+        None: the last piece turned out to be committed.
+        """
+        while True:
+            if self._pieces is None or self._transactions.fenced or self._is_late():
+                raise self._verdict(failure)
+            event(_LOG, logging.WARNING, "Kafka failed, trying again", error=failure.message)
+            time.sleep(_PAUSE_S)
+            self._transactions.close()
+            self._transactions = self._connect()
+            try:
+                self._transactions.reach()
+                if self._holds_slot is not None and self._holds_slot():
+                    self._transactions.start()
+                    return self._left_to_send()
+            except TransientError as error:
+                failure = error
+            else:
+                raise failure
+
+    def _verdict(self, failure: GatewayError) -> GatewayError:
+        """Tell a Kafka transaction that took too long from one during which Kafka was away."""
+        complaint = self._transactions.complaints.last
+        if isinstance(failure, KafkaTransactionTimeout) and complaint is not None:
+            return TransientError(f"{failure.message}; {complaint.str()}")
+        return failure
+
+    def _left_to_send(self) -> list[Batch] | None:
+        """Compare what is committed with what had been before; see `_resume`."""
+        assert self._pieces
+        before, last = self._committed, self._pieces[-1].watermark
+        found = self._read(_READ_S)
+        if _same(found, before):
+            return self._pieces
+        if last is not None and _same_watermark(found.watermark, last):
+            return None
+        raise FatalError(
+            "the watermark in Kafka is neither the last one nor the next one",
+            hint="another gateway has written for the same slot; start this one again",
+        )
+
+    def _connect(self) -> KafkaTransactions:
+        return KafkaTransactions(
+            self._kafka,
+            self._id,
+            lambda topic, partition, offset: self._ledger.report(topic, partition, offset),
+            self._is_late,
+            self._clock,
+        )
+
+    def _read(self, timeout_s: float) -> Recovered:
+        self._committed = self._progress.read(timeout_s)
+        self._ledger = Ledger(self._committed.offsets)
+        return self._committed
+
+    def _wait_for(self, seconds: float) -> None:
+        """Let the calls that follow take so long together."""
+        now = self._clock()
+        self._deadline, self._remind_at = now + seconds, now + _REMIND_S
+
+    def _is_late(self) -> bool:
+        now = self._clock()
+        if now >= self._remind_at:
+            self._remind_at = now + _REMIND_S
+            complaint = self._transactions.complaints.last
+            event(
+                _LOG,
+                logging.WARNING,
+                "Kafka does not answer, waiting",
+                give_up_in_s=round(self._deadline - now),
+                reason="" if complaint is None else complaint.str(),
+            )
+        stopped = self._stop_at is not None and now >= self._stop_at
+        return stopped or now >= self._deadline or self._stopping()
+
+
+def _same(found: Recovered, before: Recovered | None) -> bool:
+    return (
+        before is not None
+        and found.offsets == before.offsets
+        and _same_watermark(found.watermark, before.watermark)
+    )
+
+
+def _same_watermark(one: Watermark | None, other: Watermark | None) -> bool:
+    """Whether they are the same but for the order of the copies."""
+    if one is None or other is None:
+        return one is other
+    return replace(one, copies=()) == replace(other, copies=()) and set(one.copies) == set(
+        other.copies
+    )

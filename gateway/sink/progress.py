@@ -1,8 +1,8 @@
-"""The watermark and the running totals: written into each Kafka transaction, read back at start.
+"""What has been committed: written into each Kafka transaction, read back at start.
 
-Two compacted topics of one partition. Their keys carry the slot's identity, so many gateways can
-share them. Values are schemas/progress.avsc and schemas/totals.avsc in Confluent's wire format;
-reading goes by these files and never asks the registry.
+A compacted topic of one partition. Its keys carry the slot's identity, so many gateways can share
+it. Keys and values are schemas/progress-key.avsc and schemas/progress.avsc in Confluent's wire
+format; reading goes by these files and never asks the registry.
 
 Reading waits until ``read_committed`` has reached the end that ``read_uncommitted`` shows: behind
 another gateway's open Kafka transaction a committed watermark of our own would be invisible, and an
@@ -12,7 +12,7 @@ older one would pass for the newest.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final, TypeVar
 
 from confluent_kafka import (
@@ -26,26 +26,29 @@ from confluent_kafka import (
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._listoffsets import OffsetSpec
 
-from gateway.envelope.markers import (
-    decode_progress,
-    decode_progress_key,
-    decode_totals,
-    decode_totals_key,
-    encode_progress,
-    encode_progress_key,
-    encode_totals,
-    encode_totals_key,
+from gateway.envelope.progress import (
+    Position,
+    ProgressKey,
+    ProgressKind,
+    copy_name,
+    decode_key,
+    decode_value,
+    encode_copy_state,
+    encode_key,
+    encode_offsets,
+    encode_position,
 )
 from gateway.errors import FatalError, ProtocolError, TransientError
-from gateway.ports import SchemaIds
-from gateway.records import Record, Watermark
+from gateway.records import CopyState, Record, Watermark
+from gateway.routing.ports import SchemaIds
 from gateway.sink.clients import admin_properties, consumer_properties, make_client
+from gateway.sink.complaints import Complaints
 from gateway.sink.failures import classify_kafka_error
 from gateway.sink.identity import SlotIdentity
 from gateway.sink.producer import Recovered
 from schemas import load
 
-__all__ = ["KafkaProgress", "read_compacted", "read_progress", "read_totals"]
+__all__ = ["KafkaProgress", "read_compacted", "read_progress", "read_systems"]
 
 _T = TypeVar("_T")
 _POLL_S: Final = 0.05
@@ -60,7 +63,7 @@ _HEADER_BYTES: Final = 5  # Confluent's wire format: 0, then the schema's id in 
 
 
 class KafkaProgress:
-    """A `gateway.sink.producer.ProgressStore` in two topics.
+    """A `gateway.sink.producer.ProgressStore` in one topic.
 
     Args:
         kafka: librdkafka properties of the user.
@@ -78,30 +81,35 @@ class KafkaProgress:
         identity: SlotIdentity,
         schema_ids: SchemaIds,
         *,
-        progress_topic: str = "pgsluice.progress",
-        totals_topic: str = "pgsluice.totals",
+        topic: str = "pgsluice.progress",
     ) -> None:
         self._kafka = kafka
         self._identity = identity
-        self._progress_topic = progress_topic
-        self._totals_topic = totals_topic
-        register = schema_ids.register
-        self._progress_id = register(f"{progress_topic}-value", load("progress"))
-        self._totals_key_id = register(f"{totals_topic}-key", load("totals-key"))
-        self._totals_id = register(f"{totals_topic}-value", load("totals"))
-        progress_key_id = register(f"{progress_topic}-key", load("progress-key"))
-        self._progress_key = _framed(progress_key_id, encode_progress_key(*identity.key))
+        self._topic = topic
+        self._key_id = schema_ids.register(f"{topic}-key", load("progress-key"))
+        self._value_id = schema_ids.register(f"{topic}-value", load("progress"))
+        self._copies: tuple[CopyState, ...] = ()
 
-    def encode(self, watermark: Watermark, totals: Mapping[str, tuple[int, ...]]) -> list[Record]:
-        """The records that carry `watermark` and `totals`; the watermark's is the last."""
+    def encode(self, watermark: Watermark) -> list[Record]:
+        """The records that carry `watermark`: its position, and the copies that have changed."""
         records: list[Record] = []
-        for topic, partitions in totals.items():
-            key = _framed(self._totals_key_id, encode_totals_key(*self._identity.key, topic))
-            value = _framed(self._totals_id, encode_totals(partitions))
-            records.append((self._totals_topic, 0, key, value, []))
-        value = _framed(self._progress_id, encode_progress(watermark))
-        records.append((self._progress_topic, 0, self._progress_key, value, []))
+        if watermark.copies is not self._copies:
+            known = {copy_name(state): state for state in self._copies}
+            now = {copy_name(state): state for state in watermark.copies}
+            for name, state in now.items():
+                if known.get(name) != state:
+                    records.append(self._record("copy", name, encode_copy_state(state)))
+            records += [self._record("copy", name, None) for name in known if name not in now]
+            self._copies = watermark.copies
+        records.append(self._record("position", "", encode_position(watermark)))
         return records
+
+    def encode_offsets(self, offsets: Mapping[str, tuple[int, ...]]) -> list[Record]:
+        """The records that carry the next offsets of some topics."""
+        return [
+            self._record("offsets", topic, encode_offsets(partitions))
+            for topic, partitions in offsets.items()
+        ]
 
     def read(self, timeout_s: float) -> Recovered:
         """What was committed last for this slot.
@@ -110,52 +118,124 @@ class KafkaProgress:
             TransientError: Kafka did not give it within `timeout_s`.
             FatalError: a record of a format this gateway does not know, or none at all.
         """
-        deadline = time.monotonic() + timeout_s
-        watermark = read_progress(self._kafka, self._progress_topic, self._identity, timeout_s)
-        rest = max(1.0, deadline - time.monotonic())
-        return Recovered(
-            watermark, read_totals(self._kafka, self._totals_topic, self._identity, rest)
+        recovered = read_progress(self._kafka, self._topic, self._identity, timeout_s)
+        self._copies = () if recovered.watermark is None else recovered.watermark.copies
+        return recovered
+
+    def _record(self, kind: ProgressKind, name: str, value: bytes | None) -> Record:
+        key = encode_key(ProgressKey(*self._identity.key, kind, name))
+        return (
+            self._topic,
+            0,
+            _framed(self._key_id, key),
+            None if value is None else _framed(self._value_id, value),
+            [],
         )
 
 
 def read_progress(
-    kafka: Mapping[str, str | int | bool], topic: str, identity: SlotIdentity, timeout_s: float
-) -> Watermark | None:
-    """The last committed watermark of the slot, or None; see `KafkaProgress.read` for errors."""
-    found: bytes | None = None
-    for key, value in read_compacted(kafka, topic, timeout_s):
-        if _decoded(decode_progress_key, key, topic) == identity.key:
-            found = value
-    return None if found is None else _decoded(decode_progress, found, topic)
+    kafka: Mapping[str, str | int | bool],
+    topic: str,
+    identity: SlotIdentity,
+    timeout_s: float,
+    *,
+    settled: bool = True,
+) -> Recovered:
+    """What was committed last for the slot; see `KafkaProgress.read` for errors.
 
-
-def read_totals(
-    kafka: Mapping[str, str | int | bool], topic: str, identity: SlotIdentity, timeout_s: float
-) -> dict[str, tuple[int, ...]]:
-    """The last committed totals of the slot, by topic; see `KafkaProgress.read` for errors."""
-    totals: dict[str, tuple[int, ...]] = {}
-    for key, value in read_compacted(kafka, topic, timeout_s):
-        *slot, of = _decoded(decode_totals_key, key, topic)
-        if tuple(slot) != identity.key:
+    Args:
+        kafka: librdkafka properties of the user.
+        topic: The progress topic.
+        identity: The slot.
+        timeout_s: When to give up.
+        settled: Wait for Kafka transactions that are open there. Otherwise an older position may
+            be the answer, at once.
+    """
+    found: dict[ProgressKey, bytes] = {}
+    for data, value in read_compacted(kafka, topic, timeout_s, settled=settled):
+        key = _decoded(decode_key, data, topic)
+        if (key.system_identifier, key.database, key.slot) != identity.key:
             continue
         if value is None:
-            totals.pop(of, None)
+            found.pop(key, None)
         else:
-            totals[of] = _decoded(decode_totals, value, topic)
-    return totals
+            found[key] = value
+    return _recovered((key, _decoded(decode_value, data, topic)) for key, data in found.items())
+
+
+def _recovered(
+    records: Iterable[tuple[ProgressKey, Position | CopyState | tuple[int, ...]]],
+) -> Recovered:
+    position: Position | None = None
+    copies: list[CopyState] = []
+    offsets: dict[str, tuple[int, ...]] = {}
+    for key, value in records:
+        match value:
+            case Position():
+                position = value
+            case CopyState():
+                copies.append(value)
+            case _:
+                offsets[key.name] = value
+    if position is None:
+        return Recovered(None, offsets)
+    watermark = Watermark(
+        position.end_lsn, position.timeline, position.definitions, tuple(copies), position.last
+    )
+    return Recovered(watermark, offsets)
+
+
+def read_systems(
+    kafka: Mapping[str, str | int | bool],
+    topic: str,
+    identity: SlotIdentity,
+    definitions: str,
+    timeout_s: float,
+) -> list[str]:
+    """System identifiers of other servers whose slot of the same name has been read from.
+
+    Args:
+        kafka: librdkafka properties of the user.
+        topic: The progress topic.
+        identity: The slot; those of the same database and name count.
+        definitions: Fingerprint; those under other definitions do not count: they are other
+            gateways that share the topic.
+        timeout_s: When to give up.
+
+    Raises:
+        TransientError, FatalError: as `KafkaProgress.read`.
+    """
+    found: dict[str, Position] = {}
+    for data, value in read_compacted(kafka, topic, timeout_s, settled=False):
+        key = _decoded(decode_key, data, topic)
+        if key.kind == "position" and (key.database, key.slot) == identity.key[1:] and value:
+            position = _decoded(decode_value, value, topic)
+            assert isinstance(position, Position)
+            found[key.system_identifier] = position
+    return [
+        system
+        for system, position in found.items()
+        if system != identity.system_identifier
+        and position.end_lsn > 0
+        and position.definitions == definitions
+    ]
 
 
 def read_compacted(
-    kafka: Mapping[str, str | int | bool], topic: str, timeout_s: float
+    kafka: Mapping[str, str | int | bool], topic: str, timeout_s: float, *, settled: bool = True
 ) -> Iterator[tuple[bytes, bytes | None]]:
     """Keys and values of partition 0 of `topic`, oldest first, up to its end at the call.
+
+    `settled`: the end that ``read_uncommitted`` shows, which an open Kafka transaction hides;
+    otherwise that of ``read_committed``.
 
     Raises:
         TransientError: Kafka did not give all of it within `timeout_s`.
         FatalError: the topic is missing or may not be read.
     """
     deadline = time.monotonic() + timeout_s
-    end = _end_offset(kafka, topic, timeout_s)
+    isolation = IsolationLevel.READ_UNCOMMITTED if settled else IsolationLevel.READ_COMMITTED
+    end = _end_offset(kafka, topic, timeout_s, isolation)
     if end == 0:
         return
     doing = f"reading topic {topic}"
@@ -187,17 +267,20 @@ def read_compacted(
         consumer.close()
 
 
-def _end_offset(kafka: Mapping[str, str | int | bool], topic: str, timeout_s: float) -> int:
+def _end_offset(
+    kafka: Mapping[str, str | int | bool], topic: str, timeout_s: float, isolation: IsolationLevel
+) -> int:
     deadline = time.monotonic() + timeout_s
     doing = f"reading topic {topic}"
-    admin = make_client(AdminClient, admin_properties(kafka))
+    complaints = Complaints()
+    admin = make_client(AdminClient, admin_properties(kafka), complaints)
     partition = TopicPartition(topic, 0)
     while True:
         rest = max(0.1, deadline - time.monotonic())
         try:
             future = admin.list_offsets(
                 {partition: OffsetSpec.latest()},  # type: ignore[no-untyped-call]
-                isolation_level=IsolationLevel.READ_UNCOMMITTED,
+                isolation_level=isolation,
                 request_timeout=rest,
             )[partition]
             return int(future.result(rest + 1.0).offset)
@@ -205,7 +288,10 @@ def _end_offset(kafka: Mapping[str, str | int | bool], topic: str, timeout_s: fl
             error: KafkaError = raised.args[0]
             # The leader of a partition that is new, or whose broker has just come back.
             if error.code() not in _UNSETTLED or time.monotonic() >= deadline:
-                raise classify_kafka_error(error, doing=doing, topic=topic) from None
+                admin.poll(0)
+                raise classify_kafka_error(
+                    error, doing=doing, topic=topic, complaint=complaints.last
+                ) from None
             time.sleep(_POLL_S)
         except TimeoutError:
             raise TransientError(f"{doing}: no answer in {timeout_s:.0f} s") from None

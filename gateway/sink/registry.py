@@ -6,12 +6,14 @@ import json
 import logging
 import re
 from collections.abc import Mapping
-from typing import Any, Final
+from types import TracebackType
+from typing import Any, Final, Self
 from urllib.parse import urlsplit
 
 from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
 from confluent_kafka.schema_registry.error import SchemaRegistryError
 
+from gateway.background import OnWait, call_in_background, keep_waiting
 from gateway.errors import ConfigError, FatalError, GatewayError, SchemaError, TransientError
 
 __all__ = ["Registry"]
@@ -33,7 +35,7 @@ _USER_IN_URL: Final = re.compile(r"//[^/@\s]*@")
 
 
 class Registry:
-    """A `gateway.ports.SchemaIds` that remembers what it has registered.
+    """A `gateway.routing.ports.SchemaIds` that remembers what it has registered.
 
     Every subject is given the compatibility level BACKWARD before its first schema, unless the
     registry's global level is one that includes it.
@@ -41,12 +43,18 @@ class Registry:
     Args:
         properties: ``url`` and further properties of Confluent's client, as
             ``basic.auth.user.info``; ``timeout`` in seconds per request.
+        on_wait: Called while an answer is waited for; what it raises is raised here at once.
 
     Raises:
         ConfigError: a property is missing, or the client does not accept it.
     """
 
-    def __init__(self, properties: Mapping[str, str | int | float | bool]) -> None:
+    def __init__(
+        self,
+        properties: Mapping[str, str | int | float | bool],
+        *,
+        on_wait: OnWait = keep_waiting,
+    ) -> None:
         if not properties.get("url"):
             raise ConfigError("is missing", key="registry.url")
         self._place = _place_of(str(properties["url"]))
@@ -64,9 +72,25 @@ class Registry:
                 key="registry",
                 hint="the properties are those of confluent_kafka.schema_registry",
             ) from None
+        self._on_wait = on_wait
         self._ids: dict[tuple[str, str], int] = {}
         self._known_subjects: set[str] = set()
         self._is_backward: bool | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connections that are kept open between requests."""
+        self._client.close()
 
     def register(self, subject: str, schema: Mapping[str, Any]) -> int:
         """Return the id of `schema` under `subject`; see `SchemaIds.register`.
@@ -82,13 +106,18 @@ class Registry:
         text = json.dumps(schema, ensure_ascii=False, separators=(",", ":"))
         found = self._ids.get((subject, text))
         if found is None:
-            try:
-                self._prepare(subject)
-                found = self._client.register_schema(subject, Schema(text, "AVRO"))
-            except Exception as error:  # the HTTP library's own classes, whichever it is
-                raise self._classify(error, subject) from None
+            found = call_in_background(
+                lambda: self._ask_for_id(subject, text), on_wait=self._on_wait
+            )
             self._ids[subject, text] = found
         return found
+
+    def _ask_for_id(self, subject: str, text: str) -> int:
+        try:
+            self._prepare(subject)
+            return self._client.register_schema(subject, Schema(text, "AVRO"))
+        except Exception as error:  # the HTTP library's own classes, whichever it is
+            raise self._classify(error, subject) from None
 
     def check(self) -> None:
         """Ask for the subjects, to learn whether the registry answers.

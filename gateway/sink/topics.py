@@ -11,13 +11,14 @@ from typing import Any, Final
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._config import ConfigResource
-from confluent_kafka.admin._metadata import TopicMetadata
+from confluent_kafka.admin._metadata import ClusterMetadata, TopicMetadata
 from confluent_kafka.admin._resource import ResourceType
 from confluent_kafka.cimpl import NewTopic
 
 from gateway.errors import FatalError, GatewayError, TransientError
 from gateway.sink.clients import admin_properties, make_client
-from gateway.sink.failures import classify_kafka_error
+from gateway.sink.complaints import PATIENCE_S, Complaints
+from gateway.sink.failures import classify_kafka_error, is_refusal
 
 __all__ = [
     "TopicDescription",
@@ -76,7 +77,7 @@ class TopicDescription:
 
 
 def progress_topic_spec(name: str, *, replication_factor: int = -1) -> TopicSpec:
-    """What the topics of the watermark and of the totals must be: compacted, one partition."""
+    """What the topic of the watermark must be: compacted, one partition."""
     return TopicSpec(
         name,
         partitions=1,
@@ -135,11 +136,9 @@ def describe_topics(
     """
     if not names:
         return {}
-    admin = make_client(AdminClient, admin_properties(kafka))
-    try:
-        metadata = admin.list_topics(timeout=timeout_s)
-    except KafkaException as error:
-        raise classify_kafka_error(error.args[0], doing="listing topics") from None
+    complaints = Complaints()
+    admin = make_client(AdminClient, admin_properties(kafka), complaints)
+    metadata = _list_topics(admin, complaints, timeout_s)
     found = [
         name for name in names if name in metadata.topics and _has_leaders(metadata.topics[name])
     ]
@@ -157,6 +156,20 @@ def describe_topics(
         partitions = len(metadata.topics[resource.name].partitions)
         described[resource.name] = TopicDescription(resource.name, partitions, config)
     return described
+
+
+def _list_topics(admin: AdminClient, complaints: Complaints, timeout_s: float) -> ClusterMetadata:
+    """The first contact with a cluster: who is not let in is told so before `timeout_s`."""
+    patience_s = min(timeout_s, PATIENCE_S)
+    for rest_s in (patience_s, max(timeout_s - patience_s, _POLL_S)):
+        try:
+            return admin.list_topics(timeout=rest_s)
+        except KafkaException as raised:
+            admin.poll(0)
+            error, complaint = raised.args[0], complaints.last
+            if complaint is not None and is_refusal(complaint):
+                break
+    raise classify_kafka_error(error, doing="listing topics", complaint=complaint)
 
 
 def _wait_until_visible(

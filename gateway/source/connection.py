@@ -8,28 +8,35 @@ with the start-up packet: they take precedence over ALTER ROLE and ALTER DATABAS
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
 import psycopg
-from psycopg import conninfo, pq
+from psycopg import conninfo
 
-from gateway.errors import ConfigError, FatalError, GatewayError, SlotError, TransientError
+from gateway.background import OnWait, keep_waiting
+from gateway.errors import (
+    ConfigError,
+    FatalError,
+    GatewayError,
+    SlotBusyError,
+    SlotError,
+    TransientError,
+)
 from gateway.lsn import Lsn, parse_lsn
+from gateway.source.session import Session, open_session
 
 __all__ = [
     "SESSION_SETTINGS",
     "ServerFacts",
-    "classify_connect_failure",
     "classify_server_error",
     "connect",
     "connection_string",
-    "current_wal_lsn",
     "replication_settings",
     "server_facts",
+    "wal_flush_lsn",
 ]
 
 SESSION_SETTINGS: Final[Mapping[str, str]] = MappingProxyType(
@@ -47,6 +54,8 @@ _WITHOUT_TIMEOUTS: Final = {
     "idle_session_timeout": "0",
     "idle_in_transaction_session_timeout": "0",
 }
+
+_GRACE_S: Final = 5.0
 
 _CONNECTION_DEFAULTS: Final = {
     "connect_timeout": "10",
@@ -127,20 +136,26 @@ def connect(
     settings: Mapping[str, str] = SESSION_SETTINGS,
     statement_timeout_s: float = 60.0,
     lock_timeout_s: float = 10.0,
-) -> psycopg.Connection:
+    on_wait: OnWait = keep_waiting,
+) -> Session:
     """Open an autocommit connection for queries.
+
+    A statement ends at `statement_timeout_s` by the server's doing, and `_GRACE_S` later by ours:
+    the server's word does not come through a connection that is open but silent.
 
     Args:
         dsn: As the user gave it.
         application_name: Shown in pg_stat_activity unless the DSN has its own.
         settings: Session settings beside the timeouts, in addition to the DSN's options.
-        statement_timeout_s: 0 means none.
+        statement_timeout_s: 0 means none; then the server may be silent for a minute.
         lock_timeout_s: 0 means none.
+        on_wait: Called while connecting, and while an answer is waited for.
 
     Raises:
         ConfigError: the DSN does not parse.
         TransientError: the server cannot be reached, is starting, or has no free connection.
         FatalError: the server refuses this user, password or database.
+        BaseException: what `on_wait` raised.
     """
     complete = connection_string(
         dsn,
@@ -152,10 +167,10 @@ def connect(
             "lock_timeout": str(int(lock_timeout_s * 1000)),
         },
     )
-    try:
-        return psycopg.connect(complete, autocommit=True)
-    except psycopg.Error as error:
-        raise classify_connect_failure(complete, str(error)) from None
+    session = open_session(complete, on_wait=on_wait)
+    if statement_timeout_s:
+        session.silence_s = statement_timeout_s + _GRACE_S
+    return session
 
 
 def replication_settings() -> dict[str, str]:
@@ -228,8 +243,10 @@ def server_facts(connection: psycopg.Connection) -> ServerFacts:
     return facts
 
 
-def current_wal_lsn(connection: psycopg.Connection) -> Lsn:
-    """The server's write position; on a standby, what it has replayed.
+def wal_flush_lsn(connection: psycopg.Connection) -> Lsn:
+    """How far the server's WAL is on its disk; on a standby, what it has replayed.
+
+    What a walsender may send ends there, and a crash of the server leaves it in place.
 
     Raises:
         TransientError: the connection is gone.
@@ -238,77 +255,12 @@ def current_wal_lsn(connection: psycopg.Connection) -> Lsn:
         row = connection.execute(
             "SELECT CASE WHEN pg_catalog.pg_is_in_recovery()"
             " THEN pg_catalog.pg_last_wal_replay_lsn()"
-            " ELSE pg_catalog.pg_current_wal_lsn() END::text"
+            " ELSE pg_catalog.pg_current_wal_flush_lsn() END::text"
         ).fetchone()
     except psycopg.Error as error:
         raise classify_server_error(error.sqlstate, str(error), doing="reading the LSN") from None
     assert row is not None
     return parse_lsn(row[0])
-
-
-# English texts first; the server may speak another language, then `PQping` decides.
-_REFUSALS: Final = (
-    (
-        re.compile(r"password authentication failed|no password supplied|fe_sendauth"),
-        "check the user and password of source.dsn (PGPASSWORD and ~/.pgpass work, too)",
-    ),
-    (
-        re.compile(r"no pg_hba\.conf entry|pg_hba\.conf rejects"),
-        "allow this host, user and database in the server's pg_hba.conf",
-    ),
-    (re.compile(r'role ".*" does not exist'), "create the role, or name another in source.dsn"),
-    (
-        re.compile(r'database ".*" does not exist'),
-        "source.dsn must name the database that has the tables",
-    ),
-    (
-        re.compile(r"to start WAL sender|superuser or replication role"),
-        "ALTER ROLE ... REPLICATION for the role of source.dsn",
-    ),
-    (re.compile(r"permission denied for database"), "GRANT CONNECT ON DATABASE ... to this role"),
-    (
-        re.compile(r"SSL|certificate", re.IGNORECASE),
-        "check sslmode, sslrootcert and the server's certificate",
-    ),
-)
-_FULL: Final = re.compile(
-    r"too many (clients|connections)|connection slots|exceeds max_wal_senders"
-)
-_PINGS_UP: Final = pq.Ping.OK
-
-
-def classify_connect_failure(complete: str, text: str) -> GatewayError:
-    """Turn a failure to connect into an error; `complete` is only used to ask again.
-
-    libpq gives no SQLSTATE here, and the server's text may be in any language; what the text does
-    not tell, `PQping` does: a server that answers has refused, one that does not may come back.
-    """
-    message = _without_secrets(complete, text)
-    if _FULL.search(text):
-        return TransientError(
-            f"the source server has no free connection: {message}",
-            hint="raise max_connections or max_wal_senders, or close what is not needed",
-        )
-    for pattern, hint in _REFUSALS:
-        if pattern.search(text):
-            return FatalError(f"the source server refuses the connection: {message}", hint=hint)
-    if pq.PGconn.ping(complete.encode()) == _PINGS_UP:
-        return FatalError(
-            f"the source server refuses the connection: {message}",
-            hint="try the same DSN with psql on this machine",
-        )
-    return TransientError(
-        f"the source server cannot be reached: {message}",
-        hint="start it, or correct host and port in source.dsn",
-    )
-
-
-def _without_secrets(complete: str, text: str) -> str:
-    message = " ".join(text.split())
-    for name, value in conninfo.conninfo_to_dict(complete).items():
-        if name in ("password", "sslpassword", "passfile", "options") and value:
-            message = message.replace(str(value), "***")
-    return message
 
 
 _PASSING: Final = frozenset({"08", "40", "53", "57"})
@@ -346,6 +298,8 @@ def classify_server_error(sqlstate: str | None, text: str, *, doing: str) -> Gat
     hint = _HINTS.get(sqlstate)
     if sqlstate == "58P01":
         return SlotError(shown, hint="the server has removed WAL that is still needed")
-    if sqlstate in ("55006", "55P03", "58030", "53400") or sqlstate[:2] in _PASSING:
+    if sqlstate == "55006":
+        return SlotBusyError(shown, hint=hint)
+    if sqlstate in ("55P03", "58030", "53400") or sqlstate[:2] in _PASSING:
         return TransientError(shown, hint=hint)
     return FatalError(shown, hint=hint)

@@ -2,21 +2,21 @@
 
 psycopg has no replication API, so this speaks libpq through `psycopg.pq.PGconn`. Every command is
 sent without blocking and waited for with a deadline; once streaming has started, `receive` and
-`send_feedback` never wait at all.
+`send_feedback` never wait at all, and a server that says nothing is asked, then given up.
 
-    ReplicationConnection ── create_slot ──► exported snapshot, valid until the next command
-                          └─ start ────────► a `gateway.ports.Source`
+    ReplicationConnection ── create_slot ──► its consistent point
+                          └─ start ────────► a `gateway.runtime.ports.Source`
 
 Source: PostgreSQL manual, "Streaming Replication Protocol"; walsender.c; fe-protocol3.c.
 """
 
 from __future__ import annotations
 
+import operator
 import re
 import struct
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from types import TracebackType
 from typing import Final, Literal, Self
 
@@ -24,22 +24,23 @@ import psycopg
 from psycopg import pq
 from psycopg.pq import abc
 
+from gateway.background import OnWait, keep_waiting
 from gateway.errors import ConfigError, GatewayError, TransientError
+from gateway.failpoints import fail_point
 from gateway.lsn import ZERO_LSN, Lsn, format_lsn, parse_lsn
 from gateway.source.connection import (
-    classify_connect_failure,
     classify_server_error,
     connection_string,
     replication_settings,
 )
-from gateway.source.walsender import CommandTimeout, run, run_for_row
+from gateway.source.session import open_session
+from gateway.source.silence import SilenceWatch, Verdict
+from gateway.source.walsender import CommandTimeout, Waited, end_copy, exchange, run, run_for_row
 from gateway.source.walsender_errors import classify_result, missing_publication, primary_message
 
 __all__ = [
     "OUTPUT_PLUGIN",
     "ReplicationConnection",
-    "SlotSnapshot",
-    "SystemIdentity",
     "highest_protocol_version",
 ]
 
@@ -47,37 +48,8 @@ OUTPUT_PLUGIN: Final = "pgoutput"
 
 _SLOT_NAME: Final = re.compile(r"\A[a-z0-9_]{1,63}\Z")
 _UPDATE: Final = struct.Struct(">cQQQqB")
+_POSITION: Final = operator.itemgetter(slice(1, 9))
 _POSTGRES_EPOCH_S: Final = 946_684_800  # 2000-01-01 in Unix time
-
-
-@dataclass(frozen=True, slots=True)
-class SystemIdentity:
-    """The answer to IDENTIFY_SYSTEM.
-
-    Attributes:
-        system_identifier: Decimal digits.
-        flush_lsn: How far the server's own WAL is flushed.
-    """
-
-    system_identifier: str
-    timeline: int
-    flush_lsn: Lsn
-    database: str
-
-
-@dataclass(frozen=True, slots=True)
-class SlotSnapshot:
-    """A new slot and the snapshot that goes with it.
-
-    Attributes:
-        consistent_point: The snapshot has every transaction whose commit record lies before it;
-            the stream has all others.
-        snapshot_name: For SET TRANSACTION SNAPSHOT, until the connection's next command or end.
-    """
-
-    slot: str
-    consistent_point: Lsn
-    snapshot_name: str
 
 
 def highest_protocol_version(server_version: int) -> int:
@@ -89,37 +61,45 @@ def highest_protocol_version(server_version: int) -> int:
 
 
 class ReplicationConnection:
-    """A walsender of the source database, as `gateway.ports.Source` once `start` was called.
+    """A walsender of the source database; a `gateway.runtime.ports.Source` once started.
 
     Not thread safe. The settings that decide how values read as text are fixed here, in the
     start-up packet, because output functions run in the walsender's session.
+
+    Args:
+        dsn: As the user gave it.
+        receiver_timeout_s: A stream that is silent for so long is lost; 0 means never, None what
+            wal_sender_timeout is on the server.
+        on_wait: Called while connecting, and while a command's answer is waited for.
 
     Raises:
         ConfigError: the DSN does not parse.
         TransientError: the server cannot be reached or has no free walsender.
         FatalError: the server refuses the role.
+        BaseException: what `on_wait` raised.
     """
 
-    def __init__(self, dsn: str, *, application_name: str = "pgsluice") -> None:
+    def __init__(
+        self,
+        dsn: str,
+        *,
+        application_name: str = "pgsluice",
+        receiver_timeout_s: float | None = None,
+        on_wait: OnWait = keep_waiting,
+    ) -> None:
         complete = connection_string(
             dsn,
             application_name=application_name,
             settings=replication_settings(),
             replication=True,
         )
-        try:
-            # Blocks for connect_timeout (10 s unless the DSN says otherwise) and host at most.
-            self._conn: abc.PGconn = pq.PGconn.connect(complete.encode())
-        except psycopg.Error as error:
-            raise classify_connect_failure(complete, str(error)) from None
-        if self._conn.status != pq.ConnStatus.OK:
-            text = self._conn.get_error_message()
-            self._conn.finish()
-            raise classify_connect_failure(complete, text)
-        self._conn.nonblocking = 1
+        self._session = open_session(complete, on_wait=on_wait)
+        self._conn = self._session.pgconn
         self._conn.notice_handler = self._note
+        self._receiver_timeout_s = receiver_timeout_s
+        self._silence = SilenceWatch(0.0)
         self._slot = ""
-        self._flush_lsn = self._write_lsn = ZERO_LSN
+        self._sent_lsn = self._flush_lsn = self._write_lsn = ZERO_LSN
         self._feedback_pending = False
         self._failure: GatewayError | None = None
         self._missing: GatewayError | None = None
@@ -129,39 +109,53 @@ class ReplicationConnection:
         """As libpq gives it: 160004 is 16.4."""
         return self._conn.server_version
 
-    def identify_system(self) -> SystemIdentity:
-        """Ask who the server is.
+    @property
+    def backend_pid(self) -> int:
+        """The server's process for this connection."""
+        return self._conn.backend_pid
+
+    @property
+    def _can_fail_over(self) -> bool:
+        return (
+            self.server_version >= 170000
+            and self._conn.parameter_status(b"in_hot_standby") == b"off"
+        )
+
+    def timeline_history(self, timeline: int) -> str:
+        """Return the server's history file of `timeline`, which has to be above 1.
 
         Raises:
             TransientError: the connection is gone.
+            FatalError: the server has no such file.
         """
-        row = run_for_row(self._conn, "IDENTIFY_SYSTEM", doing="identifying the system")
-        return SystemIdentity(row[0], int(row[1]), parse_lsn(row[2]), row[3])
+        row = run_for_row(
+            self._session, f"TIMELINE_HISTORY {timeline}", doing="reading the timeline's history"
+        )
+        return row[1]
 
     def create_slot(
         self,
         name: str,
         *,
         two_phase: bool = False,
-        temporary: bool = False,
         timeout_s: float = 600.0,
-        on_wait: Callable[[float], None] | None = None,
-    ) -> SlotSnapshot:
-        """Create a logical slot for pgoutput and export its snapshot.
+        on_wait: Waited = lambda _: None,
+    ) -> Lsn:
+        """Create a logical slot for pgoutput; return its consistent point.
 
         The server waits until every transaction that was running has ended. A call that gives up
-        leaves no slot behind.
+        leaves no slot behind. Where the server can (17, and not a standby), the slot
+        has ``failover``: standbys that synchronise slots have it too, and keep it when promoted.
 
         Args:
             name: Unquoted; what PostgreSQL allows in a slot's name.
             two_phase: Decode prepared transactions at PREPARE.
-            temporary: Drop it when this connection ends.
             timeout_s: When to give up.
             on_wait: Called about every second with the seconds waited so far; may raise.
 
         Raises:
             ConfigError: not a slot name, or `two_phase` on a server that does not have it.
-            SlotError: a slot of this name exists.
+            SlotBusyError: a slot of this name exists.
             TransientError: timeout, or the connection is gone.
             FatalError: wal_level is not logical, no free slot, no right to.
         """
@@ -169,15 +163,18 @@ class ReplicationConnection:
         doing = f'creating replication slot "{name}"'
         if two_phase and self.server_version < 150000:
             raise ConfigError("two_phase needs PostgreSQL 15 or later on the source")
-        kind = " TEMPORARY" if temporary else ""
-        if self.server_version >= 150000:
-            options = f" (SNAPSHOT 'export'{', TWO_PHASE true' if two_phase else ''})"
-        else:
-            options = " EXPORT_SNAPSHOT"
-        command = f'CREATE_REPLICATION_SLOT "{name}"{kind} LOGICAL {OUTPUT_PLUGIN}{options}'
+        options = ["SNAPSHOT 'nothing'"]
+        if two_phase:
+            options.append("TWO_PHASE true")
+        if self._can_fail_over:
+            options.append("FAILOVER true")
+        listed = f" ({', '.join(options)})"
+        if self.server_version < 150000:
+            listed = " NOEXPORT_SNAPSHOT"
+        command = f'CREATE_REPLICATION_SLOT "{name}" LOGICAL {OUTPUT_PLUGIN}{listed}'
         try:
             row = run_for_row(
-                self._conn, command, doing=doing, timeout_s=timeout_s, on_wait=on_wait
+                self._session, command, doing=doing, timeout_s=timeout_s, waited=on_wait
             )
         except CommandTimeout:
             raise TransientError(
@@ -185,7 +182,8 @@ class ReplicationConnection:
                 hint="it waits for every transaction that was running, prepared ones too: see "
                 "xact_start in pg_stat_activity, and pg_prepared_xacts",
             ) from None
-        return SlotSnapshot(row[0], parse_lsn(row[1]), row[2])
+        fail_point("start.slot_made")
+        return parse_lsn(row[1])
 
     def drop_slot(self, name: str, *, wait: bool = False, timeout_s: float = 60.0) -> None:
         """Drop a slot; with `wait`, wait until nobody uses it.
@@ -198,7 +196,7 @@ class ReplicationConnection:
         doing = f'dropping replication slot "{name}"'
         command = f'DROP_REPLICATION_SLOT "{name}"{" WAIT" if wait else ""}'
         try:
-            run(self._conn, command, doing=doing, timeout_s=timeout_s)
+            run(self._session, command, doing=doing, timeout_s=timeout_s)
         except CommandTimeout:
             raise TransientError(
                 f"{doing}: still in use after {timeout_s:.0f} s",
@@ -218,7 +216,7 @@ class ReplicationConnection:
         two_phase: bool = False,
         start_lsn: Lsn = ZERO_LSN,
     ) -> Self:
-        """Start streaming; from now on this object is a `gateway.ports.Source`.
+        """Start streaming; from now on this object is a `gateway.runtime.ports.Source`.
 
         Args:
             slot: Its name.
@@ -255,12 +253,20 @@ class ReplicationConnection:
         listed = ", ".join(f"{name} {_quote_literal(value)}" for name, value in options.items())
         command = f'START_REPLICATION SLOT "{slot}" LOGICAL {format_lsn(start_lsn)} ({listed})'
         self._slot = slot
+        self._silence = SilenceWatch(self._find_receiver_timeout_s())
         doing = f'starting replication from slot "{slot}"'
-        result = run(self._conn, command, doing=doing)
+        result = run(self._session, command, doing=doing)
         if result.status != pq.ExecStatus.COPY_BOTH:
             raise TransientError(f"{doing}: the server does not stream")
-        self._flush_lsn = self._write_lsn = ZERO_LSN
+        self._sent_lsn = self._flush_lsn = self._write_lsn = ZERO_LSN
         return self
+
+    def _find_receiver_timeout_s(self) -> float:
+        if self._receiver_timeout_s is not None:
+            return self._receiver_timeout_s
+        query = "SELECT setting FROM pg_catalog.pg_settings WHERE name = 'wal_sender_timeout'"
+        (milliseconds,) = run_for_row(self._session, query, doing="reading wal_sender_timeout")
+        return int(milliseconds) / 1000
 
     def fileno(self) -> int:
         """The socket: readable when the server has sent something.
@@ -280,7 +286,7 @@ class ReplicationConnection:
         one read brings: a caller that does not come back makes the server wait.
 
         Raises:
-            TransientError: the connection is gone, or the server is stopping.
+            TransientError: the connection is gone or silent, or the server is stopping.
             SlotError: the server ended the stream because of the slot.
             FatalError: the server cannot decode, or a publication is missing.
         """
@@ -312,11 +318,26 @@ class ReplicationConnection:
         if self._missing is not None:
             # Frames of this very call may already lack changes: none of them may be published.
             raise self._missing
-        if self._failure is not None and not frames:
+        if frames:
+            self._silence.hear()
+            self._sent_lsn = max(self._sent_lsn, _greatest_lsn(frames))
+        elif self._failure is not None:
             raise self._failure
+        else:
+            self._judge_silence()
         if self._feedback_pending:
             self._send_update(reply_requested=False)
         return frames
+
+    def _judge_silence(self) -> None:
+        match self._silence.judge(time.monotonic()):
+            case Verdict.ASK:
+                self._send_update(reply_requested=True)
+            case Verdict.LOST:
+                self._failure = self._lost("the server says nothing, and does not answer")
+                raise self._failure
+            case Verdict.WAIT:
+                pass
 
     def send_feedback(
         self, flush_lsn: Lsn, *, write_lsn: Lsn | None = None, reply_requested: bool = False
@@ -326,16 +347,42 @@ class ReplicationConnection:
         A position below an earlier one is sent as the earlier one. When the socket takes nothing
         more, the newest position is remembered and sent by the next call or `receive`.
 
+        A position that the server has not come to in this session is not sent: on a server whose
+        WAL is shorter than that of its predecessor it would move the slot beyond the WAL.
+
         Raises:
             TransientError: the connection is gone.
         """
-        self._flush_lsn = max(self._flush_lsn, flush_lsn)
-        self._write_lsn = max(self._write_lsn, self._flush_lsn, write_lsn or ZERO_LSN)
+        if flush_lsn <= self._sent_lsn:
+            self._flush_lsn = max(self._flush_lsn, flush_lsn)
+        written = min(write_lsn or ZERO_LSN, self._sent_lsn)
+        self._write_lsn = max(self._write_lsn, self._flush_lsn, written)
         self._send_update(reply_requested=reply_requested)
 
+    def finish(self, timeout_s: float) -> bool:
+        """End the stream in order, and close the connection.
+
+        The server ends its side when it has read everything before our end, the last feedback
+        above all, and has let go of the slot. What it sends until then is thrown away.
+
+        Returns:
+            Whether it has, within `timeout_s` seconds.
+        """
+        deadline = time.monotonic() + timeout_s
+        try:
+            while self._feedback_pending:
+                if not exchange(self._conn, deadline):
+                    return False
+                self._send_update(reply_requested=False)
+            return end_copy(self._conn, deadline)
+        except (psycopg.Error, GatewayError):
+            return False
+        finally:
+            self.close()
+
     def close(self) -> None:
-        """Close the connection; a temporary slot and an exported snapshot go with it."""
-        self._conn.finish()
+        """Close the connection."""
+        self._session.close()
 
     def __enter__(self) -> Self:
         return self
@@ -383,6 +430,14 @@ class ReplicationConnection:
         """Since 18 a missing publication is a warning, and its changes are skipped."""
         if notice.error_field(pq.DiagnosticField.SOURCE_FUNCTION) == b"LoadPublications":
             self._missing = missing_publication(primary_message(notice))
+
+
+def _greatest_lsn(frames: Sequence[bytes]) -> Lsn:
+    """The greatest wal_start of XLogData and wal_end of keepalives; both stand behind the tag.
+
+    XLogData of a Commit has the end of its record there.
+    """
+    return Lsn(int.from_bytes(max(map(_POSITION, frames))))
 
 
 def _check_name(name: str) -> None:

@@ -8,12 +8,12 @@ from typing import Any, Final, LiteralString
 import psycopg
 from psycopg import sql
 
-from gateway.errors import SlotError
+from gateway.errors import GatewayError, SlotError
 from gateway.lsn import Lsn, parse_lsn
-from gateway.source.connection import classify_server_error, current_wal_lsn
+from gateway.source.connection import classify_server_error, connect
 from gateway.source.replication import OUTPUT_PLUGIN
 
-__all__ = ["SlotStatus", "check_slot", "current_wal_lsn", "slot_status"]
+__all__ = ["SlotStatus", "check_owner", "check_slot", "is_reading", "slot_status"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +57,7 @@ class SlotStatus:
         return self.wal_status == "lost" or self.invalidation_reason is not None
 
 
+_LOOK_S: Final = 10.0
 _QUERY: Final = sql.SQL(
     "SELECT plugin::text, database::text, temporary, active_pid, confirmed_flush_lsn::text,"
     " restart_lsn::text, wal_status, safe_wal_size, {}, two_phase"
@@ -100,11 +101,21 @@ def slot_status(connection: psycopg.Connection[Any], name: str) -> SlotStatus | 
     )
 
 
-def check_slot(status: SlotStatus, database: str) -> None:
-    """Say whether the gateway can read the slot.
+def is_reading(dsn: str, name: str, pid: int) -> bool:
+    """Whether the server's process `pid` has the slot now; False when the server does not say."""
+    try:
+        with connect(dsn, statement_timeout_s=_LOOK_S) as connection:
+            status = slot_status(connection, name)
+    except GatewayError:
+        return False
+    return status is not None and status.active_pid == pid
+
+
+def check_owner(status: SlotStatus, database: str) -> None:
+    """Refuse a slot that no gateway of `database` can have made.
 
     Raises:
-        SlotError: it is another plugin's or another database's, or is lost.
+        SlotError: it is another plugin's or another database's.
     """
     if status.plugin != OUTPUT_PLUGIN:
         kind = "a physical slot" if status.plugin is None else f"one of plugin {status.plugin}"
@@ -118,6 +129,15 @@ def check_slot(status: SlotStatus, database: str) -> None:
             f"{database}",
             hint="choose another source.slot, or name the other database in source.dsn",
         )
+
+
+def check_slot(status: SlotStatus, database: str) -> None:
+    """Say whether the gateway can read the slot.
+
+    Raises:
+        SlotError: it is another plugin's or another database's, or is lost.
+    """
+    check_owner(status, database)
     if status.lost:
         why = status.invalidation_reason or "its WAL was removed"
         raise SlotError(

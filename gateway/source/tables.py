@@ -12,7 +12,13 @@ from gateway.definitions.model import Collation, Column, Table
 from gateway.errors import SchemaError
 from gateway.pgoutput.messages import ReplicaIdentity
 
-__all__ = ["describe_column", "describe_table", "read_tables", "read_tables_by_oid"]
+__all__ = [
+    "describe_column",
+    "describe_table",
+    "estimated_rows",
+    "read_tables",
+    "read_tables_by_oid",
+]
 
 FIRST_NORMAL_OID: Final = 16384
 """Objects below are the system's own. Source: FirstNormalObjectId in transam.h."""
@@ -34,7 +40,8 @@ _TABLES: Final = """
 _COLUMNS: Final = """
     SELECT a.attrelid, a.attname, a.attnum, a.atttypid, a.atttypmod,
         format_type(a.atttypid, a.atttypmod), a.attnotnull, a.attgenerated::text, a.attcollation,
-        a.attlen = -1 AND a.attstorage <> 'p'
+        a.attlen = -1 AND a.attstorage <> 'p', (a.attmissingval::text::text[])[1],
+        NOT a.atthasmissing AND (a.atthasdef OR a.attidentity <> '')
     FROM pg_attribute AS a
     WHERE a.attrelid = ANY(%s) AND a.attnum > 0 AND NOT a.attisdropped
     ORDER BY a.attrelid, a.attnum"""
@@ -120,7 +127,9 @@ def _read_columns(
     collations = _read_collations(connection, {row[8] for row in rows})
     columns: dict[int, list[Column]] = defaultdict(list)
     toast: dict[int, set[str]] = defaultdict(set)
-    for relation, name, number, type_oid, modifier, shown, not_null, generated, coll, long in rows:
+    for row in rows:
+        relation, name, number, type_oid, modifier, shown, not_null, generated, coll = row[:9]
+        long, missing, computed = row[9:]
         kind, _, base_oid, base_modifier = types[type_oid]
         columns[relation].append(
             Column(
@@ -135,6 +144,8 @@ def _read_columns(
                 not_null=not_null,
                 generated=generated,
                 collation=collations.get(coll),
+                missing=missing,
+                computed=computed,
             )
         )
         if long and generated != "v":
@@ -160,6 +171,22 @@ def read_tables(connection: _Connection, oids: Iterable[int]) -> dict[int, Table
 def describe_table(connection: _Connection, oid: int) -> Table | None:
     """Describe one table as it is now, or return None when it is gone."""
     return read_tables_by_oid(connection, [oid]).get(oid)
+
+
+def estimated_rows(connection: _Connection) -> dict[tuple[str, str], int]:
+    """Return the number of rows of each table, by schema and name, as the server's statistics say.
+
+    Those of a partitioned table are its leaves'. Tables without statistics are left out.
+    """
+    rows = connection.execute(
+        "SELECT n.nspname, c.relname, (CASE WHEN c.relkind = 'r' THEN nullif(c.reltuples, -1)"
+        " ELSE (SELECT sum(l.reltuples) FROM pg_partition_tree(c.oid) AS t"
+        " JOIN pg_class AS l ON l.oid = t.relid WHERE t.isleaf AND l.reltuples >= 0) END)::bigint"
+        " FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace"
+        " WHERE c.relkind IN ('r', 'p') AND c.oid >= %s",
+        (FIRST_NORMAL_OID,),
+    )
+    return {(schema, name): found for schema, name, found in rows if found is not None}
 
 
 def describe_column(

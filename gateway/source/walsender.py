@@ -1,10 +1,11 @@
-"""Run walsender commands with a deadline.
+"""Run walsender commands, and end a stream, with a deadline.
 
 Source: PostgreSQL manual, "Streaming Replication Protocol"; fe-exec.c.
 """
 
 from __future__ import annotations
 
+import contextlib
 import select
 import time
 from collections.abc import Callable
@@ -16,40 +17,46 @@ from psycopg.pq import abc
 
 from gateway.errors import TransientError
 from gateway.source.connection import classify_server_error
+from gateway.source.session import Session
 from gateway.source.walsender_errors import classify_result
 
-__all__ = ["CommandTimeout", "run", "run_for_row"]
+__all__ = ["CommandTimeout", "Waited", "end_copy", "exchange", "run", "run_for_row"]
 
 _COMMAND_TIMEOUT_S: Final = 30.0
-_POLL_S: Final = 1.0
+_STEP_S: Final = 0.1
+_REPORT_S: Final = 1.0
+_CANCEL_S: Final = 1.0
+
+Waited = Callable[[float], None]
+"""Called about every second with the seconds waited so far; may raise."""
 
 
-class CommandTimeout(Exception):
+class CommandTimeout(TransientError):
     """The command was not done in time; its session is closed."""
 
 
 def run_for_row(
-    conn: abc.PGconn,
+    session: Session,
     command: str,
     *,
     doing: str,
     timeout_s: float = _COMMAND_TIMEOUT_S,
-    on_wait: Callable[[float], None] | None = None,
+    waited: Waited = lambda _: None,
 ) -> list[str]:
     """Run a walsender command that answers with one row, see `run`; its columns as text."""
-    result = run(conn, command, doing=doing, timeout_s=timeout_s, on_wait=on_wait)
+    result = run(session, command, doing=doing, timeout_s=timeout_s, waited=waited)
     if result.ntuples != 1:
         raise TransientError(f"{doing}: the server gave {result.ntuples} rows, not 1")
     return [(result.get_value(0, i) or b"").decode() for i in range(result.nfields)]
 
 
 def run(
-    conn: abc.PGconn,
+    session: Session,
     command: str,
     *,
     doing: str,
     timeout_s: float = _COMMAND_TIMEOUT_S,
-    on_wait: Callable[[float], None] | None = None,
+    waited: Waited = lambda _: None,
 ) -> abc.PGresult:
     """Run one walsender command; the result of a started stream is the COPY_BOTH one.
 
@@ -57,14 +64,16 @@ def run(
 
     Raises:
         CommandTimeout: not done within `timeout_s`.
-        GatewayError: what `on_wait` raised, or the server's refusal.
+        GatewayError: what `waited` or the session's `on_wait` raised, or the server's refusal.
     """
-    started = time.monotonic()
+    conn = session.pgconn
     last: abc.PGresult | None = None
     try:
         conn.send_query(command.encode())
+        deadline = time.monotonic() + timeout_s
         while True:
-            _wait_for_result(conn, started, timeout_s, on_wait)
+            if not _wait_for_result(session, deadline, waited):
+                raise CommandTimeout(f"{doing}: no answer after {timeout_s:.0f} s")
             result = conn.get_result()
             if result is None:
                 break
@@ -76,39 +85,83 @@ def run(
     except psycopg.Error as error:
         raise classify_server_error(None, str(error), doing=doing) from None
     except BaseException:
-        conn.finish()
+        session.close()
         raise
     if last is None:
         raise TransientError(f"{doing}: the server gave no answer")
     return last
 
 
-def _wait_for_result(
-    conn: abc.PGconn,
-    started: float,
-    timeout_s: float,
-    on_wait: Callable[[float], None] | None,
-) -> None:
+def _wait_for_result(session: Session, deadline: float, waited: Waited) -> bool:
+    """Wait until a result can be taken without waiting; False when the deadline comes first."""
+    conn = session.pgconn
+    started = reported = time.monotonic()
     unsent = conn.flush()
-    while unsent or conn.is_busy():
-        waited = time.monotonic() - started
-        if waited >= timeout_s:
-            _cancel(conn)
-            raise CommandTimeout
-        socket = conn.socket
-        readable, writable, _ = select.select(
-            [socket], [socket] if unsent else [], [], min(_POLL_S, timeout_s - waited)
-        )
-        if readable:
-            conn.consume_input()
-        unsent = conn.flush()
-        if not readable and not writable and on_wait is not None:
-            on_wait(time.monotonic() - started)
-
-
-def _cancel(conn: abc.PGconn) -> None:
-    """Ask the server to stop; a walsender that waits for a lock does not see the socket end."""
     try:
-        conn.get_cancel().cancel()
+        while unsent or conn.is_busy():
+            now = time.monotonic()
+            if now >= deadline:
+                _cancel(session)
+                return False
+            socket = conn.socket
+            readable, _, _ = select.select(
+                [socket], [socket] if unsent else [], [], min(_STEP_S, deadline - now)
+            )
+            if readable:
+                conn.consume_input()
+            unsent = conn.flush()
+            session.on_wait()
+            if now - reported >= _REPORT_S:
+                reported = now
+                waited(now - started)
     except psycopg.Error:
-        return  # the connection is closed next in any case
+        raise
+    except BaseException:
+        _cancel(session)
+        raise
+    return True
+
+
+def end_copy(conn: abc.PGconn, deadline: float) -> bool:
+    """Send CopyDone and read up to the end of the command, throwing frames away.
+
+    The server ends its side when it has read all that came before ours.
+
+    Returns:
+        Whether it has; False at `deadline` (of the monotonic clock), or when it ended with an
+        error.
+
+    Raises:
+        psycopg.Error: the connection is gone.
+
+    Source: ProcessRepliesIfAny and WalSndLoop in walsender.c.
+    """
+    while conn.put_copy_end() == 0:
+        if not exchange(conn, deadline):
+            return False
+    while (size := conn.get_copy_data(1)[0]) >= 0:
+        if size == 0 and not exchange(conn, deadline):
+            return False
+    while conn.is_busy():
+        if not exchange(conn, deadline):
+            return False
+    result = conn.get_result()
+    return result is not None and result.status == pq.ExecStatus.COMMAND_OK
+
+
+def exchange(conn: abc.PGconn, deadline: float) -> bool:
+    """Send and take what the socket allows, waiting for it; False at the deadline."""
+    left = deadline - time.monotonic()
+    if left <= 0:
+        return False
+    socket = conn.socket
+    unsent = [socket] if conn.flush() else []
+    if select.select([socket], unsent, [], left)[0]:
+        conn.consume_input()
+    return True
+
+
+def _cancel(session: Session) -> None:
+    """Ask the server to stop; a walsender that waits for a lock does not see the socket end."""
+    with contextlib.suppress(psycopg.Error):  # the connection is closed next in any case
+        session.cancel_safe(timeout=_CANCEL_S)

@@ -7,7 +7,7 @@ from typing import Final
 from psycopg import pq
 from psycopg.pq import abc
 
-from gateway.errors import FatalError, GatewayError, SlotError
+from gateway.errors import FatalError, GatewayError, SlotBusyError, SlotError
 from gateway.source.connection import classify_server_error
 
 __all__ = ["classify_result", "missing_publication", "primary_message"]
@@ -24,7 +24,7 @@ _LEVEL_FUNCTIONS: Final = (b"CheckLogicalDecodingRequirements", b"CheckSlotRequi
 _SLOT_HINTS: Final = {
     "42704": "nothing confirms what was not sent: if there is a watermark, drop it and repeat the "
     "initial copy",
-    "42710": "choose another source.slot, or drop the old one when nobody needs it",
+    "42710": "another gateway has made it meanwhile: this one stands by",
     "55000": "drop the slot with 'pgsluice slot drop' and repeat the initial copy; raise "
     "max_slot_wal_keep_size or idle_replication_slot_timeout so that it lasts",
 }
@@ -44,6 +44,8 @@ def classify_result(result: abc.PGresult, *, doing: str) -> GatewayError:
     if place in _SLOT_FUNCTIONS and sqlstate in ("42704", "42710", "55000"):
         detail = result.error_field(pq.DiagnosticField.MESSAGE_DETAIL) or b""
         shown = f"{text} {detail.decode(errors='replace')}".rstrip()
+        if sqlstate == "42710":
+            return SlotBusyError(f"{doing}: {shown}", hint=_SLOT_HINTS[sqlstate])
         return SlotError(f"{doing}: {shown}", hint=_SLOT_HINTS[sqlstate])
     if sqlstate == "55000" and place in _LEVEL_FUNCTIONS:
         return FatalError(

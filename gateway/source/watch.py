@@ -13,7 +13,7 @@ import psycopg
 from gateway.definitions.model import Definitions, Plan
 from gateway.source.connection import classify_server_error
 
-__all__ = ["catalog_digest", "has_ended", "newest_transaction"]
+__all__ = ["catalog_digest"]
 
 _PUBLICATIONS: Final = """
     SELECT 'p', p.oid::text, p.xmin::text, p.pubname::text FROM pg_catalog.pg_publication AS p
@@ -108,31 +108,3 @@ def _wholes(
         )
         schemas |= {str(name) for (name,) in rows}
     return everything, sorted(schemas)
-
-
-def has_ended(connection: psycopg.Connection[Any], xmax: int) -> bool:
-    """Whether every transaction that was running when `newest_transaction` was asked has ended.
-
-    Raises:
-        TransientError: the connection is gone.
-    """
-    return _number(connection, "SELECT pg_snapshot_xmin(pg_current_snapshot())::text") >= xmax
-
-
-def newest_transaction(connection: psycopg.Connection[Any]) -> int:
-    """The first transaction number that is not yet given out.
-
-    Raises:
-        TransientError: the connection is gone.
-    """
-    return _number(connection, "SELECT pg_snapshot_xmax(pg_current_snapshot())::text")
-
-
-def _number(connection: psycopg.Connection[Any], query: str) -> int:
-    try:
-        row = connection.execute(query.encode()).fetchone()
-    except psycopg.Error as error:
-        text = error.diag.message_primary or str(error)
-        raise classify_server_error(error.sqlstate, text, doing="watching transactions") from None
-    assert row is not None
-    return int(row[0])

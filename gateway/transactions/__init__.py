@@ -4,7 +4,7 @@ from gateway.transactions.assembler import Assembler
 from gateway.transactions.events import (
     Event,
     KeepaliveEvent,
-    Prepared,
+    PreparedTransaction,
     RolledBack,
     StandaloneMessage,
     Transaction,
@@ -14,7 +14,7 @@ __all__ = [
     "Assembler",
     "Event",
     "KeepaliveEvent",
-    "Prepared",
+    "PreparedTransaction",
     "RolledBack",
     "StandaloneMessage",
     "Transaction",

@@ -46,12 +46,12 @@ from gateway.pgoutput.messages import (
 from gateway.transactions.buffer import FRAME_OVERHEAD, FrameBuffer
 from gateway.transactions.events import (
     Event,
-    Prepared,
+    PreparedTransaction,
     RolledBack,
     StandaloneMessage,
     Transaction,
 )
-from gateway.transactions.spool import Spool
+from gateway.transactions.spool import Spool, SpoolFullError
 
 __all__ = ["Assembler"]
 
@@ -89,14 +89,15 @@ class Assembler:
         version: Of the protocol, 1 to 4.
         parallel_streaming: ``streaming = parallel``, version 4 only.
         max_buffer_bytes: What the frames of all transactions that have not ended may cost in
-            memory; above it the biggest goes to disk, whole.
+            memory; above it the biggest goes to disk, whole. While the disk has no room it stays in
+            memory, and `stalled` asks the caller to push nothing more.
         spool_directory: Where to; None: the system's temporary directory.
 
     Raises:
         ValueError: no such version, parallel streaming below version 4, a negative bound.
     """
 
-    __slots__ = ("_decoder", "_held", "_open", "_room", "_spool_directory", "_streams")
+    __slots__ = ("_decoder", "_held", "_open", "_room", "_spool_directory", "_streams", "stalled")
 
     def __init__(
         self,
@@ -115,6 +116,7 @@ class Assembler:
         self._open: _Open | None = None  # the one that frames belong to now
         self._streams: dict[int, _Open] = {}  # by xid, the one in `_open` included
         self._held: dict[str, _Held] = {}  # prepared, by gid
+        self.stalled = False
 
     @property
     def has_open_transactions(self) -> bool:
@@ -175,11 +177,22 @@ class Assembler:
             self._open.buffer.memory += self._room - room
         self._room = room
 
-    def _make_room(self) -> None:
-        while self._room < 0:
+    def relieve(self) -> SpoolFullError | None:
+        """Try again to move to disk what found no room there; return why it still cannot be."""
+        self.stalled = False
+        return self._make_room()
+
+    def _make_room(self) -> SpoolFullError | None:
+        while self._room < 0 and not self.stalled:
             biggest = max((t.buffer for t in self._unended()), key=lambda buffer: buffer.memory)
-            self._room += biggest.memory
-            biggest.spool(lambda: Spool(self._spool_directory))
+            memory = biggest.memory
+            try:
+                biggest.spool(lambda: Spool(self._spool_directory))
+            except SpoolFullError as error:
+                self.stalled = True
+                return error
+            self._room += memory
+        return None
 
     def _unended(self) -> Iterator[_Open]:
         if self._open is not None and self._open.begin is not None:
@@ -313,7 +326,7 @@ class Assembler:
         self._room += transaction.buffer.memory
         transaction.buffer.release()
 
-    def _prepare(self, message: Prepare) -> Prepared:
+    def _prepare(self, message: Prepare) -> PreparedTransaction:
         if self._open is None or not isinstance(begin := self._open.begin, BeginPrepare):
             raise _Violation("Prepare without Begin Prepare")
         if (begin.xid, begin.gid, begin.prepare_lsn, begin.end_lsn) != (
@@ -326,12 +339,12 @@ class Assembler:
         transaction, self._open = self._open, None
         return self._hold(transaction, message)
 
-    def _hold(self, transaction: _Open, message: Prepare | StreamPrepare) -> Prepared:
+    def _hold(self, transaction: _Open, message: Prepare | StreamPrepare) -> PreparedTransaction:
         # From here on the server must be kept from forgetting the rows: `PrepareHolds` does that.
         if message.gid in self._held:
             raise _Violation(f"gid {message.gid!r} is prepared already")
         self._held[message.gid] = _Held(transaction, message.prepare_lsn)
-        return Prepared(
+        return PreparedTransaction(
             xid=message.xid,
             gid=message.gid,
             prepare_lsn=message.prepare_lsn,

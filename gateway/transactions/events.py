@@ -4,23 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from gateway.lsn import Lsn
-from gateway.pgoutput.frames import Keepalive
+from gateway.pgoutput.frames import XLOGDATA_HEADER, Keepalive
 from gateway.pgoutput.messages import LogicalMessage, Origin
 from gateway.transactions.buffer import FrameBuffer
 
 __all__ = [
     "Event",
     "KeepaliveEvent",
-    "Prepared",
+    "PreparedTransaction",
     "RolledBack",
     "StandaloneMessage",
     "Transaction",
 ]
 
 KeepaliveEvent: TypeAlias = Keepalive
+
+_TAG: Final = XLOGDATA_HEADER
+_CHANGES: Final = b"IUDT"
+_OVERHEAD: Final = 1_000
+"""Bytes that a transaction costs in memory beside its frames."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -50,6 +55,16 @@ class Transaction:
     byte_size: int
     _buffer: FrameBuffer = field(repr=False)
 
+    @property
+    def memory(self) -> int:
+        """Bytes that it costs in memory; what is spooled costs none."""
+        return self._buffer.memory + _OVERHEAD
+
+    @property
+    def changes_rows(self) -> bool:
+        """Whether it has anything but logical messages, which the server sends only when asked."""
+        return any(f[_TAG] in _CHANGES for chunk in self.frames() for f in chunk)
+
     def frames(self) -> Iterator[list[bytes]]:
         """Yield its ``w`` frames in order, in lists of about 1,000 frames or 1 MiB, never empty.
 
@@ -76,7 +91,7 @@ class StandaloneMessage:
 
 
 @dataclass(frozen=True, slots=True)
-class Prepared:
+class PreparedTransaction:
     """PREPARE TRANSACTION. Its rows are held until COMMIT PREPARED.
 
     Attributes:
@@ -109,4 +124,4 @@ class RolledBack:
     rollback_time: int
 
 
-Event: TypeAlias = Transaction | StandaloneMessage | Keepalive | Prepared | RolledBack
+Event: TypeAlias = Transaction | StandaloneMessage | Keepalive | PreparedTransaction | RolledBack

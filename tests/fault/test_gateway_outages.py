@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-import socket
-import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from threading import Event
-from urllib.parse import urlsplit
 
 import psycopg
 import pytest
 
 from gateway.embedded.kafka import EmbeddedKafka
 from gateway.embedded.postgres import EmbeddedPostgres
-from gateway.embedded.processes import free_port
 from tests.gateway_scene import (
     Scene,
     WatermarkWatch,
@@ -25,57 +21,16 @@ from tests.gateway_scene import (
     running,
     value_of,
 )
+from tests.proxy import Proxy
 from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.postgres, pytest.mark.kafka, pytest.mark.slow]
 
 
-class Relay:
-    """Forwards a port of its own to a server, from `open` to `close`."""
-
-    def __init__(self, url: str) -> None:
-        split = urlsplit(url)
-        assert split.hostname is not None and split.port is not None
-        self._target = (split.hostname, split.port)
-        self._port = free_port()
-        self.url = url.replace(f":{split.port}", f":{self._port}", 1)
-        self._listener: socket.socket | None = None
-        self._sockets: list[socket.socket] = []
-
-    def open(self) -> None:
-        self._listener = socket.create_server(("127.0.0.1", self._port))
-        threading.Thread(target=self._accept, args=[self._listener], daemon=True).start()
-
-    def close(self) -> None:
-        for one in [self._listener, *self._sockets]:
-            if one is not None:
-                with contextlib.suppress(OSError):
-                    one.shutdown(socket.SHUT_RDWR)
-                one.close()
-
-    def _accept(self, listener: socket.socket) -> None:
-        while True:
-            try:
-                near, _ = listener.accept()
-            except OSError:
-                return
-            far = socket.create_connection(self._target)
-            self._sockets += [near, far]
-            for source, target in ((near, far), (far, near)):
-                threading.Thread(target=self._pump, args=[source, target], daemon=True).start()
-
-    def _pump(self, source: socket.socket, target: socket.socket) -> None:
-        with contextlib.suppress(OSError):
-            while data := source.recv(1 << 16):
-                target.sendall(data)
-            target.shutdown(socket.SHUT_WR)
-
-
 @pytest.fixture
-def relay(registry: str) -> Iterator[Relay]:
-    made = Relay(registry)
-    yield made
-    made.close()
+def proxy(registry: str) -> Iterator[Proxy]:
+    with Proxy(registry) as made:
+        yield made
 
 
 @pytest.fixture
@@ -118,7 +73,7 @@ class Load:
 
 
 def test_registry_broker_and_server_go_away_and_come_back(
-    server: EmbeddedPostgres, broker: EmbeddedKafka, relay: Relay, registry: str, tmp_path: Path
+    server: EmbeddedPostgres, broker: EmbeddedKafka, proxy: Proxy, registry: str, tmp_path: Path
 ) -> None:
     with server.connect() as connection:
         connection.execute("CREATE TABLE t (a int PRIMARY KEY, b int, c text)")
@@ -133,11 +88,14 @@ def test_registry_broker_and_server_go_away_and_come_back(
         "CREATE PUBLICATION p FOR TABLE t WHERE (b > 4);"
         "CREATE SUBSCRIPTION {s} CONNECTION '' PUBLICATION p;",
         {
-            "registry": {"url": relay.url},
+            "registry": {"url": proxy.through(registry)},
+            # Kafka is away for longer than a Kafka transaction may last.
+            "kafka": {"transaction.timeout.ms": "4000"},
             "limits": {"feedback_interval_s": 0.2, "shutdown_timeout_s": 3},
         },
     )
     load, watch = Load(server), WatermarkWatch(s)
+    proxy.refuse()
 
     def caught_up() -> None:
         with server.connect() as c:
@@ -174,8 +132,8 @@ def test_registry_broker_and_server_go_away_and_come_back(
             gateway = s.project.start()
             gateway.wait_for("trying again")
             assert "schema registry" in gateway.log()
-            relay.open()
-            gateway.wait_for("streaming")
+            proxy.accept()
+            gateway.wait_for("all tables are copied")
             with running(watch):
                 load.wait_for_more()
 
@@ -187,6 +145,7 @@ def test_registry_broker_and_server_go_away_and_come_back(
                     assert reader_pid() == reading, "feedback goes on without Kafka"
                     broker.restart()
                 caught_up()
+                assert reader_pid() == reading, "the stream outlasts Kafka's absence"
 
                 server.kill()
                 server.restart()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable
 from threading import Event
 
@@ -31,26 +30,20 @@ TABLE = "CREATE TABLE t (a int PRIMARY KEY, b int)"
 PASSING = "SELECT * FROM t WHERE a % 2 = 0"
 
 
-def test_a_second_gateway_fences_the_first_and_takes_over(
-    scene: MakeScene, database: Database
-) -> None:
+def test_a_second_gateway_stands_by_and_takes_over(scene: MakeScene, database: Database) -> None:
     with database.connect() as connection:
         connection.execute(TABLE)
         s = scene(DEFINITIONS)
         first = s.project.start()
-        first.wait_for("streaming")
+        first.wait_for("all tables are copied")
         second = s.project.start()
-        keys = itertools.count(1)
+        second.wait_for("standing by")
+        for number in range(1, 21):
+            connection.execute("INSERT INTO t VALUES (%s, 0)", [number])
+        assert "took over" not in first.log()
 
-        def taken_over() -> bool:
-            # The first learns of it at its next commit, and holds the slot until then.
-            connection.execute("INSERT INTO t VALUES (%s, 0)", [next(keys)])
-            return "streaming" in second.log()
-
-        wait_until(taken_over, 60, "the second to take over")
-        assert first.wait() == 1
-        assert "another gateway with the same slot took over" in first.log()
-        assert "Traceback" not in first.log()
+        first.kill()
+        second.wait_for("all tables are copied")
         connection.execute("UPDATE t SET b = 1")
         assert second.terminate() == 0
         s.run_to(current_lsn(connection))
@@ -58,7 +51,20 @@ def test_a_second_gateway_fences_the_first_and_takes_over(
     assert_exactly_once(s, ["t"])
 
 
-def test_a_second_gateway_takes_over_in_the_middle_of_the_firsts_copy(
+def test_a_gateway_that_stands_by_ends_on_sigterm(scene: MakeScene, database: Database) -> None:
+    with database.connect() as connection:
+        connection.execute(TABLE)
+    s = scene(DEFINITIONS)
+    first = s.project.start()
+    first.wait_for("all tables are copied")
+    second = s.project.start()
+    second.wait_for("standing by")
+
+    assert second.terminate() == 0
+    assert first.terminate() == 0
+
+
+def test_a_second_gateway_goes_on_with_the_firsts_copy(
     scene: MakeScene, database: Database
 ) -> None:
     with database.connect() as connection, database.connect() as locker:
@@ -67,23 +73,75 @@ def test_a_second_gateway_takes_over_in_the_middle_of_the_firsts_copy(
         connection.execute("CREATE TABLE u (a int PRIMARY KEY); INSERT INTO u VALUES (1)")
         s = scene(
             DEFINITIONS.replace("(a % 2 = 0)", "(a % 2 = 0), u"),
-            limits={"copy_batch_rows": 500},
+            copy={"parallel": 1, "rows_per_second": 3000},
         )
         first = s.project.start()
-        first.wait_for("slot created")
+        wait_for_copy_marker(s, "t", "copying")
         with locker.transaction():
             locker.execute("LOCK TABLE u")  # the first has to wait when it comes to it
             second = s.project.start()
-            second.wait_for("the initial copy was not finished")
-        assert first.wait() == 1
-        assert "another gateway with the same slot took over" in first.log()
-        second.wait_for("streaming")
+            second.wait_for("standing by")
+            wait_for_copy_marker(s, "t", "ready")
+            first.kill()
+            second.wait_for("streaming")
+        second.wait_for("all tables are copied")
         connection.execute("UPDATE t SET b = 1 WHERE a < 100")
         assert second.terminate() == 0
         s.run_to(current_lsn(connection))
     assert s.rebuilt("t") == s.source_rows(PASSING)
     assert s.rebuilt("u") == [(1,)]
+    assert [r.op for r in s.read("t")].count("t") == 1
     assert_exactly_once(s, ["t", "u"])
+
+
+def test_a_slot_that_kafka_has_no_record_of_is_left_alone(
+    scene: MakeScene, database: Database
+) -> None:
+    with database.connect() as connection:
+        connection.execute(TABLE)
+        s = scene(DEFINITIONS)
+        s.run_to("0/1")
+        wait_until_slot_is_free(connection, s.slot)
+        confirmed = "SELECT confirmed_flush_lsn FROM pg_replication_slots WHERE slot_name = %s"
+        before = value_of(connection, confirmed, s.slot)
+
+        renamed = {"PGSLUICE_TOPICS__PROGRESS": f"{s.slot}.renamed"}
+        connection.execute("INSERT INTO t VALUES (2, 0)")
+        ended = s.cli("run", "--endpos", current_lsn(connection), environment=renamed)
+
+        assert ended.code == 1
+        assert f'"{s.slot}" exists, but Kafka has no record' in ended.err
+        assert value_of(connection, confirmed, s.slot) == before
+        dropped = s.cli("slot", "drop", environment=renamed)
+        assert dropped.code == 1
+        assert "--force" in dropped.err
+
+        s.run_to(current_lsn(connection))
+    assert s.rebuilt("t") == [(2, 0)]
+    assert_exactly_once(s, ["t"])
+
+
+@pytest.mark.parametrize("how", ["dropped", "moved"])
+def test_a_lost_slot_is_healed_by_policy(scene: MakeScene, database: Database, how: str) -> None:
+    with database.connect() as connection:
+        connection.execute(TABLE)
+        connection.execute("INSERT INTO t SELECT i, 0 FROM generate_series(1, 10) i")
+        s = scene(DEFINITIONS, source={"on_lost_slot": "resync"})
+        s.run_to("0/1")
+        wait_until_slot_is_free(connection, s.slot)
+        connection.execute("DELETE FROM t WHERE a = 4")
+        connection.execute("INSERT INTO t VALUES (100, 1)")
+        if how == "dropped":
+            connection.execute("SELECT pg_drop_replication_slot(%s)", [s.slot])
+        else:
+            connection.execute(
+                "SELECT pg_replication_slot_advance(%s, pg_current_wal_insert_lsn())", [s.slot]
+            )
+        connection.execute("UPDATE t SET b = 7 WHERE a = 6")
+
+        s.run_to(current_lsn(connection))
+    assert s.rebuilt("t") == s.source_rows(PASSING)
+    assert_exactly_once(s, ["t"])
 
 
 def test_a_slot_that_was_dropped_is_said_and_started_over(
@@ -157,7 +215,7 @@ def test_sigterm_under_load_ends_with_whole_transactions(
 
         with running(load):
             gateway = s.project.start()
-            gateway.wait_for("streaming")
+            gateway.wait_for("all tables are copied")
             wait_until(lambda: len(s.rebuilt("t")) > 20, 60, "some rows")
             assert gateway.terminate() == 0
         assert "stopped" in gateway.log()
@@ -176,19 +234,26 @@ def test_sigterm_under_load_ends_with_whole_transactions(
     assert_exactly_once(s, ["t"])
 
 
-def test_sigterm_during_the_copy_makes_the_next_start_copy_again(
+def test_sigterm_during_the_copy_lets_the_next_start_go_on_with_it(
     scene: MakeScene, database: Database
 ) -> None:
-    with database.connect() as connection:
+    with database.connect() as connection, database.connect() as locker:
         connection.execute(TABLE)
         connection.execute("INSERT INTO t SELECT i, 0 FROM generate_series(1, 20000) i")
-        s = scene(DEFINITIONS, limits={"copy_batch_rows": 500})
+        connection.execute("CREATE TABLE u (a int PRIMARY KEY); INSERT INTO u VALUES (1)")
+        s = scene(
+            DEFINITIONS.replace("(a % 2 = 0)", "(a % 2 = 0), u"),
+            copy={"parallel": 1, "rows_per_second": 5000},
+        )
         gateway = s.project.start()
         wait_for_copy_marker(s, "t", "copying")
-        assert gateway.terminate() == 0
-        assert "streaming" not in gateway.log(), "stopped too late to show anything"
-
-        ended = s.run_to(current_lsn(connection))
-        assert "the initial copy was not finished" in ended.err
+        with locker.transaction():
+            locker.execute("LOCK TABLE u")  # so that the copy cannot end before it is stopped
+            wait_for_copy_marker(s, "t", "ready")
+            assert gateway.terminate() == 0
+        assert "all tables are copied" not in gateway.log()
+        s.run_to(current_lsn(connection))
     assert s.rebuilt("t") == s.source_rows(PASSING)
-    assert_exactly_once(s, ["t"])
+    assert s.rebuilt("u") == [(1,)]
+    assert [r.op for r in s.read("t")].count("t") == 1
+    assert_exactly_once(s, ["t", "u"])

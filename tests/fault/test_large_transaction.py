@@ -53,7 +53,7 @@ def test_a_large_transaction_passes_in_little_memory_and_is_one_kafka_transactio
         grown = resident(gateway.pid, "VmHWM") - before
         assert gateway.terminate() == 0
         end = [m for m in s.markers() if m["kind"] == "END"][-1]
-        assert [p["records"] for p in end["partitions"]] == [ROWS]
+        assert [t["records"] for t in end["topics"]] == [ROWS]
         # One control record, so one commit.
         assert s.uncommitted_end("large") - offset == ROWS + 1
         assert grown < FRAMES / 2, f"{grown} bytes"

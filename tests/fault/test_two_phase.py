@@ -5,7 +5,6 @@ Once the server has been told to forget the position of a PREPARE it never sends
 
 from __future__ import annotations
 
-import time
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -115,7 +114,7 @@ def test_a_gateway_killed_between_prepare_and_its_end_loses_nothing(
     decided: str,
 ) -> None:
     s = two_phase("two_phase = on, streaming = on")
-    s.project.start().wait_for("streaming")
+    s.project.start().wait_for("all tables are copied")
     execute(s, "INSERT INTO t VALUES (-1, 'before')")
     prepare(s, "kept", 1, rows)
     prepare(s, "gone", 10_001, 10_000 + rows)
@@ -134,7 +133,7 @@ def test_a_gateway_killed_between_prepare_and_its_end_loses_nothing(
         server.kill()
         server.restart()
     if decided == "afterwards":
-        s.project.start().wait_for("streaming")
+        s.project.start().wait_for("all tables are copied")
         execute(s, "INSERT INTO t VALUES (-3, 'after the restart')")
         wait_for_row(s, -3)
     execute(s, "COMMIT PREPARED 'kept'")
@@ -167,16 +166,14 @@ def test_a_prepared_transaction_does_not_keep_the_server_from_stopping(
 ) -> None:
     s = two_phase("two_phase = on")
     gateway = s.project.start()
-    gateway.wait_for("streaming")
+    gateway.wait_for("all tables are copied")
     prepare(s, "held", 1, 3)
     execute(s, "INSERT INTO t VALUES (-1, 'later')")
     wait_for_row(s, -1)
 
-    began = time.monotonic()
     server.shut_down()
-    took_s = time.monotonic() - began
 
-    assert took_s < 20, "it was killed, not stopped"
+    # It would not say so if it had been killed in the end.
     assert "database system is shut down" in server.log.read_text().rpartition("fast shutdown")[2]
     gateway.wait_for("the source server is stopping")
     server.restart()

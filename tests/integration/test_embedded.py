@@ -20,6 +20,7 @@ from gateway.embedded.kafka import EmbeddedKafka
 from gateway.embedded.postgres import EmbeddedPostgres
 from gateway.embedded.processes import ServerError
 from gateway.embedded.registry import EmbeddedRegistry
+from tests.proxy import Proxy
 from tests.servers import Database, DatabaseFactory
 from tests.waiting import wait_until
 
@@ -199,6 +200,35 @@ def test_kafka_survives_kill_and_keeps_its_records() -> None:
         broker.restart()
         assert broker.bootstrap_servers == servers
         assert consume(servers, "t", 1) == [b"before"]
+
+
+@pytest.mark.kafka
+@pytest.mark.java
+@pytest.mark.slow
+def test_kafka_behind_a_proxy_is_reached_through_it_alone_and_directly() -> None:
+    with Proxy() as proxy, EmbeddedKafka(advertised_port=proxy.port) as broker:
+        proxy.forward_to(broker.proxied_port)
+        direct = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
+        direct.create_topics([NewTopic("t", 1, 1)])["t"].result(30)
+        producer = Producer(
+            {
+                "bootstrap.servers": f"127.0.0.1:{proxy.port}",
+                "transactional.id": "t",
+                "message.timeout.ms": 1000,
+                "transaction.timeout.ms": 2000,
+            }
+        )
+        producer.init_transactions(30)
+        producer.begin_transaction()
+        producer.produce("t", b"through")
+        producer.commit_transaction(30)
+        assert consume(broker.bootstrap_servers, "t", 1) == [b"through"]
+
+        proxy.freeze()
+        producer.begin_transaction()
+        producer.produce("t", b"frozen")
+        assert producer.flush(0.5) == 1
+        assert consume(broker.bootstrap_servers, "t", 1) == [b"through"]
 
 
 @pytest.mark.java

@@ -10,7 +10,8 @@ import pytest
 from gateway.definitions.combine import find_problems
 from gateway.definitions.parser import parse_definitions
 from gateway.errors import DefinitionError
-from gateway.source.catalog import read_catalog, read_tables_by_oid
+from gateway.source.catalog import read_catalog
+from gateway.source.tables import read_tables_by_oid
 from tests.servers import Connection, Database
 
 pytestmark = [

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 from pathlib import Path
 
@@ -14,7 +13,6 @@ from tests.servers import Connection, Database, DatabaseFactory
 
 pytestmark = [pytest.mark.postgres, pytest.mark.kafka]
 
-SEED = int(os.environ.get("PGSLUICE_SEED", "1"))
 
 # Three levels; every table has its own order of columns, and most have had a column more.
 TREES = """
@@ -126,13 +124,17 @@ def run(connection: Connection, statements: list[str]) -> None:
 
 @pytest.mark.parametrize("postgres_major", [16, 18], indirect=True)
 def test_rows_of_leaves_in_another_order_arrive_as_natively(
-    database: Database, make_database: DatabaseFactory, kafka: str, registry: str, tmp_path: Path
+    database: Database,
+    make_database: DatabaseFactory,
+    kafka: str,
+    registry: str,
+    tmp_path: Path,
+    seed: int,
 ) -> None:
-    print(f"PGSLUICE_SEED={SEED}")
     with database.connect() as connection:
         connection.execute(TREES.encode())
     scene = NativeScene(database, make_database, kafka, registry, tmp_path)
-    statements = workload(SEED, 300)
+    statements = workload(seed, 300)
     scene.compare(
         PUBLICATIONS,
         SUBSCRIBERS,

@@ -15,7 +15,6 @@ from tests.workload import FIRST, PUBLICATIONS, SECOND, TABLES, Workload
 
 pytestmark = [pytest.mark.postgres, pytest.mark.kafka]
 
-SEED = int(os.environ.get("PGSLUICE_SEED", "1"))
 TRANSACTIONS = int(os.environ.get("PGSLUICE_TRANSACTIONS", "400"))
 
 FIRST_TABLES = ("keyed", "filtered", "whole", "bag", "indexed", "toasted", "appended", "parted")
@@ -24,13 +23,17 @@ SECOND_TABLES = ("parted_low", "parted_high", "keyed", "filtered", "toasted")
 
 @pytest.mark.parametrize("postgres_major", [16, 18], indirect=True)
 def test_a_random_workload_ends_in_the_native_subscriptions_tables(
-    database: Database, make_database: DatabaseFactory, kafka: str, registry: str, tmp_path: Path
+    database: Database,
+    make_database: DatabaseFactory,
+    kafka: str,
+    registry: str,
+    tmp_path: Path,
+    seed: int,
 ) -> None:
-    print(f"PGSLUICE_SEED={SEED}")
     first, second = f"first_{database.name}", f"second_{database.name}"
     with database.connect() as connection:
         connection.execute(f"{TABLES} {PUBLICATIONS}".encode())
-        workload = Workload(connection, SEED)
+        workload = Workload(connection, seed)
         workload.run(TRANSACTIONS // 4)
         natives = {
             first: NativeSubscription(database, make_database, TABLES, FIRST),
@@ -46,7 +49,7 @@ def test_a_random_workload_ends_in_the_native_subscriptions_tables(
         )
         try:
             gateway = project.start()
-            gateway.wait_for("streaming")
+            gateway.wait_for("all tables are copied")
             for native in natives.values():
                 native.wait_until_copied()
             workload.run(TRANSACTIONS // 2)

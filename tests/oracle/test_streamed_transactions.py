@@ -53,7 +53,7 @@ class Stream:
         """Confirm a position, wait until the slot has it, and start again."""
         query = "SELECT confirmed_flush_lsn >= %s::pg_lsn FROM pg_replication_slots"
         query += " WHERE slot_name = %s"
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 120
         confirmed = False
         while not confirmed:
             assert time.monotonic() < deadline, "the slot has not moved"
@@ -69,7 +69,7 @@ class Stream:
             assert time.monotonic() < deadline, "the old walsender has not ended"
         self._connect()
 
-    def until(self, message: bytes, *, seconds: float = 30) -> list[Event]:
+    def until(self, message: bytes, *, seconds: float = 120) -> list[Event]:
         """Receive until a message with this tag has come."""
         events: list[Event] = []
         deadline = time.monotonic() + seconds

@@ -16,13 +16,13 @@ from gateway.envelope.canonical import compile_canonical_key
 from gateway.envelope.encoders import compile_key_encoder, compile_row_encoder
 from gateway.envelope.naming import (
     avro_name,
-    identifier_of,
     topic_part,
-    topic_part_of,
 )
-from gateway.envelope.reference import encode_key_slowly, encode_row_slowly
-from gateway.envelope.schema import EnvelopeColumn, TableSchema, describe
+from gateway.envelope.schema import TableSchema, describe
 from gateway.pgoutput.messages import UNCHANGED, ColumnValue
+from tests.unit.envelope.columns import EnvelopeColumn
+from tests.unit.envelope.names import identifier_of, topic_part_of
+from tests.unit.envelope.reference import encode_key_slowly, encode_row_slowly
 
 Case = tuple[int, int, object, bytes]
 """type OID, type modifier, what fastavro has to read, the text PostgreSQL would print."""

@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import os
-import random
-
 from tools.fuzz_pgoutput import Fuzzer, read_corpus
 
 
-def test_mutated_messages_raise_nothing_but_protocol_errors() -> None:
-    seed = int(os.environ.get("PGSLUICE_SEED", random.randrange(2**32)))
-    print(f"PGSLUICE_SEED={seed}")
+def test_mutated_messages_raise_nothing_but_protocol_errors(seed: int) -> None:
     fuzzer = Fuzzer(read_corpus(), seed)
 
     fuzzer.run(20_000)

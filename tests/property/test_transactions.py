@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from gateway.errors import FatalError
 from gateway.lsn import Lsn
 from gateway.pgoutput.messages import StreamAbort, StreamStart, StreamStop
-from gateway.transactions import Assembler, Event, Prepared, RolledBack, Transaction
+from gateway.transactions import Assembler, Event, PreparedTransaction, RolledBack, Transaction
 from tests.pgoutput_encode import keepalive, xlogdata
 from tests.stream_model import (
     begin,
@@ -173,7 +173,9 @@ def test_pieces_keepalives_and_spooling_change_nothing(
     expected = facts(Assembler(version=3).push(frames))
     events = push_in_pieces(spooling, paused, sizes)
 
-    kept: list[Event] = [e for e in events if isinstance(e, Transaction | Prepared | RolledBack)]
+    kept: list[Event] = [
+        e for e in events if isinstance(e, Transaction | PreparedTransaction | RolledBack)
+    ]
     assert facts(kept) == expected
     assert len(events) - len(kept) == len(pauses & set(range(len(frames))))
     assert not spooling.has_open_transactions

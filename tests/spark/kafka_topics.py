@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from confluent_kafka import Producer
+from confluent_kafka import KafkaError, Message, Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
@@ -29,7 +29,7 @@ class RegisteredSchemas:
 
 
 class Topics:
-    """The topics of a subscription, with the markers that tell their totals."""
+    """The topics of a subscription, with the markers that tell their offsets."""
 
     def __init__(self, bootstrap_servers: str, registry: RegisteredSchemas, name: str) -> None:
         self.subscription = name
@@ -40,13 +40,18 @@ class Topics:
             {"bootstrap.servers": bootstrap_servers, "transactional.id": f"test-{uuid.uuid4().hex}"}
         )
         self._producer.init_transactions(30)
-        self._totals: Counter[str] = Counter()
+        self._next: Counter[tuple[str, int]] = Counter()
+        self._miscounted = ""
         self._marker_schema = schemas.load("transaction")
         self._marker_id = registry.register(self._marker_schema)
 
     def create(self, topic: str, partitions: int = 1) -> None:
         new = NewTopic(topic, num_partitions=partitions, replication_factor=1)
         self._admin.create_topics([new])[topic].result(30)
+
+    def miscount(self, topic: str) -> None:
+        """Let the next marker say one record too many."""
+        self._miscounted = topic
 
     def commit(
         self,
@@ -57,34 +62,61 @@ class Topics:
     ) -> None:
         """Produce what the tables have collected, and the markers, in one Kafka transaction.
 
-        A marker of kind END or a COPY that is ready gets the running totals of the tables' topics.
+        As from the gateway, a PROGRESS marker with its offsets is the last record; of the last END
+        or PROGRESS of `markers`, if there is one.
         """
-        tables = list(tables)
         self._producer.begin_transaction()
-        counts: Counter[str] = Counter()
+        self._spans: dict[tuple[str, int], list[int]] = defaultdict(list)
         for table in tables:
             for record in table.records:
-                self._produce(record)
-                counts[record.topic] += record.value is not None
+                self._produce(record, self._report)
             table.records.clear()
-        totals = self._totals + counts
-        spoken = [
-            {"topic": t.topic, "partition": 0, "records": counts[t.topic], "total": totals[t.topic]}
-            for t in tables
-        ]
+        end_lsn = 0
         for marker in markers:
-            datum = {"partitions": [] if marker["kind"] == "PROGRESS" else spoken, **marker}
-            value = encode(self._marker_id, self._marker_schema, datum)
-            self._produce(Record(self.marker_topic, None, value, []))
+            if marker["kind"] != "COPY":
+                end_lsn = marker["end_lsn"]
+            if marker["kind"] != "PROGRESS":
+                self._mark(marker)
+        self._producer.flush(30)
+        offsets: list[dict[str, Any]] = [
+            {
+                "topic": topic,
+                "partition": partition,
+                "first_offset": min(found),
+                "next_offset": max(found) + 1,
+                "previous_offset": self._next[topic, partition],
+                "records": len(found) + (topic == self._miscounted),
+            }
+            for (topic, partition), found in self._spans.items()
+        ]
+        self._mark({"kind": "PROGRESS", "end_lsn": end_lsn, "offsets": offsets})
         if abort:
             self._producer.flush(30)
             self._producer.abort_transaction(30)
         else:
             self._producer.commit_transaction(30)
-            self._totals = totals
+            for each in offsets:
+                self._next[each["topic"], each["partition"]] = each["next_offset"]
 
-    def _produce(self, record: Record) -> None:
+    def _mark(self, datum: Mapping[str, Any]) -> None:
+        value = encode(self._marker_id, self._marker_schema, datum)
+        self._produce(Record(self.marker_topic, None, value, []))
+
+    def _report(self, error: KafkaError | None, message: Message) -> None:
+        topic, partition, offset = message.topic(), message.partition(), message.offset()
+        assert error is None
+        assert topic is not None and partition is not None and offset is not None
+        self._spans[topic, partition].append(offset)
+
+    def _produce(
+        self, record: Record, report: Callable[[KafkaError | None, Message], None] | None = None
+    ) -> None:
         headers: list[tuple[str, str | bytes | None]] = [*record.headers]
         self._producer.produce(
-            record.topic, key=record.key, value=record.value, headers=headers, partition=0
+            record.topic,
+            key=record.key,
+            value=record.value,
+            headers=headers,
+            partition=record.partition,
+            on_delivery=report,
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import re
 import struct
+import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -28,6 +29,7 @@ class Record:
     key: bytes | None
     value: bytes | None
     headers: list[tuple[str, bytes]]
+    partition: int = 0
 
 
 class StaticSchemas:
@@ -51,12 +53,13 @@ class StaticSchemas:
 
 @dataclass(frozen=True)
 class Col:
-    """A column: its Avro field, Avro type, PostgreSQL type, and its name where it differs."""
+    """A column: Avro field and type, PostgreSQL type, its name where it differs, its number."""
 
     field: str
     avro: Any
     pg_type: str
     name: str | None = None
+    number: int | None = None
 
 
 def namespace(schema: str, table: str) -> str:
@@ -71,9 +74,9 @@ def namespace(schema: str, table: str) -> str:
 def value_schema(schema: str, table: str, columns: Sequence[Col]) -> dict[str, Any]:
     envelope = schemas.load("envelope")
     envelope["namespace"] = namespace(schema, table)
-    fields = []
+    fields: list[dict[str, Any]] = []
     for column in columns:
-        entry = {
+        entry: dict[str, Any] = {
             "name": column.field,
             "type": ["null", column.avro],
             "default": None,
@@ -81,6 +84,8 @@ def value_schema(schema: str, table: str, columns: Sequence[Col]) -> dict[str, A
         }
         if column.name is not None:
             entry["pg_column"] = column.name
+        if column.number is not None:
+            entry["pg_attnum"] = column.number
         fields.append(entry)
     envelope["fields"][0]["type"][1]["fields"] = fields
     return envelope
@@ -115,6 +120,7 @@ class TableTopic:
 
     Attributes:
         key: Fields of the key; None for no key, empty for the whole row.
+        partitions: Of the topic; a key's records are all in one.
     """
 
     registry: Any
@@ -124,6 +130,7 @@ class TableTopic:
     schema: str = "public"
     table: str = "t"
     records: list[Record] = field(default_factory=list)
+    partitions: int = 1
 
     def change(
         self,
@@ -160,9 +167,11 @@ class TableTopic:
                 },
             }
         )  # fmt: skip
-        self.records.append(Record(self.topic, key, value, encoded))
+        places = [self._partition(row)] if op != "t" else list(range(self.partitions))
+        for place in places:
+            self.records.append(Record(self.topic, key, value, encoded, place))
         if op == "d" and self.key:
-            self.records.append(Record(self.topic, key, None, encoded))
+            self.records.append(Record(self.topic, key, None, encoded, *places))
 
     def rekey(
         self,
@@ -182,6 +191,14 @@ class TableTopic:
     def truncate(self, commit_lsn: int, seq: int, snapshot: str = "false") -> None:
         self.change("t", commit_lsn, seq, snapshot=snapshot)
 
+    def _partition(self, row: Mapping[str, Any] | None) -> int:
+        """By the key's values; numbers in text that are equal are in one partition."""
+        if row is None or self.partitions == 1:
+            return 0
+        names = self.key or [column.field for column in self.columns]
+        texts = [re.sub(r"(\.[0-9]*?)0*$", r"\1", str(row.get(name))).rstrip(".") for name in names]
+        return zlib.crc32("|".join(texts).encode()) % self.partitions
+
     def _key(self, row: Mapping[str, Any]) -> bytes:
         names = self.key or [column.field for column in self.columns]
         columns = [column for column in self.columns if column.field in names]
@@ -195,18 +212,12 @@ class TableTopic:
         return encode(self.registry.register(schema), schema, datum)
 
 
-def frame(
-    spark: SparkSession, records: Sequence[Record], first: int = 0, last: int | None = None
-) -> DataFrame:
-    """Records as Spark's Kafka source gives them; `first` and `last` cut every topic by offset."""
-    offsets: dict[str, int] = {}
+def frame(spark: SparkSession, records: Iterable[tuple[int, Record]]) -> DataFrame:
+    """Records with their offsets, as Spark's Kafka source gives them."""
     rows = []
-    for record in records:
-        offset = offsets.get(record.topic, 0)
-        offsets[record.topic] = offset + 1
-        if offset >= first and (last is None or offset < last):
-            headers = [(name, bytearray(value)) for name, value in record.headers]
-            key = None if record.key is None else bytearray(record.key)
-            value = None if record.value is None else bytearray(record.value)
-            rows.append((key, value, record.topic, 0, offset, headers))
+    for offset, record in records:
+        headers = [(name, bytearray(value)) for name, value in record.headers]
+        key = None if record.key is None else bytearray(record.key)
+        value = None if record.value is None else bytearray(record.value)
+        rows.append((key, value, record.topic, record.partition, offset, headers))
     return spark.createDataFrame(rows, KAFKA_COLUMNS)

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from spark_consumer.config import ConsumerSettings
-from spark_consumer.errors import ContractError
+from spark_consumer.errors import TableError
 from spark_consumer.job import progress, run
+from spark_consumer.reader import read
 from tests.spark.kafka_topics import RegisteredSchemas, Topics
 from tests.spark.records import Col, TableTopic
 
@@ -89,20 +90,56 @@ def test_tables_are_complete_at_each_endpos_and_stay_so_under_a_new_checkpoint(
     assert rows(spark, tables / "t1") == [(3, "copied")]
     assert progress(settings, spark, name).tables == versions
 
+    def then(at: str) -> list[tuple[Any, ...]]:
+        kept = read(name, "public.t1", at=at, warehouse=settings.warehouse, spark=spark)
+        return [tuple(row) for row in kept.collect()]
 
-def test_a_topic_with_two_partitions_is_refused_by_name(
+    assert then("0/98") == then("0/10F") == [(2, "copied")]
+    assert then("0/118") == then("0/300") == [(3, "copied")]
+    with pytest.raises(TableError, match="no state at or before 2001-01-01"):
+        then("2001-01-01")
+
+
+def test_a_table_of_many_partitions_is_cut_at_source_transactions(
     spark: SparkSession, kafka: str, registry: str, tmp_path: Path
 ) -> None:
+    ids = RegisteredSchemas(registry)
     name = f"s{uuid.uuid4().hex[:8]}"
-    topics = Topics(kafka, RegisteredSchemas(registry), name)
-    topics.create(f"{name}.public.wide", partitions=2)
+    topics = Topics(kafka, ids, name)
+    table = TableTopic(ids, f"{name}.public.wide", COLUMNS, ["a"], table="wide", partitions=3)
+    topics.create(table.topic, partitions=3)
+    topics.create(topics.marker_topic)
     settings = ConsumerSettings(
         kafka={"bootstrap.servers": kafka},
         registry_url=registry,
         warehouse=str(tmp_path / "warehouse"),
         checkpoint=str(tmp_path / "checkpoint"),
         subscriptions=(name,),
+        max_batch_records=20,
+        endpos=0x300,
     )
+    table.truncate(0x90, 0, snapshot="first")
+    for key in range(30):
+        table.change("r", 0x90, 0, after={"a": key, "b": "copied"})
+    topics.commit([table], [{"kind": "PROGRESS", "end_lsn": 0x100}])
+    # Each transaction moves all rows on, so that a cut inside one would show two rounds.
+    for number in (1, 2):
+        for key in range(30):
+            old = key + 100 * (number - 1)
+            table.rekey(
+                0x100 + 0x80 * number,
+                key * 2 + 1,
+                before={"a": old},
+                after={"a": key + 100 * number, "b": None},
+                unchanged=["b"],
+            )
+        topics.commit([table], [{"kind": "PROGRESS", "end_lsn": 0x100 + 0x100 * number}])
 
-    with pytest.raises(ContractError, match=rf"topic {name}\.public\.wide has 2 partitions"):
-        run(settings, spark, stopping=threading.Event())
+    assert run(settings, spark, stopping=threading.Event()) == 0
+
+    path = tmp_path / "warehouse" / name / "public" / "wide"
+    assert rows(spark, path) == [(key + 200, "copied") for key in range(30)]
+    for version in range(3):
+        table_then = spark.read.format("delta").option("versionAsOf", version).load(str(path))
+        keys = sorted(row.a for row in table_then.collect())
+        assert keys == [key + 100 * version for key in range(30)]

@@ -3,70 +3,50 @@
 from __future__ import annotations
 
 import random
-from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
-from spark_consumer.apply import Applier
-from spark_consumer.decode import survey, wire
 from tests.spark.apply_worker import KeyedTable, Multiset
+from tests.spark.direct import Direct
 from tests.spark.histories import BAG_COLUMNS, KEYED_COLUMNS, bag_history, keyed_history
-from tests.spark.records import StaticSchemas, TableTopic, frame
+from tests.spark.records import StaticSchemas, TableTopic
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.spark
 
 
-def apply(applier: Applier, records: DataFrame, *, small: bool) -> None:
-    cut = wire(records, "s.transaction").cache()
-    surveyed = survey(cut)
-    with applier.gathered(cut) if small else nullcontext(cut) as whole:
-        for found in surveyed:
-            applier.apply(whole, found, small=small)
-    cut.unpersist()
-
-
-def contents(spark: SparkSession, path: Path) -> list[tuple[Any, ...]]:
-    rows = spark.read.format("delta").load(str(path)).collect()
-    return sorted((tuple(row) for row in rows), key=repr)
-
-
-def play(
-    spark: SparkSession, warehouse: Path, topic: TableTopic, chance: random.Random, batches: int
-) -> None:
+def play(table: Direct, records: int, chance: random.Random, batches: int) -> None:
     """Apply in random cuts, going back to an earlier record now and then, with new appliers.
 
     The first batch is applied as a large one, those after it as small ones.
     """
-    end = len(topic.records)
-    cuts = [*sorted(chance.sample(range(1, end), batches - 1)), end]
+    cuts = [*sorted(chance.sample(range(1, records), batches - 1)), records]
     first = 0
     # The last round has nothing new.
-    for cut in [*cuts, end]:
-        applier = Applier(spark, str(warehouse), "s", topic.registry)
-        apply(applier, frame(spark, topic.records, first, cut), small=cut != cuts[0])
+    for cut in [*cuts, records]:
+        table.apply(cut, first=first, small=cut != cuts[0])
         first = chance.choice([cut, chance.randrange(cut)])
 
 
-@pytest.mark.parametrize("seed", [1])
 def test_a_keyed_table_ends_as_the_apply_worker_leaves_it(
     spark: SparkSession, tmp_path: Path, seed: int
 ) -> None:
     chance = random.Random(seed)
-    topic = TableTopic(StaticSchemas(), "s.public.t", KEYED_COLUMNS, ["id"])
+    topic = TableTopic(StaticSchemas(), "s.public.t", KEYED_COLUMNS, ["id"], partitions=3)
     model = KeyedTable("id")
     keyed_history(chance, topic, model, changes=400, keys=60)
 
-    play(spark, tmp_path, topic, chance, batches=2)
+    table = Direct(spark, tmp_path, topic)
 
-    assert contents(spark, tmp_path / "s/public/t") == model.contents()
+    play(table, len(topic.records), chance, batches=2)
+
+    assert table.rows() == model.contents()
 
 
-@pytest.mark.parametrize("seed", [3])
 def test_a_multiset_ends_as_the_apply_worker_leaves_it(
     spark: SparkSession, tmp_path: Path, seed: int
 ) -> None:
@@ -75,6 +55,8 @@ def test_a_multiset_ends_as_the_apply_worker_leaves_it(
     model = Multiset()
     bag_history(chance, topic, model, changes=300, values=25)
 
-    play(spark, tmp_path, topic, chance, batches=2)
+    table = Direct(spark, tmp_path, topic)
 
-    assert contents(spark, tmp_path / "s/public/t") == model.contents()
+    play(table, len(topic.records), chance, batches=2)
+
+    assert table.rows() == model.contents()

@@ -43,7 +43,6 @@ settings = ConsumerSettings(
     warehouse=folder + "/warehouse",
     checkpoint=folder + "/checkpoint",
     subscriptions=(name,),
-    topic_names={name: ("named-otherwise",)},
     trigger_interval_s=0.5,
 )
 sys.exit(run(settings, build_session(settings, jars.split(","))))
@@ -72,7 +71,6 @@ class Scene:
             warehouse=str(folder / "warehouse"),
             checkpoint=str(folder / "checkpoint"),
             subscriptions=(self.name,),
-            topic_names={self.name: (self.named,)},
             trigger_interval_s=0.5,
         )
 
@@ -89,9 +87,9 @@ class Scene:
         self.topics.commit(self.tables, [end])
 
     def is_written(self, table: int) -> bool:
-        """The table has a commit beside the one that made it."""
+        """The table has a commit."""
         log = self.folder / "warehouse" / self.name / "public" / f"t{table}" / "_delta_log"
-        return (log / f"{1:020}.json").exists()
+        return (log / f"{0:020}.json").exists()
 
     def finish(self, spark: SparkSession) -> list[list[tuple[Any, ...]]]:
         """Run to the end in this process; the tables' rows."""
@@ -116,27 +114,8 @@ def scene(kafka: str, registry: str, tmp_path: Path) -> Scene:
     return made
 
 
-def test_a_signal_between_two_tables_ends_the_job_well_and_the_next_goes_on(
-    spark: SparkSession, scene: Scene
-) -> None:
-    first = min(scene.tables, key=lambda table: table.topic).table
-
-    def stop() -> None:
-        wait_until(lambda: scene.is_written(int(first[1:])), 120, "the first table's commit")
-        os.kill(os.getpid(), signal.SIGTERM)
-
-    watching = threading.Thread(target=stop)
-    watching.start()
-
-    assert run(scene.settings, spark) == 0
-
-    watching.join()
-    assert scene.finish(spark) == EXPECTED
-
-
 @pytest.fixture
 def process(scene: Scene) -> Iterator[subprocess.Popen[bytes]]:
-    program = PROCESS.replace("named-otherwise", scene.named)
     arguments = [
         scene.settings.kafka["bootstrap.servers"],
         scene.settings.registry_url,
@@ -146,7 +125,7 @@ def process(scene: Scene) -> Iterator[subprocess.Popen[bytes]]:
     ]
     with (scene.folder / "log").open("wb") as log:
         running = subprocess.Popen(
-            [sys.executable, "-c", program, *arguments],
+            [sys.executable, "-c", PROCESS, *arguments],
             stdout=log,
             stderr=log,
             start_new_session=True,

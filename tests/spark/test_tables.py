@@ -3,34 +3,20 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
-from spark_consumer.apply import Applier
 from spark_consumer.decode import survey, wire
 from spark_consumer.errors import ContractError, TableError
 from spark_consumer.layout import canonical, value_layout
+from tests.spark.direct import Direct
 from tests.spark.records import Col, Record, StaticSchemas, TableTopic, frame, value_schema
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.spark
-
-
-def apply(spark: SparkSession, warehouse: Path, topic: TableTopic, first: int = 0) -> None:
-    cut = wire(frame(spark, topic.records, first), "s.transaction")
-    applier = Applier(spark, str(warehouse), "s", topic.registry)
-    with applier.gathered(cut) as whole:
-        for found in survey(whole):
-            applier.apply(whole, found, small=True)
-
-
-def rows(spark: SparkSession, path: Path) -> list[tuple[Any, ...]]:
-    return sorted(
-        (tuple(r) for r in spark.read.format("delta").load(str(path)).collect()), key=repr
-    )
 
 
 def test_odd_names_and_a_changed_schema_in_one_batch_and_a_replay(
@@ -45,24 +31,25 @@ def test_odd_names_and_a_changed_schema_in_one_batch_and_a_replay(
     topic.change("r", 0x90, 0, after={"Id": 1, odd.field: 10})
     topic.change("r", 0x90, 0, after={"Id": 2, odd.field: 20})
     wider = Col(odd.field, "long", "bigint", odd.name)
-    topic.columns = [key, wider, Col("late", "string", "text")]
+    topic.columns = [key, wider, Col("late", "string", "text", number=9)]
     topic.change("u", 0x98, 1, after={"Id": 1, odd.field: 2**40, "late": "set"})
     topic.change("c", 0x98, 3, after={"Id": 3, odd.field: 30, "late": None})
-    topic.columns = [key, Col("late", "string", "text")]
+    topic.columns = [key, Col("late", "string", "text", number=9)]
     topic.change("u", 0xA0, 1, after={"Id": 2, "late": "column dropped"})
+    table = Direct(spark, tmp_path, topic)
+
+    table.apply(5)
+    table.apply(5, first=2)
+
     path = tmp_path / "s" / "My-x0020-Schema" / "T-x002F-1"
+    there = spark.read.format("delta").load(str(path))
+    assert there.columns == ["Id", "a.b` c", "late"]
+    assert there.schema["a.b` c"].metadata["comment"] == "integer"
+    assert table.rows() == [(1, 2**40, "set"), (2, 20, None), (3, 30, None)]
 
-    apply(spark, tmp_path, topic)
-    apply(spark, tmp_path, topic, first=3)
+    table.apply()
 
-    table = spark.read.format("delta").load(str(path))
-    assert table.columns == ["Id", "a.b` c", "late"]
-    assert table.schema["a.b` c"].metadata["comment"] == "integer"
-    assert rows(spark, path) == [
-        (1, 2**40, "set"),
-        (2, 20, "column dropped"),
-        (3, 30, None),
-    ]
+    assert table.rows() == [(1, "set"), (2, "column dropped"), (3, None)]
 
 
 def test_the_identity_may_change_and_a_truncate_comes_in_between(
@@ -80,21 +67,52 @@ def test_the_identity_may_change_and_a_truncate_comes_in_between(
     topic.key = ["a"]
     topic.change("d", 0x50, 1, before={"a": 2})
 
-    apply(spark, tmp_path, topic)
+    table = Direct(spark, tmp_path, topic)
 
-    assert rows(spark, tmp_path / "s/public/t") == [(1,)]
+    table.apply()
+
+    assert table.rows() == [(1,)]
+
+
+def test_a_row_of_a_copy_takes_the_place_of_what_the_stream_has_brought(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    key, text, number = (
+        Col("id", "int", "integer"),
+        Col("b", "string", "text"),
+        Col("n", "int", "integer"),
+    )
+    topic = TableTopic(StaticSchemas(), "s.public.t", [key, text, number], ["id"])
+    topic.truncate(0x90, 0, snapshot="first")
+    topic.change("r", 0x90, 0, after={"id": 1, "b": "first chunk", "n": 1})
+    topic.change("c", 0x98, 1, after={"id": 5, "b": "inserted", "n": 1})
+    topic.change("u", 0x98, 3, after={"id": 5, "b": None, "n": 2}, unchanged=["b"])
+    topic.change("u", 0x98, 5, after={"id": 6, "b": None, "n": 7}, unchanged=["b"])
+    topic.change("r", 0xA0, 0, after={"id": 5, "b": "second chunk", "n": None})
+    topic.change("r", 0xA0, 0, after={"id": 6, "b": "came with it", "n": 7})
+    topic.change("r", 0xA0, 0, after={"id": 1, "b": "read again", "n": 3})
+    topic.change("u", 0xA0, 1, after={"id": 5, "b": None, "n": 9}, unchanged=["b"])
+
+    table = Direct(spark, tmp_path, topic)
+    table.apply()
+
+    assert table.rows() == [
+        (1, "read again", 3),
+        (5, "second chunk", 9),
+        (6, "came with it", 7),
+    ]
 
 
 def test_a_type_that_delta_cannot_follow_stops_with_the_column_s_name(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     topic = TableTopic(StaticSchemas(), "s.public.t", [Col("a", "int", "integer")], ["a"])
-    topic.truncate(0x10, 1)
+    topic.change("c", 0x10, 1, after={"a": 1})
     topic.columns = [Col("a", "string", "text")]
-    topic.truncate(0x20, 1)
+    topic.change("c", 0x20, 1, after={"a": "x"})
 
-    with pytest.raises(TableError, match=r"public\.t: column 'a' is int .* string in the topic"):
-        apply(spark, tmp_path, topic)
+    with pytest.raises(TableError, match=r"table t: column 'a' is int .* string in the topic"):
+        Direct(spark, tmp_path, topic).apply()
 
 
 LSN = ("commit_lsn", b"00000000/00000010")
@@ -115,7 +133,7 @@ def test_a_record_outside_the_contract_is_named_by_its_place(
     spark: SparkSession, record: Record, complaint: str
 ) -> None:
     with pytest.raises(ContractError, match=f"topic s.a.b, partition 0, offset 0: {complaint}"):
-        survey(wire(frame(spark, [record]), "s.transaction"))
+        survey(wire(frame(spark, [(0, record)])))
 
 
 EQUAL = [

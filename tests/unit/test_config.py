@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from psycopg.conninfo import conninfo_to_dict
 
 from gateway.config import Settings, load_settings
 from gateway.errors import ConfigError
@@ -46,6 +47,7 @@ def test_the_smallest_file_has_every_default(tmp_path: Path) -> None:
         ("source", f"slot = '{'x' * 51}'", "source.slot"),
         ("source", "slot = 7", "source.slot"),
         ("source", "connect_timeout_s = 0", "source.connect_timeout_s"),
+        ("source", "receiver_timeout_s = -1", "source.receiver_timeout_s"),
         ("definitions", "missing_identity = 'ignore'", "definitions.missing_identity"),
         ("topics", "partitions = 0", "topics.partitions"),
         ("topics", "partitions = 'two'", "topics.partitions"),
@@ -138,7 +140,7 @@ def test_the_environment_wins_and_has_every_type(tmp_path: Path) -> None:
         UNRELATED__X="y",
     )
 
-    assert settings.source.dsn == "host=x dbname=y"
+    assert conninfo_to_dict(settings.source.dsn).items() >= {"host": "x", "dbname": "y"}.items()
     assert (settings.topics.partitions, settings.topics.tombstones) == (4, False)
     assert settings.limits.retry_for_s == 1.5
     assert settings.messages.prefixes == ("a", "b")
@@ -213,3 +215,24 @@ def test_paths_are_relative_to_the_file_but_uris_stay(tmp_path: Path) -> None:
     assert settings.consumer.warehouse == "s3a://bucket/w"
     assert settings.consumer.checkpoint == "/abs/c"
     assert load(tmp_path).consumer.checkpoint == "checkpoint"
+
+
+@pytest.mark.parametrize(
+    ("dsn", "timeout"),
+    [("postgresql://u:p%40w@h/d", "7"), ("host=h password=p@w connect_timeout=3", "3")],
+)
+def test_the_connect_timeout_is_in_the_connection_string_unless_it_has_its_own(
+    tmp_path: Path, dsn: str, timeout: str
+) -> None:
+    settings = load(tmp_path, {"source": ["connect_timeout_s = 7"]}, PGSLUICE_SOURCE__DSN=dsn)
+
+    found = conninfo_to_dict(settings.source.dsn)
+    assert (found["host"], found["password"]) == ("h", "p@w")
+    assert found["connect_timeout"] == timeout
+
+
+@pytest.mark.parametrize(("line", "value"), [([], None), (["receiver_timeout_s = 0"], 0.0)])
+def test_the_receiver_timeout_may_be_off_and_may_be_the_servers(
+    tmp_path: Path, line: list[str], value: float | None
+) -> None:
+    assert load(tmp_path, {"source": line}).source.receiver_timeout_s == value

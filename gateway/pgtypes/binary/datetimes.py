@@ -10,7 +10,7 @@ from struct import Struct
 from typing import Final
 
 from gateway.pgtypes.binary.info import ToText
-from gateway.pgtypes.datetime import (
+from gateway.pgtypes.datetimes.iso import (
     DATE_INFINITY,
     DATE_MINUS_INFINITY,
     EPOCH_JULIAN,

@@ -134,11 +134,7 @@ def min_max_expr(context: Context, node: Node) -> Typed:
     name = "GREATEST" if node.op == 1 else "LEAST"
     kind = operators.operator_type(arguments[0].type_oid)
     less = comparison(context, node, "<", kind, kind)
-    if less.can_raise:  # looked for before the first row, unlike by the operator
-        raise context.text.refuse(
-            f"could not identify a comparison function for type {type_name(type_oid)}", node
-        )
-    less = context.check(name, less, arguments, node)
+    context.check(name, less, arguments, node)
     expr: Expr = MinMax(
         operators.whole(less), tuple(typed.expr for typed in arguments), name == "GREATEST"
     )

@@ -7,32 +7,25 @@ from typing import TypeAlias
 
 from gateway.definitions.model import Collation, Column
 from gateway.pgtypes.errors import EvaluationError
-from gateway.rowfilter import collations, operators, types
+from gateway.rowfilter import collations, types
 from gateway.rowfilter.collations import Typed
 from gateway.rowfilter.expr import Call, Constant, Expr, Operation, Value
 from gateway.rowfilter.parse import Node, Text, unwrap
 from gateway.rowfilter.types import BOOL, type_name
 
-__all__ = ["NOT_IMMUTABLE", "Context", "Handler"]
-
-NOT_IMMUTABLE = "depends on settings of the session, so it is not immutable"
+__all__ = ["Context", "Handler"]
 
 
 class Context:
-    """One pass over one tree.
-
-    `failures` are errors of constant parts that were not cut off; `major` is the major version of
-    the server, None when it is not known.
-    """
+    """One pass over one tree. `failures` are errors of constant parts that were not cut off."""
 
     def __init__(
         self,
         columns: Mapping[str, Column],
         text: Text,
         handlers: Mapping[str, Handler],
-        major: int | None,
     ) -> None:
-        self.columns, self.text, self.major = columns, text, major
+        self.columns, self.text = columns, text
         self.failures: list[tuple[str, Node]] = []
         self._handlers = handlers
 
@@ -41,8 +34,7 @@ class Context:
         kind, inner = unwrap(node)
         handler = self._handlers.get(kind)
         if handler is None:
-            name = kind.replace("_", " ") or "this"
-            raise self.text.refuse(f"{name} is not supported in a row filter", inner)
+            raise self.text.refuse(kind.replace("_", " ") or "this form", inner)
         return handler(self, inner)
 
     def boolean(self, node: Node) -> Expr:
@@ -59,12 +51,11 @@ class Context:
     def call(self, operation: Operation, arguments: Sequence[Expr], node: Node) -> Expr:
         """A call, with its adapters, folded as evaluate_function() does.
 
-        A strict function of a NULL constant is NULL; any function of constants alone is evaluated.
+        A function of a NULL constant is NULL, all being strict; one of constants is evaluated.
         """
-        operation, arguments = operators.in_order_of_evaluation(operation, arguments)
         adapted = self._adapted(operation, arguments, node)
         constants = [a.value for a in adapted if isinstance(a, Constant)]
-        if operation.strict and None in constants:
+        if None in constants:
             return Constant(None)
         if len(constants) < len(adapted):
             return Call(operation, adapted)
@@ -108,32 +99,12 @@ class Context:
 
     def check(
         self, name: str, operation: Operation, arguments: Sequence[Typed], node: Node
-    ) -> Operation:
-        """Make sure that the function can be reproduced under the collation of its arguments.
-
-        Returns the operation to use, which may depend on those that are constant.
-        """
-        operation = self._specialized(name, operation, arguments, node)
+    ) -> None:
+        """Make sure that the function is the same under the collation of its arguments."""
         try:
-            collations.check(name, operation.collation, arguments)
+            collations.check_collation(name, operation.collation, arguments)
         except collations.CollationError as error:
             raise self.text.refuse(str(error), node) from None
-        return operation
-
-    def _specialized(
-        self, name: str, operation: Operation, arguments: Sequence[Typed], node: Node
-    ) -> Operation:
-        if operation.specialize is None:
-            return operation
-        constants = {
-            place: typed.expr.value
-            for place, typed in enumerate(arguments)
-            if isinstance(typed.expr, Constant)
-        }
-        found = operation.specialize(constants)
-        if isinstance(found, str):
-            raise self.text.refuse(f"{name} is not supported here: {found}", node)
-        return found
 
     def result(self, expr: Expr, type_oid: int, arguments: Sequence[Typed], node: Node) -> Typed:
         """A typed result whose collation comes from `arguments`.

@@ -2,29 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from gateway.definitions.model import Collation
 from gateway.errors import ValueFormatError
-from gateway.pgtypes.arrays import EMPTY
-from gateway.pgtypes.catalog import CASTS, TYPES, VOLATILE_CASTS
+from gateway.pgtypes.arrays import Array
+from gateway.pgtypes.catalog import TYPES
 from gateway.rowfilter import collations, operators, types
-from gateway.rowfilter.analysis.context import NOT_IMMUTABLE, Context
+from gateway.rowfilter.analysis.context import Context
 from gateway.rowfilter.collations import Typed
-from gateway.rowfilter.expr import ColumnRef, Constant, Expr, Signature
+from gateway.rowfilter.expr import ColumnRef, Constant, Expr
 from gateway.rowfilter.parse import Node, unwrap
-from gateway.rowfilter.types import BOOL, INT4, INT8, NUMERIC, TEXT_TYPES, type_name
+from gateway.rowfilter.types import BOOL, INT4, INT8, NUMERIC, type_name
 
-__all__ = ["a_const", "cast", "collate_clause", "column_ref", "text_constant", "type_cast"]
-
-FIRST_USER_OID: Final = 16384
-"""FirstNormalObjectId: what initdb did not make."""
-_FUNCTIONS_OF_MODIFIER: Final = frozenset({"bitfromint4", "bitfromint8"})
-"""Casts that are given the type modifier as well."""
-_IO_COERCION: Final = (
-    "Only columns, constants, built-in operators, built-in data types, built-in collations, and "
-    "immutable built-in functions are allowed."
-)
+__all__ = ["a_const", "cast", "collate_clause", "column_ref", "type_cast"]
 
 
 def column_ref(context: Context, node: Node) -> Typed:
@@ -40,12 +29,8 @@ def column_ref(context: Context, node: Node) -> Typed:
             f'column "{column.name}" is generated when it is read, so changes do not carry it',
             node,
         )
-    if column.type_oid >= FIRST_USER_OID:
-        raise context.text.refuse("User-defined types are not allowed", node)
     if column.type_oid not in types.PARSERS:
-        raise context.text.refuse(
-            f'column "{column.name}" has type {column.type_name}, which is not supported', node
-        )
+        raise context.text.refuse(f'column "{column.name}" of type {column.type_name}', node)
     collation = column.collation or types.type_collation(column.type_oid)
     reference = ColumnRef(column.name, column.type_oid, column.type_modifier)
     return Typed(reference, column.type_oid, collation)
@@ -68,14 +53,6 @@ def a_const(context: Context, node: Node) -> Typed:
     )
 
 
-def text_constant(node: Node) -> Typed | None:
-    """The string that the grammar itself put into a call, such as the field of EXTRACT."""
-    kind, inner = unwrap(node)
-    if kind != "a_const" or inner.WhichOneof("val") != "sval":
-        return None
-    return Typed(Constant(inner.sval.sval.encode()), types.TEXT, collations.DEFAULT)
-
-
 def type_cast(context: Context, node: Node) -> Typed:
     """``'...'::type`` and ``(...)::type``."""
     target = _type_oid(context, node)
@@ -84,12 +61,8 @@ def type_cast(context: Context, node: Node) -> Typed:
     if kind == "a_const" and (argument.isnull or argument.WhichOneof("val") == "sval"):
         return _length(context, _literal(context, argument, target), typmod, node)
     if kind == "a_array_expr" and not argument.elements:  # ARRAY[]::integer[]
-        return Typed(Constant(EMPTY), target, types.type_collation(target))
-    typed = context.typed(node.arg)
-    step = (typed.type_oid, target)
-    if CASTS.get(step) in _FUNCTIONS_OF_MODIFIER:
-        return _cast_with_modifier(context, typed, target, typmod, node)
-    return _length(context, cast(context, typed, target, node), typmod, node)
+        return Typed(Constant(Array(())), target, types.type_collation(target))
+    return _length(context, cast(context, context.typed(node.arg), target, node), typmod, node)
 
 
 def _type_oid(context: Context, node: Node) -> int:
@@ -97,7 +70,7 @@ def _type_oid(context: Context, node: Node) -> int:
     if names == ["unknown"]:  # a NULL that nothing gives a type
         return types.UNKNOWN
     if names[:-1] not in ([], ["pg_catalog"]) or names[-1] not in TYPES:
-        raise context.text.refuse(f"type {'.'.join(names)} is not supported", node.type_name)
+        raise context.text.refuse(f"a value of type {'.'.join(names)}", node.type_name)
     oid, array = TYPES[names[-1]]
     return array if node.type_name.array_bounds else oid
 
@@ -111,20 +84,18 @@ def _typmod(name: Node, target: int) -> int:
     if target == NUMERIC:
         scale = numbers[1] if len(numbers) > 1 else 0
         return ((numbers[0] << 16) | (scale & 0x7FF)) + 4
-    if target == types.INTERVAL:
-        precision = numbers[1] if len(numbers) > 1 else 0xFFFF
-        return (numbers[0] & 0x7FFF) << 16 | precision
     return numbers[0]
 
 
 def _literal(context: Context, node: Node, target: int) -> Typed:
     collation = types.type_collation(target)
-    if target not in types.PARSERS and not (node.isnull and target in types.TYPE_NAMES):
-        raise context.text.refuse(f"type {type_name(target)} is not supported", node)
+    parse = types.PARSERS.get(target) or types.ARRAY_PARSERS.get(target)
+    if parse is None:
+        raise context.text.refuse(f"a value of type {type_name(target)}", node)
     if node.isnull:
         return Typed(Constant(None), target, collation)
     try:
-        value = types.PARSERS[target](node.sval.sval.encode())
+        value = parse(node.sval.sval.encode())
     except ValueFormatError:
         raise context.text.refuse(
             f"literal does not read as {type_name(target)} in the server's rendering", node
@@ -135,50 +106,35 @@ def _literal(context: Context, node: Node, target: int) -> Typed:
 def cast(context: Context, typed: Typed, target: int, node: Node) -> Typed:
     """The cast that the server resolved, from one built-in type to another."""
     source = typed.type_oid
-    step = (source, target)
     if source == target:
         return typed
-    if step in VOLATILE_CASTS:
-        raise context.text.refuse(
-            f"cast from {type_name(source)} to {type_name(target)} {NOT_IMMUTABLE}", node
-        )
-    if step not in CASTS and TEXT_TYPES & {source, target}:
-        names = f"{type_name(source)} to {type_name(target)}"
-        raise context.text.refuse(f"cast from {names} is not supported: {_IO_COERCION}", node)
-    known = step in CASTS and target in types.PARSERS
-    if not known or not operators.has_cast(step, context.major):
-        raise context.text.refuse(
-            f"cast from {type_name(source)} to {type_name(target)} is not supported", node
-        )
-    operation = operators.cast_operation(step, context.major)
+    elements = (types.element_type(source), types.element_type(target))
+    if None not in elements and isinstance(typed.expr, Constant):
+        return _cast_items(context, typed, target, node)
+    operation = operators.cast_operation((source, target))
+    if isinstance(operation, KeyError):
+        raise context.text.refuse(f"cast from {type_name(source)} to {type_name(target)}", node)
     expr: Expr = typed.expr
     if operation is not None:
-        context.check(f"cast to {type_name(target)}", operation, (typed,), node)
         expr = context.call(operation, (typed.expr,), node)
     return context.result(expr, target, (typed,), node)
 
 
-def _cast_with_modifier(
-    context: Context, typed: Typed, target: int, typmod: int, node: Node
-) -> Typed:
-    key = CASTS[typed.type_oid, target]
-    signature = Signature((typed.type_oid, types.INT4), target)
-    operation = operators.operation_for(key or "", signature, context.major)
-    if operation is None:
-        raise context.text.refuse(
-            f"cast from {type_name(typed.type_oid)} to {type_name(target)} is not supported", node
-        )
-    return Typed(context.call(operation, (typed.expr, Constant(typmod)), node), target)
+def _cast_items(context: Context, typed: Typed, target: int, node: Node) -> Typed:
+    """The cast of a constant array, item by item, where the items need no function."""
+    step = (types.element_type(typed.type_oid) or 0, types.element_type(target) or 0)
+    if step[0] != step[1] and operators.cast_operation(step) is not None:
+        names = f"{type_name(typed.type_oid)} to {type_name(target)}"
+        raise context.text.refuse(f"cast from {names}", node)
+    return context.result(typed.expr, target, (typed,), node)
 
 
 def _length(context: Context, typed: Typed, typmod: int, node: Node) -> Typed:
     if typmod == -1:
         return typed
-    operation = operators.length_coercion(typed.type_oid, typmod, context.major)
+    operation = operators.length_coercion(typed.type_oid, typmod)
     if operation is None:
-        raise context.text.refuse(
-            f"a type modifier of {type_name(typed.type_oid)} is not supported", node
-        )
+        raise context.text.refuse(f"a type modifier of {type_name(typed.type_oid)}", node)
     expr = context.call(operation, (typed.expr,), node)
     return Typed(expr, typed.type_oid, typed.collation, typed.explicit)
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from gateway.pgtypes.catalog import VOLATILE_OPERATORS
 from gateway.rowfilter import operators
-from gateway.rowfilter.analysis.context import NOT_IMMUTABLE, Context
+from gateway.rowfilter.analysis.context import Context
 from gateway.rowfilter.expr import Operation
 from gateway.rowfilter.parse import Node, unwrap
 from gateway.rowfilter.types import type_name
@@ -25,16 +24,13 @@ def operator(
     context: Context, node: Node, name: str, left: int, right: int
 ) -> tuple[Operation, int]:
     """What an operator does with these types (`left` 0: prefix), and its result type."""
-    shown = f'operator "{name}"'
-    of = f"{type_name(left)} and {type_name(right)}" if left else type_name(right)
-    if (name, left, right) in VOLATILE_OPERATORS:
-        raise context.text.refuse(f"{shown} of {of} {NOT_IMMUTABLE}", node)
-    found = operators.find_operator(name, left, right, context.major)
+    found = operators.find_operator(name, left, right)
     if found is None:
-        left, right = map(operators.operator_type, (left, right))
-        found = operators.find_operator(name, left, right, context.major)
+        kinds = map(operators.operator_type, (left, right))
+        found = operators.find_operator(name, *kinds)
     if found is None:
-        raise context.text.refuse(f"{shown} is not supported for {of}", node)
+        of = f"{type_name(left)} and {type_name(right)}" if left else type_name(right)
+        raise context.text.refuse(f'operator "{name}" of {of}', node)
     return found
 
 
@@ -42,5 +38,5 @@ def comparison(context: Context, node: Node, name: str, left: int, right: int) -
     """The comparison `name` of values of these types, where anything but a `Call` needs it."""
     operation, result = operator(context, node, name, left, right)
     if not operators.is_comparison(operation, result):
-        raise context.text.refuse(f'operator "{name}" is not supported here', node)
+        raise context.text.refuse(f'operator "{name}" in this place', node)
     return operation

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from gateway.rowfilter.analysis import rows
 from gateway.rowfilter.analysis.context import Context
 from gateway.rowfilter.collations import Typed
 from gateway.rowfilter.expr import Constant, Expr, IsNull, IsTrue
@@ -41,8 +40,6 @@ def _junction(context: Context, node: Node, *, is_and: bool) -> Expr:
 def null_test(context: Context, node: Node) -> Typed:
     """IS NULL, IS NOT NULL."""
     is_null = node.nulltesttype == 1  # IS_NULL
-    if rows.is_row(node.arg):
-        return rows.null_test(context, node, is_null=is_null)
     expr = test_null(context.typed(node.arg).expr)
     return Typed(expr if is_null else negate(expr), BOOL)
 

@@ -1,15 +1,36 @@
-"""What several areas declare their operations with."""
+"""What the families declare what they can do with."""
 
 from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
-from gateway.rowfilter.expr import CollationUse, Operation
+from gateway.rowfilter.expr import CollationUse, Operation, Value
 
-__all__ = ["COMPARISONS", "comparisons", "same"]
+__all__ = ["COMPARISONS", "Family", "Length", "Parser", "comparisons", "same"]
+
+Parser: TypeAlias = Callable[[bytes], Value]
+Length: TypeAlias = Callable[[int], Operation]
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """Types that belong together, and what is evaluated here of their operators and functions.
+
+    Attributes:
+        parsers: By ``typname``, from the text that the output function prints to the value; they
+            raise `ValueFormatError`.
+        operations: Named by ``prosrc``.
+        lengths: By ``typname``, from a type modifier to the cast of the type to itself.
+    """
+
+    parsers: Mapping[str, Parser]
+    operations: tuple[Operation, ...]
+    lengths: Mapping[str, Length] = field(default_factory=dict)
+
 
 COMPARISONS: Final[Mapping[str, tuple[str, Callable[[Any, Any], bool]]]] = MappingProxyType(
     {

@@ -3,56 +3,73 @@
 from __future__ import annotations
 
 import re
-import struct
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import fields, is_dataclass
-from decimal import Decimal
+import select
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from gateway.errors import FilterError
 from gateway.pgtypes.errors import EvaluationError
-from gateway.rowfilter import FilterEvaluationError, RowFilter, compile_filter
+from gateway.rowfilter import (
+    Answer,
+    AskedColumn,
+    FilterEvaluationError,
+    JudgedRow,
+    Question,
+    RowFilter,
+    asks,
+    compile_filter,
+    place_filter,
+)
 from gateway.rowfilter.compile import reference
-from gateway.rowfilter.expr import IsNull
 from gateway.rowfilter.interpret import interpret
+from gateway.rowfilter.parse import read_columns
 from gateway.rowfilter.types import PARSERS
+from gateway.source.evaluator import ServerEvaluator
 from tests.oracle.filters.server import TOO_LARGE, Answers, Table
 
-__all__ = ["Judge", "identical", "outcome", "reason", "same"]
+__all__ = ["Judge", "outcome", "same"]
 
 Row = tuple[bytes | None, ...]
+_TEXT = 25
+_WAIT_S = 120
 
 
 class Judge:
     """Compares, for one table."""
 
-    def __init__(self, table: Table) -> None:
-        self._major = table.connection.info.server_version // 10000
+    def __init__(self, table: Table, evaluator: ServerEvaluator) -> None:
         self._columns = table.columns
         self._names = [column.name for column in table.columns]
         self._rows = table.rows
         self._values = [self._read(row) for row in table.rows]
-
-    def compile(self, text: str) -> RowFilter | str:
-        """The filter, or why it is refused."""
-        try:
-            return compile_filter(text, self._columns, major=self._major)
-        except FilterError as error:
-            return reason(error)
-        except Exception as error:
-            return f"compiling failed: {error!r}"
+        self._evaluator = evaluator
+        self.here = self.there = 0
 
     def truths(self, text: str, answers: Answers) -> Iterator[str]:
-        """Differences of a filter from its values: interpreted, reference, generated, negated."""
-        filter_ = self.compile(text)
-        if isinstance(filter_, str):
-            # A constant part that fails does so for every row.
-            if not all(error is not None and same(error, filter_) for error in answers.errors):
-                yield f"refused: {filter_}"
-            return
+        """Differences of a filter from its values, by whoever evaluates it and by the server."""
+        filter_ = place_filter(text, self._columns)
+        if filter_.refused is None:
+            self.here += 1
+            yield from self._here(text, filter_, answers)
+        else:
+            self.there += 1
+        truths = [value == b"t" for value in answers.values]
+        yield from self._asked(filter_, self._rows, truths, answers.errors)
+
+    def equality(self, text: str, answer: str, answers: Answers) -> Iterator[str]:
+        """Differences of a filter that compares with the column `answer`, IS NOT DISTINCT FROM.
+
+        Each row is seen with the server's answer in that column.
+        """
+        index = self._names.index(answer)
+        rows = [
+            (*row[:index], value, *row[index + 1 :])
+            for row, value in zip(self._rows, answers.values, strict=True)
+        ]
+        filter_ = place_filter(text, self._columns)
+        yield from self._asked(filter_, rows, [True] * len(rows), answers.errors)
+
+    def _here(self, text: str, filter_: RowFilter, answers: Answers) -> Iterator[str]:
         generated = filter_.bind(self._names)
-        negated = compile_filter(f"NOT ({text})", self._columns, major=self._major).bind(
-            self._names
-        )
+        negated = compile_filter(f"NOT ({text})", self._columns).bind(self._names)
         slow = reference(filter_.expr, self._names)
         evaluate = interpret(filter_.expr)
         for number, row in enumerate(self._rows):
@@ -70,49 +87,58 @@ class Judge:
                     server = error if error is not None else truth
                     yield f"{name}: {got!r}, the server {server!r}; {self._shown(row, filter_)}"
 
-    def value(self, is_null: RowFilter, type_oid: int, answers: Answers) -> Iterator[str]:
-        """Differences of the value itself; `is_null` is the filter ``(expression) IS NULL``."""
-        parse = PARSERS.get(type_oid)
-        if parse is None or not isinstance(is_null.expr, IsNull):
-            return
-        evaluate = interpret(is_null.expr.argument)
-        for number, raw in enumerate(answers.values):
-            error = answers.errors[number]
-            got = outcome(lambda: evaluate(self._values[number]))  # noqa: B023
-            wanted = None if raw is None else parse(raw)
-            agree = _agree(got, got, error) if error is not None else identical(got, wanted)
-            if not agree:
-                server = error if error is not None else raw
-                row = self._shown(self._rows[number], is_null)
-                yield f"value {got!r}, the server {server!r}; {row}"
+    def _asked(
+        self,
+        filter_: RowFilter,
+        rows: Sequence[Row],
+        truths: Sequence[bool],
+        errors: Sequence[str | None],
+    ) -> Iterator[str]:
+        """Differences of the evaluator's flags, and of the decision that is made with them."""
+        names = read_columns(filter_.text)  # also those of parts that are folded away here
+        read = [column for column in self._columns if column.name in names]
+        question = Question(
+            tuple(
+                AskedColumn(c.name, c.base_type_oid, None if c.collation is None
+                            or c.collation.name == "default" else c.collation.name)
+                for c in read
+            )
+            or (AskedColumn("none", _TEXT, None),),
+            (filter_.text,),
+        )  # fmt: skip
+        indexes = [self._names.index(column.name) for column in read]
+        values = [[row[index] for index in indexes] or [None] for row in rows]
+        answer = self._ask(question, values)
+        decides = needed = None
+        if filter_.refused is not None:
+            decides = filter_.bind(self._names, {filter_.text: 0})
+            needed = asks([filter_], self._names)
+        for number, (row, truth, error) in enumerate(zip(rows, truths, errors, strict=True)):
+            raised = answer.errors.get((number, 0))
+            got: object = raised.message if raised else answer.flags[number : number + 1] == b"t"
+            if not _agree(got, truth, error, exactly=True):
+                yield f"asked: {got!r}, the server {error or truth!r}; {self._shown(row, filter_)}"
+            if decides is None or needed is None:
+                continue
+            judged = JudgedRow(row)
+            if needed(row):
+                judged.flags = answer.flags[number : number + 1]
+                judged.errors = {} if raised is None else {0: raised}
+            got = outcome(lambda: decides(judged))  # noqa: B023
+            if not _agree(got, truth, error, exactly=True):
+                yield f"mixed: {got!r}, the server {error or truth!r}; {self._shown(row, filter_)}"
 
-    def equality(self, text: str, answer: str, answers: Answers) -> Iterator[str]:
-        """Differences of a filter that compares with the column `answer`, IS NOT DISTINCT FROM.
-
-        Each row is seen with the server's answer in that column, and with none.
-        """
-        filter_ = self.compile(text)
-        if isinstance(filter_, str):
-            if not all(error is not None and same(error, filter_) for error in answers.errors):
-                yield f"refused: {filter_}"
-            return
-        generated = filter_.bind(self._names)
-        index = self._names.index(answer)
-        for row, value, error in zip(self._rows, answers.values, answers.errors, strict=True):
-            for given in {value, None}:
-                seen = (*row[:index], given, *row[index + 1 :])
-                got = outcome(lambda: generated(seen))  # noqa: B023
-                if not _agree(got, given == value, error):
-                    server = error if error is not None else value
-                    yield (
-                        f"IS NOT DISTINCT FROM {given!r}: {got!r}, the server has {server!r}; "
-                        f"{self._shown(row, filter_)}"
-                    )
+    def _ask(self, question: Question, values: Sequence[Sequence[bytes | None]]) -> Answer:
+        self._evaluator.ask(question, values)
+        while (answer := self._evaluator.collect()) is None:
+            assert select.select([self._evaluator.fileno()], [], [], _WAIT_S)[0]
+        return answer
 
     def _read(self, row: Row) -> Mapping[str, object]:
         return {
             column.name: None if raw is None else PARSERS[column.type_oid](raw)
             for column, raw in zip(self._columns, row, strict=True)
+            if column.type_oid in PARSERS
         }
 
     def _shown(self, row: Row, filter_: RowFilter) -> str:
@@ -121,10 +147,12 @@ class Judge:
         return f"row {read}"
 
 
-def _agree(got: object, wanted: object, error: str | None) -> bool:
+def _agree(got: object, wanted: object, error: str | None, *, exactly: bool = False) -> bool:
     if error == TOO_LARGE:
         return True
-    return got is wanted if error is None else isinstance(got, str) and same(error, got)
+    if error is None:
+        return got is wanted
+    return got == error if exactly else isinstance(got, str) and same(error, got)
 
 
 def outcome(function: Callable[[], object]) -> object:
@@ -137,11 +165,6 @@ def outcome(function: Callable[[], object]) -> object:
         return error.reason
     except Exception as error:
         return error
-
-
-def reason(error: FilterError) -> str:
-    """Why a filter was refused, without where."""
-    return error.message.partition(": ")[2].partition("\n")[0]
 
 
 def same(server: str, ours: object) -> bool:
@@ -161,25 +184,3 @@ def same(server: str, ours: object) -> bool:
 
 def _words(text: str) -> list[str]:
     return [word.strip('",:;') for word in text.split() if word.strip('",:;')]
-
-
-def identical(left: object, right: object) -> bool:
-    """Equal, and not to be told apart: the scale of a numeric and the sign of a zero count."""
-    if isinstance(left, Decimal) and isinstance(right, Decimal):
-        return left.as_tuple() == right.as_tuple()
-    if isinstance(left, float) and isinstance(right, float):
-        return struct.pack("d", left) == struct.pack("d", right) or (
-            left != left and right != right
-        )
-    if type(left) is not type(right):
-        return False
-    if isinstance(left, (tuple, list)) and isinstance(right, (tuple, list)):
-        return len(left) == len(right) and all(map(identical, left, right))
-    if isinstance(left, dict) and isinstance(right, dict):
-        return left.keys() == right.keys() and all(identical(left[k], right[k]) for k in left)
-    if is_dataclass(left) and not isinstance(left, type):
-        return all(
-            identical(getattr(left, field.name), getattr(right, field.name))
-            for field in fields(left)
-        )
-    return left == right

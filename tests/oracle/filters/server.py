@@ -8,19 +8,21 @@ from random import Random
 from typing import Any, Final
 
 import psycopg
+from psycopg.abc import Buffer
+from psycopg.adapt import Loader
 
 from gateway.definitions.model import Column
+from gateway.pgtypes.catalog import TYPES
 from gateway.source.tables import read_tables_by_oid
 from tests.oracle.filters.invented import invented
 from tests.oracle.filters.literals import values_of
 from tests.oracle.filters.signatures import Types, read_types
 
-__all__ = ["Answers", "Slot", "Table", "create_table"]
+__all__ = ["Answers", "Slot", "Table", "create_table", "every_type", "prepare", "read_table"]
 
 _SETTINGS: Final = (
     "SET TimeZone = 'UTC'; SET DateStyle = 'ISO'; SET IntervalStyle = 'postgres';"
-    "SET extra_float_digits = 3; SET bytea_output = 'hex'; SET search_path = '';"
-    "SET statement_timeout = '120s'"
+    "SET extra_float_digits = 3; SET bytea_output = 'hex'; SET search_path = ''"
 )
 _BATCH: Final = 200
 _COLLATED: Final = ("text", "varchar", "bpchar")
@@ -142,6 +144,11 @@ class Table:
         ]
 
 
+def every_type() -> list[int]:
+    """OIDs of all built-in types and of their arrays."""
+    return sorted({oid for pair in TYPES.values() for oid in pair if oid})
+
+
 def create_table(
     connection: psycopg.Connection[Any], random: Random, readable: Sequence[int], rows: int
 ) -> Table:
@@ -150,8 +157,7 @@ def create_table(
     There are ``typname 1`` and ``typname 2``, and ``typname =`` for an answer to compare with. The
     second column of text has the database's collation, the first sorts by bytes.
     """
-    connection.execute(_SETTINGS.encode())
-    connection.execute(_FUNCTIONS)
+    prepare(connection)
     types = read_types(connection)
     listing: list[str] = []
     pools: list[Sequence[str | None]] = []
@@ -181,10 +187,30 @@ def create_table(
     for row in range(rows):
         values = [None if random.random() < 0.12 else random.choice(pool) for pool in pools]
         connection.execute(insert, [row, *values])
+    return read_table(connection, slots, rows)
+
+
+class _Text(Loader):
+    """Reads also what the server has cut in the middle of a character, as some of its messages."""
+
+    def load(self, data: Buffer) -> str:
+        return bytes(data).decode(errors="replace")
+
+
+def prepare(connection: psycopg.Connection[Any]) -> None:
+    """Make the functions that say what the server says of filters."""
+    connection.adapters.register_loader("text", _Text)
+    connection.execute(_SETTINGS.encode())
+    connection.execute(_FUNCTIONS)
+
+
+def read_table(connection: psycopg.Connection[Any], slots: Sequence[Slot], rows: int) -> Table:
+    """Describe ``public.f``, which has `rows` rows."""
     found = connection.execute("SELECT 'public.f'::regclass::oid::int8").fetchone()
     assert found is not None
-    table = read_tables_by_oid(connection, [found[0]])[found[0]]
-    return Table(connection, types, tuple(table.columns), tuple(slots), _read(connection, rows))
+    columns = tuple(read_tables_by_oid(connection, [found[0]])[found[0]].columns)
+    types = read_types(connection)
+    return Table(connection, types, columns, tuple(slots), _read(connection, rows))
 
 
 def _fitting(name: str, pool: Sequence[str]) -> Sequence[str]:

@@ -6,15 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from gateway.definitions.changes import (
-    Difference,
-    TableChange,
-    as_planned,
-    fingerprint_of,
-    outdated,
-    table_changes,
-    without,
-)
+from gateway.copy import Progress
+from gateway.definitions.changes import copy_states, fingerprint_of
 from gateway.definitions.model import (
     ALL_OPERATIONS,
     Column,
@@ -27,7 +20,7 @@ from gateway.definitions.model import (
 )
 from gateway.lsn import Lsn
 from gateway.pgoutput.messages import ReplicaIdentity
-from gateway.records import CopyState, CopyStateKind, Watermark
+from gateway.records import CopyState
 
 ROWS = (Operation.INSERT, Operation.UPDATE, Operation.DELETE)
 
@@ -69,109 +62,81 @@ def ready(under: Plan) -> CopyState:
     return CopyState("s", "public", "t", "ready", Lsn(5), fingerprint_of(under, under.copies[0]))
 
 
-def changes(before: Plan, after: Plan, *, known: bool = True) -> tuple[TableChange, ...]:
-    return table_changes(after, [ready(before)], before if known else None, reconcile=True)
+def states(before: CopyState, after: Plan, *, reconcile: bool = True) -> tuple[CopyState, ...]:
+    return copy_states(after, [before], reconcile=reconcile)
+
+
+def to_copy(now: Plan) -> tuple[CopyState, ...]:
+    return (CopyState("s", "public", "t", "pending", None, fingerprint_of(now, now.copies[0])),)
 
 
 def test_the_same_definition_under_another_publication_changes_nothing() -> None:
-    assert changes(plan("(a > 5)"), plan("(a > 5)", publication="q")) == ()
+    before = ready(plan("(a > 5)"))
+
+    assert states(before, plan("(a > 5)", publication="q")) == (before,)
 
 
 def test_a_column_that_is_added_to_the_table_changes_nothing() -> None:
+    before = ready(plan("(a > 5)"))
     wider = replace(TABLE, columns=(*TABLE.columns, column("c", 3)))
 
-    assert changes(plan("(a > 5)"), plan("(a > 5)", table=wider)) == ()
-
-
-def test_a_changed_filter_moves_the_rows_that_change_sides() -> None:
-    (change,) = changes(plan("(a > 5)"), plan("(a > 7)"))
-
-    assert change.difference == Difference(
-        leaving="(((a > 5))) IS TRUE AND (((a > 7))) IS NOT TRUE",
-        entering="(((a > 7))) IS TRUE AND (((a > 5))) IS NOT TRUE",
-    )
-
-
-def test_a_filter_that_is_taken_away_lets_all_other_rows_enter() -> None:
-    (change,) = changes(plan("(a > 5)"), plan(None))
-
-    assert change.difference == Difference(
-        leaving="(((a > 5))) IS TRUE AND (true) IS NOT TRUE",
-        entering="(true) IS TRUE AND (((a > 5))) IS NOT TRUE",
-    )
-
-
-WITHOUT_KEY = replace(TABLE, identity=(), primary_key=())
-BY_ROW = replace(TABLE, identity=("a", "b"), primary_key=(), replica_identity=ReplicaIdentity.FULL)
+    assert states(before, plan("(a > 5)", table=wider)) == (before,)
 
 
 @pytest.mark.parametrize(
-    ("before", "after"),
+    "after",
     [
-        (plan("(a > 5)"), plan("(a > 5)", columns=("a",))),
-        (plan("(a > 5)", operations=frozenset({Operation.INSERT})), plan("(a > 7)")),
-        (plan("(a > 5)"), plan("(a > 7)", operations=frozenset({Operation.INSERT}))),
-        (plan("(a > 5)", copied="(b > 1)"), plan("(a > 7)")),
-        (plan("(a > 5)", table=WITHOUT_KEY), plan("(a > 7)", table=WITHOUT_KEY)),
-        (plan("(a > 5)", table=BY_ROW), plan("(a > 7)", table=BY_ROW)),
+        plan("(a > 7)"),
+        plan(None),
+        plan("(a > 5)", columns=("a",)),
+        plan("(a > 5)", operations=frozenset({Operation.INSERT})),
+        plan("(a > 5)", copied="(b > 1)"),
     ],
-    ids=["columns", "rows stayed", "fewer operations", "filter of another operation", "no key",
-         "whole row as key"],
-)  # fmt: skip
-def test_a_table_whose_rows_are_not_known_exactly_is_copied_as_a_whole(
-    before: Plan, after: Plan
-) -> None:
-    assert changes(before, after) == (TableChange(after.copies[0], None),)
-
-
-def test_without_the_old_plan_a_table_is_copied_as_a_whole() -> None:
-    after = plan("(a > 7)")
-
-    assert changes(plan("(a > 5)"), after, known=False) == (TableChange(after.copies[0], None),)
-
-
-@pytest.mark.parametrize("state", ["pending", "copying"])
-def test_a_table_that_was_not_finished_is_copied_as_a_whole(state: CopyStateKind) -> None:
-    now = plan("(a > 5)")
-    unfinished = replace(ready(now), state=state)
-
-    assert table_changes(now, [unfinished], now, reconcile=False) == (
-        TableChange(now.copies[0], None),
-    )
+    ids=["filter", "no filter", "columns", "operations", "filter of another operation"],
+)
+def test_a_table_under_another_definition_is_copied(after: Plan) -> None:
+    assert states(ready(plan("(a > 5)")), after) == to_copy(after)
 
 
 def test_a_table_that_is_not_there_is_copied_also_when_nothing_is_reconciled() -> None:
     now = plan("(a > 5)")
 
-    assert table_changes(now, [], None, reconcile=False) == (TableChange(now.copies[0], None),)
+    assert copy_states(now, [], reconcile=False) == to_copy(now)
+
+
+@pytest.mark.parametrize("reconcile", [False, True])
+def test_a_copy_under_way_goes_on_where_it_is(reconcile: bool) -> None:
+    now = plan("(a > 5)")
+    under_way = replace(ready(now), state="copying", progress=Progress((b"7",)))
+
+    assert states(under_way, now, reconcile=reconcile) == (under_way,)
+
+
+@pytest.mark.parametrize("reconcile", [False, True])
+def test_a_copy_under_way_by_another_definition_starts_from_nothing(reconcile: bool) -> None:
+    before, after = plan("(a > 5)"), plan("(a > 7)")
+    under_way = replace(ready(before), state="copying", progress=Progress((b"7",)))
+
+    assert states(under_way, after, reconcile=reconcile) == to_copy(after)
 
 
 def test_without_reconciling_a_changed_filter_only_counts_from_now_on() -> None:
-    before, after = plan("(a > 5)"), plan("(a > 7)")
+    after = plan("(a > 7)")
+    (state,) = states(ready(plan("(a > 5)")), after, reconcile=False)
 
-    assert table_changes(after, [ready(before)], before, reconcile=False) == ()
-    assert outdated(after, [ready(before)]) == list(after.copies)
-
-
-def test_a_table_that_took_on_a_filter_without_a_copy_is_up_to_date_but_not_known_exactly() -> None:
-    before, altered, after = plan("(a > 5)"), plan("(a > 7)"), plan("(a > 9)")
-    state = as_planned(altered, Watermark(Lsn(9), 1, "f", (ready(before),))).copies[0]
-
-    assert outdated(altered, [state]) == []
-    assert table_changes(after, [state], altered, reconcile=True) == (
-        TableChange(after.copies[0], None),
-    )
-    # It stays so until it is copied, also when the same definition is met again.
-    assert as_planned(altered, Watermark(Lsn(9), 1, "f", (state,))).copies == (state,)
+    assert state.state == "ready"
+    assert states(state, after) == (state,)
 
 
-def test_a_table_that_goes_on_under_its_definition_stays_known_exactly() -> None:
-    now = plan("(a > 5)")
+def test_a_table_that_took_on_a_filter_without_a_copy_stays_marked_until_it_is_copied() -> None:
+    altered = plan("(a > 7)")
+    (state,) = states(ready(plan("(a > 5)")), altered, reconcile=False)
 
-    assert as_planned(now, Watermark(Lsn(9), 1, "f", (ready(now),))).copies == (ready(now),)
+    assert state.definition != ready(altered).definition
+    assert states(state, altered, reconcile=False) == (state,)
 
 
-def test_a_plan_without_a_table_neither_streams_nor_copies_it() -> None:
-    rest = without(plan(None), plan(None).copies)
+def test_a_table_that_is_not_named_any_more_is_forgotten() -> None:
+    now = plan(None)
 
-    assert (rest.publishes, rest.copies) == ((), ())
+    assert states(ready(now), replace(now, copies=())) == ()

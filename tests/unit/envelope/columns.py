@@ -2,13 +2,29 @@
 
 from __future__ import annotations
 
-from gateway.envelope.schema import EnvelopeColumn
+from dataclasses import dataclass, replace
 
 INT4 = (23, "integer")
 INT8 = (20, "bigint")
 TEXT = (25, "text")
 BOOL = (16, "boolean")
 TIMESTAMPTZ = (1184, "timestamp with time zone")
+
+
+@dataclass(frozen=True, slots=True)
+class EnvelopeColumn:
+    """A column by itself, without a catalog."""
+
+    name: str
+    type_oid: int
+    type_modifier: int
+    type_name: str
+    base_type_oid: int
+    base_type_modifier: int
+    type_kind: str
+    attnum: int = 0
+    missing: str | None = None
+    computed: bool = False
 
 
 def column(
@@ -25,5 +41,8 @@ def numeric(name: str, precision: int, scale: int) -> EnvelopeColumn:
     return column(name, (1700, f"numeric({precision},{scale})"), modifier=modifier)
 
 
-T1 = [column("a", INT4), column("b", INT4), column("c", TEXT)]
+T1 = [
+    replace(column(name, kind), attnum=number)
+    for number, (name, kind) in enumerate([("a", INT4), ("b", INT4), ("c", TEXT)], 1)
+]
 """The manual's t1(a int, b int, c text, PRIMARY KEY (a, c))."""

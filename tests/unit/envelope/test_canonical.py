@@ -6,7 +6,6 @@ import pytest
 
 from gateway.envelope.canonical import (
     compile_canonical_key,
-    inexact_key_columns,
     partition_of,
 )
 from gateway.envelope.schema import describe
@@ -127,15 +126,3 @@ def test_an_interval_in_another_style_is_refused() -> None:
 def test_a_table_without_a_key_has_no_canonical_key() -> None:
     with pytest.raises(SchemaError, match="has no key"):
         compile_canonical_key(describe("public", "t1", T1), [0, 1, 2])
-
-
-def test_key_columns_whose_equality_is_not_known_are_named() -> None:
-    columns = [
-        column("id", INT4),
-        column("mood", (70000, "mood"), typtype="e"),
-        column("parts", (1231, "numeric[]")),
-        column("who", (70001, "citext")),
-    ]
-    schema = describe("public", "t", columns, ("id", "mood", "parts", "who"))
-
-    assert inexact_key_columns(schema) == ("parts", "who")

@@ -18,13 +18,22 @@ from gateway.envelope.encoders import (
     compile_old_encoder,
     compile_row_encoder,
     compile_unchanged_encoder,
-    unchanged_names,
 )
-from gateway.envelope.schema import EnvelopeColumn, TableSchema, describe
+from gateway.envelope.schema import TableSchema, describe
 from gateway.envelope.values import value_encoder
 from gateway.errors import SchemaError, ValueFormatError
 from gateway.pgoutput.messages import UNCHANGED, BinaryValue, ColumnValue
-from tests.unit.envelope.columns import BOOL, INT4, INT8, T1, TEXT, TIMESTAMPTZ, column, numeric
+from tests.unit.envelope.columns import (
+    BOOL,
+    INT4,
+    INT8,
+    T1,
+    TEXT,
+    TIMESTAMPTZ,
+    EnvelopeColumn,
+    column,
+    numeric,
+)
 
 
 def value_record(schema: TableSchema) -> dict[str, Any]:
@@ -338,7 +347,6 @@ def test_unchanged_columns_are_named_as_their_fields_are() -> None:
     schema = describe("public", "t", [column("a", INT4), column("long text", TEXT)])
     row = (UNCHANGED, b"not published", b"1")
 
-    assert unchanged_names(schema, [2, 0], row) == ("long_x0020_text",)
     data = compile_unchanged_encoder(schema, [2, 0])(row)
     assert read({"type": "array", "items": "string"}, data) == ["long_x0020_text"]
 

@@ -11,11 +11,11 @@ import fastavro
 import pytest
 
 import schemas
-from gateway.envelope import markers
+from gateway.envelope import markers, progress
 from gateway.envelope.envelope import EnvelopeEncoder, TransactionContext
 from gateway.lsn import Lsn
 from gateway.pgoutput.messages import LogicalMessage
-from gateway.records import CopyState, Watermark
+from gateway.records import LastCommit, PartitionOffsets, Watermark
 from tests.unit.envelope.columns import T1
 
 POSTGRES_EPOCH_US = 946_684_800_000_000
@@ -100,14 +100,10 @@ def test_the_gateway_encodes_the_golden_key(encoder: EnvelopeEncoder) -> None:
 def test_the_gateway_encodes_the_golden_marker() -> None:
     datum = golden_datum("transaction")
 
-    assert markers.encode_end(
-        xid=datum["xid"],
-        commit_lsn=datum["commit_lsn"],
-        end_lsn=datum["end_lsn"],
+    assert markers.encode_progress(
+        datum["end_lsn"],
         commit_time=datum["commit_time"] - POSTGRES_EPOCH_US,
-        partitions=[
-            (p["topic"], p["partition"], p["records"], p["total"]) for p in datum["partitions"]
-        ],
+        offsets=[PartitionOffsets(**each) for each in datum["offsets"]],
     ) == golden_bytes("transaction")
 
 
@@ -137,22 +133,12 @@ def test_the_gateway_encodes_the_golden_filter_error() -> None:
 
 def test_the_gateway_encodes_the_golden_watermark() -> None:
     datum = golden_datum("progress")
+    position = datum["position"]
+    last = LastCommit(**position["last"])
     watermark = Watermark(
-        end_lsn=datum["end_lsn"],
-        timeline=datum["timeline"],
-        definitions=datum["definitions"],
-        copies=tuple(CopyState(**copy) for copy in datum["copies"]),
+        position["end_lsn"], position["timeline"], position["definitions"], (), last
     )
+    key = progress.ProgressKey(**golden_datum("progress-key"))
 
-    assert markers.encode_progress(watermark) == golden_bytes("progress")
-    assert markers.decode_progress(golden_bytes("progress")) == watermark
-    assert markers.encode_progress_key(*golden_datum("progress-key").values()) == golden_bytes(
-        "progress-key"
-    )
-
-
-def test_the_gateway_encodes_the_golden_totals() -> None:
-    assert markers.encode_totals(golden_datum("totals")["partitions"]) == golden_bytes("totals")
-    assert markers.encode_totals_key(*golden_datum("totals-key").values()) == golden_bytes(
-        "totals-key"
-    )
+    assert progress.encode_position(watermark) == golden_bytes("progress")
+    assert progress.encode_key(key) == golden_bytes("progress-key")

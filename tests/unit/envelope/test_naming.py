@@ -8,14 +8,13 @@ from gateway.envelope.naming import (
     avro_name,
     error_topic,
     find_collisions,
-    identifier_of,
     message_topic,
     topic_name,
     topic_part,
-    topic_part_of,
     transaction_topic,
 )
 from gateway.errors import SchemaError
+from tests.unit.envelope.names import identifier_of, topic_part_of
 
 AVRO_NAMES = [
     ("orders", "orders"),

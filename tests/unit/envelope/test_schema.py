@@ -9,10 +9,10 @@ import pytest
 
 import schemas
 from gateway.definitions.model import Column, Table
-from gateway.envelope.schema import EnvelopeColumn, describe, describe_table, key_of
+from gateway.envelope.schema import describe, key_of
 from gateway.errors import SchemaError
 from gateway.pgoutput.messages import ReplicaIdentity
-from tests.unit.envelope.columns import INT4, T1, TEXT, column, numeric
+from tests.unit.envelope.columns import INT4, T1, TEXT, EnvelopeColumn, column, numeric
 
 
 def value_fields(schema: dict[str, Any]) -> list[dict[str, Any]]:
@@ -216,15 +216,3 @@ def test_the_key_follows_from_the_replica_identity(
     key: tuple[str, ...] | None,
 ) -> None:
     assert key_of(table(replica_identity, identity, primary_key), published) == key
-
-
-def test_a_catalog_table_is_described_with_its_published_columns_in_table_order() -> None:
-    schema = describe_table(table(DEFAULT, ("a",), ("a",)), ["c", "a"])
-
-    assert [field.column for field in schema.fields] == ["a", "c"]
-    assert [field.column for field in schema.key_fields] == ["a"]
-
-
-def test_a_column_that_the_table_does_not_have_is_refused() -> None:
-    with pytest.raises(SchemaError, match=r"public\.t1: no such column: z"):
-        describe_table(table(DEFAULT, ("a",), ("a",)), ["a", "z"])

@@ -5,7 +5,6 @@ from gateway.lsn import Lsn
 from gateway.pgoutput.frames import (
     Keepalive,
     decode_keepalive,
-    standby_status_update,
     wal_start,
 )
 
@@ -35,23 +34,6 @@ def test_anything_else_is_refused(text: str, offset: int) -> None:
         decode_keepalive(bytes.fromhex(text))
 
     assert caught.value.offset == offset
-
-
-@pytest.mark.parametrize(("requested", "reply"), [(False, "00"), (True, "01")])
-def test_status_update_has_the_manual_s_layout(requested: bool, reply: str) -> None:
-    update = standby_status_update(3, 2, 1, -1, requested)
-
-    assert update == bytes.fromhex(
-        f"72 0000000000000003 0000000000000002 0000000000000001 FFFFFFFFFFFFFFFF {reply}"
-    )
-
-
-@pytest.mark.parametrize(
-    ("write", "flush", "apply"), [(1, 2, 1), (1, 1, 2), (2**64, 0, 0), (1, -1, 0), (1, 0, -1)]
-)
-def test_impossible_positions_are_refused(write: int, flush: int, apply: int) -> None:
-    with pytest.raises(ValueError, match="status update"):
-        standby_status_update(write, flush, apply, 0)
 
 
 def test_wal_start_stands_behind_the_tag() -> None:

@@ -5,21 +5,18 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from gateway.errors import ValueFormatError
-from gateway.pgtypes.datetime import (
+from gateway.pgtypes.datetimes.iso import (
     DATE_INFINITY,
     DATE_MINUS_INFINITY,
     END_TIMESTAMP,
     MIN_TIMESTAMP,
     TIMESTAMP_INFINITY,
     TIMESTAMP_MINUS_INFINITY,
-    USECS_PER_DAY,
     add_days,
     date_as_timestamp,
     date_to_timestamp,
     days_between,
     format_date,
-    format_timestamp,
-    format_timestamptz,
     parse_date,
     parse_timestamp,
     parse_timestamptz,
@@ -72,9 +69,8 @@ def test_a_date_reads_as_days_and_prints_back(text: bytes, days: int) -> None:
         (b"-infinity", TIMESTAMP_MINUS_INFINITY),
     ],
 )
-def test_a_timestamp_reads_as_microseconds_and_prints_back(text: bytes, expected: int) -> None:
+def test_a_timestamp_reads_as_microseconds(text: bytes, expected: int) -> None:
     assert parse_timestamp(text) == expected
-    assert format_timestamp(expected) == text
 
 
 @pytest.mark.parametrize(
@@ -92,7 +88,6 @@ def test_a_timestamp_reads_as_microseconds_and_prints_back(text: bytes, expected
 )
 def test_a_timestamptz_reads_as_microseconds_in_utc(text: bytes, expected: int) -> None:
     assert parse_timestamptz(text) == expected
-    assert parse_timestamptz(format_timestamptz(expected)) == expected
 
 
 @pytest.mark.parametrize(
@@ -146,12 +141,6 @@ def test_the_error_does_not_show_the_value() -> None:
         parse_date(b"secret")
 
     assert "secret" not in str(caught.value)
-
-
-def test_many_different_days_do_not_grow_the_cache_without_bound() -> None:
-    for days in range(70_000):
-        assert parse_date(format_date(days)) == days
-        assert parse_timestamp(format_timestamp(days * USECS_PER_DAY)) == days * USECS_PER_DAY
 
 
 def test_adding_days_raises_out_of_range_and_leaves_infinity() -> None:

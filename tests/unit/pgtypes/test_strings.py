@@ -4,9 +4,8 @@ import pytest
 
 from gateway.errors import ValueFormatError
 from gateway.pgtypes.errors import EvaluationError
-from gateway.pgtypes.strings import (
+from gateway.pgtypes.text.strings import (
     compile_like,
-    like_escape,
     match_like,
     parse_bytea,
     to_bpchar,
@@ -64,26 +63,6 @@ def test_an_escape_at_the_end_that_is_not_reached_only_fails_to_match(
     text: str, pattern: str
 ) -> None:
     assert compile_like(pattern.encode())(text.encode()) is False
-
-
-@pytest.mark.parametrize(
-    ("pattern", "escape", "result"),
-    [
-        ("a!%b", "!", "a\\%b"),
-        ("a!!b", "!", "a\\!b"),
-        ("a\\b", "!", "a\\\\b"),
-        ("a\\%", "", "a\\\\%"),
-        ("a\\%", "\\", "a\\%"),
-        ("aé%", "é", "a\\%"),
-    ],
-)
-def test_like_escape_rewrites_to_backslashes(pattern: str, escape: str, result: str) -> None:
-    assert like_escape(pattern.encode(), escape.encode()) == result.encode()
-
-
-def test_an_escape_of_two_characters_raises() -> None:
-    with pytest.raises(EvaluationError, match="invalid escape string"):
-        like_escape(b"a", b"!!")
 
 
 @pytest.mark.parametrize(

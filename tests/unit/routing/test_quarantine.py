@@ -64,6 +64,7 @@ def test_the_record_says_what_a_person_needs_to_act() -> None:
         "relation": "public.t1",
         "op": "c",
         "reason": "division by zero",
+        "sqlstate": None,
         "filters": [{"publication": "p", "where": RAISES_AT_ZERO}],
         "key": {"a": "0"},
         "before": None,
@@ -105,13 +106,9 @@ def test_end_markers_do_not_count_the_error_topic() -> None:
     seen = gateway.commit(relation_of(T1_TABLE), Insert(T1, (b"0", b"0")), Insert(T1, (b"1", b"0")))
 
     ends = [s for s in seen if s.topic.endswith(".transaction")]
-    assert [(s.topic, s.value["partitions"]) for s in ends if s.value is not None] == [
-        (
-            "s.transaction",
-            [{"topic": "s.public.t1", "partition": 0, "records": 1, "total": 1}],
-        )
+    assert [(s.topic, s.value["topics"]) for s in ends if s.value is not None] == [
+        ("s.transaction", [{"topic": "s.public.t1", "records": 1}])
     ]
-    assert gateway.router.take_totals() == {"s.public.t1": (1,)}
 
 
 @pytest.mark.parametrize(
@@ -234,14 +231,12 @@ def test_without_quarantine_the_message_says_where_and_what_to_do() -> None:
 
 
 def copied(gateway: Gateway, where: str, columns: tuple[str, ...], *rows: Any) -> list[Record]:
-    route = gateway.routes.copy_route(TableCopy("s", T1, (FilterClause("p", T1, where),), columns))
+    copy = TableCopy("s", T1, (FilterClause("p", T1, where),), columns)
+    route = gateway.routes.copy_route([copy], ("a",))
     assert route.columns == ("a", "b")
     context = TransactionContext("gw", "db", "1", None, 900, 0, None, "true", 1)
     tx = TransactionState(context, HeaderMaker(900, None))
-    records: list[Record] = []
-    for row in rows:
-        route.group.insert(row, 900, tx, records)
-    return records
+    return [record for piece in route.publish(rows, 900, tx) for record in piece]
 
 
 def test_a_row_of_the_initial_copy_is_quarantined_at_the_consistent_point() -> None:
@@ -256,24 +251,3 @@ def test_a_row_of_the_initial_copy_is_quarantined_at_the_consistent_point() -> N
     assert (error["op"], error["seq"], error["xid"], error["lsn"]) == ("r", 0, None, 900)
     assert error["after"] == {"a": "1"}
     assert gateway.schemas.decode(records[1][3] or b"")["after"] == {"a": 2}
-
-
-@pytest.mark.parametrize(
-    ("on_filter_error", "where", "by_server"),
-    [
-        ("stop", "((10 / a) > 1)", True),
-        ("quarantine", "(a > 1)", True),
-        ("quarantine", "((10 / a) > 1)", False),
-    ],
-)
-def test_the_server_evaluates_the_filters_of_the_copy_that_cannot_raise(
-    on_filter_error: Any, where: str, by_server: bool
-) -> None:
-    gateway = Gateway([T1_TABLE], [publish(where=where)], on_filter_error=on_filter_error)
-
-    route = gateway.routes.copy_route(
-        TableCopy("s", T1, (FilterClause("p", T1, where),), ("a", "b"))
-    )
-
-    assert route.where == ((where,) if by_server else ())
-    assert gateway.routes.quarantines([FilterClause("p", T1, where)]) is not by_server

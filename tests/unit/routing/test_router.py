@@ -42,11 +42,10 @@ from gateway.pgoutput.messages import (
     Update,
 )
 from gateway.pgtypes.binary import TypeInfo
-from gateway.ports import CatalogReader
 from gateway.records import Record
 from gateway.routing import Router, RoutingSettings
+from gateway.routing.ports import CatalogReader, Evaluator
 from gateway.routing.routes import RelationRoutes
-from gateway.routing.totals import Totals
 from gateway.rowfilter import FilterEvaluationError
 from gateway.transactions import Assembler, Transaction
 from tests.pgoutput_encode import xlogdata
@@ -182,6 +181,7 @@ class Gateway:
         prefixes: frozenset[str] = frozenset(),
         binary: CatalogReader | None = None,
         on_filter_error: Literal["stop", "quarantine"] = "stop",
+        evaluator: Evaluator | None = None,
     ) -> None:
         self.schemas = Schemas()
         names = dict.fromkeys(p.subscription for p in publishes)
@@ -208,26 +208,25 @@ class Gateway:
             binary=binary is not None,
             on_filter_error=on_filter_error,
         )
-        totals = Totals({})
         catalog = binary or NoCatalog()
         self.plan = plan
         self.replanned: list[Plan] = []  # what the catalog says when it is asked next
         self.routes = RelationRoutes(
             plan,
             settings,
-            totals,
             catalog,
             self.schemas,
             replan=lambda: self.replanned.pop() if self.replanned else None,
+            evaluator=evaluator,
         )
-        self.router = Router(self.routes, totals, settings, now_ms=lambda: 1)
+        self.router = Router(self.routes, settings, now_ms=lambda: 1)
         self._assembler = Assembler()
         self._lsn = 1000
 
     def commit(self, *messages: Message, origin: str | None = None) -> list[Seen]:
         """Run one transaction through; return its records."""
         transaction = self.transaction(*messages, origin=origin)
-        return [self._see(r) for piece in self.router.route(transaction) for r in piece]
+        return [self.see(r) for piece in self.router.route(transaction) for r in piece]
 
     def transaction(self, *messages: Message, origin: str | None = None) -> Transaction:
         """Assemble one transaction."""
@@ -244,7 +243,7 @@ class Gateway:
         assert isinstance(transaction, Transaction)
         return transaction
 
-    def _see(self, record: Record) -> Seen:
+    def see(self, record: Record) -> Seen:
         topic, partition, key, value, headers = record
         return Seen(
             topic,
@@ -300,9 +299,7 @@ def test_an_insert_carries_key_value_headers_and_an_end_marker() -> None:
     assert end.topic == "s.transaction"
     assert end.value is not None
     assert (end.value["kind"], end.value["end_lsn"]) == ("END", 2008)
-    assert end.value["partitions"] == [
-        {"topic": "s.public.t1", "partition": 0, "records": 1, "total": 1}
-    ]
+    assert end.value["topics"] == [{"topic": "s.public.t1", "records": 1}]
 
 
 @pytest.mark.parametrize(
@@ -427,7 +424,7 @@ def test_operations_that_are_not_published_are_left_out() -> None:
     assert ops(seen) == ["c", "d", None]
 
 
-def test_each_subscription_has_its_own_decision_topic_and_totals() -> None:
+def test_each_subscription_has_its_own_decision_and_topic() -> None:
     gateway = Gateway([T1_TABLE], [publish("big", "(a > 5)"), publish("all")])
 
     seen = gateway.commit(relation_of(T1_TABLE), Insert(T1, (b"1", b"0")), Insert(T1, (b"6", b"0")))
@@ -437,8 +434,11 @@ def test_each_subscription_has_its_own_decision_topic_and_totals() -> None:
         ("big.public.t1", {"a": 6}),
         ("all.public.t1", {"a": 6}),
     ]
-    totals = gateway.router.take_totals()
-    assert totals == {"all.public.t1": (2,), "big.public.t1": (1,)}
+    ends = {s.topic: s.value["topics"] for s in seen if s.value and s.headers["op"] == "END"}
+    assert ends == {
+        "all.transaction": [{"topic": "all.public.t1", "records": 2}],
+        "big.transaction": [{"topic": "big.public.t1", "records": 1}],
+    }
 
 
 def test_a_subscription_without_records_gets_no_end_marker() -> None:
@@ -616,7 +616,6 @@ def test_a_replayed_transaction_teaches_its_relations_without_records() -> None:
     gateway.router.learn(replayed)
 
     assert ops(gateway.commit(Insert(T1, (b"3", b"4")))) == ["c"]
-    assert gateway.router.take_totals() == {"s.public.t1": (1,)}
 
 
 def test_a_value_that_is_not_in_the_stream_is_counted_when_a_row_enters_the_filter() -> None:

@@ -54,8 +54,8 @@ def test_without_an_old_tuple_the_new_row_alone_decides() -> None:
 def test_an_unchanged_value_is_taken_from_the_old_tuple_before_filtering() -> None:
     old = (b"2", None, b"NSW")
 
-    assert decide_update(P1, old, (b"6", b"1", UNCHANGED)) is Action.INSERT
     assert fill_unchanged(old, (b"6", b"1", UNCHANGED)) == (b"6", b"1", b"NSW")
+    assert decide_update(P1, old, (b"6", b"1", b"NSW")) is Action.INSERT
 
 
 def test_an_unchanged_value_that_the_old_tuple_lacks_stays_unchanged() -> None:

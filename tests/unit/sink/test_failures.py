@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from confluent_kafka import KafkaError
 
-from gateway.errors import ConfigError, FatalError, GatewayError, TransientError
+from gateway.errors import ConfigError, FatalError, FencedError, GatewayError, TransientError
 from gateway.sink.failures import classify_kafka_error
 from gateway.sink.identity import SlotIdentity
 
@@ -13,8 +13,8 @@ from gateway.sink.identity import SlotIdentity
 @pytest.mark.parametrize(
     ("code", "kind", "says"),
     [
-        (KafkaError._FENCED, FatalError, "took over"),
-        (KafkaError.PRODUCER_FENCED, FatalError, "took over"),
+        (KafkaError._FENCED, FencedError, "took over"),
+        (KafkaError.PRODUCER_FENCED, FencedError, "took over"),
         (KafkaError.MSG_SIZE_TOO_LARGE, FatalError, "topic t"),
         (KafkaError.TOPIC_AUTHORIZATION_FAILED, FatalError, "not authorised"),
         (KafkaError._AUTHENTICATION, FatalError, "SASL"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from psycopg.conninfo import conninfo_to_dict
 
-from gateway.errors import FatalError, GatewayError, SlotError, TransientError
+from gateway.errors import FatalError, GatewayError, SlotBusyError, SlotError, TransientError
 from gateway.source.connection import (
     SESSION_SETTINGS,
     classify_server_error,
@@ -52,7 +52,7 @@ def test_only_a_replication_connection_asks_for_a_walsender(
         ("08006", TransientError),
         ("40001", TransientError),
         ("53300", TransientError),
-        ("55006", TransientError),
+        ("55006", SlotBusyError),
         ("55P03", TransientError),
         ("57P01", TransientError),
         ("57014", TransientError),

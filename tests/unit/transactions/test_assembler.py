@@ -16,7 +16,7 @@ from gateway.pgoutput.messages import (
 from gateway.transactions import (
     Assembler,
     Event,
-    Prepared,
+    PreparedTransaction,
     RolledBack,
     StandaloneMessage,
     Transaction,
@@ -182,12 +182,12 @@ def test_prepared_rows_are_held_until_commit_prepared(assembler: Assembler) -> N
         assembler.push(
             [begin_prepare(7, 100, "g"), xlogdata(ORIGIN), insert(1), prepare(7, 100, "g")]
         ),
-        Prepared,
+        PreparedTransaction,
     )
     between = only(assembler.push([begin(8, 150), commit(8, 150)]), Transaction)
     transaction = only(assembler.push([commit_prepared(7, 200, "g")]), Transaction)
 
-    assert prepared == Prepared(7, "g", Lsn(100), Lsn(108), 500)
+    assert prepared == PreparedTransaction(7, "g", Lsn(100), Lsn(108), 500)
     assert between.xid == 8
     assert (transaction.xid, transaction.gid, transaction.origin) == (7, "g", ORIGIN)
     assert (transaction.commit_lsn, transaction.end_lsn) == (200, 208)
@@ -199,7 +199,7 @@ def test_a_prepare_says_which_relations_it_announced(assembler: Assembler) -> No
     # To transactions that commit before COMMIT PREPARED the server does not announce them again.
     frames = [begin_prepare(7, 100, "g"), relation(1), insert(1), relation(2), insert(2)]
 
-    prepared = only(assembler.push([*frames, prepare(7, 100, "g")]), Prepared)
+    prepared = only(assembler.push([*frames, prepare(7, 100, "g")]), PreparedTransaction)
 
     assert prepared.relations == (relation(1), relation(2))
     assert not prepared.streamed
@@ -213,7 +213,7 @@ def test_streamed_transaction_can_be_prepared(assembler: Assembler) -> None:
         ]
     )
 
-    assert events[0] == Prepared(7, "g", Lsn(100), Lsn(108), 500, streamed=True)
+    assert events[0] == PreparedTransaction(7, "g", Lsn(100), Lsn(108), 500, streamed=True)
     transaction = only(events[1:], Transaction)
     assert (transaction.gid, transaction.streamed) == ("g", True)
     assert frames_of(transaction) == [insert(1, xid=7)]

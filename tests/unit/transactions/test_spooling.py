@@ -1,5 +1,8 @@
 import errno
 import os
+import resource
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -7,7 +10,7 @@ import pytest
 from gateway.errors import FatalError
 from gateway.pgoutput.messages import Insert, StreamStart, StreamStop
 from gateway.transactions import Assembler, Transaction
-from gateway.transactions.spool import CHUNK_BYTES, CHUNK_FRAMES, Spool
+from gateway.transactions.spool import CHUNK_BYTES, CHUNK_FRAMES, Spool, SpoolFullError
 from tests.pgoutput_encode import xlogdata
 from tests.stream_model import begin, commit, frames_of, insert, stream_commit
 
@@ -135,23 +138,47 @@ def test_directory_that_is_none_is_a_clear_error(tmp_path: Path) -> None:
     with pytest.raises(FatalError, match="cannot be made") as caught:
         assembler.push([begin(7, 100), insert(1)])
 
-    assert "max_buffer_bytes" in (caught.value.hint or "")
+    assert "gateway.spool_directory" in (caught.value.hint or "")
 
 
-def test_full_disk_is_a_clear_error(tmp_path: Path) -> None:
-    resource = pytest.importorskip("resource")
-    signal = pytest.importorskip("signal")
-    spool = Spool(tmp_path)
-    old_limit = resource.getrlimit(resource.RLIMIT_FSIZE)
-    old_handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, old_limit[1]))
+@contextmanager
+def no_file_above(size: int) -> Iterator[None]:
+    """Have the kernel refuse what would make a file larger, as a full disk does."""
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, limits[1]))
     try:
-        with pytest.raises(FatalError, match=os.strerror(errno.EFBIG)):
-            spool.append([b"x" * 2000])
+        yield
     finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, old_limit)
-        signal.signal(signal.SIGXFSZ, old_handler)
-        spool.close()
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+
+
+def test_full_disk_takes_all_of_a_call_or_nothing(tmp_path: Path) -> None:
+    spool = Spool(tmp_path)
+    spool.append([b"first"])
+
+    with no_file_above(1000), pytest.raises(SpoolFullError, match=os.strerror(errno.EFBIG)):
+        spool.append([b"x" * 500, b"y" * 2000])
+    assert [frame for chunk in spool.chunks() for frame in chunk] == [b"first"]
+
+    spool.append([b"second"])
+    assert [frame for chunk in spool.chunks() for frame in chunk] == [b"first", b"second"]
+    spool.close()
+
+
+def test_full_disk_keeps_a_transaction_in_memory_until_there_is_room(tmp_path: Path) -> None:
+    assembler = Assembler(max_buffer_bytes=2000, spool_directory=tmp_path)
+    rows = [insert(i) for i in range(100)]
+    with no_file_above(100):
+        assembler.push([begin(7, 100), *rows])
+        assert isinstance(assembler.relieve(), SpoolFullError)
+        assert assembler.stalled
+
+    assert assembler.relieve() is None
+
+    (transaction,) = assembler.push([commit(7, 100)])
+    assert isinstance(transaction, Transaction)
+    assert transaction.memory < 2000
+    assert frames_of(transaction) == rows
 
 
 def test_negative_bound_is_refused() -> None:

@@ -1,0 +1,113 @@
+"""SIGTERM, SIGINT and SIGHUP as flags that everything long-running asks."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Final
+
+from gateway.observe import event
+
+__all__ = ["ReloadFlag", "StopFlag", "end_in_time", "reload_on_signal", "stop_on_signals"]
+
+_LOG: Final = logging.getLogger(__name__)
+
+
+class StopFlag:
+    """Set by a signal; never cleared."""
+
+    def __init__(self) -> None:
+        self._event = threading.Event()
+
+    def set(self) -> None:
+        """Ask everyone to stop."""
+        self._event.set()
+
+    def is_set(self) -> bool:
+        """Whether somebody asked."""
+        return self._event.is_set()
+
+    def wait(self, timeout_s: float | None = None) -> None:
+        """Wait so long, or until somebody asks."""
+        self._event.wait(timeout_s)
+
+
+@contextmanager
+def stop_on_signals() -> Iterator[StopFlag]:
+    """Turn the first SIGTERM or SIGINT into a flag; a second one ends the process at once."""
+    flag = StopFlag()
+    previous = {}
+
+    def stop(number: int, _: FrameType | None) -> None:
+        flag.set()
+        signal.signal(number, signal.SIG_DFL)
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        previous[number] = signal.signal(number, stop)
+    try:
+        yield flag
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)
+
+
+@contextmanager
+def end_in_time(flag: StopFlag, timeout_s: float) -> Iterator[None]:
+    """End the process `timeout_s` after `flag` was set, if the block has not ended by then.
+
+    For what cannot be interrupted: a name server or a disk that does not answer. It is as safe as
+    kill -9, which the gateway is made for: what is not committed is read again.
+    """
+    ended = threading.Event()
+
+    def watch() -> None:
+        flag.wait()
+        if not ended.wait(timeout_s):
+            event(
+                _LOG,
+                logging.WARNING,
+                "stopped without waiting any longer; what is not in Kafka is read again",
+                after_s=timeout_s,
+            )
+            logging.shutdown()
+            os._exit(0)
+
+    threading.Thread(target=watch, name="pgsluice end", daemon=True).start()
+    try:
+        yield
+    finally:
+        ended.set()
+
+
+class ReloadFlag:
+    """Set by SIGHUP; whoever takes it clears it."""
+
+    def __init__(self) -> None:
+        self._event = threading.Event()
+
+    def set(self) -> None:
+        """Ask for the definitions to be read anew."""
+        self._event.set()
+
+    def take(self) -> bool:
+        """Return whether somebody has asked since the last call."""
+        asked = self._event.is_set()
+        if asked:
+            self._event.clear()
+        return asked
+
+
+@contextmanager
+def reload_on_signal() -> Iterator[ReloadFlag]:
+    """Turn SIGHUP into a flag."""
+    flag = ReloadFlag()
+    previous = signal.signal(signal.SIGHUP, lambda *_: flag.set())
+    try:
+        yield flag
+    finally:
+        signal.signal(signal.SIGHUP, previous)

@@ -1,0 +1,54 @@
+"""The chunked copy of a table: which rows go out at which position of the stream. Pure.
+
+A table is read in chunks, each in a short transaction of its own, while the stream goes on for
+everybody. Nothing on the server lives longer than a chunk's transaction: no slot, no exported
+snapshot. What makes this exact is that a chunk's place in the stream is known:
+
+    1. a chunk is read under a snapshot S (`Snapshot`); then, outside, H is the server's WAL insert
+       position
+    2. the chunk is placed between two transactions of the stream, at any position P >= H
+    3. in its rows, the changes of all transactions before P that S does not see are made up for
+       (`ChunkedCopy.place`); they go out as ``r`` records, "this is the row now", together with
+       "copied up to" in one Kafka transaction
+
+Why the table is the source's, filtered, at every position from the one where the copy is ready.
+Let R(P) be the source's rows at P, and C(P) what a consumer holds; a key is *settled* at P when
+C(P) and R(P) agree about it.
+
+Placed rows are R(P)'s. Every transaction that S sees has its commit record before H, because it was
+written before S was taken; so S's rows are some of the transactions before P applied, and the
+others are exactly those that the copy itself has been shown and S does not see. Of two changes of
+one row the second is made by a transaction that sees the first, so they may be applied afterwards
+in commit order. Each names its row by the key it had (`bytes` of the key's text, which stay the
+same until an UPDATE says otherwise), so no comparison of keys is ever made here, whatever type or
+collation they have.
+
+A settled key stays settled: consumers apply the stream's changes by the rule that an UPDATE or
+DELETE of a row they do not have is skipped, and for a settled key that is what the row itself says.
+
+All keys become settled. Chunks follow each other without a gap in the order of the key's index, so
+a row that keeps its key is in the chunk of its range, or was inserted behind the chunk's snapshot,
+and the stream has it in full. Left over are rows that get their key from an UPDATE: consumers that
+do not have the old row skip it. A chunk that has the row under its old key follows it; any other
+such row's key is put on a list (`Progress.again`) and read with a later chunk. The list may name
+too many, never too few: a key comes on it with every UPDATE of a key that is published while not
+all rows are copied, or that concerns a key on the list; and in the first chunk, which voids all
+before it, with every one that the chunk does not know the row of. A key leaves the list when its
+row went out whole, when the row is gone, or when a chunk whose snapshot sees the transaction that
+put it there has not found it. Once all ranges are read and the list is empty, the copy is ready.
+
+What was published before this process began cannot be shown to the copy again. Therefore the first
+chunk is read when all transactions have ended that ran when the stream was begun (the reader
+waits for that): every snapshot from then on sees them. The same makes up for changes that
+transactions made before a table was added to the publications.
+
+A table without a key has no ranges, and consumers keep it as a multiset: it is one chunk, behind
+a ``t``. What it costs: one transaction that lasts as long as reading the table takes, the
+table's rows in a spool file, and a stream that waits while they are published.
+"""
+
+from gateway.copy.chunked import Chunk, ChunkedCopy, ChunkRequest
+from gateway.copy.progress import Key, Progress
+from gateway.copy.snapshot import Snapshot
+
+__all__ = ["Chunk", "ChunkRequest", "ChunkedCopy", "Key", "Progress", "Snapshot"]

@@ -1,0 +1,242 @@
+"""The copy of one table in chunks; the argument is in the package's docstring."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import NamedTuple, TypeAlias
+
+from gateway.copy.progress import Key, Progress
+from gateway.copy.snapshot import Snapshot
+from gateway.lsn import Lsn
+from gateway.pgoutput.messages import UNCHANGED, ColumnValue
+
+__all__ = ["Chunk", "ChunkRequest", "ChunkedCopy", "Row"]
+
+Row: TypeAlias = Sequence[ColumnValue]
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkRequest:
+    """What is to be read next.
+
+    Attributes:
+        ranged: Rows behind `after` are wanted; otherwise only those of `again`.
+        after: None: from the first key on.
+        again: Keys whose rows are wanted as well.
+    """
+
+    ranged: bool
+    after: Key | None
+    again: tuple[Key, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """What was read.
+
+    Attributes:
+        rows: In any order, all columns known; can be iterated over once more.
+        snapshot: Under which they were read.
+        insert_lsn: The server's WAL insert position afterwards.
+        last: The greatest key of the range; None when `rows` has none of it.
+        end: There is nothing behind it.
+        size: Number of rows of the range.
+    """
+
+    request: ChunkRequest
+    rows: Iterable[Row]
+    snapshot: Snapshot
+    insert_lsn: Lsn
+    last: Key | None
+    end: bool
+    size: int
+
+
+class _Op(Enum):
+    PUT = "put"
+    SET = "set"
+    MOVE = "move"
+    DELETE = "delete"
+    TRUNCATE = "truncate"
+
+
+class _Change(NamedTuple):
+    op: _Op
+    old: Row
+    new: Row
+
+
+class ChunkedCopy:
+    """The copy of one table for subscriptions that are equally far. Not thread-safe.
+
+    It is shown every change of the table that is published, in order, and every chunk. All rows
+    have the columns of the chunks, in their order; an old row that is not known in full has at
+    least the key's.
+
+    Args:
+        key: Positions of the key's columns in a row; empty for a table without one.
+        progress: As it was committed last.
+    """
+
+    def __init__(self, key: Sequence[int], progress: Progress) -> None:
+        self._key = tuple(key)
+        self._copied = progress.copied
+        self._complete = progress.complete
+        self._rows = progress.rows
+        # With the transaction that put it there; None: one that every snapshot sees.
+        self._again: dict[Key, int | None] = dict.fromkeys(progress.again)
+        self._unseen: list[tuple[int, list[_Change]]] = []
+
+    @property
+    def progress(self) -> Progress:
+        """What is to be committed with everything that was published up to now."""
+        return Progress(self._copied, self._complete, tuple(self._again), self._rows)
+
+    @property
+    def started(self) -> bool:
+        """Whether a chunk has been placed."""
+        return self._complete or self._copied is not None
+
+    def request(self) -> ChunkRequest:
+        """Say what to read next; one chunk is read and placed at a time."""
+        return ChunkRequest(not self._complete, self._copied, tuple(self._again))
+
+    # What is published
+
+    def insert(self, xid: int, new: Row) -> None:
+        """Take an INSERT of the source's transaction `xid`."""
+        self._note(xid, _Change(_Op.PUT, (), new))
+        if self._again:
+            self._again.pop(self.key_of(new), None)
+
+    def update(self, xid: int, old: Row | None, new: Row) -> None:
+        """Take an UPDATE; without an old row the key has stayed."""
+        if not self._key:
+            self._note(xid, _Change(_Op.MOVE, () if old is None else old, new))
+            return
+        if old is None or (before := self.key_of(old)) == (after := self.key_of(new)):
+            self._note(xid, _Change(_Op.SET, (), new))
+            return
+        self._note(xid, _Change(_Op.MOVE, old, new))
+        wanted = before in self._again
+        self._again.pop(before, None)
+        if wanted or (self.started and not self._complete):
+            self._again[after] = xid
+
+    def delete(self, xid: int, old: Row) -> None:
+        """Take a DELETE."""
+        self._note(xid, _Change(_Op.DELETE, old, ()))
+        if self._again:
+            self._again.pop(self.key_of(old), None)
+
+    def truncate(self, xid: int) -> None:
+        """Take a TRUNCATE of the whole table."""
+        self._note(xid, _Change(_Op.TRUNCATE, (), ()))
+        self._again.clear()
+
+    # What is read
+
+    def forget(self, snapshot: Snapshot) -> None:
+        """Drop what every later snapshot sees as well; not while a chunk is read or waits."""
+        self._unseen = [entry for entry in self._unseen if not snapshot.sees(entry[0])]
+
+    def place(self, chunk: Chunk) -> Iterable[Row]:
+        """Place a chunk behind all that was published up to now, at or behind its `insert_lsn`.
+
+        Returns:
+            The rows to publish, as they are at this position. Exhaust it before anything else.
+        """
+        self.forget(chunk.snapshot)
+        self._rows += chunk.size
+        if not self._key:
+            self._complete = True
+            return _bag(chunk.rows, [c for _, changes in self._unseen for c in changes])
+        rows: Iterable[Row] = chunk.rows
+        asked = [key for key in chunk.request.again if key in self._again]
+        if self._unseen or asked:
+            known = {self.key_of(row): row for row in chunk.rows}
+            moved = self._make_up_for(known)
+            self._again |= moved
+            for key in asked:
+                xid = self._again.get(key)
+                if key not in moved and (xid is None or chunk.snapshot.sees(xid)):
+                    self._again.pop(key, None)
+            for key in list(self._again):
+                if key in known:
+                    del self._again[key]
+            rows = known.values()
+        if chunk.request.ranged:
+            self._copied = self._copied if chunk.last is None else chunk.last
+            self._complete = chunk.end
+        return rows
+
+    def key_of(self, row: Row) -> Key:
+        """Return the key of a row."""
+        return tuple([row[index] for index in self._key])  # type: ignore[misc]
+
+    def _note(self, xid: int, change: _Change) -> None:
+        if self._unseen and self._unseen[-1][0] == xid:
+            self._unseen[-1][1].append(change)
+        else:
+            self._unseen.append((xid, [change]))
+
+    def _make_up_for(self, rows: dict[Key, Row]) -> dict[Key, int | None]:
+        """Bring `rows` to the present; return the keys whose rows came from elsewhere."""
+        moved: dict[Key, int | None] = {}
+        for xid, changes in self._unseen:
+            for op, old, new in changes:
+                match op:
+                    case _Op.PUT:
+                        # Whether it is in the chunk's range does not matter: it is this row now.
+                        rows[self.key_of(new)] = new
+                        moved.pop(self.key_of(new), None)
+                    case _Op.SET:
+                        key = self.key_of(new)
+                        if (row := rows.get(key)) is not None:
+                            rows[key] = _filled(row, new)
+                    case _Op.MOVE:
+                        row = rows.pop(self.key_of(old), None)
+                        moved.pop(self.key_of(old), None)
+                        if row is not None:
+                            rows[self.key_of(new)] = _filled(row, new)
+                        else:
+                            moved[self.key_of(new)] = xid
+                    case _Op.DELETE:
+                        rows.pop(self.key_of(old), None)
+                        moved.pop(self.key_of(old), None)
+                    case _Op.TRUNCATE:
+                        rows.clear()
+                        moved.clear()
+        return moved
+
+
+def _filled(row: Row, new: Row) -> Row:
+    if UNCHANGED not in new:
+        return new
+    return [before if after is UNCHANGED else after for before, after in zip(row, new, strict=True)]
+
+
+def _bag(rows: Iterable[Row], changes: Iterable[_Change]) -> Iterator[Row]:
+    """The rows of a table without a key, brought to the present: which of equal ones is all one."""
+    extra: Counter[tuple[ColumnValue, ...]] = Counter()
+    void = False
+    for op, old, new in changes:
+        if op is _Op.TRUNCATE:
+            void = True
+            extra.clear()
+        if op in (_Op.MOVE, _Op.DELETE) and old:
+            extra[tuple(old)] -= 1
+        if op in (_Op.MOVE, _Op.PUT):
+            extra[tuple(new)] += 1
+    if not void:
+        for row in rows:
+            if extra and extra[same := tuple(row)] < 0:
+                extra[same] += 1
+            else:
+                yield row
+    for same, count in extra.items():
+        for _ in range(count):
+            yield same

@@ -1,0 +1,35 @@
+"""Avro by the schemas in ``schemas/``, for what is not a row and so not on the hot path."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from io import BytesIO
+from typing import Any
+
+import fastavro
+from fastavro.types import Schema
+
+from schemas import load
+
+__all__ = ["read_datum", "write_datum"]
+
+
+def write_datum(name: str, datum: Mapping[str, Any]) -> bytes:
+    """Encode `datum` by the schema `name`, without the wire format's prefix."""
+    out = BytesIO()
+    fastavro.schemaless_writer(out, _schema(name), datum)
+    return out.getvalue()
+
+
+def read_datum(name: str, data: bytes) -> dict[str, Any]:
+    """Decode what `write_datum` makes."""
+    schema = _schema(name)
+    datum = fastavro.schemaless_reader(BytesIO(data), schema, schema)
+    assert isinstance(datum, dict)
+    return datum
+
+
+@cache
+def _schema(name: str) -> Schema:
+    return fastavro.parse_schema(load(name))

@@ -1,0 +1,1 @@
+"""date, timestamp and timestamptz."""

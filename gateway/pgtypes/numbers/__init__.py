@@ -1,0 +1,1 @@
+"""Integers, numeric and floats."""

@@ -1,0 +1,1 @@
+"""text, varchar, bpchar, name and bytea."""

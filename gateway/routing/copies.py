@@ -1,0 +1,147 @@
+"""What routing does for tables that are copied: rows to records, and changes shown to the copy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from operator import itemgetter
+from typing import Final
+
+from gateway.copy import ChunkedCopy
+from gateway.definitions.model import Table
+from gateway.pgoutput.messages import UNCHANGED, ColumnValue
+from gateway.records import Record
+from gateway.routing.filters import Asking
+from gateway.routing.groups import Group
+from gateway.routing.ports import Evaluator
+from gateway.routing.state import TransactionState
+from gateway.routing.takers import Row
+from gateway.routing.verdicts import judge_rows
+from gateway.rowfilter import FilterEvaluationError
+
+__all__ = ["CopyRoute", "CopyWatch"]
+
+_ROWS: Final = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class CopyRoute:
+    """How the rows of a table are copied for some subscriptions.
+
+    Attributes:
+        table: The subscriber table.
+        columns: What is to be read, in the order of the rows.
+        key: The names of the key's columns, in the table's order; empty without a key.
+        groups: The forms in which rows go out; their takers evaluate the filters.
+        asking: What the server is asked about the rows, if anything.
+    """
+
+    table: Table
+    columns: tuple[str, ...]
+    key: tuple[str, ...]
+    groups: tuple[Group, ...]
+    asking: Asking | None = None
+
+    def begin(self, lsn: int, tx: TransactionState) -> list[Record]:
+        """Return the ``t`` records that make consumers forget what they have of the table."""
+        out: list[Record] = []
+        for group in self.groups:
+            for taker in group.takers:
+                group.truncate(lsn, tx, taker, out)
+        return out
+
+    def publish(
+        self,
+        rows: Iterable[Row],
+        lsn: int,
+        tx: TransactionState,
+        evaluator: Evaluator | None = None,
+    ) -> Iterator[list[Record]]:
+        """Yield the ``r`` records of `rows`, in bounded pieces.
+
+        Args:
+            rows: Known in full.
+            lsn: Their position.
+            tx: Made for them.
+            evaluator: Evaluates the filters that are not evaluated here; not in use otherwise.
+
+        Raises:
+            FilterEvaluationError: a filter raised; not where such rows are quarantined.
+            TransientError: the server that evaluates filters is gone.
+        """
+        rows = iter(rows)
+        while piece := list(islice(rows, _ROWS)):
+            out: list[Record] = []
+            judged: Sequence[Row] = piece
+            if self.asking is not None:
+                assert evaluator is not None
+                judged = judge_rows(evaluator, self.asking, piece)
+            try:
+                for row in judged:
+                    for group in self.groups:
+                        group.insert(row, lsn, tx, out)
+            except FilterEvaluationError as error:
+                raise FilterEvaluationError(
+                    error.reason,
+                    error.source,
+                    sqlstate=error.sqlstate,
+                    where=" (a row that is copied)",
+                ) from error
+            yield out
+        for group in self.groups:
+            for taker in group.takers:
+                taker.counter.records = 0  # of no transaction
+
+
+class CopyWatch:
+    """Shows a copy the changes of one relation.
+
+    Args:
+        copy: What is shown.
+        columns: Names of the columns of the copy's rows.
+        sent: Names of the columns of the relation's tuples.
+    """
+
+    __slots__ = ("_copy", "_pick")
+
+    def __init__(self, copy: ChunkedCopy, columns: Sequence[str], sent: Sequence[str]) -> None:
+        self._copy = copy
+        self._pick = _picker([sent.index(name) if name in sent else None for name in columns])
+
+    def insert(self, row: Row, tx: TransactionState) -> None:
+        """Show an INSERT."""
+        assert tx.context.xid is not None
+        self._copy.insert(tx.context.xid, self._pick(row))
+
+    def update(self, old: Row | None, new: Row, tx: TransactionState) -> None:
+        """Show an UPDATE."""
+        assert tx.context.xid is not None
+        before = None if old is None else self._pick(old)
+        self._copy.update(tx.context.xid, before, self._pick(new))
+
+    def delete(self, old: Row, tx: TransactionState) -> None:
+        """Show a DELETE."""
+        assert tx.context.xid is not None
+        self._copy.delete(tx.context.xid, self._pick(old))
+
+    def truncate(self, tx: TransactionState) -> None:
+        """Show a TRUNCATE."""
+        assert tx.context.xid is not None
+        self._copy.truncate(tx.context.xid)
+
+
+def _picker(positions: Sequence[int | None]) -> Callable[[Row], Row]:
+    """Return what brings a tuple's values into the order of `positions`."""
+    known = [position for position in positions if position is not None]
+    if len(known) == len(positions) > 1:
+        return itemgetter(*known)
+
+    def pick(row: Row) -> Row:
+        # A column that the relation did not have yet: only rows that no chunk lacks have none.
+        values: list[ColumnValue] = [
+            UNCHANGED if position is None else row[position] for position in positions
+        ]
+        return values
+
+    return pick

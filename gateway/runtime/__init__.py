@@ -1,0 +1,1 @@
+"""The running gateway: what a start decides, the one loop, the copy, and what changes meanwhile."""

@@ -1,0 +1,424 @@
+"""One attempt: from nothing but the configuration to a running loop, and to its end.
+
+Order, because each step relies on the one before:
+
+    1. definitions, plan, topics: what the configuration and the server say; nothing is changed
+    2. a first look (`gateway.runtime.start`): a slot that is not ours is left alone; a first start
+       claims it in Kafka and makes it
+    3. the slot's stream is started: from here on nobody else leads (`gateway.runtime.leadership`),
+       and the server is answered all the time (`gateway.runtime.intake`)
+    4. `init_transactions` fences a predecessor that may still be writing; then the watermark is
+       read, and the decision is made again with what nobody else can change now
+    5. stream, until stopped, or until definitions take over at one LSN
+
+Publications exist before the slot's first position, because pgoutput looks them up as of the
+position it decodes. They are changed only when all filters and schemas have been accepted, or the
+slot would lack changes that the old definitions take.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from contextlib import ExitStack, closing
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Final
+
+import psycopg
+
+from gateway.config import Settings
+from gateway.definitions.model import Plan
+from gateway.definitions.server import SUFFIXES
+from gateway.errors import TransientError
+from gateway.failpoints import fail_point
+from gateway.lsn import ZERO_LSN, Lsn, format_lsn
+from gateway.observe import Counters, event
+from gateway.records import Watermark
+from gateway.routing import Router
+from gateway.routing.routes import RelationRoutes
+from gateway.runtime.continuity import Continuity
+from gateway.runtime.copier import CopyReport, TableCopier
+from gateway.runtime.copies import begin, make_slot, put_into_force
+from gateway.runtime.intake import Intake
+from gateway.runtime.leadership import lock_first_start, start_stream
+from gateway.runtime.pipeline import Outcome, Pipeline
+from gateway.runtime.plan import PlanReader
+from gateway.runtime.provision import (
+    Outside,
+    Setup,
+    check_partitions,
+    commit_claim,
+    make_evaluator,
+    make_sink,
+    set_up,
+    slot_identity,
+)
+from gateway.runtime.reload import Reloader
+from gateway.runtime.start import Decision, Facts, GoOn, StartOver, decide, look
+from gateway.sink.producer import Recovered, TransactionalSink
+from gateway.sink.progress import read_progress, read_systems
+from gateway.sink.registry import Registry
+from gateway.source.chunks import ChunkReader
+from gateway.source.connection import connect
+from gateway.source.evaluator import ServerEvaluator
+from gateway.source.publications import ensure_publications
+from gateway.source.replication import ReplicationConnection
+from gateway.source.server import server_position
+from gateway.source.slot import is_reading, slot_status
+from gateway.transactions import Assembler
+
+__all__ = ["Attempt"]
+
+_LOG: Final = logging.getLogger(__name__)
+_OPEN_TIMEOUT_S: Final = 60.0
+_READ_S: Final = 30.0
+
+
+@dataclass(slots=True)
+class Attempt:
+    """Runs once.
+
+    Attributes:
+        stopping: Asked often; True ends the attempt in good order.
+        pause: Waits for so many seconds, or until `stopping` may have changed.
+        reload: True once after a person asked for the definitions to be read anew.
+        close_timeout_s: How long an open Kafka transaction may take at the end.
+        time_is_up: Stopping has taken as long as it may.
+        stood_by: Another process had the slot at first.
+        streaming_since: When the loop began, in seconds of the monotonic clock; None: not yet.
+    """
+
+    settings: Settings
+    counters: Counters
+    report_copy: CopyReport
+    endpos: Lsn | None
+    stopping: Callable[[], bool]
+    pause: Callable[[float], None]
+    reload: Callable[[], bool]
+    close_timeout_s: Callable[[], float]
+    time_is_up: Callable[[], bool]
+    stood_by: bool = False
+    streaming_since: float | None = None
+
+    def run(self) -> Outcome:
+        """Return why it ended.
+
+        Raises:
+            StoppedWaiting: `stopping` said so before the loop began.
+            TransientError: what failed may pass; nothing was acknowledged that is not in Kafka.
+            FatalError: a person must act.
+        """
+        settings = self.settings
+        with ExitStack() as stack:
+            connection = stack.enter_context(
+                connect(settings.source.dsn, on_wait=self._look_at_the_clock)
+            )
+            setup = set_up(settings, connection)
+            registry = Registry(settings.registry, on_wait=self._look_at_the_clock)
+            stack.callback(registry.close)
+            evaluator = make_evaluator(settings, on_wait=self._look_at_the_clock)
+            stack.callback(evaluator.close)
+            outside = Outside(connection, registry, evaluator)
+            made: Lsn | None = None
+            if look(self._facts(setup, outside)) is not None:
+                lock_first_start(connection, settings.source.slot)
+                if (first_start := look(self._facts(setup, outside))) is not None:
+                    made = self._make_slot(setup, outside, first_start.because)
+            stream = start_stream(
+                connection,
+                settings.source.slot,
+                lambda: self._start(setup),
+                stopping=self.stopping,
+                pause=self._stand_by,
+            )
+            if stream is None:
+                return Outcome.START_ANEW
+            fail_point("start.slot_taken")
+            intake = stack.enter_context(
+                Intake(
+                    stream,
+                    spool_directory=settings.gateway.spool_directory,
+                    feedback_interval_s=settings.limits.feedback_interval_s,
+                )
+            )
+            sink = make_sink(settings, setup.facts, registry)
+            # When Kafka is back from an outage, who has the slot decides whose turn it is.
+            source = settings.source
+            sink.resume_while(partial(is_reading, source.dsn, source.slot, stream.backend_pid))
+            # The stream goes first: a server that is stopping does not wait for Kafka.
+            stack.callback(lambda: sink.close(self.close_timeout_s()))
+            stack.callback(intake.close)
+            going_on = self._take_over(setup, outside, intake, sink, made)
+            if going_on is None:
+                return Outcome.START_ANEW
+            return self._go_on(setup, outside, intake, sink, going_on)
+
+    def _take_over(
+        self,
+        setup: Setup,
+        outside: Outside,
+        intake: Intake,
+        sink: TransactionalSink,
+        made: Lsn | None,
+    ) -> GoOn | None:
+        """Fence, read the watermark, decide; None: the slot was given up, start anew."""
+        with intake.attended():
+            recovered = sink.open(_OPEN_TIMEOUT_S, stopping=self.stopping)
+            check_partitions(setup.routing.partitions, recovered.offsets)
+            # For the whole plan: what cannot be published is refused before anything is done.
+            routes = outside.routes(setup.plan, setup.routing)
+            routes.register_all()
+            if routes.filters.ask_server:
+                outside.evaluator.open()
+            fingerprint = setup.definitions.fingerprint
+            if made is not None and _is_claim(recovered.watermark):
+                first = Watermark(made, setup.facts.timeline, fingerprint, ())
+                return GoOn(begin(setup.plan, first, sink, self.stopping))
+            decision = decide(self._facts(setup, outside, recovered))
+            if not isinstance(decision, GoOn):
+                self._start_over(setup, intake, sink, decision)
+                return None
+            self._ensure_publications(outside.connection, setup.plan)
+            if not decision.rewritten:
+                return decision
+            watermark = put_into_force(
+                setup.plan,
+                fingerprint,
+                decision.watermark,
+                routes,
+                sink,
+                reconcile=True,
+                stopping=self.stopping,
+            )
+            return replace(decision, watermark=watermark)
+
+    def _go_on(
+        self,
+        setup: Setup,
+        outside: Outside,
+        intake: Intake,
+        sink: TransactionalSink,
+        going_on: GoOn,
+    ) -> Outcome:
+        reader = PlanReader(self.settings, outside.connection, setup.definitions, setup.plan)
+        routes = outside.routes(setup.plan, setup.routing, replan=reader.now)
+        with Reloader(
+            self.settings,
+            going_on.watermark,
+            setup.plan,
+            setup.definitions,
+            requested=self.reload,
+        ) as reloader:
+            outcome, watermark = self._stream(setup, going_on, routes, intake, sink, reloader)
+            if outcome is Outcome.REACHED_SWITCH:
+                takeover = reloader.take()
+                with intake.attended():
+                    put_into_force(
+                        takeover.plan,
+                        takeover.definitions.fingerprint,
+                        watermark,
+                        outside.routes(takeover.plan, takeover.routing),
+                        sink,
+                        reconcile=takeover.reconcile,
+                        stopping=self.stopping,
+                    )
+            intake.finish(self.close_timeout_s())
+            return outcome
+
+    def _stream(
+        self,
+        setup: Setup,
+        going_on: GoOn,
+        routes: RelationRoutes,
+        intake: Intake,
+        sink: TransactionalSink,
+        reloader: Reloader,
+    ) -> tuple[Outcome, Watermark]:
+        """Run the pipeline; return why it ended, and the watermark in Kafka."""
+        protocol, watermark = setup.protocol, going_on.watermark
+        assembler = Assembler(
+            version=protocol.version,
+            parallel_streaming=protocol.streaming == "parallel",
+            max_buffer_bytes=self.settings.limits.max_buffer_bytes,
+            spool_directory=self.settings.gateway.spool_directory,
+        )
+        with ExitStack() as stack:
+            stack.callback(assembler.close)
+            self.counters.durable_lsn = watermark.end_lsn
+            event(
+                _LOG,
+                logging.INFO,
+                "streaming",
+                slot=self.settings.source.slot,
+                watermark=format_lsn(watermark.end_lsn),
+                protocol=protocol.version,
+                streaming=protocol.streaming,
+                two_phase=protocol.two_phase,
+                binary=protocol.binary,
+            )
+            self.streaming_since = time.monotonic()
+            copier = stack.enter_context(
+                self._copier(setup, routes, watermark, stack.enter_context)
+            )
+            pipeline = Pipeline(
+                intake,
+                sink,
+                assembler,
+                Router(routes, setup.routing, attended=intake.attended),
+                watermark,
+                [subscription.name for subscription in setup.plan.subscriptions],
+                self.settings.limits,
+                self.counters,
+                endpos=self.endpos,
+                stopping=self.stopping,
+                switch=reloader,
+                copier=copier,
+                continuity=Continuity(watermark, going_on.confirmed_lsn),
+            )
+            outcome = pipeline.run()
+            event(
+                _LOG,
+                logging.INFO,
+                outcome.value,
+                watermark=format_lsn(pipeline.durable.end_lsn),
+                transactions=self.counters.transactions,
+                records=self.counters.records,
+            )
+            return outcome, pipeline.durable
+
+    def _copier(
+        self,
+        setup: Setup,
+        routes: RelationRoutes,
+        watermark: Watermark,
+        enter: Callable[[closing[ServerEvaluator]], ServerEvaluator],
+    ) -> TableCopier:
+        settings, evaluator = self.settings, None
+        copying = any(state.state != "ready" for state in watermark.copies)
+        if copying and routes.filters.ask_server:
+            # The stream's own is asked about one transaction while another is routed.
+            evaluator = enter(closing(make_evaluator(settings, on_wait=self._look_at_the_clock)))
+            evaluator.open()
+        return TableCopier(
+            setup.plan,
+            watermark.copies,
+            routes,
+            setup.routing,
+            settings.copy,
+            self.counters,
+            open_reader=lambda on_wait: ChunkReader(
+                settings.source.dsn,
+                on_wait=on_wait,
+                spool_directory=settings.gateway.spool_directory,
+            ),
+            evaluator=evaluator,
+            report=self.report_copy,
+        )
+
+    def _facts(self, setup: Setup, outside: Outside, recovered: Recovered | None = None) -> Facts:
+        """Gather what a start is decided by; the server last, because it only moves forward.
+
+        Args:
+            setup: What the configuration means.
+            outside: With the connection to the source server.
+            recovered: What the sink has read, when it is open; None: look for it, and claim
+                nothing.
+        """
+        source = self.settings.source
+        fingerprint = setup.definitions.fingerprint
+        slot = slot_status(outside.connection, source.slot)
+        elsewhere: list[str] = []
+        if recovered is None:
+            kafka, topic = self.settings.kafka, self.settings.topics.progress
+            identity = slot_identity(setup.facts, self.settings)
+            recovered = read_progress(kafka, topic, identity, _READ_S, settled=False)
+            if recovered.watermark is None and slot is not None:
+                # Its claim may be in a Kafka transaction that is just being committed.
+                recovered = read_progress(kafka, topic, identity, _READ_S)
+            elif recovered.watermark is None:
+                elsewhere = read_systems(kafka, topic, identity, fingerprint, _READ_S)
+        return Facts(
+            name=source.slot,
+            slot=slot,
+            watermark=recovered.watermark,
+            server=server_position(outside.connection, source.dsn, on_wait=self._look_at_the_clock),
+            plan=setup.plan,
+            definitions=fingerprint,
+            policy=source.on_lost_slot,
+            elsewhere=elsewhere,
+        )
+
+    def _make_slot(self, setup: Setup, outside: Outside, because: str | None) -> Lsn:
+        if because is not None:
+            event(_LOG, logging.WARNING, "all tables are copied anew", because=because)
+        outside.routes(setup.plan, setup.routing).register_all()
+        self._ensure_publications(outside.connection, setup.plan)
+        sink = make_sink(self.settings, setup.facts, outside.registry)
+        try:
+            sink.open(_OPEN_TIMEOUT_S, stopping=self.stopping)
+            commit_claim(sink, setup.facts.timeline, setup.definitions.fingerprint)
+        finally:
+            sink.close(self.close_timeout_s())
+        fail_point("start.claimed")
+        return make_slot(self.settings, setup.protocol, self._look_at_the_clock)
+
+    def _start_over(
+        self, setup: Setup, intake: Intake, sink: TransactionalSink, decision: Decision
+    ) -> None:
+        """Give up a slot that is proven to be ours; the next attempt makes it anew."""
+        assert isinstance(decision, StartOver), "the slot is held, so it exists"
+        name = self.settings.source.slot
+        event(_LOG, logging.WARNING, "starting over", slot=name, because=decision.because)
+        commit_claim(sink, setup.facts.timeline, setup.definitions.fingerprint)
+        intake.close()
+        replication = ReplicationConnection(
+            self.settings.source.dsn, on_wait=self._look_at_the_clock
+        )
+        try:
+            replication.drop_slot(name, wait=True)
+        finally:
+            replication.close()
+
+    def _start(self, setup: Setup) -> ReplicationConnection:
+        source = ReplicationConnection(
+            self.settings.source.dsn,
+            receiver_timeout_s=self.settings.source.receiver_timeout_s,
+            on_wait=self._look_at_the_clock,
+        )
+        try:
+            return source.start(
+                self.settings.source.slot,
+                # All of them: what is still to be read may have been published by another one.
+                [self.settings.source.slot + suffix for suffix in SUFFIXES],
+                version=setup.protocol.version,
+                streaming=setup.protocol.streaming,
+                two_phase=setup.protocol.two_phase,
+                binary=setup.protocol.binary,
+                messages=bool(self.settings.messages.prefixes),
+            )
+        except BaseException:
+            source.close()
+            raise
+
+    def _look_at_the_clock(self) -> None:
+        """Give up waiting for a server: at once when nothing streams yet, else when time is up.
+
+        Raises:
+            TransientError: the gateway is to stop.
+        """
+        if self.stopping() and (self.streaming_since is None or self.time_is_up()):
+            raise TransientError("interrupted, because the gateway is stopping")
+
+    def _stand_by(self, seconds: float) -> None:
+        self.stood_by = True
+        self.pause(seconds)
+
+    def _ensure_publications(self, connection: psycopg.Connection, plan: Plan) -> None:
+        for line in ensure_publications(connection, plan, prefix=self.settings.source.slot):
+            event(_LOG, logging.INFO, "publication", detail=line)
+
+
+def _is_claim(watermark: Watermark | None) -> bool:
+    return watermark is not None and watermark.end_lsn == ZERO_LSN

@@ -1,0 +1,479 @@
+"""Copies tables while the stream goes on: threads read chunks, the loop places them.
+
+    worker threads                          the loop
+    read a chunk ─────── waiting ─────────► place() between two transactions, behind the chunk's
+    wait until it is placed ◄── placed ──── position: its records, and how far the copy is now
+
+What a chunk is and why this is exact: `gateway.copy`. Threads share nothing with the loop but what
+`_lock` guards; only the loop looks into a `ChunkedCopy`. A worker that loses its connection makes
+another and reads the chunk again, the stream does not notice.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from gateway.background import OnWait
+from gateway.config import CopyTable
+from gateway.copy import Chunk, ChunkedCopy, ChunkRequest, Snapshot
+from gateway.definitions.changes import fingerprint_of, key_of_copy
+from gateway.definitions.model import Plan, Table, TableCopy
+from gateway.envelope.envelope import Snapshot as SnapshotKind
+from gateway.envelope.envelope import TransactionContext
+from gateway.envelope.headers import HeaderMaker
+from gateway.envelope.markers import encode_copy
+from gateway.envelope.schema import key_of
+from gateway.errors import GatewayError, TransientError
+from gateway.failpoints import fail_point
+from gateway.lsn import Lsn, format_lsn
+from gateway.observe import Counters, event, report_quarantined
+from gateway.records import CopyState, Record
+from gateway.routing import RoutingSettings
+from gateway.routing.copies import CopyRoute
+from gateway.routing.ports import Evaluator
+from gateway.routing.routes import RelationRoutes
+from gateway.routing.state import TransactionState
+from gateway.runtime.ports import Placement
+from gateway.source.chunks import ChunkReader, ChunkSource, TableAltered, TableGone
+
+__all__ = ["CopyReport", "CopyStanding", "TableCopier"]
+
+_LOG: Final = logging.getLogger(__name__)
+_FIRST_CHUNK_ROWS: Final = 500
+_GATE_S: Final = 0.1
+_FLUSH_S: Final = 0.1
+_REMIND_S: Final = 10.0
+_REPORT_S: Final = 5.0
+_JOIN_S: Final = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class CopyStanding:
+    """How far the copy of a table is.
+
+    Attributes:
+        subscriptions: Their names.
+        rows: Read so far.
+        estimate: Of all rows of the table, by the server's statistics; None: it has none.
+        rows_per_second: Since the copy began, or went on.
+    """
+
+    subscriptions: tuple[str, ...]
+    table: Table
+    rows: int
+    estimate: int | None
+    rows_per_second: float
+    done: bool
+
+    @property
+    def seconds_left(self) -> int | None:
+        """What is left of the estimate at this rate; None: not known."""
+        if self.estimate is None or not self.rows_per_second:
+            return None
+        return max(0, round((self.estimate - self.rows) / self.rows_per_second))
+
+
+CopyReport = Callable[[CopyStanding], None]
+"""Told now and then."""
+
+
+@dataclass(slots=True, eq=False)
+class _Job:
+    """The copy of one table for the subscriptions that are equally far.
+
+    Attributes:
+        request: What a worker is to read next; None while the loop has to place a chunk first.
+        reading: A chunk is being read, or waits to be placed.
+        rows: Read so far, in this run.
+        over: Ready, or given up.
+    """
+
+    table: Table
+    copies: tuple[TableCopy, ...]
+    route: CopyRoute
+    source: ChunkSource
+    copy: ChunkedCopy
+    request: ChunkRequest
+    placed: threading.Event = field(default_factory=threading.Event)
+    reading: bool = False
+    rows: int = 0
+    estimate: int | None = None
+    began_at: float = 0.0
+    reported_at: float = 0.0
+    over: bool = False
+
+
+class TableCopier:
+    """A `gateway.runtime.ports.Copier`. Start it with `with`; its threads have ended when that has.
+
+    Made when everything up to the watermark is in Kafka and the stream goes on from there, and
+    before the first transaction is routed.
+
+    Args:
+        states: Of all tables of `plan`; those that are not ready are copied.
+        open_reader: Makes a connection for a worker; gets what is called while it waits.
+        evaluator: Evaluates the filters that are not evaluated here; only for copies.
+        report: Called by the loop, now and then.
+        retry_s: How long a worker waits before it tries again.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        states: Iterable[CopyState],
+        routes: RelationRoutes,
+        routing: RoutingSettings,
+        settings: CopyTable,
+        counters: Counters,
+        *,
+        open_reader: Callable[[OnWait], ChunkReader],
+        evaluator: Evaluator | None,
+        report: CopyReport,
+        retry_s: float = 1.0,
+    ) -> None:
+        self._plan = plan
+        self._routes = routes
+        self._routing = routing
+        self._settings = settings
+        self._counters = counters
+        self._open_reader = open_reader
+        self._evaluator = evaluator
+        self._report = report
+        self._retry_s = retry_s
+        self._states = {(s.subscription, s.schema, s.table): s for s in states}
+        self._changed = True
+        self._last: tuple[CopyState, ...] = ()
+        self._jobs = list(self._make_jobs())
+        self._queue = deque(self._jobs)
+        self._waiting: deque[tuple[_Job, Chunk]] = deque()
+        self._snapshots: deque[Snapshot] = deque()
+        self._placing = False
+        self._sure_from: int | None = None
+        self._not_before = 0.0
+        self._failure: Exception | None = None
+        self._altered = False
+        self._lock = threading.Lock()
+        self._closed = threading.Event()
+        self._read_fd, self._write_fd = os.pipe()
+        os.set_blocking(self._read_fd, False)
+        os.set_blocking(self._write_fd, False)
+        workers = min(settings.parallel, len(self._jobs))
+        self._workers = [
+            threading.Thread(target=self._work, name=f"pgsluice copy {n}", daemon=True)
+            for n in range(workers)
+        ]
+
+    def __enter__(self) -> TableCopier:
+        if not self._jobs:
+            event(_LOG, logging.INFO, "all tables are copied")
+        for worker in self._workers:
+            worker.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._closed.set()
+        for job in self._jobs:
+            job.placed.set()
+        for worker in self._workers:
+            worker.join(_JOIN_S)
+        if not any(worker.is_alive() for worker in self._workers):
+            os.close(self._write_fd)
+        os.close(self._read_fd)
+
+    # What the loop asks
+
+    def fileno(self) -> int:
+        """See `gateway.runtime.ports.Copier`."""
+        return self._read_fd
+
+    @property
+    def unfinished(self) -> bool:
+        """See `gateway.runtime.ports.Copier`."""
+        return any(not job.over for job in self._jobs)
+
+    @property
+    def altered(self) -> bool:
+        """See `gateway.runtime.ports.Copier`."""
+        return self._altered or self._routes.altered
+
+    def awaited(self) -> Lsn | None:
+        """See `gateway.runtime.ports.Copier`."""
+        with self._lock:
+            return min((chunk.insert_lsn for _, chunk in self._waiting), default=None)
+
+    def states(self) -> tuple[CopyState, ...]:
+        """See `gateway.runtime.ports.Copier`."""
+        if not self._placing:
+            for job in self._jobs:
+                if not job.over and job.copy.started:
+                    self._set(job, progress=job.copy.progress)
+        if self._changed:
+            self._changed = False
+            self._last = tuple(self._states.values())
+        return self._last
+
+    def place(self, last: Lsn, upto: Lsn) -> Placement | None:
+        """See `gateway.runtime.ports.Copier`."""
+        if not self.unfinished:
+            return None
+        self._take_notes()
+        with self._lock:
+            due = next((e for e in self._waiting if e[1].insert_lsn <= upto), None)
+            if due is None:
+                return None
+            self._waiting.remove(due)
+        job, chunk = due
+        lsn = max(last, chunk.insert_lsn)
+        return Placement(lsn, self._publish(job, chunk, lsn))
+
+    def _take_notes(self) -> None:
+        """Raise what a worker could not deal with; forget what all later snapshots see."""
+        try:
+            os.read(self._read_fd, 4096)
+        except BlockingIOError:
+            return
+        if self._failure is not None:
+            raise self._failure
+        while self._snapshots:
+            self._forget(self._snapshots.popleft())
+
+    def _forget(self, snapshot: Snapshot) -> None:
+        with self._lock:
+            idle = [job for job in self._jobs if not job.reading]
+        for job in idle:
+            job.copy.forget(snapshot)
+
+    def _publish(self, job: _Job, chunk: Chunk, lsn: Lsn) -> Iterator[list[Record]]:
+        self._placing = True
+        if not job.copy.started:
+            yield self._mark(job, lsn, state="copying")
+            yield job.route.begin(lsn, self._transaction(lsn, "first"))
+        transaction = self._transaction(lsn, "true")
+        rows = job.copy.place(chunk)
+        for records in job.route.publish(rows, lsn, transaction, self._evaluator):
+            self._counters.copied_rows += len(records)
+            yield records
+        report_quarantined(_LOG, self._counters, transaction.quarantined)
+        self._placing = False
+        self._forget(chunk.snapshot)
+        if job.copy.progress.ready:
+            yield self._finish(job, lsn)
+        else:
+            fail_point("copy.between_chunks")
+            self._set(job, progress=job.copy.progress)
+            job.request = job.copy.request()
+        self._tell(job)
+        with self._lock:
+            job.reading = False
+        job.placed.set()
+
+    def _finish(self, job: _Job, lsn: Lsn) -> list[Record]:
+        fail_point("copy.before_ready")
+        job.over = True
+        self._routes.unwatch(job.route, job.copy)
+        records: list[Record] = []
+        for copy in job.copies:
+            definition = fingerprint_of(self._plan, copy)
+            records += self._mark(job, lsn, [copy], state="ready", definition=definition)
+            event(
+                _LOG,
+                logging.INFO,
+                "table copied",
+                subscription=copy.subscription,
+                relation=job.table,
+                rows=job.copy.progress.rows,
+                lsn=format_lsn(lsn),
+            )
+        if not self.unfinished:
+            event(_LOG, logging.INFO, "all tables are copied")
+        return records
+
+    def _mark(
+        self,
+        job: _Job,
+        lsn: Lsn,
+        copies: Sequence[TableCopy] | None = None,
+        **changes: object,
+    ) -> list[Record]:
+        """Set the state of a table, and say so."""
+        headers = HeaderMaker(lsn, None, None, None).make(lsn, 0, b"COPY")
+        records = []
+        for copy in job.copies if copies is None else copies:
+            key = key_of_copy(self._plan, copy)
+            state = replace(self._states[key], consistent_point=lsn, **changes)  # type: ignore[arg-type]
+            self._states[key] = replace(state, progress=job.copy.progress)
+            self._changed = True
+            records.append(self._routes.marker(copy.subscription, encode_copy(state), headers))
+        return records
+
+    def _set(self, job: _Job, **changes: object) -> None:
+        for copy in job.copies:
+            key = key_of_copy(self._plan, copy)
+            before = self._states[key]
+            self._states[key] = after = replace(before, **changes)  # type: ignore[arg-type]
+            self._changed |= after != before
+
+    def _tell(self, job: _Job) -> None:
+        now = time.monotonic()
+        if job.over or now - job.reported_at >= _REPORT_S:
+            job.reported_at = now
+            self._report(
+                CopyStanding(
+                    tuple(copy.subscription for copy in job.copies),
+                    job.table,
+                    job.copy.progress.rows,
+                    job.estimate,
+                    job.rows / max(0.001, now - job.began_at),
+                    job.over,
+                )
+            )
+
+    def _transaction(self, lsn: Lsn, snapshot: SnapshotKind) -> TransactionState:
+        now_ms = time.time_ns() // 1_000_000
+        context = TransactionContext(
+            gateway=self._routing.gateway,
+            db=self._routing.database,
+            version=self._routing.version,
+            xid=None,
+            commit_lsn=lsn,
+            commit_time=now_ms * 1000 - 946_684_800_000_000,
+            origin=None,
+            snapshot=snapshot,
+            ts_ms=now_ms,
+        )
+        return TransactionState(context, HeaderMaker(lsn, None, None, None))
+
+    def _make_jobs(self) -> Iterator[_Job]:
+        """One for each table, key and progress among the copies that are not ready."""
+        groups: dict[tuple[object, ...], list[TableCopy]] = {}
+        for copy in self._plan.copies:
+            state = self._states[key_of_copy(self._plan, copy)]
+            if state.state == "ready":
+                continue
+            key = key_of(self._plan.tables[copy.target_oid], copy.columns) or ()
+            groups.setdefault((copy.target_oid, key, state.progress), []).append(copy)
+        for copies in groups.values():
+            table = self._plan.tables[copies[0].target_oid]
+            state = self._states[key_of_copy(self._plan, copies[0])]
+            route = self._routes.copy_route(copies, key_of(table, copies[0].columns) or ())
+            source = ChunkSource(table, route.columns, route.key)
+            chunked = ChunkedCopy(source.key_positions, state.progress)
+            self._routes.watch(route, chunked)
+            yield _Job(table, tuple(copies), route, source, chunked, chunked.request())
+
+    # The workers
+
+    def _work(self) -> None:
+        reader: ChunkReader | None = None
+        job: _Job | None = None
+        try:
+            while not self._closed.is_set():
+                try:
+                    reader = reader or self._open_reader(self._go_on)
+                    self._wait_until_sure(reader)
+                    job = job or self._next_job()
+                    if job is None:
+                        return
+                    self._copy(reader, job)
+                    job = None
+                except TableGone as error:
+                    event(_LOG, logging.ERROR, "the table is not copied", because=error.message)
+                    assert job is not None
+                    job.over, job = True, None
+                    self._wake()
+                except TableAltered as error:
+                    event(_LOG, logging.WARNING, "starting anew", because=error.message)
+                    self._altered = True
+                    self._wake()
+                    return
+                except TransientError as error:
+                    if self._closed.is_set():
+                        return
+                    event(_LOG, logging.WARNING, "reading a chunk again", error=error.message)
+                    if reader is not None:
+                        reader.close()
+                    reader = None
+                    self._closed.wait(self._retry_s)
+        except Exception as error:  # handed to the loop, which raises it
+            self._failure = error
+            self._wake()
+        finally:
+            if reader is not None:
+                reader.close()
+
+    def _go_on(self) -> None:
+        if self._closed.is_set():
+            raise TransientError("the copy is interrupted")
+
+    def _next_job(self) -> _Job | None:
+        with self._lock:
+            return self._queue.popleft() if self._queue else None
+
+    def _wait_until_sure(self, reader: ChunkReader) -> None:
+        """Wait for the transactions that ran when this began; see `gateway.copy`."""
+        began = reminded = time.monotonic()
+        while not self._closed.is_set():
+            snapshot = reader.snapshot()
+            with self._lock:
+                self._sure_from = self._sure_from or snapshot.xmax
+            self._snapshots.append(snapshot)
+            self._wake()
+            if snapshot.xmin >= self._sure_from:
+                return
+            if time.monotonic() - reminded >= _REMIND_S:
+                reminded = time.monotonic()
+                event(
+                    _LOG,
+                    logging.WARNING,
+                    "the copy waits for transactions that are still running",
+                    waited_s=int(reminded - began),
+                    oldest_xid=snapshot.xmin,
+                )
+            self._closed.wait(_GATE_S)
+
+    def _copy(self, reader: ChunkReader, job: _Job) -> None:
+        if not job.began_at:
+            job.began_at = time.monotonic()
+            job.estimate = reader.estimate_rows(job.table)
+        rows = _FIRST_CHUNK_ROWS
+        while not job.over and not self._closed.is_set():
+            job.placed.clear()
+            with self._lock:
+                job.reading = True
+            try:
+                chunk = reader.read(job.source, job.request, self._bounded(rows))
+            except BaseException:
+                with self._lock:
+                    job.reading = False
+                raise
+            job.rows += chunk.size
+            rows = self._settings.chunk_bytes // max(1, reader.bytes // max(1, reader.rows))
+            with self._lock:
+                self._waiting.append((job, chunk))
+                self._not_before = max(self._not_before, time.monotonic())
+                if self._settings.rows_per_second:
+                    self._not_before += reader.rows / self._settings.rows_per_second
+            self._wake()
+            if not job.placed.wait(_FLUSH_S):
+                with contextlib.suppress(GatewayError):  # the server writes it out later, too
+                    reader.flush()
+                job.placed.wait()
+            self._closed.wait(max(0.0, self._not_before - time.monotonic()))
+
+    def _bounded(self, rows: int) -> int:
+        most: int = self._settings.chunk_rows
+        if self._settings.rows_per_second:
+            most = min(most, self._settings.rows_per_second)
+        return max(1, min(rows, most))
+
+    def _wake(self) -> None:
+        with contextlib.suppress(BlockingIOError):  # full: it is awake
+            os.write(self._write_fd, b"\0")

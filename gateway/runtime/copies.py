@@ -1,0 +1,135 @@
+"""What comes into force at one position: definitions, and the tables that are to be copied."""
+
+from __future__ import annotations
+
+import logging
+import select
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Final
+
+from gateway.background import OnWait
+from gateway.config import Settings
+from gateway.definitions.changes import copy_states
+from gateway.definitions.model import Plan
+from gateway.envelope.headers import HeaderMaker
+from gateway.envelope.markers import encode_copy, encode_reload
+from gateway.errors import TransientError
+from gateway.failpoints import fail_point
+from gateway.lsn import Lsn, format_lsn
+from gateway.observe import event
+from gateway.records import Batch, Cut, Watermark
+from gateway.routing.routes import RelationRoutes
+from gateway.runtime.ports import Sink
+from gateway.source.negotiation import Protocol
+from gateway.source.replication import ReplicationConnection
+
+__all__ = ["begin", "make_slot", "put_into_force"]
+
+_LOG: Final = logging.getLogger(__name__)
+
+
+def make_slot(settings: Settings, protocol: Protocol, on_wait: OnWait) -> Lsn:
+    """Create the slot; return its consistent point.
+
+    Raises:
+        SlotBusyError: another gateway has made it meanwhile.
+        TransientError: transactions that were running have not ended in time.
+    """
+    replication = ReplicationConnection(settings.source.dsn, on_wait=on_wait)
+    try:
+        point = replication.create_slot(
+            settings.source.slot, two_phase=protocol.two_phase, on_wait=_waiting_for_slot
+        )
+    finally:
+        replication.close()
+    event(
+        _LOG,
+        logging.INFO,
+        "slot created",
+        slot=settings.source.slot,
+        consistent_point=format_lsn(point),
+    )
+    return point
+
+
+def begin(plan: Plan, watermark: Watermark, sink: Sink, stopping: Callable[[], bool]) -> Watermark:
+    """Commit the first watermark of a new slot: all tables of `plan` are pending.
+
+    Raises:
+        TransientError: an edge failed, or `stopping` said so.
+    """
+    first = replace(watermark, copies=copy_states(plan, (), reconcile=True))
+    _commit(sink, Batch([], first), stopping)
+    fail_point("copy.begun")
+    return first
+
+
+def put_into_force(
+    plan: Plan,
+    definitions: str,
+    watermark: Watermark,
+    routes: RelationRoutes,
+    sink: Sink,
+    *,
+    reconcile: bool,
+    stopping: Callable[[], bool],
+) -> Watermark:
+    """Let `plan` count from the watermark on: markers, and the states of all tables, committed.
+
+    Args:
+        plan: The new one.
+        definitions: Their fingerprint.
+        watermark: Everything up to it is in Kafka, under the definitions before.
+        routes: Of `plan`.
+        sink: Not busy.
+        reconcile: See `copy_states`.
+        stopping: Asked while waiting; True gives up.
+
+    Returns:
+        What is committed now.
+
+    Raises:
+        TransientError: an edge failed, or `stopping` said so: the old definitions count.
+    """
+    point = watermark.end_lsn
+    states = copy_states(plan, watermark.copies, reconcile=reconcile)
+    maker = HeaderMaker(point, None, None, None)
+    value, headers = encode_reload(point, definitions), maker.make(point, 0, b"RELOAD")
+    records = [routes.marker(s.name, value, headers) for s in plan.subscriptions]
+    headers = maker.make(point, 0, b"COPY")
+    pending = [state for state in states if state.state == "pending"]
+    for state in pending:
+        marker = encode_copy(replace(state, consistent_point=point))
+        records.append(routes.marker(state.subscription, marker, headers))
+    after = replace(watermark, definitions=definitions, copies=states)
+    names = [subscription.name for subscription in plan.subscriptions]
+    _commit(sink, Batch(records, after, Cut(point, routes.feeds, None, names)), stopping)
+    fail_point("copy.announced")
+    event(
+        _LOG,
+        logging.INFO,
+        "definitions in force",
+        lsn=format_lsn(point),
+        subscriptions=len(plan.subscriptions),
+        tables_to_copy=len(pending),
+    )
+    return after
+
+
+def _commit(sink: Sink, batch: Batch, stopping: Callable[[], bool]) -> None:
+    sink.submit(batch)
+    while sink.collect() is None:
+        if stopping():
+            raise TransientError("stopped while a position was committed")
+        select.select([sink.fileno()], [], [], 0.5)
+
+
+def _waiting_for_slot(waited_s: float) -> None:
+    if int(waited_s) % 10 == 9:
+        event(
+            _LOG,
+            logging.WARNING,
+            "the slot waits for transactions that are still running",
+            waited_s=int(waited_s),
+        )

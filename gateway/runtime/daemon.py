@@ -1,0 +1,127 @@
+"""The daemon: attempts, one after the other, until told to stop.
+
+Every attempt (`gateway.runtime.attempt`) begins from nothing but the configuration, the server and
+the watermark in Kafka, so that a retry is the same as a restart. What may pass is tried again with
+growing pauses, until nothing has worked for ``limits.retry_for_s``.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from typing import Final
+
+from gateway.config import Settings
+from gateway.errors import TransientError
+from gateway.lsn import Lsn
+from gateway.observe import Counters, event
+from gateway.runtime.attempt import Attempt
+from gateway.runtime.copier import CopyReport
+from gateway.runtime.leadership import StoppedWaiting
+from gateway.runtime.pipeline import GRACE, Outcome
+from gateway.runtime.retries import Retries
+
+__all__ = ["Daemon"]
+
+_LOG: Final = logging.getLogger(__name__)
+_STEADY_S: Final = 60.0
+"""A stream that has lasted this long worked, also when there was nothing to commit."""
+_CLOSE_S: Final = 1.0
+_ENDLESS: Final = frozenset({Outcome.REACHED_SWITCH, Outcome.START_ANEW})
+
+
+class Daemon:
+    """Runs the gateway.
+
+    Args:
+        stopping: Asked often; True ends the run in good order.
+        pause: Waits for so many seconds, or until `stopping` may have changed.
+        reload: True once after a person asked for the definitions to be read anew.
+        report_copy: Told how far the copies of tables are.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        endpos: Lsn | None,
+        stopping: Callable[[], bool],
+        pause: Callable[[float], None],
+        report_copy: CopyReport,
+        reload: Callable[[], bool] = lambda: False,
+    ) -> None:
+        self._settings = settings
+        self._endpos = endpos
+        self._asked_to_stop = stopping
+        self._stop_by: float | None = None
+        self._pause = pause
+        self._reload = reload
+        self.counters = Counters()
+        self._report_copy = report_copy
+
+    def run(self) -> Outcome:
+        """Run until stopped or at endpos; try again after what may pass.
+
+        Raises:
+            TransientError: nothing has worked for ``limits.retry_for_s``.
+            FatalError: a person must act.
+        """
+        for warning in self._settings.warnings:
+            event(_LOG, logging.WARNING, "doubtful setting", detail=warning)
+        retries = Retries(self._settings.limits.retry_for_s, self._settings.source.slot)
+        while not self._stopping():
+            before = self.counters.durable_lsn
+            attempt = self._attempt()
+            try:
+                outcome = attempt.run()
+                if outcome not in _ENDLESS:
+                    return outcome
+                retries.reset()
+            except StoppedWaiting:
+                break
+            except TransientError as error:
+                if self._stopping():
+                    break  # what is not committed was not acknowledged either
+                now = time.monotonic()
+                pause_s = retries.after(
+                    error,
+                    now=now,
+                    worked=self.counters.durable_lsn > before or _was_steady(attempt, now),
+                    stood_by=attempt.stood_by,
+                )
+                event(_LOG, logging.WARNING, "trying again", in_s=pause_s, error=error.message)
+                self._pause(pause_s)
+        return Outcome.STOPPED
+
+    def _attempt(self) -> Attempt:
+        return Attempt(
+            self._settings,
+            self.counters,
+            self._report_copy,
+            endpos=self._endpos,
+            stopping=self._stopping,
+            pause=self._pause,
+            reload=self._reload,
+            close_timeout_s=self._close_timeout_s,
+            time_is_up=self._time_is_up,
+        )
+
+    def _stopping(self) -> bool:
+        if self._stop_by is None and self._asked_to_stop():
+            self._stop_by = time.monotonic() + GRACE * self._settings.limits.shutdown_timeout_s
+        return self._stop_by is not None
+
+    def _time_is_up(self) -> bool:
+        return self._stop_by is not None and time.monotonic() >= self._stop_by
+
+    def _close_timeout_s(self) -> float:
+        """How long an open Kafka transaction may still take: what is left of the shutdown."""
+        if self._stop_by is None:
+            return self._settings.limits.shutdown_timeout_s
+        return max(_CLOSE_S, self._stop_by - time.monotonic())
+
+
+def _was_steady(attempt: Attempt, now: float) -> bool:
+    since = attempt.streaming_since
+    return since is not None and now - since > _STEADY_S

@@ -1,0 +1,111 @@
+"""The plan: what the definitions mean on the source server, now and as its catalog changes.
+
+A publication of the database can be altered, and partitions come and go, while the gateway runs.
+pgoutput decodes each change with the catalog of its moment; what the gateway reads is the catalog
+of now. The two are the same as long as the gateway keeps up; one that is behind takes the changes
+before the last alteration by the last definition already.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Final
+
+import psycopg
+
+from gateway.config import Settings
+from gateway.definitions.combine import make_plan
+from gateway.definitions.model import Definitions, Plan
+from gateway.definitions.parser import parse_definitions
+from gateway.errors import ConfigError, GatewayError, TransientError
+from gateway.observe import event
+from gateway.source.catalog import read_catalog
+from gateway.source.watch import catalog_digest
+
+__all__ = ["PlanReader", "read_definitions", "read_plan"]
+
+_LOG: Final = logging.getLogger(__name__)
+
+
+def read_definitions(settings: Settings) -> Definitions:
+    """Read and parse the definitions file.
+
+    Raises:
+        ConfigError: the file cannot be read.
+        DefinitionError: it does not parse, or says what is not supported.
+    """
+    path = settings.definitions.file
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise ConfigError(f"the file {path} does not exist", key="definitions.file") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path} cannot be read: {error}", key="definitions.file") from error
+    definitions = parse_definitions(text)
+    if not definitions.subscriptions:
+        raise ConfigError(
+            f"{path} defines no subscription",
+            key="definitions.file",
+            hint="add a line like: CREATE SUBSCRIPTION s CONNECTION '' PUBLICATION p;",
+        )
+    return definitions
+
+
+def read_plan(settings: Settings, connection: psycopg.Connection, definitions: Definitions) -> Plan:
+    """Return what follows from the definitions on this server.
+
+    Raises:
+        DefinitionError: the definitions cannot be served.
+        TransientError: the connection is gone.
+    """
+    return make_plan(
+        definitions,
+        read_catalog(connection, definitions),
+        prefix=settings.source.slot,
+        missing_identity=settings.definitions.missing_identity,
+    )
+
+
+class PlanReader:
+    """Reads the plan of one definitions text anew, for as long as an attempt lasts."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        connection: psycopg.Connection,
+        definitions: Definitions,
+        plan: Plan,
+    ) -> None:
+        self._settings = settings
+        self._connection = connection
+        self._definitions = definitions
+        self._plan = plan
+        self._digest = ""  # what `plan` was made from may have changed since: look once
+
+    def now(self) -> Plan | None:
+        """Return the plan as of now; None when it is as it was, or cannot be made.
+
+        Raises:
+            TransientError: the connection is gone.
+        """
+        digest = catalog_digest(self._connection, self._definitions, self._plan)
+        if digest == self._digest:
+            return None
+        self._digest = digest
+        try:
+            plan = read_plan(self._settings, self._connection, self._definitions)
+        except TransientError:
+            raise
+        except GatewayError as error:
+            event(
+                _LOG,
+                logging.ERROR,
+                "the catalog has changed so that the definitions are refused, the old ones stay",
+                error=error.message,
+                hint=error.hint or "",
+            )
+            return None
+        if plan == self._plan:
+            return None
+        self._plan = plan
+        return plan

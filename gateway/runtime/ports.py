@@ -1,0 +1,174 @@
+"""The protocols between the pipeline and the two edges.
+
+Declared here and not at the edges, so that the pipeline can be read and tested without them.
+Every method that can wait has a bound; `fileno` lets one `select` watch both edges.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from gateway.lsn import Lsn
+from gateway.records import Batch, CopyState, Feed, Record
+from gateway.transactions import PreparedTransaction, RolledBack, StandaloneMessage, Transaction
+
+
+class Source(Protocol):
+    """A started replication stream."""
+
+    def fileno(self) -> int:
+        """Readable when the server has sent something."""
+
+    def receive(self, limit: int) -> Sequence[bytes]:
+        """Take what has arrived, at most `limit` frames, without waiting.
+
+        A frame is one CopyData payload: ``w`` XLogData (25 bytes of header: tag, wal_start,
+        wal_end, send time; then one pgoutput message) or ``k`` keepalive (tag, wal_end, send time,
+        reply requested). An empty result means: wait on `fileno`.
+
+        Raises:
+            TransientError: the connection is gone.
+            SlotError: the server ended the stream because of the slot.
+        """
+
+    def send_feedback(
+        self, flush_lsn: Lsn, *, write_lsn: Lsn | None = None, reply_requested: bool = False
+    ) -> None:
+        """Send a standby status update with flush = apply = `flush_lsn`.
+
+        Args:
+            flush_lsn: What is safe; the slot moves to it.
+            write_lsn: What has been received; at least `flush_lsn`, which None stands for. Without
+                it the server asks without a pause while flush is behind.
+            reply_requested: The server is to answer with a keepalive.
+
+        Raises:
+            TransientError: the connection is gone.
+        """
+
+    def finish(self, timeout_s: float) -> bool:
+        """End the stream in order; return whether the server has read everything in time."""
+
+    def close(self) -> None:
+        """End the stream at once."""
+
+
+class Sink(Protocol):
+    """A transactional producer that works in the background, one batch at a time."""
+
+    def fileno(self) -> int:
+        """Readable when a batch has finished, or failed."""
+
+    @property
+    def busy(self) -> bool:
+        """A submitted batch has not been collected yet."""
+
+    def submit(self, batch: Batch) -> None:
+        """Hand over `batch` and return at once; only when not `busy`."""
+
+    def collect(self) -> Batch | None:
+        """Return the batch that has finished since, or None; never waits.
+
+        With a watermark, it is committed: durable in Kafka and visible to ``read_committed``.
+
+        Raises:
+            TransientError: the Kafka transaction was aborted; start again from the watermark.
+            FatalError: fenced by a newer gateway, not authorised, a record too large, ...
+        """
+
+
+class TransactionRouter(Protocol):
+    """Turns transactions into records; see `gateway.routing.Router`.
+
+    Attributes:
+        ended: Per subscription, the end of the last transaction that got an END marker.
+        awaits: What `route` waits for is there when this descriptor is readable; None: for nothing.
+    """
+
+    ended: dict[str, Lsn]
+    awaits: int | None
+
+    def foresee(self, item: Transaction | PreparedTransaction) -> None:
+        """Take what will be routed, or marked, after all that was foreseen before."""
+
+    @property
+    def feeds(self) -> Sequence[Feed]:
+        """The topics of every subscription; the same object from call to call."""
+
+    def route(self, transaction: Transaction) -> Iterator[list[Record]]:
+        """Yield its records in bounded pieces; an empty one means: go on later, see `awaits`."""
+
+    def learn(self, event: Transaction | PreparedTransaction) -> None:
+        """Take in what a transaction announces, without its rows."""
+
+    def route_standalone(self, message: StandaloneMessage) -> list[Record]:
+        """Return the records of a non-transactional message."""
+
+    def mark(self, event: PreparedTransaction | RolledBack) -> list[Record]:
+        """Return PREPARE or ROLLBACK_PREPARED markers."""
+
+    def take_lost_values(self) -> Mapping[str, int]:
+        """Return, per table since the last call, the rows sent with NULL for a value not sent."""
+
+    def take_quarantined(self) -> Mapping[str, int]:
+        """Return, per table since the last call, the records made for the error topic."""
+
+
+class Switch(Protocol):
+    """Says when the loop has to end so that other definitions can take over at one LSN."""
+
+    def holds(self) -> bool:
+        """Return whether nothing must be received now, because that LSN is about to be chosen.
+
+        Once it has been told so, the loop receives nothing until this returns False.
+        """
+
+    def point(self) -> Lsn | None:
+        """Return the LSN, when it is known: no transaction that ends behind it may be published."""
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """Records that have their place between two transactions.
+
+    Attributes:
+        lsn: Their position.
+        records: In bounded pieces.
+    """
+
+    lsn: Lsn
+    records: Iterator[list[Record]]
+
+
+class Copier(Protocol):
+    """Copies tables while the stream goes on; see `gateway.runtime.copier.TableCopier`."""
+
+    def fileno(self) -> int:
+        """Readable when there may be something to place."""
+
+    @property
+    def unfinished(self) -> bool:
+        """Whether tables are still to be copied."""
+
+    @property
+    def altered(self) -> bool:
+        """Whether a new plan is needed to go on."""
+
+    def awaited(self) -> Lsn | None:
+        """Return the first position that something waits for."""
+
+    def place(self, last: Lsn, upto: Lsn) -> Placement | None:
+        """Return what can be published now, between two transactions.
+
+        Args:
+            last: Everything published so far ends at or before it.
+            upto: Everything that commits before it has been published.
+
+        Raises:
+            GatewayError: tables cannot be copied.
+        """
+
+    def states(self) -> tuple[CopyState, ...]:
+        """Return what is to be committed with everything that was published so far."""

@@ -1,0 +1,275 @@
+"""What an attempt needs before it touches the slot: the plan, topics, the producer.
+
+Each function here derives from the configuration and the plan alone, so that commands which run
+nothing (`check`, `schemas`, `slot drop`) stand on the same ground as the daemon.
+"""
+
+from __future__ import annotations
+
+import logging
+import select
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import psycopg
+
+from gateway.background import OnWait, keep_waiting
+from gateway.config import Settings
+from gateway.definitions.model import Definitions, Plan
+from gateway.envelope.envelope import package_version
+from gateway.envelope.naming import (
+    error_topic,
+    find_collisions,
+    message_topic,
+    transaction_topic,
+)
+from gateway.errors import ConfigError, FatalError
+from gateway.lsn import ZERO_LSN
+from gateway.observe import event
+from gateway.records import Batch, Watermark
+from gateway.routing import RoutingSettings
+from gateway.routing.routes import RelationRoutes, topic_of
+from gateway.runtime.plan import read_definitions, read_plan
+from gateway.sink.identity import SlotIdentity
+from gateway.sink.producer import TransactionalSink
+from gateway.sink.progress import KafkaProgress
+from gateway.sink.registry import Registry
+from gateway.sink.topics import TopicSpec, ensure_topics, progress_topic_spec
+from gateway.source.catalog import ServerCatalog
+from gateway.source.connection import ServerFacts, server_facts
+from gateway.source.evaluator import ServerEvaluator
+from gateway.source.negotiation import Protocol, negotiate, wants_binary
+
+__all__ = [
+    "TOPICS_TIMEOUT_S",
+    "Outside",
+    "Setup",
+    "check_partitions",
+    "commit_claim",
+    "ensure_all_topics",
+    "make_evaluator",
+    "make_sink",
+    "routing_settings",
+    "set_up",
+    "slot_identity",
+    "table_topics",
+]
+
+_LOG: Final = logging.getLogger(__name__)
+
+TOPICS_TIMEOUT_S: Final = 10.0
+"""How long creating and checking topics may take."""
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """What the configuration means on the servers, before anything is done."""
+
+    facts: ServerFacts
+    definitions: Definitions
+    plan: Plan
+    routing: RoutingSettings
+    protocol: Protocol
+
+
+def set_up(settings: Settings, connection: psycopg.Connection) -> Setup:
+    """Read the definitions, make the plan, and create or check the topics.
+
+    Raises:
+        DefinitionError, ConfigError: the definitions or settings cannot work on these servers.
+        FatalError: the server's wal_level is not logical, or a topic is not as it must be.
+        TransientError: a server does not answer.
+    """
+    definitions = read_definitions(settings)
+    facts = server_facts(connection)
+    if facts.wal_level != "logical":
+        raise FatalError(
+            f"the source server has wal_level = {facts.wal_level}",
+            hint="set wal_level = logical in postgresql.conf and restart the server",
+        )
+    for subscription in definitions.subscriptions:
+        if subscription.connection_given:
+            event(
+                _LOG,
+                logging.INFO,
+                "CONNECTION is not used, source.dsn is",
+                subscription=subscription.name,
+            )
+    plan = read_plan(settings, connection, definitions)
+    for warning in plan.warnings:
+        event(_LOG, logging.WARNING, "definition", detail=warning)
+    protocol = negotiate(plan.subscriptions, facts.version_num)
+    partitions = ensure_all_topics(settings, plan, timeout_s=TOPICS_TIMEOUT_S)
+    return Setup(
+        facts, definitions, plan, routing_settings(settings, facts, plan, partitions), protocol
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Outside:
+    """What routing asks, for as long as an attempt lasts."""
+
+    connection: psycopg.Connection
+    registry: Registry
+    evaluator: ServerEvaluator
+
+    def routes(
+        self,
+        plan: Plan,
+        routing: RoutingSettings,
+        *,
+        replan: Callable[[], Plan | None] = lambda: None,
+    ) -> RelationRoutes:
+        """Make the routes of `plan`; `replan` as there."""
+        return RelationRoutes(
+            plan,
+            routing,
+            ServerCatalog(self.connection),
+            self.registry,
+            replan=replan,
+            evaluator=self.evaluator,
+        )
+
+
+def commit_claim(sink: TransactionalSink, timeline: int, definitions: str) -> None:
+    """Commit a watermark of 0: the slot that follows is ours, and nothing was streamed from it.
+
+    Raises:
+        TransientError: Kafka has not committed it.
+        FatalError: Kafka refuses it.
+    """
+    sink.submit(Batch([], Watermark(ZERO_LSN, timeline, definitions, ())))
+    while sink.busy:
+        select.select([sink.fileno()], [], [], 1.0)
+        sink.collect()
+
+
+def routing_settings(
+    settings: Settings, facts: ServerFacts, plan: Plan, partitions: Mapping[str, int]
+) -> RoutingSettings:
+    """Return what routing needs of the configuration."""
+    return RoutingSettings(
+        gateway=settings.gateway.name,
+        database=facts.database,
+        version=package_version(),
+        partitions=partitions,
+        topic_names=settings.topics.names,
+        tombstones=settings.topics.tombstones,
+        truncate=settings.topics.truncate,
+        numeric=settings.types.numeric,
+        message_prefixes=frozenset(settings.messages.prefixes),
+        binary=wants_binary(plan.subscriptions),
+        on_filter_error=settings.definitions.on_filter_error,
+        server_filters=settings.filters.server == "on",
+    )
+
+
+def make_evaluator(settings: Settings, *, on_wait: OnWait = keep_waiting) -> ServerEvaluator:
+    """Make what asks a server about row filters; not yet connected."""
+    source = settings.source.dsn
+    return ServerEvaluator(
+        settings.filters.dsn or source,
+        timeout_s=settings.filters.timeout_s,
+        source_dsn=source,
+        on_wait=on_wait,
+    )
+
+
+def table_topics(plan: Plan, settings: Settings) -> list[TopicSpec]:
+    """Return the topics of all subscriber tables, each once.
+
+    Raises:
+        ConfigError: two tables would share a topic, or an override is invalid.
+    """
+    owner: dict[str, tuple[str, int]] = {}
+    specs: dict[str, TopicSpec] = {}
+    for publish in plan.publishes:
+        table = plan.tables[publish.target_oid]
+        topic = topic_of(publish.subscription, table, settings.topics.names)
+        identity = (publish.subscription, publish.target_oid)
+        if owner.setdefault(topic, identity) != identity:
+            raise ConfigError(
+                f"two subscriber tables share the topic {topic!r}",
+                key="topics.names",
+                hint="give one of them another name",
+            )
+        keyed = bool(table.identity)
+        truncates = any(o.value == "truncate" for o in publish.operations)
+        specs[topic] = TopicSpec(
+            topic,
+            settings.topics.partitions,
+            settings.topics.config,
+            settings.topics.replication_factor,
+            partitions_at_creation_only=True,
+            forbid_compaction=not keyed or (truncates and settings.topics.truncate == "publish"),
+        )
+    return list(specs.values())
+
+
+def slot_identity(facts: ServerFacts, settings: Settings) -> SlotIdentity:
+    """Return under which key this gateway's watermark stands in Kafka."""
+    return SlotIdentity(facts.system_identifier, facts.database, settings.source.slot)
+
+
+def make_sink(settings: Settings, facts: ServerFacts, registry: Registry) -> TransactionalSink:
+    """Make the producer of this gateway's slot; not yet opened.
+
+    Raises:
+        SchemaError, TransientError: the registry refuses its schemas, or cannot be reached.
+    """
+    identity = slot_identity(facts, settings)
+    progress = KafkaProgress(settings.kafka, identity, registry, topic=settings.topics.progress)
+    return TransactionalSink(settings.kafka, identity, progress)
+
+
+def _refuse_collisions(names: Sequence[str]) -> None:
+    """Refuse names that Kafka takes for the same metric name: they differ in '.' and '_' only."""
+    for group in find_collisions(names):
+        raise ConfigError(
+            f"the topics {', '.join(group)} collide in Kafka, which takes '.' and '_' for one",
+            key="topics.names",
+            hint="give one of them another name",
+        )
+
+
+def check_partitions(now: Mapping[str, int], known: Mapping[str, Sequence[int]]) -> None:
+    """Refuse a topic that has another number of partitions than when it was last written to.
+
+    Args:
+        now: By topic, its partitions.
+        known: By topic, what was kept of each partition at the last write.
+    """
+    for topic, partitions in now.items():
+        before = len(known.get(topic, ()))
+        if before not in (0, partitions):
+            raise FatalError(
+                f"topic {topic} has {partitions} partitions, it had {before}",
+                hint="records of one key would change their partition: restore the number, or "
+                "start over with a new topic ([topics] names) and `pgsluice slot drop`",
+            )
+
+
+def ensure_all_topics(settings: Settings, plan: Plan, *, timeout_s: float) -> dict[str, int]:
+    """Create or check every topic; return the partitions of the table topics.
+
+    Raises:
+        ConfigError: two tables would share a topic, or names collide.
+        FatalError: a topic that exists is not as it must be.
+        TransientError: Kafka does not answer in time.
+    """
+    tables = table_topics(plan, settings)
+    factor = settings.topics.replication_factor
+    names = [transaction_topic(s.name) for s in plan.subscriptions]
+    if settings.messages.prefixes:
+        names.append(message_topic(settings.gateway.name))
+    if settings.definitions.on_filter_error == "quarantine":
+        names.append(error_topic(settings.gateway.name))
+    specs = [
+        *tables,
+        *(TopicSpec(name, replication_factor=factor, forbid_compaction=True) for name in names),
+        progress_topic_spec(settings.topics.progress, replication_factor=factor),
+    ]
+    _refuse_collisions([spec.name for spec in specs])
+    found = ensure_topics(settings.kafka, specs, timeout_s=timeout_s)
+    return {spec.name: found[spec.name].partitions for spec in tables}

@@ -1,0 +1,252 @@
+"""Changed definitions while the gateway runs: noticed, checked, and put into force at one LSN.
+
+A thread of its own with a connection of its own, so that the loop never waits for it. It is asked
+by SIGHUP or by `pgsluice reload` (a NOTIFY on the source server), and looks at the catalog now and
+then. What it does then, in this order:
+
+    1. read the definitions, make the plan, build all routes: what would be refused at a start is
+       refused here, and the old definitions stay in force
+    2. make topics, and add the tables to the gateway's publications that the new plan needs
+    3. hold the loop, and take the present end of the WAL as the LSN
+    4. let the loop go on up to that LSN, where it ends with `Outcome.REACHED_SWITCH`
+
+The daemon then puts the definitions into force (`gateway.runtime.copies`) and starts anew; the
+tables that have to come are copied while the stream goes on.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+import psycopg
+from psycopg import sql
+
+from gateway.config import Settings
+from gateway.definitions.changes import copy_states
+from gateway.definitions.model import Definitions, Plan
+from gateway.errors import GatewayError, TransientError
+from gateway.lsn import Lsn
+from gateway.observe import event
+from gateway.records import Watermark
+from gateway.routing import RoutingSettings
+from gateway.routing.routes import RelationRoutes
+from gateway.runtime.plan import read_definitions, read_plan
+from gateway.runtime.provision import TOPICS_TIMEOUT_S, ensure_all_topics, routing_settings
+from gateway.sink.registry import Registry
+from gateway.source.catalog import ServerCatalog
+from gateway.source.connection import connect, server_facts, wal_flush_lsn
+from gateway.source.publications import extend_publications
+from gateway.source.watch import catalog_digest
+
+__all__ = ["Reloader", "Takeover", "channel_of"]
+
+_LOG: Final = logging.getLogger(__name__)
+_LISTEN_S: Final = 0.25
+_ALIVE_S: Final = 30.0
+_RETRY_S: Final = 5.0
+_JOIN_S: Final = 5.0
+
+
+def channel_of(slot: str) -> str:
+    """Return the channel of NOTIFY on which the gateway of a slot is asked to reload."""
+    return f"pgsluice_{slot}"
+
+
+@dataclass(frozen=True, slots=True)
+class Takeover:
+    """Definitions that can take over at `point`.
+
+    Attributes:
+        reconcile: Tables that exist under other definitions are copied.
+    """
+
+    definitions: Definitions
+    plan: Plan
+    routing: RoutingSettings
+    reconcile: bool
+    point: Lsn
+
+
+class _Ended(Exception):
+    """The loop has ended for another reason."""
+
+
+class Reloader:
+    """A `gateway.runtime.ports.Switch`. Start it with `with`; it has ended when the block has.
+
+    Args:
+        watermark: In force, with the states of all copies.
+        plan: In force.
+        requested: Asked often; True once after a person asked for the definitions to be read.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        watermark: Watermark,
+        plan: Plan,
+        definitions: Definitions,
+        *,
+        requested: Callable[[], bool],
+    ) -> None:
+        self._settings = settings
+        self._watermark = watermark
+        self._plan = plan
+        self._definitions = definitions
+        self._requested = requested
+        # Once in any case: the catalog may have changed since the plan was made from it.
+        self._pending = True
+        self._ended = threading.Event()
+        self._hold = False
+        self._held = threading.Event()
+        self._takeover: Takeover | None = None
+        self._found = False
+        self._refused = ""
+        self._thread = threading.Thread(target=self._run, name="pgsluice reload", daemon=True)
+
+    def __enter__(self) -> Reloader:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        self._thread.join(_JOIN_S)
+
+    # What the loop asks
+
+    def holds(self) -> bool:
+        """See `gateway.runtime.ports.Switch`."""
+        if self._hold:
+            self._held.set()
+            return True
+        return False
+
+    def point(self) -> Lsn | None:
+        """See `gateway.runtime.ports.Switch`."""
+        return None if self._takeover is None else self._takeover.point
+
+    def take(self) -> Takeover:
+        """Return what takes over at `point`."""
+        assert self._takeover is not None
+        return self._takeover
+
+    # The thread
+
+    def _run(self) -> None:
+        while not self._ended.is_set() and not self._found:
+            try:
+                with connect(
+                    self._settings.source.dsn,
+                    application_name="pgsluice reload",
+                    on_wait=self._go_on,
+                ) as c:
+                    self._watch(c)
+            except _Ended:
+                break
+            except (GatewayError, psycopg.Error) as error:
+                message = error.message if isinstance(error, GatewayError) else "connection lost"
+                event(_LOG, logging.WARNING, "definitions are not watched", error=message)
+                self._ended.wait(_RETRY_S)
+
+    def _watch(self, connection: psycopg.Connection) -> None:
+        name = sql.Identifier(channel_of(self._settings.source.slot))
+        connection.execute(sql.SQL("LISTEN {}").format(name))
+        interval = self._settings.definitions.watch_interval_s
+        digest = self._digest(connection) if interval else ""
+        next_look = time.monotonic() + (interval or _ALIVE_S)
+        while not self._ended.is_set():
+            notified = list(connection.notifies(timeout=_LISTEN_S, stop_after=1))
+            asked = self._requested() or bool(notified)
+            if time.monotonic() >= next_look:
+                next_look = time.monotonic() + (interval or _ALIVE_S)
+                connection.execute("SELECT")  # a dead connection would never bring a request
+                now = self._digest(connection) if interval else ""
+                self._pending, digest = self._pending or now != digest, now
+            if not (asked or self._pending):
+                continue
+            self._pending = not self._consider(connection, asked=asked)
+            if self._found:
+                return
+            if self._pending:
+                self._ended.wait(_RETRY_S)
+
+    def _digest(self, connection: psycopg.Connection) -> str:
+        return catalog_digest(connection, self._definitions, self._plan)
+
+    def _consider(self, connection: psycopg.Connection, *, asked: bool) -> bool:
+        """Look for new definitions and prepare them; return False when it is to be tried again."""
+        try:
+            # Set before the loop is let go: it must not receive beyond the point.
+            self._takeover = self._prepare(connection, asked=asked)
+            self._found = self._takeover is not None
+        except TransientError as error:
+            event(_LOG, logging.WARNING, "reload put off", error=error.message)
+            return False
+        except GatewayError as error:
+            if asked or error.message != self._refused:
+                event(
+                    _LOG,
+                    logging.ERROR,
+                    "changed definitions are refused, the old ones stay in force",
+                    error=error.message,
+                    hint=error.hint or "",
+                )
+            self._refused = error.message
+            return True
+        finally:
+            self._hold = False
+        return True
+
+    def _prepare(self, connection: psycopg.Connection, *, asked: bool) -> Takeover | None:
+        settings = self._settings
+        definitions = read_definitions(settings)
+        facts = server_facts(connection)
+        plan = read_plan(settings, connection, definitions)
+        rewritten = definitions.fingerprint != self._watermark.definitions
+        reconcile = asked or rewritten
+        before = self._watermark.copies
+        states = copy_states(plan, before, reconcile=reconcile)
+        late = [s for s in states if s.state == "pending" and s not in before]
+        if not (rewritten or late) and _same(self._plan, plan):
+            if asked:
+                event(_LOG, logging.INFO, "nothing has changed in the definitions")
+            return None
+        partitions = ensure_all_topics(settings, plan, timeout_s=TOPICS_TIMEOUT_S)
+        routing = routing_settings(settings, facts, plan, partitions)
+        # Compiles every filter and registers every schema; nothing may be refused any more later.
+        RelationRoutes(
+            plan,
+            routing,
+            ServerCatalog(connection),
+            Registry(settings.registry, on_wait=self._go_on),
+        ).register_all()
+        for line in extend_publications(connection, plan, prefix=settings.source.slot):
+            event(_LOG, logging.INFO, "publication", detail=line)
+        self._hold_loop()
+        return Takeover(definitions, plan, routing, reconcile, wal_flush_lsn(connection))
+
+    def _hold_loop(self) -> None:
+        """Make the loop receive nothing more, and wait until it does not."""
+        self._held.clear()
+        self._hold = True
+        while not self._held.wait(0.1):
+            self._go_on()
+
+    def _go_on(self) -> None:
+        if self._ended.is_set():
+            raise _Ended
+
+
+def _same(before: Plan, after: Plan) -> bool:
+    """Whether two plans take the same changes in the same way, and ask the same of the server."""
+    return (
+        before.publishes,
+        before.copies,
+        before.subscriptions,
+        before.server_publications,
+    ) == (after.publishes, after.copies, after.subscriptions, after.server_publications)

@@ -1,0 +1,128 @@
+"""Where the records of one Kafka transaction went, partition by partition: what PROGRESS promises.
+
+Delivery reports are asked for the first record of each partition, and for the last one of it in
+each batch; nobody can know which batch is the last. All others would only cost time.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from gateway.envelope.headers import HeaderMaker
+from gateway.envelope.markers import encode_progress
+from gateway.records import Cut, Feed, PartitionOffsets, Record
+
+__all__ = ["Ledger"]
+
+
+@dataclass(slots=True)
+class _Span:
+    """A partition in the Kafka transaction under way.
+
+    Attributes:
+        awaited: Delivery reports that have not come yet.
+        first, last: Offsets, -1 until reported.
+    """
+
+    records: int = 0
+    awaited: int = 0
+    first: int = -1
+    last: int = -1
+
+
+class Ledger:
+    """The offsets of the Kafka transaction under way, and those at which earlier ones ended.
+
+    Args:
+        committed: Next offsets by topic; the index is the partition.
+    """
+
+    def __init__(self, committed: Mapping[str, Sequence[int]]) -> None:
+        self._next = {topic: list(offsets) for topic, offsets in committed.items()}
+        self._spans: dict[tuple[str, int], _Span] = {}
+        self._changed: set[str] = set()
+        self._feeds: Sequence[Feed] = ()
+        self._tables: dict[str, Feed] = {}
+
+    def enter(self, records: Sequence[Record]) -> set[int]:
+        """Count `records`; return the indexes of those whose delivery is to be reported."""
+        places = [record[:2] for record in records]
+        last = {place: index for index, place in enumerate(places)}
+        wanted = set(last.values())
+        if not self._spans.keys() >= last.keys():
+            top = len(places) - 1
+            first = {place: top - index for index, place in enumerate(reversed(places))}
+            wanted.update(index for place, index in first.items() if place not in self._spans)
+        for place, count in Counter(places).items():
+            self._spans.setdefault(place, _Span()).records += count
+        for index in wanted:
+            self._spans[places[index]].awaited += 1
+        return wanted
+
+    def report(self, topic: str, partition: int, offset: int) -> None:
+        """Take a delivery report."""
+        if (span := self._spans.get((topic, partition))) is None:
+            return  # of a topic without a feed, for which nobody has waited
+        span.awaited -= 1
+        span.first = offset if span.first < 0 else span.first
+        span.last = offset
+
+    def unreported(self, feeds: Sequence[Feed]) -> str | None:
+        """Return a table's topic of `feeds` of which delivery reports are still missing."""
+        tables = self._tables_of(feeds)
+        return next(
+            (t for (t, _), span in self._spans.items() if span.awaited and t in tables), None
+        )
+
+    def close(self, cut: Cut) -> list[Record]:
+        """End the Kafka transaction; return its PROGRESS markers.
+
+        Every delivery report on the feeds' tables must have been taken.
+        """
+        tables = self._tables_of(cut.feeds)
+        written: dict[str, list[PartitionOffsets]] = {}
+        for (topic, partition), span in self._spans.items():
+            if (feed := tables.get(topic)) is not None:
+                offsets = self._advance(topic, partition, feed.tables[topic], span)
+                written.setdefault(feed.subscription, []).append(offsets)
+        headers = HeaderMaker(cut.end_lsn, None).make(cut.end_lsn, 0, b"PROGRESS")
+        markers: list[Record] = []
+        for feed in cut.feeds:
+            offsets_of = written.get(feed.subscription, [])
+            marked = (feed.markers, 0) in self._spans
+            if offsets_of or marked or feed.subscription in cut.idle:
+                value = encode_progress(
+                    cut.end_lsn, commit_time=cut.commit_time, offsets=offsets_of
+                )
+                markers.append((feed.markers, 0, None, feed.prefix + value, headers))
+        self._spans.clear()
+        return markers
+
+    def next_offsets(self) -> dict[str, tuple[int, ...]]:
+        """Return all that markers have named last, by topic."""
+        return {topic: tuple(offsets) for topic, offsets in self._next.items()}
+
+    def take_changed(self) -> dict[str, tuple[int, ...]]:
+        """Return the next offsets that have changed since the last call, by topic."""
+        changed = {topic: tuple(self._next[topic]) for topic in sorted(self._changed)}
+        self._changed.clear()
+        return changed
+
+    def _tables_of(self, feeds: Sequence[Feed]) -> Mapping[str, Feed]:
+        """Return the feed of each table's topic; `feeds` are the same for a long time."""
+        if feeds is not self._feeds:
+            self._feeds = feeds
+            self._tables = {topic: feed for feed in feeds for topic in feed.tables}
+        return self._tables
+
+    def _advance(
+        self, topic: str, partition: int, partitions: int, span: _Span
+    ) -> PartitionOffsets:
+        assert span.awaited == 0
+        offsets = self._next.setdefault(topic, [])
+        offsets += [0] * (partitions - len(offsets))
+        previous, offsets[partition] = offsets[partition], span.last + 1
+        self._changed.add(topic)
+        return PartitionOffsets(topic, partition, span.first, span.last + 1, previous, span.records)

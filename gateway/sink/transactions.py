@@ -1,0 +1,274 @@
+"""Kafka transactions of one librdkafka producer: no call waits without end, every error is ours.
+
+librdkafka's transactional calls are made in slices; between them it is asked whether to go on. What
+has made a Kafka transaction fail is not always in the error at hand: `produce` only speaks of a
+state, `flush` of nothing at all. `begin_transaction` is refused by an open Kafka transaction in any
+case, and by one that has failed with the reason; so it is what is asked. Only delivery reports know
+of topics that may not be written.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Final, TypeAlias
+
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
+
+from gateway.errors import GatewayError, KafkaTransactionTimeout
+from gateway.records import Record
+from gateway.sink.clients import make_client, producer_properties
+from gateway.sink.complaints import PATIENCE_S, Complaints
+from gateway.sink.failures import classify_kafka_error, is_fenced, is_refusal
+
+__all__ = ["KafkaTransactions"]
+
+_SLICE_S: Final = 0.5  # longest single wait inside librdkafka
+_BACKOFF_S: Final = 0.05
+_ROOM_S: Final = 0.005
+_DESTROY_S: Final = 2.0
+_VAGUE: Final = (KafkaError._STATE, KafkaError._FATAL, KafkaError._INCONSISTENT)
+_PURGED: Final = (KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT)
+_NO_ANSWER: Final = KafkaError(KafkaError._TIMED_OUT)
+
+Report: TypeAlias = Callable[[str, int, int], None]
+"""Told topic, partition and offset of a record that has been delivered."""
+
+
+class KafkaTransactions:
+    """One transactional producer. After an error it is of no more use.
+
+    Attributes:
+        complaints: What it has last said of its connections.
+        fenced: Another gateway has taken over.
+
+    Args:
+        kafka: librdkafka properties of the user.
+        transactional_id: Of the slot.
+        report: See `produce`; called from within `produce`, `flush` and `commit`.
+        late: Asked while a call waits; True gives up with a TransientError.
+
+    Raises:
+        ConfigError: a property that must not be set, or that librdkafka does not know.
+    """
+
+    def __init__(
+        self,
+        kafka: Mapping[str, str | int | bool],
+        transactional_id: str,
+        report: Report,
+        late: Callable[[], bool],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._id = transactional_id
+        properties = producer_properties(kafka, transactional_id)
+        self._timeout_s = float(properties["transaction.timeout.ms"]) / 1000
+        self.complaints = Complaints()
+        self._producer = make_client(Producer, properties, self.complaints)
+        self._report = report
+        self._late = late
+        self._clock = clock
+        self._began_at: float | None = None
+        self._committing = False
+        self._undelivered: tuple[KafkaError, str | None] | None = None
+        self.fenced = False
+
+    def reach(self) -> None:
+        """Wait until a broker answers.
+
+        Raises:
+            TransientError: it is late.
+            FatalError: the brokers do not let us in.
+        """
+        self._until(lambda timeout_s: self._producer.list_topics(timeout=timeout_s), "connecting")
+
+    def start(self) -> None:
+        """Fence a predecessor; what it left open is aborted.
+
+        Raises:
+            TransientError: Kafka cannot be reached, and it is late.
+            FatalError: it does not let us in, or another one has fenced us meanwhile.
+        """
+        self._until(self._producer.init_transactions, "starting Kafka transactions")
+
+    def begin(self) -> None:
+        """Begin a Kafka transaction, unless one is open."""
+        if self._began_at is None:
+            try:
+                self._producer.begin_transaction()
+            except KafkaException as raised:
+                raise self._classify(raised.args[0], "beginning a Kafka transaction") from None
+            self._began_at = self._clock()
+
+    def produce(self, records: Sequence[Record], reported: Collection[int] = ()) -> None:
+        """Produce `records`; the delivery of those at the indexes `reported` is reported.
+
+        Raises:
+            TransientError: the Kafka transaction has failed.
+            FatalError: and will do so again.
+        """
+        self._serve(self._producer.poll, 0)
+        if self._undelivered is not None:
+            self._raise_failure()
+        produce: Callable[..., None] = self._producer.produce
+        reports: list[Callable[..., None] | None] = [None] * len(records)
+        for index in reported:
+            reports[index] = self._delivered
+        # The hot loop. Positional arguments take a quarter off the cost of a call (2.0 against
+        # 2.7 us with five headers); `produce_batch` is not used because it drops headers.
+        for (topic, partition, key, value, headers), report in zip(records, reports, strict=True):
+            try:
+                produce(topic, value, key, partition, report, None, 0, headers)
+            except BufferError:
+                self._produce_when_there_is_room((topic, partition, key, value, headers), report)
+            except KafkaException as error:
+                raise self._classify(error.args[0], "producing", topic=topic) from None
+
+    def flush(self) -> None:
+        """Wait until every record is at the broker.
+
+        Raises:
+            TransientError, FatalError: as `produce`.
+        """
+        began_at = self._clock()
+        while self._serve(self._producer.flush, _SLICE_S):
+            self._raise_failure()
+            self._go_on(_NO_ANSWER, "producing", began_at)
+        self._raise_failure()
+
+    def commit(self) -> None:
+        """Commit. After a TransientError it may have happened all the same.
+
+        Raises:
+            TransientError, FatalError: as `produce`.
+        """
+        self._committing = True
+        self._until(self._producer.commit_transaction, "committing")
+        self._committing = False
+        self._began_at = None
+
+    def abort(self) -> None:
+        """Abort the open Kafka transaction, if any; the broker ends what cannot be aborted.
+
+        Raises:
+            GatewayError: another gateway turned out to have taken over.
+        """
+        # A commit whose end is not known cannot be aborted: the next `start` resolves it.
+        if self._began_at is None or self._committing:
+            return
+        try:
+            self._until(self._producer.abort_transaction, "aborting")
+        except GatewayError:
+            if self.fenced:
+                raise
+        self._began_at = None
+
+    def close(self) -> None:
+        """Let go of the producer; what is open or on its way is left to the broker."""
+        with contextlib.suppress(KafkaException):
+            self._producer.purge(blocking=False)
+        # The destructor waits for librdkafka's threads, and nobody says for how long.
+        last = [self._producer]
+        del self._producer
+        destroyer = threading.Thread(target=last.clear, name="kafka-destroyer", daemon=True)
+        destroyer.start()
+        destroyer.join(_DESTROY_S)
+
+    def _produce_when_there_is_room(
+        self, record: Record, report: Callable[..., None] | None
+    ) -> None:
+        topic, partition, key, value, headers = record
+        produce: Callable[..., None] = self._producer.produce
+        began_at = self._clock()
+        while True:
+            self._serve(self._producer.poll, _ROOM_S)
+            self._go_on(_NO_ANSWER, f"producing to topic {topic}", began_at)
+            try:
+                produce(topic, value, key, partition, report, None, 0, headers)
+            except BufferError:
+                continue
+            except KafkaException as error:
+                raise self._classify(error.args[0], "producing", topic=topic) from None
+            return
+
+    def _delivered(self, error: KafkaError | None, message: Message) -> None:
+        if error is None:
+            topic, partition, offset = message.topic(), message.partition(), message.offset()
+            assert topic is not None and partition is not None and offset is not None
+            self._report(topic, partition, offset)
+        elif self._undelivered is None and error.code() not in _PURGED:
+            self._undelivered = (error, message.topic())
+
+    def _until(self, operation: Callable[[float], object], doing: str) -> None:
+        """Call `operation` in slices until it succeeds, or fails for good, or it is late."""
+        began_at = self._clock()
+        while True:
+            try:
+                operation(_SLICE_S)
+            except KafkaException as raised:
+                error: KafkaError = raised.args[0]
+                self._serve(self._producer.poll, 0)
+                if not error.retriable() and error.code() != KafkaError._TRANSPORT:
+                    self._committing = False  # a refused commit is over, unlike one in the dark
+                    raise self._classify(error, doing) from None
+                self._go_on(error, doing, began_at)
+                if error.code() not in (KafkaError._TIMED_OUT, KafkaError._TIMED_OUT_QUEUE):
+                    time.sleep(_BACKOFF_S)  # the client's own back-off ends with the call
+            else:
+                self.complaints.clear()
+                return
+
+    def _go_on(self, error: KafkaError, doing: str, began_at: float) -> None:
+        """Return, or raise `error` because waiting any longer is of no use."""
+        complaint = self.complaints.last
+        refused = complaint is not None and is_refusal(complaint)
+        if self._late() or (refused and self._clock() - began_at >= PATIENCE_S):
+            raise self._classify(error, doing)
+
+    def _serve(self, operation: Callable[[float], int], timeout_s: float) -> int:
+        """Call what runs the callbacks: reports, complaints, log lines."""
+        try:
+            return operation(timeout_s)
+        except KafkaException as raised:  # a fatal error
+            raise self._classify(raised.args[0], "producing") from None
+
+    def _raise_failure(self) -> None:
+        """Raise what has made the open Kafka transaction fail, if it has."""
+        if (failure := self._failure()) is not None:
+            raise self._classify(failure[0], "producing", topic=failure[1])
+
+    def _failure(self) -> tuple[KafkaError, str | None] | None:
+        """What has made it fail, and the topic where the error's text does not name it."""
+        if self._undelivered is not None:
+            return self._undelivered
+        try:
+            self._producer.begin_transaction()
+        except KafkaException as raised:
+            error: KafkaError = raised.args[0]
+            return None if error.code() == KafkaError._STATE else (error, None)
+        return None
+
+    def _classify(self, error: KafkaError, doing: str, *, topic: str | None = None) -> GatewayError:
+        if error.code() in _VAGUE and (failure := self._failure()) is not None:
+            error, topic = failure
+        if self._began_at is not None and (is_fenced(error) or error.fatal()):
+            open_s = self._clock() - self._began_at
+            self._began_at = None  # no longer ours to abort
+            if open_s >= self._timeout_s:
+                return KafkaTransactionTimeout(
+                    f"{doing}: the Kafka transaction has been open for {open_s:.0f} s, longer than "
+                    f"transaction.timeout.ms ({self._timeout_s:.0f} s), and the broker has ended "
+                    "it",
+                    hint='raise "transaction.timeout.ms" in [kafka] and transaction.max.timeout.ms '
+                    "of the brokers",
+                )
+        self.fenced = self.fenced or is_fenced(error)
+        return classify_kafka_error(
+            error,
+            doing=doing,
+            transactional_id=self._id,
+            topic=topic,
+            complaint=self.complaints.last,
+        )

@@ -1,0 +1,424 @@
+r"""Read a table in chunks, each in a short transaction of its own.
+
+Values come by COPY in text format from a session with the walsender's settings, so they are byte
+for byte what the stream has for the same values.
+
+A range is asked for by the key's index: ``(k1, k2) > (...) ORDER BY k1, k2 LIMIT n`` in the index's
+order of columns and under its collations, so that any type and collation does, and the server
+finds the rows without sorting. Key values go back to the server as the text that it gave.
+
+COPY ends each row with a newline and separates columns by tabs; both, and the backslash, are
+escaped inside values, and NULL is ``\N``. So a line without a backslash is split and done.
+
+Source: PostgreSQL manual, COPY, "Text Format"; CopyAttributeOutText in copyto.c;
+CopyReadAttributesText in copyfromparse.c.
+"""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Any, Final, Self
+
+import psycopg
+from psycopg import sql
+
+from gateway.background import OnWait, keep_waiting
+from gateway.copy import Chunk, ChunkRequest, Key, Snapshot
+from gateway.definitions.model import Table
+from gateway.errors import FatalError, GatewayError, TransientError
+from gateway.lsn import Lsn, parse_lsn
+from gateway.source.connection import SESSION_SETTINGS, classify_server_error, connect
+from gateway.source.session import DEFAULT_SILENCE_S
+
+__all__ = ["ChunkReader", "ChunkSource", "CopyRow", "TableAltered", "TableGone", "split_copy_line"]
+
+CopyRow = list[bytes | None]
+"""One row: its columns' text as the output functions write it, in UTF-8; None is NULL."""
+
+_SETTINGS: Final = {
+    **SESSION_SETTINGS,
+    "search_path": "pg_catalog",
+    "standard_conforming_strings": "on",
+    # Logical decoding knows no row security: an error is better than rows that are silently away.
+    "row_security": "off",
+}
+
+_ESCAPE: Final = re.compile(rb"\\(?:x([0-9A-Fa-f]{1,2})|([0-7]{1,3})|(.))", re.DOTALL)
+_CONTROL: Final = {b"b": b"\b", b"f": b"\f", b"n": b"\n", b"r": b"\r", b"t": b"\t", b"v": b"\v"}
+
+# The names of the table's files are those of its rows: another one after a rewrite or TRUNCATE.
+_SHAPE: Final = """
+    ARRAY(SELECT concat_ws(',', a.attnum, a.atttypid, a.atttypmod, a.attname)
+        FROM pg_attribute AS a
+        WHERE a.attrelid = %(oid)s AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum),
+    ARRAY(SELECT concat_ws(',', c.oid, c.relfilenode)
+        FROM pg_class AS c WHERE c.oid = ANY (%(files)s::oid[]) ORDER BY c.oid)"""
+
+_BEFORE: Final = f"SELECT pg_current_snapshot()::text, pg_is_in_recovery(), {_SHAPE}"
+
+_AFTER: Final = f"""
+    SELECT CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn()
+        ELSE pg_current_wal_insert_lsn() END::text, {_SHAPE}"""
+
+_KEY_INDEXES: Final = """
+    SELECT i.indexrelid, a.attname, format_type(a.atttypid, a.atttypmod),
+        CASE WHEN k.collation_oid <> a.attcollation
+            THEN quote_ident(n.nspname) || '.' || quote_ident(c.collname) END
+    FROM pg_index AS i
+    CROSS JOIN LATERAL unnest(i.indkey::int2[], i.indcollation::oid[])
+        WITH ORDINALITY AS k (attnum, collation_oid, nr)
+    JOIN pg_attribute AS a ON a.attrelid = i.indrelid AND a.attnum = k.attnum
+    LEFT JOIN pg_collation AS c ON c.oid = k.collation_oid
+    LEFT JOIN pg_namespace AS n ON n.oid = c.collnamespace
+    WHERE i.indrelid = %s AND k.nr <= i.indnkeyatts AND (i.indisprimary OR i.indisreplident)
+        AND i.indisvalid AND i.indisunique AND i.indimmediate AND i.indpred IS NULL
+    ORDER BY i.indisprimary, i.indexrelid, k.nr"""
+
+
+class TableAltered(TransientError):
+    """The table is no longer as the plan has it: a new plan is needed."""
+
+
+class TableGone(TableAltered):
+    """The table, or its schema, was dropped or renamed."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkSource:
+    """What is read of a table.
+
+    Attributes:
+        columns: Which, in which order; may be empty without a key.
+        key: Those of the key among them, in the table's order; empty: all rows are one chunk.
+    """
+
+    table: Table
+    columns: tuple[str, ...]
+    key: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        assert set(self.key) <= set(self.columns)
+
+    @property
+    def key_positions(self) -> tuple[int, ...]:
+        """Where the key's columns are in a row."""
+        return tuple(self.columns.index(name) for name in self.key)
+
+
+@dataclass(frozen=True, slots=True)
+class _KeyColumn:
+    """A column of the key's index; `at` is its place in `ChunkSource.key`."""
+
+    at: int
+    expression: sql.Composable
+    type_name: str
+
+    def literal(self, key: Key) -> sql.Composable:
+        """The value that `key` has here."""
+        return sql.SQL("{}::{}").format(
+            sql.Literal(key[self.at].decode()),
+            sql.SQL(self.type_name),
+        )
+
+
+class ChunkReader:
+    """A connection that reads chunks. Not thread-safe.
+
+    Args:
+        dsn: As the user gave it.
+        on_wait: See `gateway.source.connection.connect`.
+        spool_directory: Where rows without a key go; None: the system's temporary directory.
+        lock_timeout_s: Longest wait for a table that another session has locked.
+        silence_s: How long nothing may come; then the server is asked over another connection
+            whether it is still at work.
+
+    Attributes:
+        rows: Of the last chunk.
+        bytes: The same, as COPY writes them.
+
+    Raises:
+        TransientError: the server cannot be reached.
+        FatalError: the server refuses the role.
+    """
+
+    def __init__(
+        self,
+        dsn: str,
+        *,
+        on_wait: OnWait = keep_waiting,
+        spool_directory: Path | None = None,
+        lock_timeout_s: float = 60.0,
+        silence_s: float = DEFAULT_SILENCE_S,
+    ) -> None:
+        self._dsn = dsn
+        self._on_wait = on_wait
+        self.rows = 0
+        self.bytes = 0
+        self._spool_directory = spool_directory
+        self._keys: dict[ChunkSource, list[_KeyColumn]] = {}
+        self._connection = connect(
+            dsn,
+            application_name="pgsluice copy",
+            settings=_SETTINGS,
+            statement_timeout_s=0,
+            lock_timeout_s=lock_timeout_s,
+            on_wait=on_wait,
+        )
+        self._connection.silence_s = silence_s
+        self._connection.is_at_work = self._is_at_work
+
+    def snapshot(self) -> Snapshot:
+        """Return what can be seen now.
+
+        Raises:
+            TransientError: the connection is gone.
+        """
+        row = self._row("SELECT pg_current_snapshot()::text, pg_is_in_recovery()", "looking")
+        return Snapshot.parse(row[0], in_recovery=row[1])
+
+    def flush(self) -> None:
+        """Make the server write its WAL out, so that the walsender gets to the insert position.
+
+        A transaction that has not ended can leave records that nobody is in a hurry to write.
+        """
+        if not self._row("SELECT pg_is_in_recovery()", "looking")[0]:
+            doing = "writing a message to the WAL"
+            self._row("SELECT pg_logical_emit_message(true, 'pgsluice', '')::text", doing)
+
+    def read(self, source: ChunkSource, request: ChunkRequest, limit: int) -> Chunk:
+        """Read the next `limit` rows of the key, and the rows of the keys asked for.
+
+        Raises:
+            TableAltered: its columns are not those that `source` knows, or it is gone.
+            TransientError: the connection is gone, the table stayed locked, or it was rewritten or
+                truncated meanwhile.
+            FatalError: no right to read the table, or row security.
+        """
+        table = source.table
+        about = {"oid": table.oid, "files": [table.oid, *table.leaves]}
+        doing = f"copying {table}"
+        self.rows = self.bytes = 0
+        try:
+            # Also after an error: what was open is gone.
+            self._connection.execute("ROLLBACK")
+            self._connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+            text, in_recovery, shape, files = self._row(_BEFORE, doing, about)
+            _check_shape(table, shape)
+            if source.key:
+                rows: Iterable[CopyRow]
+                rows, last, size = self._read_keyed(source, request, limit)
+                end = not request.ranged or size < limit
+            else:
+                rows, last, end = self._spool(source), None, True
+                size = self.rows
+            self._connection.execute("COMMIT")
+            insert_lsn, shape, files_now = self._row(_AFTER, doing, about)
+        except psycopg.Error as error:
+            raise _copy_error(error, table) from None
+        _check_shape(table, shape)
+        if files != files_now:
+            # Rewritten or truncated, a table looks empty to an older snapshot.
+            # Source: PostgreSQL manual, "MVCC Caveats".
+            raise TransientError(f"{doing}: it was rewritten or truncated while a chunk was read")
+        snapshot = Snapshot.parse(text, in_recovery=in_recovery)
+        # On a standby the position may still be that of a commit whose effect can be seen.
+        position = Lsn(parse_lsn(insert_lsn) + (1 if in_recovery else 0))
+        return Chunk(request, rows, snapshot, position, last, end, size)
+
+    def _read_keyed(
+        self, source: ChunkSource, request: ChunkRequest, limit: int
+    ) -> tuple[list[CopyRow], Key | None, int]:
+        columns = self._key_columns(source)
+        listed = sql.SQL(", ").join(column.expression for column in columns)
+        rows: list[CopyRow] = []
+        last: Key | None = None
+        size = 0
+        if request.ranged:
+            where: sql.Composable = sql.SQL("")
+            if request.after is not None:
+                values = sql.SQL(", ").join(c.literal(request.after) for c in columns)
+                where = sql.SQL(" WHERE ({}) > ({})").format(listed, values)
+            tail = sql.SQL("{} ORDER BY {} LIMIT {}").format(where, listed, sql.Literal(limit))
+            rows = [_split(line) for line in self._lines(source, tail)]
+            size = len(rows)
+            if rows:
+                last = tuple(rows[-1][at] or b"" for at in source.key_positions)
+        if request.again:
+            wanted = sql.SQL(", ").join(
+                sql.SQL("({})").format(sql.SQL(", ").join(c.literal(key) for c in columns))
+                for key in request.again
+            )
+            tail = sql.SQL(" WHERE ({}) IN ({})").format(listed, wanted)
+            rows += [_split(line) for line in self._lines(source, tail)]
+        return rows, last, size
+
+    def _spool(self, source: ChunkSource) -> _SpooledRows:
+        file = tempfile.TemporaryFile(dir=self._spool_directory)  # noqa: SIM115  _SpooledRows has it
+        for line in self._lines(source, sql.SQL("")):
+            file.write(line)
+        return _SpooledRows(file, bool(source.columns))
+
+    def _lines(self, source: ChunkSource, tail: sql.Composable) -> Iterator[bytes]:
+        """Each row as COPY writes it, with its newline.
+
+        The rows of a partitioned table are those of all its leaves; for any other table only its
+        own, without those of tables that inherit from it.
+        """
+        statement = sql.SQL("COPY (SELECT {} FROM {}{}{}) TO STDOUT").format(
+            sql.SQL(", ").join(map(sql.Identifier, source.columns)),
+            sql.SQL("" if source.table.kind == "p" else "ONLY "),
+            sql.Identifier(source.table.schema, source.table.name),
+            tail,
+        )
+        with self._connection.cursor() as cursor, cursor.copy(statement) as copy:
+            for line in copy:  # the server sends one row a message
+                self.rows += 1
+                self.bytes += len(line)
+                yield bytes(line)
+
+    def _key_columns(self, source: ChunkSource) -> list[_KeyColumn]:
+        if source not in self._keys:
+            indexes: dict[int, list[tuple[str, str, str | None]]] = {}
+            for index, *column in self._connection.execute(_KEY_INDEXES, [source.table.oid]):
+                indexes.setdefault(index, []).append((column[0], column[1], column[2]))
+            found = next(
+                (c for c in indexes.values() if sorted(n for n, _, _ in c) == sorted(source.key)),
+                None,
+            )
+            if found is None:
+                raise TableAltered(f"copying {source.table}: its key's index is not there any more")
+            self._keys[source] = [
+                _KeyColumn(
+                    source.key.index(name),
+                    sql.SQL("{}{}").format(
+                        sql.Identifier(name),
+                        sql.SQL("" if collation is None else f" COLLATE {collation}"),
+                    ),
+                    type_name,
+                )
+                for name, type_name, collation in found
+            ]
+        return self._keys[source]
+
+    def _is_at_work(self) -> bool:
+        """Whether the server's process is busy, and not waiting for its output to be taken."""
+        with connect(self._dsn, application_name="pgsluice copy", on_wait=self._on_wait) as other:
+            row = other.execute(
+                "SELECT state = 'active' AND wait_event IS DISTINCT FROM 'ClientWrite'"
+                " FROM pg_catalog.pg_stat_activity WHERE pid = %s",
+                [self._connection.info.backend_pid],
+            ).fetchone()
+        return row is not None and bool(row[0])
+
+    def _row(self, query: str, doing: str, parameters: Any = None) -> Sequence[Any]:
+        try:
+            row = self._connection.execute(query.encode(), parameters).fetchone()
+        except psycopg.Error as error:
+            text = error.diag.message_primary or str(error)
+            raise classify_server_error(error.sqlstate, text, doing=doing) from None
+        assert row is not None
+        return row
+
+    def estimate_rows(self, table: Table) -> int | None:
+        """The planner's guess at the number of rows, leaves included; None when it has none.
+
+        Raises:
+            TransientError: the connection is gone.
+        """
+        estimate = self._row(
+            "SELECT sum(reltuples)::bigint FROM pg_class"
+            " WHERE oid = ANY (%s::oid[]) AND reltuples >= 0",
+            f"estimating the rows of {table}",
+            [[*table.leaves] or [table.oid]],
+        )[0]
+        return None if estimate is None else int(estimate)
+
+    def close(self) -> None:
+        """End the connection."""
+        self._connection.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+class _SpooledRows:
+    """Rows in a file that goes with this object."""
+
+    def __init__(self, file: IO[bytes], columns: bool) -> None:
+        self._file = file
+        self._columns = columns
+
+    def __del__(self) -> None:
+        self._file.close()
+
+    def __iter__(self) -> Iterator[CopyRow]:
+        self._file.seek(0)
+        for line in self._file:
+            yield _split(line) if self._columns else []
+
+
+def _check_shape(table: Table, shape: Sequence[str]) -> None:
+    if not shape:
+        raise TableGone(
+            f"copying {table}: it is not there any more",
+            hint="define it anew, or leave it out, and reload",
+        )
+    known = [f"{c.attnum},{c.type_oid},{c.type_modifier},{c.name}" for c in table.columns]
+    if list(shape) != known:
+        raise TableAltered(f"copying {table}: its columns are not those of the plan any more")
+
+
+def _split(line: bytes) -> CopyRow:
+    return split_copy_line(line[:-1])
+
+
+def _copy_error(error: psycopg.Error, table: Table) -> GatewayError:
+    doing = f"copying {table}"
+    text = error.diag.message_primary or str(error)
+    if error.sqlstate == "42501" and "row-level security" in text:
+        return FatalError(
+            f"{doing}: row security hides rows of it from this role",
+            hint="ALTER ROLE ... BYPASSRLS for the role of source.dsn; the stream of changes "
+            "is not subject to row security either",
+        )
+    if error.sqlstate in ("42P01", "3F000"):
+        return TableGone(f"{doing}: {text}", hint="define it anew, or leave it out, and reload")
+    if error.sqlstate == "42703":
+        return TableAltered(f"{doing}: it was altered since the definitions were read: {text}")
+    return classify_server_error(error.sqlstate, text, doing=doing)
+
+
+def split_copy_line(line: bytes) -> CopyRow:
+    r"""Split one line of COPY text format, without its newline, into columns.
+
+    Source: CopyReadAttributesText. What COPY writes is read exactly; ``\.`` cannot occur inside a
+    row that COPY has written.
+    """
+    if b"\\" not in line:
+        return list(line.split(b"\t"))
+    return [
+        None if field == rb"\N" else _ESCAPE.sub(_unescape, field) if b"\\" in field else field
+        for field in line.split(b"\t")
+    ]
+
+
+def _unescape(match: re.Match[bytes]) -> bytes:
+    hexadecimal, octal, character = match.groups()
+    if hexadecimal is not None:
+        return bytes((int(hexadecimal, 16),))
+    if octal is not None:
+        return bytes((int(octal, 8) & 0xFF,))
+    return _CONTROL.get(character, character)

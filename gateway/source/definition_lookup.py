@@ -1,0 +1,341 @@
+"""Looks up in the source's catalog what the definitions name, and refuses what PostgreSQL refuses.
+
+Source: CreatePublication, OpenTableList and CheckPubRelationColumnList in publicationcmds.c;
+is_publishable_class and pub_collist_validate in pg_publication.c.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any, Final
+
+import psycopg
+from psycopg import sql
+
+from gateway.definitions.model import (
+    Definitions,
+    Operation,
+    Publication,
+    PublicationDefinition,
+    PublishedRelation,
+    SubscriptionDefinition,
+    Table,
+    TableClause,
+)
+from gateway.errors import DefinitionError
+from gateway.source.filters import RENDERING_SETTINGS, FilterResolver
+from gateway.source.tables import FIRST_NORMAL_OID, read_tables, read_tables_by_oid
+
+__all__ = ["DefinitionLookup"]
+
+_Connection = psycopg.Connection[Any]
+
+_SYSTEM_COLUMNS: Final = frozenset({"tableoid", "cmax", "xmax", "cmin", "xmin", "ctid"})
+
+_KINDS: Final = {
+    "i": "indexes",
+    "I": "partitioned indexes",
+    "S": "sequences",
+    "t": "TOAST tables",
+    "v": "views",
+    "m": "materialized views",
+    "c": "composite types",
+    "f": "foreign tables",
+}
+
+_RELATION: Final = """
+    SELECT c.oid, c.relkind::text, c.relpersistence::text, c.relname
+    FROM pg_class AS c WHERE c.oid = to_regclass(%s)"""
+
+_INHERITORS: Final = """
+    WITH RECURSIVE heirs(oid) AS (
+        SELECT inhrelid FROM pg_inherits WHERE inhparent = %s
+      UNION
+        SELECT i.inhrelid FROM pg_inherits AS i JOIN heirs AS h ON i.inhparent = h.oid)
+    SELECT c.oid FROM heirs AS h JOIN pg_class AS c ON c.oid = h.oid
+    WHERE c.relkind IN ('r', 'p') ORDER BY c.oid"""
+
+_PUBLISHABLE: Final = """
+    SELECT c.oid FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
+    WHERE c.relkind IN ('r', 'p') AND c.relpersistence = 'p' AND c.oid >= %s"""
+
+_OPERATION_COLUMNS: Final = (
+    Operation.INSERT,
+    Operation.UPDATE,
+    Operation.DELETE,
+    Operation.TRUNCATE,
+)
+
+
+class DefinitionLookup:
+    """One reading of the catalog, in the transaction that the connection is in."""
+
+    def __init__(self, connection: _Connection, definitions: Definitions) -> None:
+        self._connection = connection
+        self._text = definitions.text
+        self._version = connection.info.server_version
+        self._filters = FilterResolver(connection, definitions.text)
+
+    def define(self, definition: PublicationDefinition) -> Publication:
+        """Resolve a publication of the file."""
+        if definition.generated and self._version < 180000:
+            raise self._error(
+                'unrecognized publication parameter: "publish_generated_columns"',
+                definition.position,
+                hint="the source server is older than PostgreSQL 18",
+            )
+        schemas = tuple(
+            dict.fromkeys(self._schema(name, definition) for name in definition.schemas)
+        )
+        relations = [
+            self._publish(definition, clause, table)
+            for clause, table in self._open_tables(definition.tables)
+        ]
+        return Publication(
+            name=definition.name,
+            operations=definition.operations,
+            via_root=definition.via_root,
+            all_tables=definition.all_tables,
+            schemas=schemas,
+            relations=tuple(relations),
+            generated=definition.generated,
+        )
+
+    def load(self, name: str, subscription: SubscriptionDefinition) -> Publication:
+        """Read a publication of the database."""
+        generated = "pubgencols::text" if self._version >= 180000 else "'n'"
+        row = self._connection.execute(
+            "SELECT oid, puballtables, pubviaroot, pubinsert, pubupdate, pubdelete,"  # noqa: S608
+            f" pubtruncate, {generated} FROM pg_publication WHERE pubname = %s".encode(),
+            (name,),
+        ).fetchone()
+        if row is None:
+            raise self._error(
+                f'publication "{name}" does not exist',
+                subscription.position,
+                hint=f"define it, or create it in the source database (subscription "
+                f'"{subscription.name}" names it)',
+            )
+        return Publication(
+            name=name,
+            operations=frozenset(
+                o for o, on in zip(_OPERATION_COLUMNS, row[3:7], strict=True) if on
+            ),
+            via_root=row[2],
+            all_tables=row[1],
+            schemas=tuple(self._read_schemas(row[0])),
+            relations=tuple(self._read_relations(row[0])),
+            generated=row[7] == "s",
+        )
+
+    def tables(self, publications: Iterable[Publication]) -> dict[int, Table]:
+        """Describe all tables that `publications` publish."""
+        oids: set[int] = set()
+        schemas: set[str] = set()
+        for publication in publications:
+            oids.update(relation.table_oid for relation in publication.relations)
+            schemas.update(publication.schemas)
+            if publication.all_tables:
+                oids.update(self._oids(_PUBLISHABLE, FIRST_NORMAL_OID))
+        if schemas:
+            oids.update(
+                self._oids(
+                    f"{_PUBLISHABLE} AND n.nspname = ANY(%s)", FIRST_NORMAL_OID, list(schemas)
+                )
+            )
+        return read_tables(self._connection, oids)
+
+    def _open_tables(self, clauses: Iterable[TableClause]) -> Iterator[tuple[TableClause, Table]]:
+        """Look up a FOR TABLE list, with heirs, refusing what contradicts itself.
+
+        Source: OpenTableList in publicationcmds.c.
+        """
+        opened: dict[int, TableClause] = {}
+        filtered: set[int] = set()
+        listed: set[int] = set()
+        found: list[tuple[int, TableClause]] = []
+        for clause in clauses:
+            oid, kind = self._look_up(clause)
+            family = [oid]
+            if not clause.only and kind != "p":
+                family += self._oids(_INHERITORS, oid)
+            for member in family:
+                if member in opened:
+                    for given, known, what in (
+                        (clause.where, filtered, "WHERE clauses"),
+                        (clause.columns, listed, "column lists"),
+                    ):
+                        if given is not None or member in known:
+                            raise self._error(
+                                f'conflicting or redundant {what} for table "{clause.name}"',
+                                clause.position,
+                            )
+                    if member == oid:
+                        break  # a table named twice does not bring its heirs again
+                    continue
+                opened[member] = clause
+                if clause.where is not None:
+                    filtered.add(member)
+                if clause.columns is not None:
+                    listed.add(member)
+                found.append((member, clause))
+        tables = read_tables_by_oid(self._connection, opened)
+        return iter([(clause, tables[oid]) for oid, clause in found])
+
+    def _look_up(self, clause: TableClause) -> tuple[int, str]:
+        parts = [clause.name] if clause.schema is None else [clause.schema, clause.name]
+        written = ".".join(parts)
+        if clause.schema is not None and not self._schema_exists(clause.schema):
+            raise self._error(f'schema "{clause.schema}" does not exist', clause.position)
+        quoted = sql.Identifier(*parts).as_string(self._connection)
+        row = self._connection.execute(_RELATION, (quoted,)).fetchone()
+        if row is None:
+            raise self._error(f'relation "{written}" does not exist', clause.position)
+        oid, kind, persistence, name = row
+        reason = None
+        if kind in _KINDS:
+            reason = _KINDS[kind]
+        elif oid < FIRST_NORMAL_OID:
+            reason = "system tables"
+        elif persistence != "p":
+            reason = "temporary tables" if persistence == "t" else "unlogged tables"
+        if reason is not None:
+            raise self._error(
+                f'cannot add relation "{name}" to publication',
+                clause.position,
+                hint=f"This operation is not supported for {reason}.",
+            )
+        return oid, kind
+
+    def _publish(
+        self, definition: PublicationDefinition, clause: TableClause, table: Table
+    ) -> PublishedRelation:
+        where = None
+        if clause.where is not None:
+            if table.kind == "p" and not definition.via_root:
+                raise self._error(
+                    f'cannot use publication WHERE clause for relation "{table.name}"',
+                    clause.position,
+                    hint="WHERE clause cannot be used for a partitioned table when "
+                    "publish_via_partition_root is false.",
+                )
+            where = self._filters.resolve(clause, table)
+        if clause.columns is not None:
+            self._check_columns(definition, clause, table)
+        return PublishedRelation(
+            table_oid=table.oid,
+            where=where,
+            columns=_in_table_order(table, clause.columns),
+            clause=clause,
+        )
+
+    def _check_columns(
+        self, definition: PublicationDefinition, clause: TableClause, table: Table
+    ) -> None:
+        """Refuse a column list as PostgreSQL does.
+
+        Source: CheckPubRelationColumnList in publicationcmds.c, pub_collist_validate in
+        pg_publication.c.
+        """
+        assert clause.columns is not None
+        refused = (
+            f'cannot use column list for relation "{table}" in publication "{definition.name}"'
+        )
+        if definition.schemas:
+            raise self._error(
+                refused,
+                clause.position,
+                hint="Column lists cannot be specified in publications containing "
+                "FOR TABLES IN SCHEMA elements.",
+            )
+        if table.kind == "p" and not definition.via_root:
+            raise self._error(
+                refused,
+                clause.position,
+                hint="Column lists cannot be specified for partitioned tables when "
+                "publish_via_partition_root is false.",
+            )
+        columns = {column.name: column for column in table.columns}
+        for index, name in enumerate(clause.columns):
+            column = columns.get(name)
+            if name in _SYSTEM_COLUMNS:
+                fault = f'cannot use system column "{name}" in publication column list'
+            elif column is None:
+                fault = f'column "{name}" of relation "{table.name}" does not exist'
+            elif column.generated == "v":
+                fault = f'cannot use virtual generated column "{name}" in publication column list'
+            elif column.generated and self._version < 180000:
+                fault = f'cannot use generated column "{name}" in publication column list'
+            elif name in clause.columns[:index]:
+                fault = f'duplicate column "{name}" in publication column list'
+            else:
+                continue
+            raise self._error(fault, clause.position)
+
+    def _schema(self, name: str | None, definition: PublicationDefinition) -> str:
+        if name is None:
+            row = self._connection.execute("SELECT current_schema()").fetchone()
+            if row is None or row[0] is None:
+                raise self._error(
+                    "no schema has been selected for CURRENT_SCHEMA", definition.position
+                )
+            name = str(row[0])
+        if not self._schema_exists(name):
+            raise self._error(f'schema "{name}" does not exist', definition.position)
+        if name in ("pg_catalog", "pg_toast") or name.startswith(("pg_temp_", "pg_toast_temp_")):
+            kind = "temporary" if "temp" in name else "system"
+            raise self._error(
+                f'cannot add schema "{name}" to publication',
+                definition.position,
+                hint=f"This operation is not supported for {kind} schemas.",
+            )
+        return name
+
+    def _schema_exists(self, name: str) -> bool:
+        found = self._connection.execute(
+            "SELECT FROM pg_namespace WHERE nspname = %s OR %s = 'pg_temp'", (name, name)
+        )
+        return found.fetchone() is not None
+
+    def _read_schemas(self, publication_oid: int) -> list[str]:
+        if self._version < 150000:
+            return []
+        rows = self._connection.execute(
+            "SELECT n.nspname FROM pg_publication_namespace AS p"
+            " JOIN pg_namespace AS n ON n.oid = p.pnnspid WHERE p.pnpubid = %s ORDER BY 1",
+            (publication_oid,),
+        )
+        return [row[0] for row in rows]
+
+    def _read_relations(self, publication_oid: int) -> list[PublishedRelation]:
+        if self._version < 150000:
+            oids = self._oids(
+                "SELECT prrelid FROM pg_publication_rel WHERE prpubid = %s", publication_oid
+            )
+            return [PublishedRelation(oid, None, None, None) for oid in oids]
+        with self._connection.transaction(force_rollback=True):
+            self._connection.execute(RENDERING_SETTINGS)
+            rows = self._connection.execute(
+                "SELECT r.prrelid, pg_get_expr(r.prqual, r.prrelid),"
+                " CASE WHEN r.prattrs IS NOT NULL THEN ARRAY("
+                "  SELECT a.attname::text FROM pg_attribute AS a WHERE a.attrelid = r.prrelid"
+                "  AND a.attnum = ANY(r.prattrs::int2[]) ORDER BY a.attnum) END"
+                " FROM pg_publication_rel AS r WHERE r.prpubid = %s ORDER BY r.prrelid",
+                (publication_oid,),
+            ).fetchall()
+        return [
+            PublishedRelation(oid, where, None if columns is None else tuple(columns), None)
+            for oid, where, columns in rows
+        ]
+
+    def _oids(self, query: str, *parameters: Any) -> list[int]:
+        return [row[0] for row in self._connection.execute(query.encode(), parameters)]
+
+    def _error(self, message: str, position: int, *, hint: str | None = None) -> DefinitionError:
+        return DefinitionError(message, text=self._text, position=position, hint=hint)
+
+
+def _in_table_order(table: Table, columns: tuple[str, ...] | None) -> tuple[str, ...] | None:
+    if columns is None:
+        return None
+    return tuple(column.name for column in table.columns if column.name in columns)

@@ -1,0 +1,106 @@
+"""Sessions on the source server that never wait without a limit, and can be interrupted.
+
+The server's own time limits do not help against a connection that is open but silent: a dead NAT
+entry, a proxy that hangs. So every wait of a session ends when nothing has come for a while, and a
+callback is called meanwhile, which may raise. Both ends close the connection, because an answer
+that comes later would be taken for that to the next question.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Generator
+from typing import Any, Final, TypeVar
+
+import psycopg
+from psycopg.abc import PQGen
+from psycopg.rows import TupleRow
+from psycopg.waiting import Ready, Wait
+
+from gateway.background import OnWait, call_in_background, keep_waiting
+from gateway.source.refusals import classify_connect_failure
+
+__all__ = ["DEFAULT_SILENCE_S", "Session", "open_session"]
+
+_Result = TypeVar("_Result")
+
+DEFAULT_SILENCE_S: Final = 60.0
+_STEP_S: Final = 0.1
+
+
+class Session(psycopg.Connection[TupleRow]):
+    """A connection on which every wait has a limit; see `open_session`.
+
+    Attributes:
+        silence_s: How long the server may say nothing while an answer is waited for.
+        is_at_work: Asked when it has; True lets it go on for as long again.
+        on_wait: See `gateway.background.OnWait`.
+    """
+
+    silence_s: float = DEFAULT_SILENCE_S
+    is_at_work: Callable[[], bool] = staticmethod(lambda: False)
+    on_wait: OnWait = staticmethod(keep_waiting)
+
+    def wait(self, gen: PQGen[_Result], *args: Any, **kwargs: Any) -> _Result:
+        """Wait for a step of the protocol; psycopg does so in whatever it does.
+
+        Raises:
+            psycopg.OperationalError: the server was silent; without a SQLSTATE, as a lost
+                connection.
+        """
+        return super().wait(self._watched(gen), *args, **kwargs)
+
+    def _watched(self, gen: PQGen[_Result]) -> Generator[Wait, Ready | int, _Result]:
+        heard = called = time.monotonic()
+        try:
+            wanted = next(gen)
+            while True:
+                ready = yield wanted
+                now = time.monotonic()
+                if ready:
+                    heard = now
+                if now - called >= _STEP_S:
+                    called = now
+                    if self._was_silent(now - heard):
+                        heard = time.monotonic()
+                wanted = gen.send(ready)
+        except StopIteration as end:
+            result: _Result = end.value
+            return result
+
+    def _was_silent(self, silent_s: float) -> bool:
+        """Return whether the server was silent for too long, but is at work."""
+        try:
+            self.on_wait()
+            if silent_s <= self.silence_s:
+                return False
+            if self.is_at_work():
+                return True
+            raise psycopg.OperationalError(
+                f"nothing was heard from the server for {self.silence_s:g} s"
+            )
+        except BaseException:
+            self.pgconn.finish()
+            raise
+
+
+def open_session(complete: str, *, on_wait: OnWait = keep_waiting) -> Session:
+    """Connect, autocommit; `complete` is from `gateway.source.connection.connection_string`.
+
+    Its connect_timeout holds for each host and address that is tried.
+
+    Raises:
+        TransientError: the server cannot be reached, is starting, or has no free connection.
+        FatalError: the server refuses this user, password or database.
+        BaseException: what `on_wait` raised.
+    """
+
+    def connect() -> Session:
+        try:
+            return Session.connect(complete, autocommit=True)
+        except psycopg.Error as error:
+            raise classify_connect_failure(complete, str(error)) from None
+
+    session = call_in_background(connect, on_wait=on_wait, discard=Session.close)
+    session.on_wait = on_wait
+    return session

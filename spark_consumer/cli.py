@@ -1,0 +1,103 @@
+"""``pgsluice-consume``, and ``python -m spark_consumer``: the Spark job as an application."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import re
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+from spark_consumer.config import ConsumerSettings
+from spark_consumer.errors import (
+    FatalConsumerError,
+    SettingsError,
+    TransientConsumerError,
+)
+from spark_consumer.settings_file import load_settings
+
+__all__ = ["main"]
+
+_LSN: Final = re.compile(r"([0-9A-Fa-f]{1,8})/([0-9A-Fa-f]{1,8})")
+_GAVE_UP: Final = 75
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command; return the exit code: 0 done, 1 failed, 2 usage, 75 may pass."""
+    given = _parser().parse_args(arguments)
+    logging.basicConfig(
+        level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr
+    )
+    # Py4J logs every call that a JVM which ends cannot answer any more.
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)
+    try:
+        settings = load_settings(Path(given.config))
+        if given.subscription:
+            settings = replace(settings, subscriptions=tuple(given.subscription))
+        if not settings.subscriptions:
+            raise SettingsError(
+                "there is no subscription to consume",
+                hint="name them in [consumer] subscriptions, or with --subscription",
+            )
+        if given.tables:
+            return _tables(settings, given.at)
+        return _consume(replace(settings, endpos=given.endpos))
+    except TransientConsumerError as error:
+        print(f"pgsluice-consume: {error}", file=sys.stderr)
+        return _GAVE_UP
+    except FatalConsumerError as error:
+        print(f"pgsluice-consume: {error}", file=sys.stderr)
+        return 1
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="pgsluice-consume", description="Rebuild subscriber tables from Kafka in Delta Lake."
+    )
+    parser.add_argument("--config", default="pgsluice.toml", help="TOML file; see docs/spark.md")
+    parser.add_argument(
+        "--subscription", action="append", metavar="NAME", help="only this one; may be repeated"
+    )
+    parser.add_argument(
+        "--endpos", type=_lsn, metavar="LSN", help="stop when all tables are complete up to LSN"
+    )
+    parser.add_argument(
+        "--tables", action="store_true", help="print the tables' versions instead, and end"
+    )
+    parser.add_argument("--at", metavar="LSN|TIME", help="with --tables: as they were then")
+    return parser
+
+
+def _lsn(text: str) -> int:
+    found = _LSN.fullmatch(text)
+    if found is None:
+        raise argparse.ArgumentTypeError(f"{text!r} is not an LSN like 16/B374D848")
+    return (int(found[1], 16) << 32) + int(found[2], 16)
+
+
+def _consume(settings: ConsumerSettings) -> int:
+    # Late: pyspark takes a second to import.
+    from spark_consumer.job import run
+    from spark_consumer.session import build_session
+
+    spark = build_session(settings)
+    try:
+        return run(settings, spark)
+    finally:
+        spark.stop()
+
+
+def _tables(settings: ConsumerSettings, at: str | None) -> int:
+    from spark_consumer.reader import print_tables
+    from spark_consumer.session import build_session
+
+    spark = build_session(settings)
+    try:
+        for subscription in settings.subscriptions:
+            print_tables(subscription, at=at, warehouse=settings.warehouse, spark=spark)
+        return 0
+    finally:
+        spark.stop()

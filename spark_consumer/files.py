@@ -1,0 +1,92 @@
+"""Small files on whatever file system the warehouse is on, by way of Hadoop."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
+from pyspark.sql import SparkSession
+
+from spark_consumer.errors import TransientConsumerError
+
+__all__ = ["Folder"]
+
+
+class Folder:
+    """A folder of text files; it need not be there.
+
+    Every method raises TransientConsumerError when the file system fails.
+    """
+
+    def __init__(self, spark: SparkSession, path: str) -> None:
+        jvm: Any = spark._jvm
+        self.path = path
+        self._jvm = jvm
+        self._gateway: Any = spark.sparkContext._gateway
+        self._fs = jvm.org.apache.hadoop.fs
+        self._place = self._fs.Path(path)
+        conf = spark._jsc.hadoopConfiguration()
+        self._files = self._place.getFileSystem(conf)
+        self._context = self._fs.FileContext.getFileContext(self._files.getUri(), conf)
+
+    def names(self) -> list[str]:
+        """The files' names, sorted."""
+        return sorted(self.times())
+
+    def times(self) -> dict[str, int]:
+        """The files by name, with the milliseconds since 1970 at which each was written last."""
+        with self._errors():
+            if not self._files.exists(self._place):
+                return {}
+            return {
+                status.getPath().getName(): status.getModificationTime()
+                for status in self._files.listStatus(self._place)
+            }
+
+    def read(self, name: str) -> str | None:
+        """A file's text; None when it is not there."""
+        path = self._fs.Path(self._place, name)
+        with self._errors():
+            if not self._files.exists(path):
+                return None
+            stream = self._files.open(path)
+            try:
+                utf8 = self._jvm.java.nio.charset.StandardCharsets.UTF_8
+                return str(self._jvm.org.apache.commons.io.IOUtils.toString(stream, utf8))
+            finally:
+                stream.close()
+
+    def replace(self, name: str, text: str) -> None:
+        """Write a file as a whole: a crash leaves the old one or the new one."""
+        options = self._fs.Options.Rename
+        with self._errors():
+            self._context.mkdir(self._place, None, True)
+            fresh = self._fs.Path(self._place, f".{name}.new")
+            stream = self._files.create(fresh, True)
+            try:
+                stream.write(bytearray(text.encode()))
+            finally:
+                stream.close()
+            array = self._gateway.new_array(options, 1)
+            array[0] = options.OVERWRITE
+            self._context.rename(fresh, self._fs.Path(self._place, name), array)
+
+    def remove(self, name: str) -> None:
+        """Remove a file, if it is there."""
+        with self._errors():
+            self._files.delete(self._fs.Path(self._place, name), False)
+
+    def remove_all(self) -> None:
+        """Remove the folder with all that is in it, if it is there."""
+        with self._errors():
+            self._files.delete(self._place, True)
+
+    @contextmanager
+    def _errors(self) -> Iterator[None]:
+        try:
+            yield
+        except Py4JJavaError as error:
+            cause = error.java_exception.getMessage()
+            raise TransientConsumerError(f"{self.path} cannot be used: {cause}") from error

@@ -1,0 +1,122 @@
+"""Fold changes of a table whose rows have no key, so are told apart by their values alone.
+
+How many rows have a value is a sum that never falls below zero: an insert adds one, a delete takes
+one away if there is one. An update does both, or neither when there is no old row; which updates
+those are is found by taking all for done, counting, and taking out the ones that found nothing,
+until all found something. In a table that has what the source has, the first count says so.
+"""
+
+from __future__ import annotations
+
+from functools import reduce
+
+from pyspark.sql import Column as Expr
+from pyspark.sql import DataFrame, Window
+from pyspark.sql import functions as F
+
+__all__ = ["fold_multiset"]
+
+
+def fold_multiset(
+    changes: DataFrame, value: Expr, old_value: Expr, target: DataFrame | None
+) -> DataFrame:
+    """Fold changes of a multiset.
+
+    A value of which the table has too many rows goes with all its rows, and those that stay are
+    inserted again: MERGE cannot take one of several equal rows.
+
+    Args:
+        changes: pos, id, op, v, b; read several times, so it should be cached.
+        value: the canonical form of `v`, over `changes`.
+        old_value: the canonical form of `b`, over `changes`.
+        target: k (canonical form) and v of the table's rows; None for an empty table.
+
+    Returns:
+        action (insert, delete) and v; a delete means all rows with that value.
+    """
+    halves = (
+        changes.where("op <> 'put'")
+        .select(old_value.alias("k"), "pos", "op", "id", F.lit(-1).alias("step"))
+        .union(changes.where("op <> 'delete'").select(value, "pos", "op", "id", F.lit(1)))
+        .withColumn("leaves", F.min("step").over(Window.partitionBy("k")) < 0)
+        .localCheckpoint()
+    )
+    walked = halves.where("leaves").drop("leaves")
+    base = _numbered(target, walked).localCheckpoint() if target is not None else None
+    while True:
+        counted = _counted(walked, base).localCheckpoint()
+        lost = counted.where("step < 0 AND op <> 'delete' AND found = 0").select("id")
+        if lost.isEmpty():
+            break
+        walked = walked.join(lost, "id", "left_anti").localCheckpoint()
+        halves = halves.join(lost, "id", "left_anti").localCheckpoint()
+    return _actions(changes, halves, counted, base).localCheckpoint()
+
+
+def _numbered(target: DataFrame, walked: DataFrame) -> DataFrame:
+    """The table's rows with a value that something takes away, numbered within the value.
+
+    Which of equal rows stay is open; the number makes it the same for all of the batch.
+    """
+    values = walked.select(F.col("k").alias("value")).distinct()
+    same = target.join(values, target["k"].eqNullSafe(values["value"]), "left_semi")
+    return same.withColumn("number", F.row_number().over(Window.partitionBy("k").orderBy(F.lit(1))))
+
+
+def _counted(walked: DataFrame, base: DataFrame | None) -> DataFrame:
+    """Add how many rows a step finds (found), leaves in the end (final), and began with (there)."""
+    if base is None:
+        based = walked.withColumn("there", F.lit(0))
+    else:
+        counts = base.groupBy("k").count().select(F.col("k").alias("value"), "count")
+        based = walked.join(counts, walked["k"].eqNullSafe(counts["value"]), "left").select(
+            *walked.columns, F.expr("CAST(coalesce(count, 0) AS INT)").alias("there")
+        )
+    ordered = Window.partitionBy("k").orderBy("pos", "step")
+    summed = based.withColumn("sum", F.col("there") + F.sum("step").over(ordered))
+    lowest = F.least(F.lit(0), F.min("sum").over(ordered))
+    counted = summed.withColumn("left", F.col("sum") - lowest)
+    whole = (
+        Window.partitionBy("k")
+        .orderBy("pos", "step")
+        .rowsBetween(Window.unboundedPreceding, Window.unboundedFollowing)
+    )
+    return counted.withColumns(
+        {
+            "found": F.coalesce(F.lag("left").over(ordered), F.col("there")),
+            "final": F.last("left").over(whole),
+        }
+    )
+
+
+def _actions(
+    changes: DataFrame, halves: DataFrame, counted: DataFrame, base: DataFrame | None
+) -> DataFrame:
+    # The newest rows of a value stay: the table's own are older than what the batch brings.
+    newest = Window.partitionBy("k").orderBy(F.col("pos").desc())
+    arrived = counted.where("step > 0").withColumn("age", F.row_number().over(newest))
+    plain = halves.where("NOT leaves AND step > 0").select("id")
+    inserted = arrived.where("age <= final").select("id").union(plain)
+    parts = [
+        changes.where("op <> 'delete'")
+        .join(inserted, "id", "left_semi")
+        .select(F.lit("insert").alias("action"), "v")
+    ]
+    if base is not None:
+        ends = counted.groupBy("k").agg(
+            F.first("final").alias("final"), F.count_if(F.expr("step > 0")).alias("came")
+        )
+        ends = ends.select(
+            F.col("k").alias("value"), F.expr("greatest(final - came, 0)").alias("stay")
+        )
+        sizes = Window.partitionBy("k")
+        touched = (
+            base.withColumn("size", F.count("*").over(sizes))
+            .join(ends, base["k"].eqNullSafe(ends["value"]))
+            .where("stay < size")
+        )
+        parts.append(
+            touched.where("number > size - stay").select(F.lit("insert").alias("action"), "v")
+        )
+        parts.append(touched.where("number = 1").select(F.lit("delete").alias("action"), "v"))
+    return reduce(DataFrame.unionByName, parts)

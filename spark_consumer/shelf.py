@@ -1,0 +1,67 @@
+"""The tables of one subscription: where they are, and what is known of each."""
+
+from __future__ import annotations
+
+from pyspark.sql import SparkSession
+
+from spark_consumer.errors import ConsumerError
+from spark_consumer.manifests import Aside
+from spark_consumer.names import table_folder
+from spark_consumer.tables import Found, Table
+
+__all__ = ["Shelf"]
+
+
+class Shelf:
+    """Finds tables, and remembers what it has found.
+
+    Args:
+        spark: a session to look with.
+        warehouse: folder of the tables.
+        subscription: its name.
+
+    Attributes:
+        names: By topic, the table that comes from it.
+        found: By name, the table as it was last seen.
+    """
+
+    def __init__(self, spark: SparkSession, warehouse: str, subscription: str) -> None:
+        self._spark = spark
+        self._warehouse = warehouse
+        self._subscription = subscription
+        self.names: dict[str, str] = {}
+        self.found: dict[str, Found] = {}
+
+    def find(self, name: str, trusted: int = -1) -> Found | None:
+        """A table with its position; None when it is not there.
+
+        Args:
+            name: ``schema.table``.
+            trusted: a version up to which only this job has written.
+
+        Raises:
+            TableError: its position cannot be trusted.
+        """
+        table = self.table(self._spark, name)
+        known = self.found.get(name)
+        if known is not None and table.version() == known.version:
+            return known
+        found = table.find(known.version if known is not None else trusted)
+        if found is not None:
+            self.found[name] = found
+        return found
+
+    def table(self, spark: SparkSession, name: str) -> Table:
+        """A table by way of a session."""
+        path = table_folder(self._warehouse, self._subscription, name)
+        return Table(spark, path, self.label(name))
+
+    def label(self, name: str) -> str:
+        """How messages call a table."""
+        return f"subscription {self._subscription}, table {name}"
+
+    def aside(self, name: str, error: ConsumerError) -> Aside:
+        """Why a table is set aside."""
+        known = self.found.get(name)
+        end_lsn = known.commit.position.end_lsn if known is not None else None
+        return Aside(error.message, error.hint, end_lsn)

@@ -1,0 +1,183 @@
+"""Apply shares side by side: small ones read together, a large one by itself."""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final
+
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from spark_consumer.apply import Applier
+from spark_consumer.config import ConsumerSettings
+from spark_consumer.decode import Survey, survey, wire
+from spark_consumer.errors import ConsumerError, FatalConsumerError, TransientConsumerError
+from spark_consumer.manifests import Aside
+from spark_consumer.plan import Task, read_shares
+from spark_consumer.registry import Schemas
+from spark_consumer.shelf import Shelf
+from spark_consumer.small import INTERPRETED, gather, is_small, tuned
+from spark_consumer.tables import Found
+
+__all__ = ["SparkFailedError", "StoppedError", "Workers"]
+
+_log: Final = logging.getLogger(__name__)
+
+
+class SparkFailedError(TransientConsumerError):
+    """Spark failed, and not in a way that is known to be the table's."""
+
+
+class StoppedError(TransientConsumerError):
+    """The job is to stop, and some tables of a cut have not been written yet."""
+
+
+class Workers:
+    """Threads with a session each.
+
+    Args:
+        settings: of the job.
+        spark: any session of the application.
+        schemas: writer schemas by id.
+        shelf: the tables.
+        stopping: when it is set, no further table is begun.
+    """
+
+    def __init__(
+        self,
+        settings: ConsumerSettings,
+        spark: SparkSession,
+        schemas: Schemas,
+        shelf: Shelf,
+        stopping: threading.Event,
+    ) -> None:
+        self._settings = settings
+        self._stopping = stopping
+        self._shelf = shelf
+        self._appliers: queue.SimpleQueue[Applier] = queue.SimpleQueue()
+        for _ in range(settings.parallel_tables):
+            self._appliers.put(Applier(spark.newSession(), schemas))
+
+    def apply(self, tasks: Sequence[Task], *, last: bool) -> dict[str, Found | Aside]:
+        """Apply shares.
+
+        Args:
+            tasks: of different tables.
+            last: it is the last try: what fails in Spark alone is set aside, too.
+
+        Raises:
+            TransientConsumerError: it should be tried again; tables may have it already.
+            StoppedError: the job is to stop.
+        """
+        done: dict[str, Found | Aside] = {}
+        groups = list(_groups(tasks))
+        with ThreadPoolExecutor(self._settings.parallel_tables) as pool:
+            for outcomes in pool.map(lambda group: self._run(group, last=last), groups):
+                done |= outcomes
+        return done
+
+    def _run(self, tasks: Sequence[Task], *, last: bool) -> dict[str, Found | Aside]:
+        """Apply a group of shares with one read; each by itself, when reading fails."""
+        applier = self._appliers.get()
+        try:
+            outcomes = self._together(applier, tasks)
+        except FatalConsumerError as error:
+            outcomes = {task.name: error for task in tasks}
+        except (PySparkException, Py4JError) as error:
+            outcomes = {task.name: error for task in tasks}
+        finally:
+            self._appliers.put(applier)
+        done: dict[str, Found | Aside] = {}
+        for task in tasks:
+            outcome = outcomes[task.name]
+            if isinstance(outcome, Found):
+                done[task.name] = outcome
+            elif len(tasks) > 1:
+                done |= self._run([task], last=last)
+            else:
+                done[task.name] = self._trouble(task.name, outcome, last=last)
+        return done
+
+    def _trouble(self, name: str, error: Exception, *, last: bool) -> Aside:
+        if isinstance(error, ConsumerError):
+            return self._shelf.aside(name, error)
+        _log.debug("%s", name, exc_info=error)
+        kind = type(error).__name__
+        if isinstance(error, PySparkException) and error.getCondition():
+            kind = str(error.getCondition())
+        failed = SparkFailedError(
+            f"{self._shelf.label(name)}: Spark failed ({kind})",
+            hint="Spark's own log has the rest; start the job again to try again",
+        )
+        if not last:
+            raise failed from error
+        return self._shelf.aside(name, failed)
+
+    def _together(self, applier: Applier, tasks: Sequence[Task]) -> dict[str, Found | Exception]:
+        records = sum(task.share.records() for task in tasks)
+        frame = wire(read_shares(applier.spark, self._settings, [task.share for task in tasks]))
+        if not is_small(records):
+            (task,) = tasks
+            held = survey(frame).get(task.share.topic)
+            return {task.name: self._one(applier, task, frame, held, small=False)}
+        frame = frame.persist()
+        try:
+            with tuned(applier.spark, INTERPRETED):
+                surveyed = survey(frame)
+            if not is_small(records, sum(held.bytes for held in surveyed.values())):
+                return {
+                    task.name: self._one(
+                        applier, task, _of(frame, task), surveyed.get(task.share.topic), small=False
+                    )
+                    for task in tasks
+                }
+            done: dict[str, Found | Exception] = {}
+            with tuned(applier.spark):
+                whole = gather(frame, applier.spark)
+                for task in tasks:
+                    held = surveyed.get(task.share.topic)
+                    done[task.name] = self._one(applier, task, _of(whole, task), held, small=True)
+            return done
+        finally:
+            frame.unpersist()
+
+    def _one(
+        self,
+        applier: Applier,
+        task: Task,
+        frame: DataFrame,
+        held: Survey | None,
+        *,
+        small: bool,
+    ) -> Found | Exception:
+        if self._stopping.is_set():
+            raise StoppedError("stopped between two tables")
+        table = self._shelf.table(applier.spark, task.name)
+        try:
+            return applier.apply(table, task.found, task.share, frame, held, small=small)
+        except (FatalConsumerError, PySparkException, Py4JError) as error:
+            assert isinstance(error, Exception)
+            return error
+
+
+def _of(frame: DataFrame, task: Task) -> DataFrame:
+    return frame.where(F.col("topic") == task.share.topic)
+
+
+def _groups(tasks: Sequence[Task]) -> Iterator[list[Task]]:
+    """Shares that are read together: small ones, as many as are small together."""
+    group: list[Task] = []
+    for task in sorted(tasks, key=lambda task: task.share.records()):
+        records = sum(one.share.records() for one in group) + task.share.records()
+        if group and not is_small(records):
+            yield group
+            group = []
+        group.append(task)
+    if group:
+        yield group

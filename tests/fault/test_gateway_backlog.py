@@ -1,0 +1,201 @@
+"""Kafka is away for long, under load: the server is read and answered, and can stop."""
+
+from __future__ import annotations
+
+import resource
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from threading import Event
+
+import psycopg
+import pytest
+
+from gateway.embedded.kafka import EmbeddedKafka
+from gateway.embedded.postgres import EmbeddedPostgres
+from tests.gateway_process import GatewayProcess
+from tests.gateway_scene import Scene, assert_exactly_once, current_lsn, running, value_of
+from tests.waiting import wait_until
+
+pytestmark = [pytest.mark.postgres, pytest.mark.kafka, pytest.mark.slow]
+
+DEFINITIONS = (
+    "CREATE PUBLICATION p FOR TABLE t WHERE (a % 2 = 0);"
+    "CREATE SUBSCRIPTION {s} CONNECTION '' PUBLICATION p;"
+)
+PASSING = "SELECT a, b FROM t WHERE a % 2 = 0"
+BUFFER_BYTES = 100_000
+
+
+@pytest.fixture
+def broker() -> Iterator[EmbeddedKafka]:
+    with EmbeddedKafka() as running_:
+        yield running_
+
+
+@pytest.fixture
+def server() -> Iterator[EmbeddedPostgres]:
+    with EmbeddedPostgres(18, config={"wal_sender_timeout": "3s"}) as running_:
+        with running_.connect() as connection:
+            connection.execute("CREATE TABLE t (a int PRIMARY KEY, b text)")
+        yield running_
+
+
+@pytest.fixture
+def s(
+    server: EmbeddedPostgres, broker: EmbeddedKafka, registry: str, tmp_path: Path
+) -> Iterator[Scene]:
+    limits = {
+        "max_buffer_bytes": BUFFER_BYTES,
+        "max_batch_bytes": BUFFER_BYTES,
+        "feedback_interval_s": 0.5,
+    }
+    made = Scene(
+        tmp_path,
+        server.dsn(),
+        broker.bootstrap_servers,
+        registry,
+        f"backlog_{server.port}",
+        DEFINITIONS,
+        {"limits": limits, "gateway": {"spool_directory": "spool"}},
+    )
+    yield made
+    made.close()
+
+
+class Load:
+    """Inserts rows of 1 kB, in many transactions; carries on when the server is back."""
+
+    def __init__(self, server: EmbeddedPostgres) -> None:
+        self._server = server
+        self.rows = 0
+
+    def __call__(self, stop: Event) -> None:
+        while not stop.is_set():
+            try:
+                with self._server.connect() as connection:
+                    while not stop.wait(0.002):
+                        self.rows += 1
+                        text = "INSERT INTO t VALUES (%s, repeat(md5(%s::text), 32))"
+                        connection.execute(text, [self.rows, self.rows])
+            except psycopg.OperationalError:
+                stop.wait(0.1)
+
+    def wait_for(self, rows: int) -> None:
+        """Wait until it has inserted so many more."""
+        target = self.rows + rows
+        wait_until(lambda: self.rows > target, 120, "more rows")
+
+
+def test_a_long_outage_is_read_on_disk_and_made_up_for(
+    server: EmbeddedPostgres, broker: EmbeddedKafka, s: Scene
+) -> None:
+    load = Load(server)
+    with running(load):
+        gateway = s.project.start()
+        gateway.wait_for("all tables are copied")
+        load.wait_for(50)
+        reader = reader_pid(server, s.slot)
+        broker.kill()
+        load.wait_for(2000)  # twenty times what may wait in memory
+        behind = (
+            "SELECT pg_wal_lsn_diff(pg_current_wal_lsn(), sent_lsn) FROM pg_stat_replication"
+            f" WHERE pid = {reader}"
+        )
+        with server.connect() as connection:
+            wait_until(
+                lambda: value_of(connection, behind) < 10 * BUFFER_BYTES, 60, "it to be read"
+            )
+        assert reader_pid(server, s.slot) == reader, "the connection stays"
+        assert spooled_bytes(gateway) > 5 * BUFFER_BYTES
+        broker.restart()
+        caught_up(server, s.slot)
+        assert reader_pid(server, s.slot) == reader
+        wait_until(lambda: spooled_bytes(gateway) == 0, 60, "the disk to be free again")
+    assert gateway.terminate() == 0
+    assert "trying again" not in gateway.log()
+    assert_all(server, s)
+
+
+def test_a_server_can_stop_while_kafka_is_away(
+    server: EmbeddedPostgres, broker: EmbeddedKafka, s: Scene
+) -> None:
+    load = Load(server)
+    with running(load):
+        gateway = s.project.start()
+        gateway.wait_for("all tables are copied")
+        broker.kill()
+        load.wait_for(500)
+        started = time.monotonic()
+        server.shut_down()
+        # The stopping server asks again and again; after four seconds it is let go.
+        assert time.monotonic() - started < 25
+        server.restart()
+        broker.restart()
+        load.wait_for(50)
+        caught_up(server, s.slot)
+    assert gateway.terminate() == 0
+    assert_all(server, s)
+
+
+def test_a_full_disk_pauses_reading_and_the_gateway_goes_on_by_itself(
+    server: EmbeddedPostgres, broker: EmbeddedKafka, s: Scene
+) -> None:
+    load = Load(server)
+    with running(load):
+        gateway = s.project.start()
+        gateway.wait_for("all tables are copied")
+        reader = reader_pid(server, s.slot)
+        # The kernel refuses what makes a file of the gateway larger, as a full disk does.
+        unlimited = resource.prlimit(gateway.pid, resource.RLIMIT_FSIZE)
+        resource.prlimit(gateway.pid, resource.RLIMIT_FSIZE, (BUFFER_BYTES, unlimited[1]))
+        broker.kill()
+        load.wait_for(500)
+        gateway.wait_for("no room on disk")
+        load.wait_for(500)
+        assert reader_pid(server, s.slot) == reader, "it is answered all the same"
+        resource.prlimit(gateway.pid, resource.RLIMIT_FSIZE, unlimited)
+        gateway.wait_for("there is room on disk again")
+        broker.restart()
+        caught_up(server, s.slot)
+    assert gateway.terminate() == 0
+    assert_all(server, s)
+
+
+def assert_all(server: EmbeddedPostgres, s: Scene) -> None:
+    with server.connect() as connection:
+        s.run_to(current_lsn(connection))
+    assert s.rebuilt("t") == s.source_rows(PASSING)
+    assert_exactly_once(s, ["t"])
+
+
+def reader_pid(server: EmbeddedPostgres, slot: str) -> object:
+    with server.connect() as connection:
+        query = "SELECT active_pid FROM pg_replication_slots WHERE slot_name = %s"
+        return value_of(connection, query, slot)
+
+
+def caught_up(server: EmbeddedPostgres, slot: str) -> None:
+    """Wait until everything written so far is confirmed."""
+    query = (
+        "SELECT count(*) FROM pg_replication_slots"
+        " WHERE slot_name = %s AND confirmed_flush_lsn >= %s::pg_lsn"
+    )
+    with server.connect() as connection:
+        target = current_lsn(connection)
+        check: Callable[[], object] = lambda: value_of(connection, query, slot, target)  # noqa: E731
+        wait_until(check, 90, "the gateway to catch up")
+
+
+def spooled_bytes(gateway: GatewayProcess) -> int:
+    """Bytes of its open files that have no name, as spools have none."""
+    sizes = 0
+    for link in Path(f"/proc/{gateway.pid}/fd").iterdir():
+        try:
+            status = link.stat()
+            target = link.readlink()
+        except OSError:
+            continue  # closed meanwhile
+        if status.st_nlink == 0 and "spool" in str(target):
+            sizes += status.st_size
+    return sizes

@@ -1,0 +1,151 @@
+"""The server is not where Kafka thinks it is: restored, replaced, promoted. Nothing is dropped."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from gateway.embedded.postgres import EmbeddedPostgres
+from gateway.lsn import parse_lsn
+from tests.gateway_scene import Scene, current_lsn, value_of, wait_until_slot_is_free
+from tests.rebuild import Rebuilt
+
+pytestmark = [pytest.mark.postgres, pytest.mark.kafka]
+
+DEFINITIONS = (
+    "CREATE PUBLICATION p FOR TABLE t WHERE (a % 2 = 0);"
+    "CREATE SUBSCRIPTION {s} CONNECTION '' PUBLICATION p;"
+)
+TABLE = "CREATE TABLE t (a int PRIMARY KEY, b int)"
+PASSING = "SELECT * FROM t WHERE a % 2 = 0"
+CONFIRMED = "SELECT confirmed_flush_lsn::text FROM pg_replication_slots WHERE slot_name = %s"
+
+MakeScene = Callable[[EmbeddedPostgres], Scene]
+
+
+@pytest.fixture
+def server() -> Iterator[EmbeddedPostgres]:
+    with EmbeddedPostgres(18) as running:
+        yield running
+
+
+@pytest.fixture
+def scene_on(tmp_path: Path, kafka: str, registry: str) -> Iterator[MakeScene]:
+    made: list[Scene] = []
+    name = f"position_{abs(hash(tmp_path)) % 10**8}"
+
+    def make(server: EmbeddedPostgres) -> Scene:
+        folder = tmp_path / str(len(made))
+        made.append(Scene(folder, server.dsn(), kafka, registry, name, DEFINITIONS))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.close()
+
+
+def insert(connection: psycopg.Connection[tuple[object, ...]], first: int, rows: int) -> None:
+    """Insert one row in each transaction."""
+    for number in range(first, first + rows):
+        connection.execute("INSERT INTO t VALUES (%s, 0)", [number])
+
+
+@pytest.mark.parametrize(
+    ("written", "said"),
+    [(1, "its WAL ends before that"), (400, "its WAL does not have transaction")],
+    ids=["whose WAL is shorter", "whose WAL has grown beyond the watermark"],
+)
+def test_a_server_restored_from_a_copy_is_refused(
+    server: EmbeddedPostgres, scene_on: MakeScene, written: int, said: str
+) -> None:
+    s = scene_on(server)
+    data, kept = server.folder / "data", server.folder / "kept"
+    with server.connect() as connection:
+        connection.execute(TABLE)
+        insert(connection, 1, 10)
+        s.run_to(current_lsn(connection))
+        wait_until_slot_is_free(connection, s.slot)
+        copied_at = current_lsn(connection)
+    server.shut_down()
+    shutil.copytree(data, kept, copy_function=_copy_with_owner)
+    _own_like(data, kept)
+    server.restart()
+    with server.connect() as connection:
+        insert(connection, 101, 100)
+        s.run_to(current_lsn(connection))
+        wait_until_slot_is_free(connection, s.slot)
+    server.shut_down()
+    shutil.rmtree(data)
+    kept.rename(data)
+    server.restart()
+
+    with server.connect() as connection:
+        insert(connection, 1001, written)
+        before = value_of(connection, CONFIRMED, s.slot)
+        ended = s.cli("run", "--endpos", current_lsn(connection))
+
+        assert ended.code == 1, ended.err
+        assert "the source server is not the one that Kafka has changes of" in ended.err
+        assert said in ended.err
+        assert "pgsluice slot drop" in ended.err
+        # What both have may be confirmed; the copy was taken before that.
+        confirmed = value_of(connection, CONFIRMED, s.slot)
+        assert parse_lsn(before) <= parse_lsn(confirmed) <= parse_lsn(copied_at)
+        assert parse_lsn(confirmed) <= parse_lsn(current_lsn(connection))
+
+        wait_until_slot_is_free(connection, s.slot)
+        assert s.cli("slot", "drop").code == 0
+        s.run_to(current_lsn(connection))
+    assert rows_since_the_last_copy(s) == s.source_rows(PASSING)
+
+
+def test_a_server_that_took_the_place_of_another_is_refused_until_that_is_said(
+    server: EmbeddedPostgres, scene_on: MakeScene
+) -> None:
+    s = scene_on(server)
+    with server.connect() as connection:
+        connection.execute(TABLE)
+        insert(connection, 1, 10)
+        s.run_to(current_lsn(connection))
+        old = value_of(connection, "SELECT system_identifier FROM pg_control_system()")
+    with EmbeddedPostgres(18) as other, other.connect() as connection:
+        connection.execute(TABLE)
+        insert(connection, 4, 4)
+        moved = scene_on(other)
+
+        ended = moved.cli("run", "--endpos", "0/1")
+        assert ended.code == 1
+        assert f"slot drop --system-identifier {old}" in ended.err
+        assert value_of(connection, "SELECT count(*) FROM pg_replication_slots") == 0
+
+        dropped = moved.cli("slot", "drop", "--system-identifier", str(old))
+        assert dropped.code == 0, dropped.err
+        moved.run_to(current_lsn(connection))
+        assert moved.rebuilt("t") == moved.source_rows(PASSING)
+
+
+def rows_since_the_last_copy(s: Scene) -> list[tuple[object, ...]]:
+    """The table by its last copy: a restored server's LSNs begin below those before."""
+    records = s.read("t")
+    first = max(i for i, r in enumerate(records) if r.op == "t")
+    return sorted(Rebuilt().apply(records[first:]).rows(), key=repr)
+
+
+def _copy_with_owner(source: str, target: str) -> str:
+    shutil.copy2(source, target)
+    _chown_like(Path(source), Path(target))
+    return target
+
+
+def _own_like(source: Path, target: Path) -> None:
+    for folder in (source, *(path for path in source.rglob("*") if path.is_dir())):
+        _chown_like(folder, target / folder.relative_to(source))
+
+
+def _chown_like(source: Path, target: Path) -> None:
+    status = source.stat()
+    shutil.chown(target, status.st_uid, status.st_gid)

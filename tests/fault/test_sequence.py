@@ -1,0 +1,86 @@
+"""Any sequence of faults under load: after each, everything is as if there had been none."""
+
+from __future__ import annotations
+
+import os
+import random
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from tests.fault_stage import FAULTS, FIRST_START_POINTS, Stage, Usage
+
+pytestmark = [pytest.mark.postgres, pytest.mark.kafka, pytest.mark.slow, pytest.mark.seeded]
+
+RESETS = 12
+ROUNDS = int(os.environ.get("PGSLUICE_FAULT_ROUNDS") or 8)
+
+
+@pytest.fixture
+def stage(registry: str, tmp_path: Path, seed: int) -> Iterator[Stage]:
+    with Stage(tmp_path, registry, seed) as made:
+        yield made
+
+
+def sequence(seed: int, rounds: int) -> list[str]:
+    """Names of faults in a random order, each about as often as any other."""
+    pick = random.Random(seed)
+    chosen: list[str] = []
+    while len(chosen) < rounds:
+        chosen += pick.sample(sorted(FAULTS), len(FAULTS))
+    return chosen[:rounds]
+
+
+def test_a_sequence_of_faults_leaves_no_trace(
+    stage: Stage, seed: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    done: Counter[str] = Counter()
+    usages: list[Usage] = []
+
+    def say(line: str) -> None:
+        with capsys.disabled():
+            print(line, flush=True)
+
+    with stage.load():
+        for point in FIRST_START_POINTS:
+            stage.die_at(point)
+            done[f"die in the first start at {point}"] += 1
+        stage.restart()
+        stage.catch_up()
+    stage.check()
+    for number, name in enumerate(sequence(seed, ROUNDS), 1):
+        began = time.monotonic()
+        with stage.load():
+            FAULTS[name](stage)
+            stage.catch_up()
+        stage.check()
+        done[name] += 1
+        usages.append(stage.usage())
+        took_s = time.monotonic() - began
+        say(f"round {number}: {name}: {took_s:.0f} s, {usages[-1]}")
+
+    # In one process: what an attempt leaves behind would add up.
+    resets = [reset(stage) for _ in range(RESETS)]
+    stage.check()
+    first, last = (least(part) for part in (resets[:4], resets[-4:]))
+    assert last.descriptors <= first.descriptors + 2, resets
+    say(f"{ROUNDS} rounds, seed {seed}, no difference; {dict(sorted(done.items()))}")
+    say(f"after the first round {usages[0]}, after the last {usages[-1]}")
+    say(f"in one process after the first attempts {first}, after {RESETS} {last}")
+
+
+def least(usages: Sequence[Usage]) -> Usage:
+    """What is held for good: an attempt that is just beginning holds more for a moment."""
+    return Usage(min(u.rss_kb for u in usages), min(u.descriptors for u in usages))
+
+
+def reset(stage: Stage) -> Usage:
+    """Cut off the gateway from both sides; what it holds when it has caught up."""
+    with stage.load():
+        FAULTS["reset_the_source"](stage)
+        FAULTS["reset_kafka"](stage)
+        stage.catch_up()
+    return stage.usage()

@@ -1,0 +1,163 @@
+"""A sink that holds the slot waits for its broker, however that went away, and goes on itself."""
+
+from __future__ import annotations
+
+import select
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+
+import pytest
+
+from gateway.embedded.kafka import EmbeddedKafka
+from gateway.lsn import Lsn
+from gateway.records import Batch, Cut, Feed, Record, Watermark
+from gateway.sink.identity import SlotIdentity
+from gateway.sink.producer import TransactionalSink
+from gateway.sink.progress import KafkaProgress, read_compacted
+from gateway.sink.topics import TopicSpec, ensure_topics, progress_topic_spec
+from tests.proxy import Proxy
+from tests.waiting import wait_until
+
+pytestmark = [pytest.mark.kafka, pytest.mark.java, pytest.mark.slow]
+
+TIMEOUT_S = 120
+FEED = Feed("s", "s.transaction", b"\0\0\0\0\7", {"rows": 1})
+
+
+class FixedIds:
+    def register(self, subject: str, schema: Mapping[str, object]) -> int:
+        return 7
+
+
+@pytest.fixture
+def proxy() -> Iterator[Proxy]:
+    with Proxy() as running:
+        yield running
+
+
+@pytest.fixture
+def broker(proxy: Proxy) -> Iterator[EmbeddedKafka]:
+    config = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "500"}
+    with EmbeddedKafka(config=config, advertised_port=proxy.port) as running:
+        proxy.forward_to(running.proxied_port)
+        ensure_topics(
+            {"bootstrap.servers": running.bootstrap_servers},
+            [
+                TopicSpec("rows"),
+                TopicSpec(FEED.markers),
+                progress_topic_spec("pgsluice.progress"),
+            ],
+        )
+        yield running
+
+
+def make_sink(address: str, **kafka: str) -> TransactionalSink:
+    properties = {"bootstrap.servers": address, **kafka}
+    identity = SlotIdentity("1", "db", "slot")
+    progress = KafkaProgress(properties, identity, FixedIds())
+    sink = TransactionalSink(properties, identity, progress, patience_s=TIMEOUT_S)
+    sink.resume_while(lambda: True)
+    return sink
+
+
+def piece(number: int) -> list[Record]:
+    return [("rows", 0, b"%d" % number, b"%d" % n, []) for n in range(20)]
+
+
+def whole(number: int, records: list[Record]) -> Batch:
+    return Batch(records, Watermark(Lsn(number), 1, "", ()), Cut(Lsn(number), [FEED]))
+
+
+def finish(sink: TransactionalSink, batch: Batch) -> None:
+    sink.submit(batch)
+    assert select.select([sink], [], [], TIMEOUT_S)[0], "the sink has not finished"
+    assert sink.collect() is batch
+
+
+def keys(broker: EmbeddedKafka) -> list[bytes]:
+    kafka = {"bootstrap.servers": broker.bootstrap_servers}
+    return [key for key, _ in read_compacted(kafka, "rows", 60)]
+
+
+def test_a_broker_that_is_killed_under_load_is_waited_for(broker: EmbeddedKafka) -> None:
+    committed: list[int] = []
+
+    def load() -> None:
+        with make_sink(broker.bootstrap_servers) as sink:
+            sink.open()
+            for number in range(100):
+                if number % 2:
+                    finish(sink, Batch(piece(number)))
+                    finish(sink, whole(number, piece(number)))
+                else:
+                    finish(sink, whole(number, piece(number) * 2))
+                committed.append(number)
+
+    loader = threading.Thread(target=load)
+    loader.start()
+    for reached in (30, 60):
+        wait_until(partial(has_reached, committed, reached), TIMEOUT_S, "the load", poll_s=0.001)
+        broker.kill()
+        broker.restart()
+    loader.join(TIMEOUT_S)
+
+    assert committed == list(range(100))
+    assert keys(broker) == [b"%d" % number for number in range(100) for _ in range(40)]
+
+
+def has_reached(committed: list[int], number: int) -> bool:
+    return len(committed) >= number
+
+
+@pytest.mark.parametrize(
+    "begin",
+    [
+        pytest.param(lambda sink: finish(sink, Batch(piece(1))), id="after its first piece"),
+        pytest.param(lambda sink: None, id="between two"),
+    ],
+)
+def test_an_outage_longer_than_a_kafka_transaction_may_last_loses_nothing(
+    broker: EmbeddedKafka, begin: Callable[[TransactionalSink], None]
+) -> None:
+    with make_sink(broker.bootstrap_servers, **{"transaction.timeout.ms": "3000"}) as sink:
+        sink.open()
+        finish(sink, whole(0, piece(0)))
+        begin(sink)
+        broker.kill()
+        over = time.monotonic() + 6
+        sink.submit(whole(1, piece(1)))
+        wait_until(lambda: time.monotonic() > over, 30, "the time to pass")
+        broker.restart()
+
+        assert select.select([sink], [], [], TIMEOUT_S)[0], "the sink has not gone on"
+        sink.collect()
+        finish(sink, whole(2, piece(2)))
+
+    found = keys(broker)
+    assert [key for n, key in enumerate(found) if n % 20 == 0] in (
+        [b"0", b"1", b"2"],
+        [b"0", b"1", b"1", b"2"],
+    )
+
+
+def test_a_connection_that_is_open_but_dead_is_given_up_and_replaced(
+    broker: EmbeddedKafka, proxy: Proxy
+) -> None:
+    with make_sink(f"127.0.0.1:{proxy.port}") as sink:
+        sink.open()
+        finish(sink, whole(0, piece(0)))
+        proxy.freeze()
+        before = proxy.accepted
+        started = time.monotonic()
+        sink.submit(whole(1, piece(1)))
+
+        wait_until(lambda: proxy.accepted > before, TIMEOUT_S, "another connection")
+        noticed_s = time.monotonic() - started
+        proxy.thaw()
+        assert select.select([sink], [], [], TIMEOUT_S)[0], "the sink has not gone on"
+        sink.collect()
+
+    assert noticed_s < 40
+    assert keys(broker) == [b"0"] * 20 + [b"1"] * 20

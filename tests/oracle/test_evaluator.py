@@ -1,0 +1,212 @@
+"""Row filters that a server evaluates in batches: flags, and errors."""
+
+from __future__ import annotations
+
+import select
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import psycopg
+import pytest
+
+from gateway.errors import ConfigError, TransientError
+from gateway.rowfilter import Answer, AskedColumn, Question
+from gateway.source.evaluator import ServerEvaluator
+from tests.servers import Database, Servers
+
+pytestmark = pytest.mark.postgres
+
+INT4, TEXT, BPCHAR, BIT, INTERVAL = 23, 25, 1042, 1560, 1186
+"""OIDs of types, from pg_type.dat."""
+ALIVE_S = 60
+"""A server that is not heard of for so long has been lost by the test."""
+
+
+@pytest.fixture
+def evaluator(database: Database) -> Iterator[ServerEvaluator]:
+    evaluator = ServerEvaluator(database.dsn, timeout_s=30, source_dsn=database.dsn)
+    yield evaluator
+    evaluator.close()
+
+
+def columns(*found: tuple[str, int]) -> tuple[AskedColumn, ...]:
+    return tuple(AskedColumn(name, oid, None) for name, oid in found)
+
+
+def ask(
+    evaluator: ServerEvaluator, question: Question, rows: Sequence[Sequence[bytes | None]]
+) -> Answer:
+    evaluator.ask(question, rows)
+    while (answer := evaluator.collect()) is None:
+        assert select.select([evaluator.fileno()], [], [], ALIVE_S)[0]
+    assert not evaluator.busy
+    return answer
+
+
+def raised(answer: Answer) -> dict[tuple[int, int], tuple[str, str | None]]:
+    return {at: (error.message, error.sqlstate) for at, error in answer.errors.items()}
+
+
+def test_each_row_and_filter_has_one_flag(evaluator: ServerEvaluator) -> None:
+    question = Question(
+        columns(("id", INT4), ("a b", TEXT)),
+        ("(id > 1)", "(\"a b\" ~ '\\d'::text)", "((id > 1) AND (\"a b\" ~~* 'X%'::text))"),
+    )
+    rows = [(b"1", b"x"), (b"2", b"X1"), (b"3", None), (None, b"7")]
+
+    assert ask(evaluator, question, rows) == Answer(b"fffttttffftf", {})
+    assert ask(evaluator, question, rows[1:2]) == Answer(b"ttt", {})
+
+
+def test_values_are_of_their_type_without_its_modifier(evaluator: ServerEvaluator) -> None:
+    question = Question(
+        columns(("bits", BIT), ("padded", BPCHAR), ("span", INTERVAL)),
+        (
+            "(length(bits) = 3)",
+            "(octet_length(padded) = 4)",
+            "(span = '1 day 02:03:04'::interval)",
+        ),
+    )
+
+    answer = ask(evaluator, question, [(b"101", b"ab  ", b"1 day 02:03:04")])
+
+    assert answer == Answer(b"ttt", {})
+
+
+def test_a_collation_is_that_of_the_column(evaluator: ServerEvaluator) -> None:
+    byte_order = (AskedColumn("t", TEXT, 'pg_catalog."C"'), AskedColumn("n", INT4, None))
+    question = Question(byte_order, ("(t < 'a'::text)", "(t < ('a'::text COLLATE \"POSIX\"))"))
+
+    assert ask(evaluator, question, [(b"B", None)]).flags == b"tt"
+
+
+def test_a_row_that_raises_does_not_touch_the_others(evaluator: ServerEvaluator) -> None:
+    question = Question(
+        columns(("a", INT4), ("n", TEXT)), ("((100 / a) > 5)", "(a > 10)", "((n)::numeric > 1)")
+    )
+    rows: list[tuple[bytes | None, bytes | None]] = [(b"%d" % a, b"1") for a in range(1, 1001)]
+    rows[700] = (b"0", b"2")
+
+    answer = ask(evaluator, question, rows)
+
+    assert raised(answer) == {(700, 0): ("division by zero", "22012")}
+    assert answer.flags[2100:2103] == b"!ft"
+    flags = answer.flags.replace(b"!", b"f")
+    expected = [b"%c%c%c" % (b"ft"[100 // max(a, 1) > 5], b"ft"[a > 10], b"ft"[n == b"2"])
+                for a, n in ((int(a or 0), n) for a, n in rows)]  # fmt: skip
+    expected[700] = b"fft"
+    assert flags == b"".join(expected)
+
+
+def test_every_row_may_raise(evaluator: ServerEvaluator) -> None:
+    question = Question(columns(("a", INT4)), ("((1 / a) = 1)",))
+
+    answer = ask(evaluator, question, [(b"0",), (b"0",), (b"0",)])
+
+    assert answer.flags == b"!!!"
+    assert set(raised(answer)) == {(0, 0), (1, 0), (2, 0)}
+
+
+def test_a_constant_part_that_fails_does_so_for_every_row(evaluator: ServerEvaluator) -> None:
+    question = Question(
+        columns(("a", INT4)), ("(a > 1)", "(((1 / 0) = 1) OR (a > 1))", "(a > 2)", "((1/0) = 2)")
+    )
+
+    answer = ask(evaluator, question, [(b"1",), (b"2",), (b"3",)])
+
+    assert answer.flags == b"f!f!t!f!t!t!"
+    assert set(raised(answer).values()) == {("division by zero", "22012")}
+    only = ask(evaluator, Question(columns(("a", INT4)), ("((1 / 0) = 1)",)), [(b"1",), (b"2",)])
+    assert only.flags == b"!!"
+    assert set(raised(only)) == {(0, 0), (1, 0)}
+
+
+def test_errors_come_in_the_order_in_which_a_filter_is_written(evaluator: ServerEvaluator) -> None:
+    # The planner would put the cheap comparison first, were it a WHERE clause.
+    question = Question(
+        columns(("a", INT4), ("t", TEXT)),
+        ("((t ~ (t || '('::text)) AND (a > 1))", "((a > 1) AND (t ~ (t || '('::text)))"),
+    )
+
+    answer = ask(evaluator, question, [(b"1", b"x")])
+
+    assert answer.flags == b"!f"
+    assert [sqlstate for _, sqlstate in raised(answer).values()] == ["2201B"]
+
+
+def test_a_lost_connection_may_pass(evaluator: ServerEvaluator, database: Database) -> None:
+    question = Question(columns(("a", INT4)), ("(a > 1)",))
+    assert ask(evaluator, question, [(b"2",)]).flags == b"t"
+    with database.connect() as connection:
+        kill_evaluator(connection)
+        with pytest.raises(TransientError, match="evaluating row filters"):
+            ask(evaluator, question, [(b"2",)])
+
+
+def kill_evaluator(connection: psycopg.Connection[Any]) -> None:
+    """End the evaluator's session, and return when it has ended."""
+    killed = connection.execute(
+        "SELECT pg_terminate_backend(pid, 60000) FROM pg_stat_activity"
+        " WHERE application_name = 'pgsluice filters' AND datname = current_database()"
+    ).fetchall()
+    assert killed == [(True,)]
+
+
+def test_a_filter_that_takes_too_long_says_so(database: Database) -> None:
+    evaluator = ServerEvaluator(database.dsn, timeout_s=0.2, source_dsn=database.dsn)
+    slow = "((repeat(a, 30) ~ '^(a+)+(a+)+(a+)+(a+)+$'::text) AND (pg_sleep(20) IS NULL))"
+    try:
+        with pytest.raises(TransientError, match="took longer than"):
+            ask(evaluator, Question(columns(("a", TEXT)), (slow,)), [(b"a",), (b"a",)])
+    finally:
+        evaluator.close()
+
+
+def test_a_large_batch_goes_over_while_nobody_reads(evaluator: ServerEvaluator) -> None:
+    question = Question(columns(("t", TEXT)), ("(length(t) = 1000000)",))
+
+    answer = ask(evaluator, question, [(b"x" * 1_000_000,)] * 40)
+
+    assert answer.flags == b"t" * 40
+
+
+@pytest.mark.parametrize("postgres_major", [16], indirect=True)
+def test_a_server_of_another_version_is_refused(database: Database, servers: Servers) -> None:
+    other = servers.postgres(18).dsn()
+    evaluator = ServerEvaluator(other, timeout_s=30, source_dsn=database.dsn)
+
+    with pytest.raises(ConfigError, match="is PostgreSQL 18, the source is 16"):
+        evaluator.open()
+
+
+def test_a_server_with_another_locale_is_refused(database: Database) -> None:
+    name = f"{database.name}_other"
+    with database.connect() as connection:
+        connection.execute(
+            f"CREATE DATABASE {name} TEMPLATE template0 LOCALE 'C' ENCODING 'UTF8'"
+            if default_locale(connection) != "C"
+            else f"CREATE DATABASE {name} TEMPLATE template0 LOCALE 'C.UTF-8' ENCODING 'UTF8'"
+        )
+        try:
+            other = database.server.dsn(name)
+            evaluator = ServerEvaluator(other, timeout_s=30, source_dsn=database.dsn)
+            with pytest.raises(ConfigError, match="another default locale"):
+                evaluator.open()
+        finally:
+            connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
+
+
+def default_locale(connection: psycopg.Connection[Any]) -> str:
+    row = connection.execute(
+        "SELECT datcollate FROM pg_database WHERE datname = current_database()"
+    ).fetchone()
+    assert row is not None
+    return str(row[0])
+
+
+def test_another_database_of_the_same_server_is_as_good(database: Database) -> None:
+    evaluator = ServerEvaluator(database.server.dsn(), timeout_s=30, source_dsn=database.dsn)
+    try:
+        assert ask(evaluator, Question(columns(("a", INT4)), ("(a > 1)",)), [(b"2",)]).flags == b"t"
+    finally:
+        evaluator.close()

@@ -1,0 +1,258 @@
+"""The chunked copy against a model of server, gateway and consumer.
+
+The server runs transactions that become visible to snapshots only some time after their commit
+record, and in another order; the gateway publishes, reads and places chunks, commits, and is killed
+between commits; the consumer follows the topic's contract. What runs is `gateway.copy`.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gateway.copy import Chunk, ChunkedCopy, ChunkRequest, Progress
+from gateway.lsn import Lsn
+from gateway.pgoutput.messages import UNCHANGED
+from gateway.rowfilter import Action, decide_update, fill_unchanged
+from tests.copy_model import Op, Row, Server, apply, number
+
+STEPS = (
+    "begin",
+    "commit",
+    "commit",
+    "appear",
+    "publish",
+    "publish",
+    "read",
+    "place",
+    "flush",
+    "die",
+)
+
+
+def everything(row: Row) -> bool:
+    return True
+
+
+def not_by_three(row: Row) -> bool:
+    return number(row) % 3 != 0
+
+
+@dataclass
+class Consumer:
+    """Follows the topic: `rows` is all there is to it."""
+
+    rows: dict[int, Row] = field(default_factory=dict)
+
+    def take(self, op: Op, passes: Callable[[Row], bool]) -> None:
+        kind, old, new = op
+        if kind == "t":
+            self.rows.clear()
+        elif kind == "i":
+            assert new is not None
+            if passes(new):
+                self.rows[number(new)] = new
+        elif kind == "d":
+            assert old is not None
+            if passes(old):
+                self.rows.pop(number(old), None)
+        else:
+            assert new is not None
+            sent = new if old is None else tuple(fill_unchanged(old, new))
+            match decide_update(lambda row: passes(tuple(row)), old, new):
+                case Action.UPDATE:
+                    row = self.rows.pop(number(old or new), None)
+                    if row is not None:
+                        self.rows[number(new)] = tuple(fill_unchanged(row, sent))
+                case Action.INSERT:
+                    self.rows[number(new)] = sent
+                case Action.DELETE:
+                    assert old is not None
+                    self.rows.pop(number(old), None)
+                case None:
+                    pass
+
+
+class Gateway:
+    """Publishes and copies; what was not flushed is lost when it dies."""
+
+    def __init__(
+        self,
+        server: Server,
+        random: Random,
+        passes: Callable[[Row], bool],
+        copy: type[ChunkedCopy],
+    ) -> None:
+        self.server, self.random, self.passes = server, random, passes
+        self.make = copy
+        self.size = random.randint(1, 4)
+        self.consumer = Consumer()
+        self.published = 0
+        self.committed: tuple[int, dict[int, Row], Progress] = (0, {}, Progress())
+        self.start(Progress())
+
+    def start(self, progress: Progress) -> None:
+        self.copy = self.make([0], progress)
+        self.chunk: Chunk | None = None
+        self.sure = self.server.next_xid  # all before have ended before the first chunk is read
+
+    def die(self) -> None:
+        self.published, rows, progress = self.committed
+        self.consumer.rows = dict(rows)
+        self.start(progress)
+
+    def flush(self) -> None:
+        self.committed = self.published, dict(self.consumer.rows), self.copy.progress
+
+    def publish(self) -> None:
+        if self.published == len(self.server.log):
+            return
+        transaction = self.server.log[self.published]
+        xid = transaction.xid & 0xFFFFFFFF
+        for op in transaction.ops:
+            self.consumer.take(op, self.passes)
+            self.show(xid, op)
+        self.published += 1
+        self.judge()
+
+    def show(self, xid: int, op: Op) -> None:
+        kind, old, new = op
+        if kind == "t":
+            self.copy.truncate(xid)
+        elif kind == "i" and new is not None:
+            self.copy.insert(xid, new)
+        elif kind == "d" and old is not None:
+            self.copy.delete(xid, old)
+        elif new is not None:
+            self.copy.update(xid, old, new if old is None else fill_unchanged(old, new))
+
+    def read(self) -> None:
+        if self.chunk is not None or self.copy.progress.ready:
+            return
+        snapshot, state = self.server.snapshot()
+        if snapshot.xmin < self.sure:
+            return
+        request = self.copy.request()
+        again = {int(key[0]) for key in request.again}
+        after = -1 if request.after is None else int(request.after[0])
+        behind = sorted(key for key in state if key > after) if request.ranged else []
+        ranged = behind[: self.size]
+        self.chunk = Chunk(
+            request,
+            [state[key] for key in {*ranged, *(again & state.keys())}],
+            snapshot,
+            Lsn(self.server.insert_lsn),
+            (b"%d" % ranged[-1],) if ranged else None,
+            len(behind) < self.size,
+            len(ranged),
+        )
+
+    def place(self) -> None:
+        if self.chunk is None or self.published + 1 < self.chunk.insert_lsn // 10:
+            return
+        if not self.copy.started:
+            self.consumer.rows.clear()
+        for row in self.copy.place(self.chunk):
+            assert UNCHANGED not in row
+            if self.passes(tuple(row)):
+                self.consumer.rows[number(tuple(row))] = tuple(row)
+        self.chunk = None
+        self.judge()
+
+    def judge(self) -> None:
+        """Where the copy is ready, the consumer has the source's rows, filtered."""
+        if not self.copy.progress.ready:
+            return
+        state = dict(self.server.base)
+        for transaction in self.server.log[: self.published]:
+            apply(state, transaction)
+        wanted = {key: row for key, row in state.items() if self.passes(row)}
+        assert self.consumer.rows == wanted
+
+
+def run(
+    random: Random,
+    steps: list[str],
+    *,
+    full: bool,
+    passes: Callable[[Row], bool],
+    copy: type[ChunkedCopy] = ChunkedCopy,
+) -> None:
+    server = Server(random, full=full)
+    gateway = Gateway(server, random, passes, copy)
+    for step in steps:
+        getattr(server if step in ("begin", "commit", "appear") else gateway, step)()
+    while server.running or server.hidden:
+        server.commit()
+        server.appear()
+    for _ in range(10 * server.keys):  # it must come to an end
+        for step in ("read", "publish", "place"):
+            getattr(gateway, step)()
+    while gateway.published < len(server.log):
+        gateway.publish()
+    gateway.place()
+    for _ in range(10 * server.keys):
+        gateway.read()
+        gateway.place()
+    assert gateway.copy.progress.ready
+    gateway.judge()
+
+
+many_steps = st.lists(st.sampled_from(STEPS), max_size=120)
+
+
+@given(st.randoms(use_true_random=False), many_steps)
+def test_a_copied_table_is_the_source_at_every_position_from_ready_on(
+    random: Random, steps: list[str]
+) -> None:
+    run(random, steps, full=False, passes=everything)
+
+
+@given(st.randoms(use_true_random=False), many_steps)
+def test_a_copied_table_is_the_source_filtered_at_every_position_from_ready_on(
+    random: Random, steps: list[str]
+) -> None:
+    run(random, steps, full=True, passes=not_by_three)
+
+
+class WithoutTheList(ChunkedCopy):
+    """Reads no key again."""
+
+    @property
+    def progress(self) -> Progress:
+        self._again.clear()
+        return super().progress
+
+
+class WithoutMakingUp(ChunkedCopy):
+    """Publishes rows as they were read."""
+
+    def _note(self, *_: object) -> None:
+        pass
+
+
+class ForgetsAtPublishing(ChunkedCopy):
+    """Makes up only for what is published while the chunk is read."""
+
+    def request(self) -> ChunkRequest:
+        self._unseen.clear()
+        return super().request()
+
+
+@pytest.mark.parametrize("broken", [WithoutTheList, WithoutMakingUp, ForgetsAtPublishing])
+def test_the_model_notices_when_a_part_of_the_procedure_is_left_out(
+    broken: type[ChunkedCopy],
+) -> None:
+    def fails(seed: int) -> bool:
+        random = Random(seed)
+        steps = random.choices(STEPS, k=100)
+        try:
+            run(random, steps, full=False, passes=everything, copy=broken)
+        except AssertionError:
+            return True
+        return False
+
+    assert any(fails(seed) for seed in range(2000))

@@ -1,0 +1,189 @@
+"""What a table cannot have is seen before anything of it is applied; the other tables go on."""
+
+from __future__ import annotations
+
+import shutil
+import threading
+import uuid
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import AdminClient
+from delta.tables import DeltaTable
+
+from spark_consumer.config import ConsumerSettings
+from spark_consumer.errors import FatalConsumerError
+from spark_consumer.job import progress, run
+from tests.spark.kafka_topics import RegisteredSchemas, Topics
+from tests.spark.records import Col, TableTopic
+from tests.waiting import wait_until
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = [pytest.mark.spark, pytest.mark.kafka]
+
+COLUMNS = [Col("a", "int", "integer"), Col("b", "string", "text")]
+HEALTHY = "healthy"
+REPAIRED = ("deleted", "restored", "foreign")
+TRIMMED, REMADE, RETYPED = "trimmed", "remade", "retyped"
+
+
+class Scene:
+    """A subscription of a table for each thing that can happen to one."""
+
+    def __init__(self, broker: str, registry: str, folder: Path) -> None:
+        ids = RegisteredSchemas(registry)
+        self.name = f"s{uuid.uuid4().hex[:8]}"
+        self.topics = Topics(broker, ids, self.name)
+        self.topics.create(self.topics.marker_topic)
+        self.admin = AdminClient({"bootstrap.servers": broker})
+        self.tables: dict[str, TableTopic] = {}
+        for name in (HEALTHY, *REPAIRED, TRIMMED, REMADE, RETYPED):
+            topic = f"{self.name}.public.{name}"
+            self.tables[name] = TableTopic(ids, topic, list(COLUMNS), ["a"], table=name)
+            self.topics.create(topic)
+        self.folder = folder / "warehouse" / self.name / "public"
+        self.settings = ConsumerSettings(
+            kafka={"bootstrap.servers": broker},
+            registry_url=registry,
+            warehouse=str(folder / "warehouse"),
+            checkpoint=str(folder / "checkpoint"),
+            subscriptions=(self.name,),
+        )
+        self.end_lsn = 0x100
+
+    def copy(self, *names: str) -> None:
+        for name in names:
+            self.tables[name].truncate(self.end_lsn, 0, snapshot="first")
+            for key in (1, 2):
+                self.tables[name].change("r", self.end_lsn, 0, after={"a": key, "b": "copied"})
+
+    def add(self, key: int, *names: str, **changed: Any) -> None:
+        for name in names:
+            self.tables[name].change(
+                "c", self.end_lsn, key, after={"a": key, "b": "added", **changed}
+            )
+
+    def publish(self) -> None:
+        self.end_lsn += 0x100
+        marker = {"kind": "PROGRESS", "end_lsn": self.end_lsn}
+        self.topics.commit(self.tables.values(), [marker])
+
+    def run(self, spark: SparkSession) -> None:
+        settings = replace(self.settings, endpos=self.end_lsn)
+        assert run(settings, spark, stopping=threading.Event()) == 0
+
+    def keys(self, spark: SparkSession, name: str) -> list[int]:
+        table = spark.read.format("delta").load(str(self.folder / name))
+        return sorted(row.a for row in table.collect())
+
+    def trim(self, name: str) -> None:
+        end = TopicPartition(self.tables[name].topic, 0, -1)
+        for answer in self.admin.delete_records([end]).values():
+            answer.result()
+
+    def remake(self, name: str) -> None:
+        topic = self.tables[name].topic
+        for answer in self.admin.delete_topics([topic]).values():
+            answer.result()
+        wait_until(lambda: topic not in self.admin.list_topics().topics, 60, "the topic's end")
+        self.topics.create(topic)
+
+
+def test_tables_in_trouble_are_repaired_or_set_aside_and_the_others_go_on(
+    spark: SparkSession, kafka: str, registry: str, tmp_path: Path
+) -> None:
+    scene = Scene(kafka, registry, tmp_path)
+    every = tuple(scene.tables)
+    scene.copy(*every)
+    scene.publish()
+    scene.run(spark)
+    kept = tmp_path / "kept"
+    shutil.copytree(scene.folder / "restored", kept)
+    scene.add(3, *every)
+    scene.publish()
+    scene.run(spark)
+
+    shutil.rmtree(scene.folder / "deleted")
+    shutil.rmtree(scene.folder / "restored")
+    shutil.copytree(kept, scene.folder / "restored")
+    DeltaTable.forPath(spark, str(scene.folder / "foreign")).delete("a = 1")
+    scene.tables[RETYPED].columns = [COLUMNS[0], Col("b", "int", "integer")]
+    scene.add(4, *(name for name in every if name != RETYPED))
+    scene.add(4, RETYPED, b=4)
+    scene.publish()
+    scene.trim(TRIMMED)
+    scene.remake(REMADE)
+    scene.add(5, HEALTHY, REMADE, TRIMMED)
+    scene.publish()
+
+    with pytest.raises(FatalConsumerError) as stopped:
+        scene.run(spark)
+
+    for name, reason in [
+        (TRIMMED, r"records from offset \d+ on are gone"),
+        (REMADE, r"topic \S+ was made anew"),
+        (RETYPED, r"column 'b' is string in the Delta table and int in the topic"),
+    ]:
+        assert stopped.match(rf"table public\.{name} is set aside: [^;]*{reason}")
+        assert scene.keys(spark, name) == [1, 2, 3]
+    assert scene.keys(spark, HEALTHY) == [1, 2, 3, 4, 5]
+    for name in REPAIRED:
+        assert scene.keys(spark, name) == [1, 2, 3, 4], name
+    manifest = progress(scene.settings, spark, scene.name)
+    assert set(manifest.aside) == {"public.trimmed", "public.remade", "public.retyped"}
+    assert manifest.complete_lsn is None
+
+    scene.copy(TRIMMED, REMADE)
+    scene.tables[RETYPED].truncate(scene.end_lsn, 0, snapshot="first")
+    scene.tables[RETYPED].change("r", scene.end_lsn, 0, after={"a": 7, "b": 7})
+    scene.publish()
+    scene.run(spark)
+
+    assert scene.keys(spark, TRIMMED) == scene.keys(spark, REMADE) == [1, 2]
+    retyped = spark.read.format("delta").load(str(scene.folder / RETYPED))
+    assert [tuple(row) for row in retyped.collect()] == [(7, 7)]
+
+
+def test_a_copy_from_another_topic_takes_the_table_over_and_fences_the_first(
+    spark: SparkSession, kafka: str, registry: str, tmp_path: Path
+) -> None:
+    scene = Scene(kafka, registry, tmp_path)
+    first = scene.tables[HEALTHY]
+    scene.copy(HEALTHY)
+    scene.publish()
+    scene.run(spark)
+    second = replace(first, topic=f"{scene.name}-renamed", records=[])
+    scene.topics.create(second.topic)
+    scene.tables["second"] = second
+    scene.tables["second"].truncate(scene.end_lsn, 0, snapshot="first")
+    second.change("r", scene.end_lsn, 0, after={"a": 7, "b": "from the second"})
+    scene.publish()
+    scene.add(3, HEALTHY)
+    scene.add(8, "second")
+    scene.publish()
+    scene.run(spark)
+
+    assert scene.keys(spark, HEALTHY) == [7, 8]
+
+
+def test_a_range_with_fewer_records_than_its_marker_says_changes_nothing(
+    spark: SparkSession, kafka: str, registry: str, tmp_path: Path
+) -> None:
+    scene = Scene(kafka, registry, tmp_path)
+    scene.copy(HEALTHY, TRIMMED)
+    scene.publish()
+    scene.run(spark)
+    scene.add(3, HEALTHY, TRIMMED)
+    scene.topics.miscount(scene.tables[TRIMMED].topic)
+    scene.publish()
+
+    with pytest.raises(FatalConsumerError, match=r"1 records, and the markers say 2"):
+        scene.run(spark)
+
+    assert scene.keys(spark, TRIMMED) == [1, 2]
+    assert scene.keys(spark, HEALTHY) == [1, 2, 3]

@@ -1,0 +1,160 @@
+"""README's recipe on a standalone cluster of two workers, and a signal to the whole group."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from typing import IO
+
+import pytest
+
+from gateway.embedded.java import java_home
+from tests.spark.test_interrupted import Scene
+from tests.waiting import wait_until
+
+ROOT = Path(__file__).resolve().parents[2]
+
+pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.slow]
+
+
+def recipe() -> str:
+    """The command as the README prints it."""
+    found = re.search(r"```sh\n(spark-submit .*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    assert found is not None
+    return found[1]
+
+
+class Cluster:
+    """A master and two workers of one core each."""
+
+    def __init__(self, folder: Path, stack: ExitStack) -> None:
+        import pyspark
+
+        self.folder = folder
+        self.stack = stack
+        self.bin = Path(next(iter(pyspark.__path__))) / "bin"
+        self.environment = {
+            **os.environ,
+            "JAVA_HOME": str(java_home()),
+            "PATH": f"{self.bin}:{os.environ['PATH']}",
+            "PYSPARK_PYTHON": sys.executable,
+            "SPARK_LOCAL_IP": "127.0.0.1",
+            "SPARK_WORKER_DIR": str(folder / "work"),
+        }
+        spark = "org.apache.spark.deploy"
+        self.start(
+            "master", f"{spark}.master.Master --host 127.0.0.1 --port 0 --webui-port 0".split()
+        )
+        wait_until(lambda: "Starting Spark master at" in self.log("master"), 120, "the master")
+        found = re.search(r"Starting Spark master at (spark://\S+)", self.log("master"))
+        assert found is not None
+        self.master = found[1]
+        for number in (1, 2):
+            arguments = f"{spark}.worker.Worker --host 127.0.0.1 --cores 1 --memory 1g"
+            self.start(f"worker{number}", [*arguments.split(), "--webui-port", "0", self.master])
+        wait_until(lambda: self.log("master").count("Registering worker") == 2, 120, "workers")
+
+    def start(self, name: str, arguments: list[str]) -> subprocess.Popen[bytes]:
+        return self.run(name, [str(self.bin / "spark-class"), *arguments])
+
+    def run(self, name: str, command: list[str]) -> subprocess.Popen[bytes]:
+        log: IO[bytes] = self.stack.enter_context((self.folder / name).open("wb"))
+        process = subprocess.Popen(
+            command,
+            cwd=self.folder,
+            env={**self.environment, "MASTER": getattr(self, "master", "")},
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+        )
+        self.stack.callback(_end, process)
+        return process
+
+    def log(self, name: str) -> str:
+        return (self.folder / name).read_text(errors="replace")
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGTERM)
+    with suppress(subprocess.TimeoutExpired):
+        process.wait(20)
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[Cluster]:
+    with ExitStack() as stack:
+        yield Cluster(tmp_path, stack)
+
+
+def test_the_recipe_of_the_readme_rebuilds_tables_on_a_cluster(
+    cluster: Cluster, kafka: str, registry: str, tmp_path: Path
+) -> None:
+    built = [sys.executable, str(ROOT / "tools" / "dist.py"), str(tmp_path / "dist")]
+    subprocess.run(built, check=True, cwd=ROOT)
+    scene = Scene(kafka, registry, tmp_path)
+    scene.produce()
+    (tmp_path / "consumer.toml").write_text(
+        f'[kafka]\n"bootstrap.servers" = "{kafka}"\n[registry]\nurl = "{registry}"\n'
+        f'[consumer]\nsubscriptions = ["{scene.name}"]\n'
+    )
+
+    process = cluster.run("job", ["bash", "-c", recipe()])
+    wait_until(
+        lambda: process.poll() is not None or "cut applied" in cluster.log("job"), 300, "a cut"
+    )
+    os.killpg(process.pid, signal.SIGTERM)
+    process.wait(60)
+
+    log = cluster.log("job")
+    assert "cut applied" in log, log[-4000:]
+    assert all(map(scene.is_written, (1, 2, 3)))
+    assert cluster.log("master").count("Launching executor") >= 2
+
+
+def test_a_signal_to_the_whole_process_group_ends_the_job_without_a_traceback(
+    kafka: str, registry: str, tmp_path: Path
+) -> None:
+    from gateway.embedded import jars
+
+    scene = Scene(kafka, registry, tmp_path)
+    scene.produce()
+    program = tmp_path / "consumer.toml"
+    listed = ",".join(str(jar) for jar in jars.jars("spark"))
+    program.write_text(
+        f'[kafka]\n"bootstrap.servers" = "{kafka}"\n[registry]\nurl = "{registry}"\n'
+        f'[consumer]\nsubscriptions = ["{scene.name}"]\n'
+        f'spark = {{ "spark.jars" = "{listed}" }}\n'
+    )
+    with (tmp_path / "log").open("wb") as log:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "spark_consumer", "--config", str(program)],
+            env={**os.environ, "JAVA_HOME": str(java_home())},
+            cwd=ROOT,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+        )
+    try:
+        wait_until(
+            lambda: process.poll() is not None or any(map(scene.is_written, (1, 2, 3))),
+            300,
+            "a table's commit",
+        )
+        os.killpg(process.pid, signal.SIGTERM)
+        code = process.wait(60)
+    finally:
+        _end(process)
+
+    text = (tmp_path / "log").read_text(errors="replace")
+    assert code == 0, text[-4000:]
+    assert "Traceback" not in text

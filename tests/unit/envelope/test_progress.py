@@ -1,0 +1,69 @@
+"""Records of the progress topic."""
+
+from __future__ import annotations
+
+from io import BytesIO
+
+import fastavro
+import pytest
+
+import schemas
+from gateway.envelope.progress import (
+    Position,
+    ProgressKey,
+    copy_name,
+    decode_key,
+    decode_value,
+    encode_copy_state,
+    encode_key,
+    encode_offsets,
+    encode_position,
+)
+from gateway.errors import ProtocolError
+from gateway.lsn import Lsn
+from gateway.records import CopyState, Watermark
+
+
+def test_a_position_is_read_back_without_the_copies() -> None:
+    copies = (CopyState("s1", "public", "t1", "ready", Lsn(5)),)
+    watermark = Watermark(Lsn(2**40), 3, "abc", copies)
+
+    assert decode_value(encode_position(watermark)) == Position(3, Lsn(2**40), "abc")
+
+
+@pytest.mark.parametrize(
+    "state",
+    [
+        CopyState("s1", "public", "t1", "ready", Lsn(5), "60303ae22b998861"),
+        CopyState("s1", "public", "t2", "pending"),
+    ],
+)
+def test_the_state_of_a_copy_is_read_back_as_it_was(state: CopyState) -> None:
+    assert decode_value(encode_copy_state(state)) == state
+
+
+def test_next_offsets_are_read_back_by_partition() -> None:
+    assert decode_value(encode_offsets([1, 0, 2**40])) == (1, 0, 2**40)
+
+
+def test_keys_are_read_back() -> None:
+    key = ProgressKey("73", "shop", "slot", "offsets", "s1.public.t1")
+
+    assert decode_key(encode_key(key)) == key
+
+
+def test_copies_of_tables_whose_names_have_points_have_names_of_their_own() -> None:
+    states = [CopyState("s", "a.b", "c", "ready"), CopyState("s", "a", "b.c", "ready")]
+
+    assert len({copy_name(state) for state in states}) == 2
+
+
+@pytest.mark.parametrize("number", [2, 9], ids=["an earlier one", "a later one"])
+def test_a_record_of_another_format_is_refused_by_its_number(number: int) -> None:
+    schema = schemas.load("progress")
+    schema["fields"] = schema["fields"][:1]
+    out = BytesIO()
+    fastavro.schemaless_writer(out, fastavro.parse_schema(schema), {"format": number})
+
+    with pytest.raises(ProtocolError, match=f"has format {number}, this gateway knows 3"):
+        decode_value(out.getvalue())

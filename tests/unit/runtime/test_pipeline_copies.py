@@ -1,0 +1,129 @@
+"""Rows of a copy have their place between two transactions, and nobody waits for them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, closing
+
+import pytest
+
+from gateway.config import LimitsTable
+from gateway.lsn import Lsn
+from gateway.observe import Counters
+from gateway.records import Watermark
+from gateway.runtime.intake import Intake
+from gateway.runtime.pipeline import Outcome, Pipeline
+from gateway.transactions import Assembler
+from tests.fakes import FakeCopier, FakeRouter, FakeSink, FakeSource, ManualClock
+from tests.pgoutput_encode import keepalive
+from tests.unit.runtime.test_pipeline import transaction
+
+START = Lsn(1000)
+Run = Callable[..., tuple[Outcome, list[bytes]]]
+
+
+@pytest.fixture
+def sink() -> Iterator[FakeSink]:
+    with closing(FakeSink()) as sink:
+        yield sink
+
+
+@pytest.fixture
+def run(sink: FakeSink) -> Iterator[Run]:
+    with ExitStack() as stack:
+
+        def run(
+            turns: Sequence[Sequence[bytes]], copier: FakeCopier, endpos: int | None = None
+        ) -> tuple[Outcome, list[bytes]]:
+            asked = 0
+
+            def stopping() -> bool:
+                nonlocal asked
+                asked += 1
+                return asked > len(turns) + 20
+
+            stack.enter_context(closing(copier))
+            pipeline = Pipeline(
+                Intake(stack.enter_context(closing(FakeSource(turns)))),
+                sink,
+                Assembler(),
+                FakeRouter(()),
+                Watermark(START, 1, "f", ()),
+                (),
+                LimitsTable(),
+                Counters(),
+                endpos=None if endpos is None else Lsn(endpos),
+                stopping=stopping,
+                copier=copier,
+                clock=ManualClock(),
+            )
+            outcome = pipeline.run()
+            return outcome, [r[3] or b"" for batch in sink.committed for r in batch.records]
+
+        yield run
+
+
+def test_rows_go_out_before_the_first_transaction_at_or_behind_their_position(run: Run) -> None:
+    copier = FakeCopier([(2500, b"rows")])
+
+    _, values = run([transaction(7, 2000) + transaction(8, 2500) + transaction(9, 3000)], copier)
+
+    assert values == [b"7", b"END 7", b"rows", b"8", b"END 8", b"9", b"END 9"]
+    assert copier.placed == [2500]
+
+
+def test_rows_that_come_late_are_placed_where_the_stream_is(run: Run) -> None:
+    copier = FakeCopier([(1500, b"rows")])
+
+    _, values = run([transaction(7, 2000), []], copier)
+
+    # Before the first transaction the stream is not known to have got anywhere.
+    assert values in ([b"rows", b"7", b"END 7"], [b"7", b"END 7", b"rows"])
+    assert copier.placed[0] in (1500, 2010)
+
+
+def test_on_an_idle_stream_a_keepalive_tells_that_their_place_is_reached(
+    run: Run, sink: FakeSink
+) -> None:
+    copier = FakeCopier([(5000, b"rows")])
+
+    _, values = run([[keepalive(4999)], [], [keepalive(5000)], []], copier)
+
+    assert values == [b"rows"]
+    assert copier.placed == [5000]
+    assert sink.committed[-1].watermark is not None
+    assert sink.committed[-1].watermark.end_lsn == 5000
+
+
+def test_how_far_the_copy_is_is_committed_with_its_rows(run: Run, sink: FakeSink) -> None:
+    copier = FakeCopier([(1500, b"first"), (3000, b"second")])
+
+    run([[keepalive(2000)], [], [], [keepalive(3000)], [], []], copier)
+
+    for batch in sink.committed:
+        watermark = batch.watermark
+        assert watermark is not None
+        placed = [r[3] for one in sink.committed[: sink.committed.index(batch) + 1]
+                  for r in one.records]  # fmt: skip
+        (state,) = watermark.copies
+        assert state.progress.copied == (b"%d" % len(placed),)
+
+
+def test_endpos_does_not_end_the_loop_before_all_tables_are_copied(run: Run) -> None:
+    copier = FakeCopier([(3500, b"rows")])
+
+    outcome, values = run(
+        [transaction(7, 2000), transaction(8, 3000), [keepalive(3500)], [], transaction(9, 4000)],
+        copier,
+        endpos=2010,
+    )
+
+    assert outcome is Outcome.REACHED_ENDPOS
+    assert values == [b"7", b"END 7", b"8", b"END 8", b"rows"]
+
+
+def test_a_table_that_was_altered_ends_the_loop_in_good_order(run: Run) -> None:
+    outcome, values = run([transaction(7, 2000)], FakeCopier([(1500, b"rows")], altered=True))
+
+    assert outcome is Outcome.START_ANEW
+    assert b"rows" not in values

@@ -1,0 +1,41 @@
+"""What a cluster needs for the Spark job, into one folder: ``python tools/dist.py [FOLDER]``.
+
+The wheel, the connector jars for ``spark-submit --jars``, and the program that spark-submit starts.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from gateway.embedded.jars import jars
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def main(arguments: list[str]) -> int:
+    """Make the folder, by default ``dist``; the exit code."""
+    folder = Path(arguments[0] if arguments else "dist").resolve()
+    (folder / "jars").mkdir(parents=True, exist_ok=True)
+    build = ["-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)]
+    done = subprocess.run(
+        [sys.executable, *build],
+        cwd=ROOT,
+        check=False,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+    )
+    if done.returncode != 0:
+        return done.returncode
+    for jar in jars("spark"):
+        shutil.copy(jar, folder / "jars")
+    # spark-submit takes a Python program by the end of its name.
+    shutil.copy(ROOT / "spark_consumer" / "__main__.py", folder / "consume.py")
+    print(f"dist: {folder}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
