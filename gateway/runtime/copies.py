@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import select
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
@@ -12,6 +11,7 @@ from gateway.background import OnWait
 from gateway.config import Settings
 from gateway.definitions.changes import copy_states
 from gateway.definitions.model import Plan
+from gateway.descriptors import wait_readable
 from gateway.envelope.headers import HeaderMaker
 from gateway.envelope.markers import encode_copy, encode_reload
 from gateway.errors import TransientError
@@ -122,7 +122,7 @@ def _commit(sink: Sink, batch: Batch, stopping: Callable[[], bool]) -> None:
     while sink.collect() is None:
         if stopping():
             raise TransientError("stopped while a position was committed")
-        select.select([sink.fileno()], [], [], 0.5)
+        wait_readable([sink.fileno()], 0.5)
 
 
 def _waiting_for_slot(waited_s: float) -> None:

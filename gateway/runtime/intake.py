@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import logging
 import os
-import select
 import struct
 import threading
 import time
@@ -28,7 +27,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
-from gateway.errors import GatewayError, TransientError
+from gateway.descriptors import wait_readable
+from gateway.errors import TransientError
 from gateway.lsn import ZERO_LSN, Lsn, format_lsn
 from gateway.observe import event
 from gateway.pgoutput.frames import KEEPALIVE_TAG, XLOGDATA_TAG
@@ -171,9 +171,9 @@ class Intake:
         Nothing else of this object may be used in the block.
 
         Raises:
-            GatewayError: what went wrong meanwhile; at the block's end, if that ends well.
+            Exception: what went wrong meanwhile; at the block's end, if that ends well.
         """
-        failure: list[GatewayError] = []
+        failure: list[Exception] = []
         ended, end = os.pipe()
         thread = threading.Thread(
             target=self._attend, args=(ended, failure), name="pgsluice intake", daemon=True
@@ -210,7 +210,7 @@ class Intake:
     ) -> None:
         self.close()
 
-    def _attend(self, ended: int, failure: list[GatewayError]) -> None:
+    def _attend(self, ended: int, failure: list[Exception]) -> None:
         next_feedback = self._clock()
         try:
             while True:
@@ -218,14 +218,14 @@ class Intake:
                     self.send_feedback(self._flush_lsn)
                     next_feedback = self._clock() + self._feedback_interval_s
                 if self.set_aside() == FRAMES_PER_TURN:
-                    ready = select.select([ended], [], [], 0)[0]
+                    ready = wait_readable([ended], 0)
                 else:
                     edges = [ended, self._source.fileno()] if self.reads else [ended]
                     wait_s = min(_LOOK_S, max(0.0, next_feedback - self._clock()))
-                    ready = select.select(edges, [], [], wait_s)[0]
+                    ready = wait_readable(edges, wait_s)
                 if ended in ready:
                     return
-        except GatewayError as error:
+        except Exception as error:
             # At once: a server that is stopping does not wait for the end of the block.
             self._source.close()
             failure.append(error)

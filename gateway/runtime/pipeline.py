@@ -23,7 +23,6 @@ complete.
 from __future__ import annotations
 
 import logging
-import select
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -32,6 +31,7 @@ from enum import Enum
 from typing import Final, TypeAlias
 
 from gateway.config import LimitsTable
+from gateway.descriptors import wait_readable
 from gateway.errors import KafkaTransactionTimeout
 from gateway.failpoints import fail_point
 from gateway.lsn import ZERO_LSN, Lsn, format_lsn
@@ -607,7 +607,7 @@ class Pipeline:
             edges.append(self._copier.fileno())
         longest = 0.5 if self._switch is None or not self._switch.holds() else 0.05
         timeout = min(max(0.0, min(due) - self._clock()), longest)
-        select.select(edges, [], [], timeout)
+        wait_readable(edges, timeout)
 
 
 _Item: TypeAlias = Transaction | StandaloneMessage | PreparedTransaction | RolledBack

@@ -7,7 +7,6 @@ nothing (`check`, `schemas`, `slot drop`) stand on the same ground as the daemon
 from __future__ import annotations
 
 import logging
-import select
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -17,6 +16,7 @@ import psycopg
 from gateway.background import OnWait, keep_waiting
 from gateway.config import Settings
 from gateway.definitions.model import Definitions, Plan
+from gateway.descriptors import wait_readable
 from gateway.envelope.envelope import package_version
 from gateway.envelope.naming import (
     error_topic,
@@ -141,7 +141,7 @@ def commit_claim(sink: TransactionalSink, timeline: int, definitions: str) -> No
     """
     sink.submit(Batch([], Watermark(ZERO_LSN, timeline, definitions, ())))
     while sink.busy:
-        select.select([sink.fileno()], [], [], 1.0)
+        wait_readable([sink.fileno()], 1.0)
         sink.collect()
 
 

@@ -11,7 +11,6 @@ that under which filters are printed.
 
 from __future__ import annotations
 
-import select
 import struct
 import time
 from collections.abc import Generator, Sequence
@@ -23,6 +22,7 @@ from psycopg import pq
 from psycopg.pq import abc
 
 from gateway.background import OnWait, keep_waiting
+from gateway.descriptors import wait_for_socket
 from gateway.errors import FatalError, GatewayError, TransientError
 from gateway.pgtypes.errors import EvaluationError
 from gateway.rowfilter.question import RAISED, Answer, Question, statement
@@ -297,7 +297,7 @@ class ServerEvaluator:
             while conn.flush() or conn.is_busy():
                 # The server reads all before it answers: sending must go on, not wait for it.
                 while conn.flush():
-                    if not select.select([], [conn.socket], [], _SEND_S)[1]:
+                    if not wait_for_socket(conn.socket, _SEND_S, write=True)[1]:
                         break
                 yield
                 if time.monotonic() > deadline:

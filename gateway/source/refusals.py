@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import os
 import re
-import select
 import sys
 import time
 from collections.abc import Mapping
@@ -22,6 +21,7 @@ import psycopg
 from psycopg import conninfo, pq
 from psycopg.pq import abc
 
+from gateway.descriptors import wait_for_socket
 from gateway.errors import FatalError, GatewayError, TransientError
 
 __all__ = ["classify_connect_failure", "explain_connect_failure"]
@@ -123,10 +123,9 @@ def _poll(conn: abc.PGconn, timeout_s: float) -> None:
         status = conn.connect_poll()
         if status not in (pq.PollingStatus.READING, pq.PollingStatus.WRITING):
             return
-        waiting = [conn.socket]
         reads = status == pq.PollingStatus.READING
         left = max(0.0, deadline - time.monotonic())
-        select.select(waiting if reads else [], [] if reads else waiting, [], left)
+        wait_for_socket(conn.socket, left, read=reads, write=not reads)
 
 
 def _timeout_s(complete: str) -> float:

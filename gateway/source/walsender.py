@@ -6,7 +6,6 @@ Source: PostgreSQL manual, "Streaming Replication Protocol"; fe-exec.c.
 from __future__ import annotations
 
 import contextlib
-import select
 import time
 from collections.abc import Callable
 from typing import Final
@@ -15,6 +14,7 @@ import psycopg
 from psycopg import pq
 from psycopg.pq import abc
 
+from gateway.descriptors import wait_for_socket
 from gateway.errors import TransientError
 from gateway.source.connection import classify_server_error
 from gateway.source.session import Session
@@ -104,8 +104,8 @@ def _wait_for_result(session: Session, deadline: float, waited: Waited) -> bool:
                 _cancel(session)
                 return False
             socket = conn.socket
-            readable, _, _ = select.select(
-                [socket], [socket] if unsent else [], [], min(_STEP_S, deadline - now)
+            readable, _ = wait_for_socket(
+                socket, min(_STEP_S, deadline - now), read=True, write=bool(unsent)
             )
             if readable:
                 conn.consume_input()
@@ -154,9 +154,8 @@ def exchange(conn: abc.PGconn, deadline: float) -> bool:
     left = deadline - time.monotonic()
     if left <= 0:
         return False
-    socket = conn.socket
-    unsent = [socket] if conn.flush() else []
-    if select.select([socket], unsent, [], left)[0]:
+    unsent = bool(conn.flush())
+    if wait_for_socket(conn.socket, left, read=True, write=unsent)[0]:
         conn.consume_input()
     return True
 
