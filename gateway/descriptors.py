@@ -16,8 +16,7 @@ __all__ = ["wait_for_socket", "wait_readable"]
 def wait_readable(descriptors: Iterable[int], timeout_s: float) -> frozenset[int]:
     """Wait until one of them can be read, or is at its end; return those.
 
-    Args:
-        timeout_s: Afterwards none is returned; 0 does not wait.
+    None is returned after `timeout_s`; 0 does not wait.
     """
     poller = select.poll()
     for descriptor in descriptors:
