@@ -7,6 +7,7 @@ from typing import Any
 
 import psycopg
 from psycopg import sql
+from psycopg.types.string import TextLoader
 
 from tests.servers import Database, DatabaseFactory
 from tests.waiting import wait_until
@@ -71,8 +72,16 @@ class NativeSubscription:
             wait_until(applied, TIMEOUT_S, f"the native subscription to apply {lsn}")
 
     def rows(self, table: str) -> list[tuple[Any, ...]]:
-        """The rows of one of its tables, sorted as `tests.rebuild` sorts."""
+        """The rows of one of its tables, sorted as `tests.rebuild` sorts.
+
+        Values of types that the topics have as text are text here, too.
+        """
         with self.database.connect() as connection:
+            for (oid,) in connection.execute(
+                "SELECT oid FROM pg_type WHERE typcategory IN ('A', 'T', 'I', 'R')"
+                " OR typname IN ('json', 'jsonb')"
+            ).fetchall():
+                connection.adapters.register_loader(oid, TextLoader)
             query = sql.SQL("SELECT * FROM {}").format(sql.Identifier(table))
             return sorted(connection.execute(query).fetchall(), key=repr)
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from tests.gateway_process import GatewayProject, TopicReader
 from tests.gateway_scene import current_lsn
@@ -88,14 +90,24 @@ class NativeScene:
                         native.wait_until_applied(end)
             finally:
                 project.stop_all()
-        reader = TopicReader(self.kafka, self.registry)
-        for name, subscriber in subscribers.items():
-            for table in subscriber.tables:
-                columns = _columns(natives[name], table)
-                rebuilt = Rebuilt().apply(reader.read(f"{names[name]}.public.{table}"))
-                natively = natives[name].rows(table)
-                assert rebuilt.rows(columns) == natively, f"{name}: {table}"
-                assert natively, f"{name}: {table} is empty, which shows nothing"
+        with TopicReader(self.kafka, self.registry) as reader:
+            for name, subscriber in subscribers.items():
+                for table in subscriber.tables:
+                    columns = _columns(natives[name], table)
+                    rebuilt = Rebuilt().apply(reader.read(f"{names[name]}.public.{table}"))
+                    natively = natives[name].rows(table)
+                    assert natively, f"{name}: {table} is empty, which shows nothing"
+                    difference = _difference(rebuilt.rows(columns), natively)
+                    assert not difference, f"{name}: {table}\n{difference}"
+
+
+def _difference(rebuilt: list[tuple[Any, ...]], natively: list[tuple[Any, ...]]) -> str:
+    """Say what differs, if anything does: the first rows that only one side has."""
+    here, there = Counter(map(repr, rebuilt)), Counter(map(repr, natively))
+    sides = {"only rebuilt": here - there, "only natively": there - here}
+    return "\n".join(
+        f"{side}: {row[:300]}" for side, rows in sides.items() for row in sorted(rows)[:5]
+    )
 
 
 def _columns(native: NativeSubscription, table: str) -> Sequence[str]:

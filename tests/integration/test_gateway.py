@@ -28,8 +28,9 @@ CREATE PUBLICATION p3 FOR TABLE t2 WHERE (d = 10), t3 WHERE (g = 10);
 
 
 @pytest.fixture
-def reader(kafka: str, registry: str) -> TopicReader:
-    return TopicReader(kafka, registry)
+def reader(kafka: str, registry: str) -> Iterator[TopicReader]:
+    with TopicReader(kafka, registry) as reader:
+        yield reader
 
 
 @pytest.fixture

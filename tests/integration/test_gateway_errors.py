@@ -227,6 +227,7 @@ def test_definitions_that_change_and_are_put_back_lose_nothing(
         process = s.project.start()
         process.wait_for("definitions in force")
         assert process.terminate() == 0, process.log()
+        s.run_to("0/1")  # what was not copied before the stop is copied now
 
     assert s.rebuilt("u") == [(1,), (2,)]
 

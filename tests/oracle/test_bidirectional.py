@@ -86,14 +86,14 @@ def test_changes_that_came_from_the_other_side_are_left_out_under_origin_none(
     finally:
         project.stop_all()
 
-    reader = TopicReader(kafka, registry)
-    inserted_here = [("c", {"a": n, "b": "here"}) for n in range(ROUNDS)]
-    updated_here = ("u", {"a": 0, "b": "here again"})
-    assert changes(reader.read(f"{local}.public.t")) == [*inserted_here, updated_here]
-    seen = reader.read(f"{every}.public.t")
-    assert len(changes(seen)) == 2 * (ROUNDS + 1)
-    origins = {
-        (r.value or {})["after"]["b"][:4]: r.headers.get("origin") for r in seen if r.op == "c"
-    }
-    assert origins["here"] is None
-    assert (origins["ther"] or "").startswith("pg_")
+    with TopicReader(kafka, registry) as reader:
+        inserted_here = [("c", {"a": n, "b": "here"}) for n in range(ROUNDS)]
+        updated_here = ("u", {"a": 0, "b": "here again"})
+        assert changes(reader.read(f"{local}.public.t")) == [*inserted_here, updated_here]
+        seen = reader.read(f"{every}.public.t")
+        assert len(changes(seen)) == 2 * (ROUNDS + 1)
+        origins = {
+            (r.value or {})["after"]["b"][:4]: r.headers.get("origin") for r in seen if r.op == "c"
+        }
+        assert origins["here"] is None
+        assert (origins["ther"] or "").startswith("pg_")

@@ -131,12 +131,12 @@ def test_binary_and_text_streams_make_the_same_records(
             for project in projects.values():
                 project.stop_all()
 
-    reader = TopicReader(kafka, registry)
-    first, second = projects
-    for table in (*NAMES, "typed", "typed_whole"):
-        binary_records, text_records = (
-            [comparable(r, name) for r in reader.read(f"{name}.public.{table}")]
-            for name in (first, second)
-        )
-        assert binary_records == text_records, table
-        assert text_records, table
+    with TopicReader(kafka, registry) as reader:
+        first, second = projects
+        for table in (*NAMES, "typed", "typed_whole"):
+            binary_records, text_records = (
+                [comparable(r, name) for r in reader.read(f"{name}.public.{table}")]
+                for name in (first, second)
+            )
+            assert binary_records == text_records, table
+            assert text_records, table

@@ -63,8 +63,8 @@ def test_a_random_workload_ends_in_the_native_subscriptions_tables(
         finally:
             project.stop_all()
 
-    reader = TopicReader(kafka, registry)
-    for name, tables in ((first, FIRST_TABLES), (second, SECOND_TABLES)):
-        for table in tables:
-            rebuilt = Rebuilt().apply(reader.read(f"{name}.public.{table}"))
-            assert rebuilt.rows() == natives[name].rows(table), f"{name}: {table}"
+    with TopicReader(kafka, registry) as reader:
+        for name, tables in ((first, FIRST_TABLES), (second, SECOND_TABLES)):
+            for table in tables:
+                rebuilt = Rebuilt().apply(reader.read(f"{name}.public.{table}"))
+                assert rebuilt.rows() == natives[name].rows(table), f"{name}: {table}"

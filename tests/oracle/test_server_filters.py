@@ -42,7 +42,7 @@ CREATE PUBLICATION p_time FOR TABLE people
 CREATE PUBLICATION p_net FOR TABLE people (id, net, bits)
     WHERE (net <<= '10.0.0.0/9' OR bits = B'1010') WITH (publish = 'insert');
 CREATE PUBLICATION p_here FOR TABLE people WHERE (id % 7 = 0);
-CREATE PUBLICATION k_code FOR TABLE keyed WHERE (code ~ '^\w+[0-4]$' AND id <> 5);
+CREATE PUBLICATION k_code FOR TABLE keyed WHERE (code ~ '^\w-\w+[0-4]$' AND id <> 5);
 CREATE PUBLICATION k_lower FOR TABLE keyed WHERE (lower(code) LIKE 'c-_7');
 CREATE PUBLICATION plain FOR TABLE plain;
 """
