@@ -45,8 +45,12 @@ def main() -> int:
 def _run_beside(lanes: Sequence[Sequence[str]], arguments: Sequence[str]) -> int:
     with ExitStack() as stack:
         outputs = [stack.enter_context(tempfile.TemporaryFile()) for _ in lanes[1:]]
+        # So that what a process has said is in its file also when it does not come to its end.
+        environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
         processes = [
-            subprocess.Popen(_command(lane, arguments), stdout=output, stderr=output)
+            subprocess.Popen(
+                _command(lane, arguments), stdout=output, stderr=output, env=environment
+            )
             for lane, output in zip(lanes, [None, *outputs], strict=True)
         ]
         _pass_on_signals(processes)

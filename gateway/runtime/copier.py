@@ -222,9 +222,9 @@ class TableCopier:
 
     def place(self, last: Lsn, upto: Lsn) -> Placement | None:
         """See `gateway.runtime.ports.Copier`."""
+        self._take_notes()  # also when all is copied: a note that is left would keep the loop awake
         if not self.unfinished:
             return None
-        self._take_notes()
         with self._lock:
             due = next((e for e in self._waiting if e[1].insert_lsn <= upto), None)
             if due is None:

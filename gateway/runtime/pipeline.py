@@ -389,13 +389,17 @@ class Pipeline:
 
     def _place(self) -> None:
         """Take rows of a copy whose place is here: behind what is routed, before what waits."""
-        if self._copier is None or self._draining:
+        if self._copier is None or not self._may_place():
             return
         upto = _position_of(self._waiting[0]) if self._waiting else self._heard
         placement = self._copier.place(self._batch.end_lsn, upto)
         if placement is not None:
             self._placing = placement.records
             self._reach(placement.lsn)
+
+    def _may_place(self) -> bool:
+        """Whether the copier is asked now; its edge must not be waited for when it is not."""
+        return not self._draining and self._routing is None and self._placing is None
 
     def _finish_transaction(self) -> None:
         assert self._routed is not None
@@ -603,7 +607,7 @@ class Pipeline:
             edges.append(self._router.awaits)
         if not self._draining and self._intake.reads:
             edges.append(self._intake.fileno())
-        if self._copier is not None and not self._draining and not self._is_batch_full():
+        if self._copier is not None and self._may_place() and not self._is_batch_full():
             edges.append(self._copier.fileno())
         longest = 0.5 if self._switch is None or not self._switch.holds() else 0.05
         timeout = min(max(0.0, min(due) - self._clock()), longest)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import time
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -45,6 +48,26 @@ def test_columns_that_come_go_and_widen_are_followed(scene: MakeScene, database:
         {"a": 5, "b": 5000000000, "c": "c5"},
     ]
     assert_exactly_once(s, ["t"])
+
+
+def test_a_gateway_with_nothing_to_do_takes_next_to_no_cpu(
+    scene: MakeScene, database: Database
+) -> None:
+    with database.connect() as connection:
+        connection.execute("CREATE TABLE t (a int PRIMARY KEY); INSERT INTO t VALUES (1)")
+    gateway = scene(DEFINITIONS).project.start()
+    gateway.wait_for("all tables are copied")
+
+    began, before = time.monotonic(), cpu_s(gateway.pid)
+    time.sleep(3)  # what is measured is this time itself
+    assert cpu_s(gateway.pid) - before < 0.3 * (time.monotonic() - began)
+    assert gateway.terminate() == 0
+
+
+def cpu_s(pid: int) -> float:
+    """CPU time that a process has had."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def test_a_change_that_readers_cannot_follow_stops_with_what_to_do(
