@@ -13,18 +13,22 @@ from gateway.pgtypes.binary import TypeInfo
 from gateway.rowfilter import Answer, Question
 
 
+class UnannouncedError(Exception):
+    """The stream speaks of a relation that it never announced; `oid` is the relation's."""
+
+    def __init__(self, oid: int) -> None:
+        super().__init__(oid)
+        self.oid = oid
+
+
 class CatalogReader(Protocol):
     """The source's catalog as it is now, asked when a Relation message brings something new."""
 
     def table(self, oid: int) -> Table | None:
         """Describe a table or partitioned table, or return None when it is gone."""
 
-    def column(self, name: str, type_oid: int, type_modifier: int) -> Column:
-        """Describe a column of which only a Relation message is left.
-
-        Raises:
-            SchemaError: the type is gone as well.
-        """
+    def column(self, name: str, type_oid: int, type_modifier: int) -> Column | None:
+        """Describe a column of which only a Relation message is left; None: its type is gone."""
 
     def type_info(self, oid: int) -> TypeInfo:
         """Describe a type, for reading its binary format.

@@ -29,6 +29,7 @@ from gateway.records import Feed, Record
 from gateway.routing.counts import take_counts
 from gateway.routing.groups import Change
 from gateway.routing.pieces import Piece, parts_of
+from gateway.routing.ports import UnannouncedError
 from gateway.routing.routes import RelationRoutes, RoutingSettings
 from gateway.routing.state import TransactionState
 from gateway.routing.verdicts import Verdicts
@@ -246,9 +247,9 @@ class Router:
                     route_of[int.from_bytes(frame[at : at + 4])].delete(frame, at, tx, out)
                 else:
                     self._route_other(frame, tag, transaction, tx, out)
-        except KeyError as error:
+        except UnannouncedError as error:
             raise ProtocolError(
-                f"relation {error.args[0]} was never announced",
+                f"relation {error.oid} was never announced",
                 tag=frame[_MESSAGE_AT : _MESSAGE_AT + 1],
                 offset=at - _MESSAGE_AT,
             ) from error
@@ -287,7 +288,7 @@ class Router:
             case Relation():
                 self._learn(message)
             case Type():
-                pass  # names of types come from the catalog
+                self._routes.name_type(message)
             case Truncate():
                 self._truncate(message, Lsn(int.from_bytes(frame[1:9])), tx, out)
             case LogicalMessage():

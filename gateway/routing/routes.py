@@ -29,16 +29,16 @@ from gateway.envelope.naming import (
     transaction_topic,
 )
 from gateway.errors import SchemaError, TransientError
-from gateway.pgoutput.messages import Relation
+from gateway.pgoutput.messages import Relation, Type
 from gateway.records import Feed, Header, Record
 from gateway.relations import Relations
 from gateway.routing.binary import RowToText, compile_row
 from gateway.routing.copies import CopyRoute, CopyWatch
 from gateway.routing.counts import TopicCounter
 from gateway.routing.filters import Asking, Filters
-from gateway.routing.forms import Form, agrees
+from gateway.routing.forms import Form, agrees, announced_columns
 from gateway.routing.groups import Group, RelationRoute
-from gateway.routing.ports import CatalogReader, Evaluator, SchemaIds
+from gateway.routing.ports import CatalogReader, Evaluator, SchemaIds, UnannouncedError
 from gateway.routing.quarantine import ErrorTopic, Quarantine
 from gateway.routing.state import CollectionOrder
 from gateway.routing.takers import Lookup, Passes, Taker
@@ -111,6 +111,8 @@ class RelationRoutes:
         self._catalog = catalog
         self._schemas = schemas
         self._tables = dict(plan.tables)
+        self._names = {table.oid: (table.schema, table.name) for table in plan.tables.values()}
+        self._types: dict[int, str] = {}
         self._relations = Relations()
         self._orders: dict[int, CollectionOrder] = {}
         self.filters = Filters(self._tables, server=settings.server_filters)
@@ -151,6 +153,10 @@ class RelationRoutes:
         """Address a logical message."""
         return (self._message_topic, 0, None, self._message_prefix + value, headers)
 
+    def name_type(self, announced: Type) -> None:
+        """Take a Type message: the name of a type that the catalog may not have any more."""
+        self._types[announced.type_oid] = f"{announced.namespace}.{announced.name}"
+
     def announce(self, relation: Relation) -> None:
         """Take a Relation message; when it says something new, the relation's route is outdated.
 
@@ -179,9 +185,10 @@ class RelationRoutes:
     def _adopt(self, plan: Plan) -> None:
         """Take the tables that are published already in the way that `plan` says.
 
-        Those that it adds have to be copied first (`gateway.runtime.reload`).
+        Those that it adds have to be copied first (`gateway.runtime.reload`), and so has a table
+        under a new name: its topic is the one of the name that is in force.
         """
-        self._tables |= plan.tables
+        self._tables |= {oid: self._under_name(table) for oid, table in plan.tables.items()}
         kept = [p for p in plan.publishes if (p.subscription, p.target_oid) in self._taken]
         self._publishes = _by_relation(kept)
         asked = self.filters.ask_server
@@ -397,16 +404,7 @@ class RelationRoutes:
         direct = publish.target_oid == relation.relation_oid
         target = self._current(publish.target_oid, relation if direct else None)
         if direct:
-            known = {column.name: column for column in target.columns}
-            columns = tuple(
-                known.get(c.name) or self._catalog.column(c.name, c.type_oid, c.type_modifier)
-                for c in relation.columns
-            )
-            if not agrees(target, relation):
-                # The catalog is of another time: its columns may only bear the same names.
-                columns = tuple(
-                    replace(column, attnum=0, missing=None, computed=False) for column in columns
-                )
+            columns = announced_columns(target, relation, self._catalog, self._types)
             replica_identity = relation.replica_identity
             identity = tuple(c.name for c in relation.columns if c.is_key)
         else:
@@ -429,8 +427,12 @@ class RelationRoutes:
             return table
         fresh = self._catalog.table(oid)
         if fresh is not None:
-            self._tables[oid] = table = fresh
+            self._tables[oid] = table = self._under_name(fresh)
         return table
+
+    def _under_name(self, table: Table) -> Table:
+        schema, name = self._names.setdefault(table.oid, (table.schema, table.name))
+        return replace(table, schema=schema, name=name)
 
     def _encoder(self, form: Form, layout: Sequence[str]) -> EnvelopeEncoder:
         position = {name: index for index, name in enumerate(layout)}
@@ -534,8 +536,9 @@ def _by_relation(publishes: Sequence[Publish]) -> dict[int, list[Publish]]:
 class _LazyRoutes(dict[int, RelationRoute]):
     """Routes by relation OID, built at their first use.
 
-    A subscript raises KeyError for a relation that was never announced, SchemaError for one that
-    cannot be published as it is now, TransientError when catalog or registry cannot be reached.
+    A subscript raises UnannouncedError for a relation that was never announced, SchemaError for one
+    that cannot be published as it is now, TransientError when catalog or registry cannot be
+    reached.
     """
 
     def __init__(self, build: Callable[[int], RelationRoute | None]) -> None:
@@ -545,6 +548,6 @@ class _LazyRoutes(dict[int, RelationRoute]):
     def __missing__(self, relation_oid: int) -> RelationRoute:
         route = self._build(relation_oid)
         if route is None:
-            raise KeyError(relation_oid)
+            raise UnannouncedError(relation_oid)
         self[relation_oid] = route
         return route

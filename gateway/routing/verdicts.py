@@ -24,7 +24,7 @@ from gateway.errors import GatewayError
 from gateway.pgoutput.messages import UNCHANGED
 from gateway.routing.filters import Asking
 from gateway.routing.groups import Change, RelationRoute
-from gateway.routing.ports import Evaluator
+from gateway.routing.ports import Evaluator, UnannouncedError
 from gateway.routing.takers import Row
 from gateway.rowfilter import Answer, JudgedRow, Question
 from gateway.rowfilter.question import RAISED
@@ -83,8 +83,8 @@ class Verdicts:
     """Reads transactions ahead of the router and asks the server about their rows.
 
     Args:
-        route_of: The routes by their relation's OID; a subscript raises KeyError for a relation
-            that was never announced.
+        route_of: The routes by their relation's OID; a subscript raises UnannouncedError for a
+            relation that was never announced.
     """
 
     def __init__(self, evaluator: Evaluator, route_of: Mapping[int, RelationRoute]) -> None:
@@ -206,7 +206,7 @@ class Verdicts:
                 continue
             try:
                 route = self._route_of[int.from_bytes(frame[at : at + 4])]
-            except KeyError:
+            except UnannouncedError:
                 continue  # the router will say so
             if route.asking is None or operation not in route.asking.needed:
                 continue

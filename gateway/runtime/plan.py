@@ -3,7 +3,8 @@
 A publication of the database can be altered, and partitions come and go, while the gateway runs.
 pgoutput decodes each change with the catalog of its moment; what the gateway reads is the catalog
 of now. The two are the same as long as the gateway keeps up; one that is behind takes the changes
-before the last alteration by the last definition already.
+before the last alteration by the last definition already. Not so what was dropped: it stays as it
+was until the stream has passed its end.
 """
 
 from __future__ import annotations
@@ -15,11 +16,13 @@ import psycopg
 
 from gateway.config import Settings
 from gateway.definitions.combine import make_plan
+from gateway.definitions.departed import with_departed
 from gateway.definitions.model import Definitions, Plan
 from gateway.definitions.parser import parse_definitions
 from gateway.errors import ConfigError, GatewayError, TransientError
 from gateway.observe import event
 from gateway.source.catalog import read_catalog
+from gateway.source.tables import existing_relations
 from gateway.source.watch import catalog_digest
 
 __all__ = ["PlanReader", "read_definitions", "read_plan"]
@@ -85,6 +88,8 @@ class PlanReader:
     def now(self) -> Plan | None:
         """Return the plan as of now; None when it is as it was, or cannot be made.
 
+        Relations that were dropped are in it as they were: the stream may still have rows of them.
+
         Raises:
             TransientError: the connection is gone.
         """
@@ -105,6 +110,8 @@ class PlanReader:
                 hint=error.hint or "",
             )
             return None
+        gone = set(self._plan.tables) - existing_relations(self._connection, self._plan.tables)
+        plan = with_departed(plan, self._plan, gone)
         if plan == self._plan:
             return None
         self._plan = plan

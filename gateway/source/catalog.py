@@ -77,11 +77,10 @@ class ServerCatalog:
         with _translated(f"describing the table with OID {oid}"):
             return describe_table(self._connection, oid)
 
-    def column(self, name: str, type_oid: int, type_modifier: int) -> Column:
-        """Describe a column of which only a Relation message is left.
+    def column(self, name: str, type_oid: int, type_modifier: int) -> Column | None:
+        """Describe a column of which only a Relation message is left; None: its type is gone.
 
         Raises:
-            SchemaError: the type is gone as well.
             TransientError: the connection is gone.
         """
         with _translated(f"describing the type with OID {type_oid}"):

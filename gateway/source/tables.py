@@ -9,13 +9,14 @@ from typing import Any, Final
 import psycopg
 
 from gateway.definitions.model import Collation, Column, Table
-from gateway.errors import SchemaError
 from gateway.pgoutput.messages import ReplicaIdentity
+from gateway.source.connection import classify_server_error
 
 __all__ = [
     "describe_column",
     "describe_table",
     "estimated_rows",
+    "existing_relations",
     "read_tables",
     "read_tables_by_oid",
 ]
@@ -173,6 +174,22 @@ def describe_table(connection: _Connection, oid: int) -> Table | None:
     return read_tables_by_oid(connection, [oid]).get(oid)
 
 
+def existing_relations(connection: _Connection, oids: Iterable[int]) -> set[int]:
+    """Return those of `oids` under which there is a relation now.
+
+    Raises:
+        TransientError: the connection is gone.
+    """
+    try:
+        found = connection.execute(
+            "SELECT oid FROM pg_catalog.pg_class WHERE oid = ANY (%s)", (sorted(set(oids)),)
+        )
+        return {row[0] for row in found}
+    except psycopg.Error as error:
+        text = error.diag.message_primary or str(error)
+        raise classify_server_error(error.sqlstate, text, doing="looking for tables") from None
+
+
 def estimated_rows(connection: _Connection) -> dict[tuple[str, str], int]:
     """Return the number of rows of each table, by schema and name, as the server's statistics say.
 
@@ -191,18 +208,14 @@ def estimated_rows(connection: _Connection) -> dict[tuple[str, str], int]:
 
 def describe_column(
     connection: _Connection, name: str, type_oid: int, type_modifier: int
-) -> Column:
+) -> Column | None:
     """Describe a column of which only name and type are left; its `attnum` is 0.
 
-    Raises:
-        SchemaError: the type is gone as well.
+    None: the type is gone as well.
     """
     types = _read_types(connection, {type_oid})
     if type_oid not in types:
-        raise SchemaError(
-            f"column {name!r}: its type (OID {type_oid}) no longer exists in the source database",
-            hint="resynchronise the table: its old rows cannot be read any more",
-        )
+        return None
     kind, collation, base_oid, base_modifier = types[type_oid]
     shown = connection.execute("SELECT format_type(%s, %s)", (type_oid, type_modifier)).fetchone()
     assert shown is not None
