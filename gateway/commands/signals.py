@@ -16,6 +16,7 @@ from gateway.observe import event
 __all__ = ["ReloadFlag", "StopFlag", "end_in_time", "reload_on_signal", "stop_on_signals"]
 
 _LOG: Final = logging.getLogger(__name__)
+_LOOK_S: Final = 0.2
 
 
 class StopFlag:
@@ -66,7 +67,9 @@ def end_in_time(flag: StopFlag, timeout_s: float) -> Iterator[None]:
     ended = threading.Event()
 
     def watch() -> None:
-        flag.wait()
+        while not flag.is_set():
+            if ended.wait(_LOOK_S):
+                return
         if not ended.wait(timeout_s):
             event(
                 _LOG,
