@@ -34,7 +34,13 @@ from gateway.rowfilter.expr import (
 )
 from gateway.rowfilter.generate import Generator
 from gateway.rowfilter.interpret import interpret, passes
-from gateway.rowfilter.parse import Text, conjuncts, parse_filter, read_columns
+from gateway.rowfilter.parse import (
+    Text,
+    can_fail_without_rows,
+    conjuncts,
+    parse_filter,
+    read_columns,
+)
 from gateway.rowfilter.question import JudgedRow, answer
 from gateway.rowfilter.transform import Predicate
 from gateway.rowfilter.types import PARSERS
@@ -110,7 +116,7 @@ def place_filter(
 
     The server otherwise; then `RowFilter.refused` says why. The operands of an AND that come first
     and can neither raise nor need the server are kept: where one of them is false, so is the
-    filter, and the server is not asked.
+    filter, and the server is not asked; unless the others may fail for every row.
 
     Args: as of `compile_filter`.
 
@@ -127,7 +133,8 @@ def place_filter(
             if column.name in read and column.generated == "v":
                 raise
         kept: list[Expr] = []
-        for node in conjuncts(carrier):
+        nodes = conjuncts(carrier)
+        for node in nodes:
             try:
                 part = analyze(node, columns, carrier)
             except NotEvaluatedHere:
@@ -135,6 +142,8 @@ def place_filter(
             if can_raise(part):
                 break
             kept.append(part)
+        if any(map(can_fail_without_rows, nodes[len(kept) :])):
+            kept = []
         expr: Expr = And((*kept, Asked(text))) if kept else Asked(text)
         return RowFilter(text, expr, read.intersection(names), source, refused)
 

@@ -6,6 +6,7 @@ from typing import Any, Final, TypeAlias
 
 import postgast
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
+from postgast import pg_query_pb2 as pb
 
 from gateway.definitions.expression import column_names
 from gateway.errors import FilterError
@@ -14,6 +15,7 @@ from gateway.rowfilter.errors import FilterSource, NotEvaluatedHere
 __all__ = [
     "Node",
     "Text",
+    "can_fail_without_rows",
     "conjuncts",
     "parse_filter",
     "read_columns",
@@ -75,6 +77,28 @@ def conjuncts(text: Text) -> list[Node]:
     except FilterError:
         return []
     return list(node.args) if kind == "bool_expr" and node.boolop == _AND else []
+
+
+def can_fail_without_rows(node: Node) -> bool:
+    """Whether PostgreSQL may fail for every row, already when it makes the expression ready.
+
+    It computes what has no column in it (``1 / 0 = a``), and looks up how a type is compared for
+    GREATEST and LEAST. True also where it only cannot be told.
+
+    Source: eval_const_expressions() in clauses.c, T_MinMaxExpr in ExecInitExprRec().
+    """
+    if next(iter(postgast.find_nodes(node, pb.MinMaxExpr)), None) is not None:
+        return True
+    calls = [call for kind in (pb.FuncCall, pb.A_Expr) for call in postgast.find_nodes(node, kind)]
+    casts = [
+        cast
+        for cast in postgast.find_nodes(node, pb.TypeCast)
+        if unwrap(cast.arg)[0] not in ("a_const", "a_array_expr")
+    ]
+    return any(
+        next(iter(postgast.find_nodes(each, pb.ColumnRef)), None) is None
+        for each in [*calls, *casts]
+    )
 
 
 def read_columns(text: str) -> frozenset[str]:

@@ -6,7 +6,7 @@ import pytest
 
 from gateway.definitions.model import Collation
 from gateway.errors import FilterError
-from gateway.rowfilter import FilterSource, compile_filter, place_filter
+from gateway.rowfilter import FilterSource, asks, compile_filter, place_filter
 from gateway.rowfilter.compile import reference
 from tests.unit.rowfilter.columns import COLUMNS, column
 
@@ -100,6 +100,28 @@ def test_the_message_shows_the_filter_and_a_caret() -> None:
 def test_a_filter_nested_beyond_reason_is_refused() -> None:
     with pytest.raises(FilterError, match="nested too deeply"):
         compile_filter("NOT " * 200 + "z", COLUMNS)
+
+
+@pytest.mark.parametrize(
+    ("rest", "spares"),
+    [
+        ("(t ~ '^a'::text)", True),
+        ("(t ~ ANY (ARRAY['a'::text, 'b'::text]))", True),
+        ("(('a'::text ~ '('::text) OR (t ~ 'a'::text))", False),
+        ("(power((2)::double precision, (9999)::double precision) > (z)::double precision)", False),
+        ("(GREATEST(p, q) IS NULL)", False),
+    ],
+)
+def test_rows_are_spared_the_server_unless_it_may_fail_for_every_row(
+    rest: str, spares: bool
+) -> None:
+    columns = [column("z", "int4"), column("t", "text"), column("p", "point"), column("q", "point")]
+
+    filter_ = place_filter(f"((z > 5) AND {rest})", columns)
+
+    assert filter_.refused is not None
+    asked = asks([filter_], ["z", "t", "p", "q"])
+    assert [asked((z, b"a", None, None)) for z in (b"5", b"6")] == [not spares, True]
 
 
 @pytest.mark.parametrize("sorts_by_bytes", [True, False])
