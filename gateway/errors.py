@@ -10,14 +10,21 @@
         │   └── FilterError         its row filter is not allowed or not supported
         ├── ProtocolError       the bytes do not parse; has tag and offset
         ├── SchemaError         a relation cannot be published as Avro, or changed incompatibly
-        ├── ValueFormatError    a value cannot be read, or cannot be carried by its Avro type
+        ├── UnfitError          one change cannot be published; [on_error] gets past it
+        │   ├── ValueFormatError    a value cannot be read, or cannot be carried by its Avro type
+        │   ├── RecordSizeError     its record is larger than Kafka takes
+        │   └── SchemaRefusedError  the registry refuses the schema of its table
         ├── SlotError           the slot is gone, lost its WAL, or is ahead of the watermark
         └── KafkaTransactionTimeout  more than fits into one Kafka transaction
+
+`gateway.rowfilter` adds FilterEvaluationError, an UnfitError: a row filter raises on a row.
 
 `gateway.cli` maps the tree to exit codes: 1 fatal, 2 usage, 75 transient and given up.
 """
 
 from __future__ import annotations
+
+from typing import ClassVar, Literal, TypeAlias
 
 __all__ = [
     "ConfigError",
@@ -28,10 +35,14 @@ __all__ = [
     "GatewayError",
     "KafkaTransactionTimeout",
     "ProtocolError",
+    "RecordSizeError",
     "SchemaError",
+    "SchemaRefusedError",
     "SlotBusyError",
     "SlotError",
     "TransientError",
+    "UnfitError",
+    "UnfitKind",
     "ValueFormatError",
     "quote_position",
 ]
@@ -132,11 +143,66 @@ class SchemaError(FatalError):
     """A relation cannot be published as Avro, or changed in an incompatible way."""
 
 
-class ValueFormatError(FatalError):
+UnfitKind: TypeAlias = Literal["filter", "value", "size", "schema"]
+"""Why a change cannot be published: the keys of ``[on_error]``."""
+
+
+class UnfitError(FatalError):
+    """A change cannot be published as it is; ``[on_error]`` says what becomes of it.
+
+    Attributes:
+        kind: The key there.
+        reason: What is wrong, for the error topic. Unlike the message it may quote values.
+        sqlstate: PostgreSQL's error code, where it was the server that said so.
+    """
+
+    kind: ClassVar[UnfitKind]
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        hint: str | None = None,
+        reason: str | None = None,
+        sqlstate: str | None = None,
+    ) -> None:
+        super().__init__(message, hint=hint)
+        self.reason = message if reason is None else reason
+        self.sqlstate = sqlstate
+
+    def place(self, where: str) -> None:
+        """Say in the message where it was, and in the hint which setting gets past it."""
+        self.message += f" ({where})"
+        self.name_setting()
+
+    def name_setting(self) -> None:
+        """Say in the hint which setting gets past it."""
+        setting = (
+            f'set [on_error] {self.kind} = "quarantine" to put such changes into the error topic '
+            "and go on"
+        )
+        self.hint = setting if self.hint is None else f"{self.hint}; or {setting}"
+
+
+class ValueFormatError(UnfitError):
     """A value does not read as its type's output format, or its Avro type cannot carry it.
 
     The message names type and relation, never the value.
     """
+
+    kind = "value"
+
+
+class RecordSizeError(UnfitError):
+    """A record is larger than its topic or the producer takes."""
+
+    kind = "size"
+
+
+class SchemaRefusedError(UnfitError):
+    """The registry refuses a schema as incompatible with those before it."""
+
+    kind = "schema"
 
 
 class SlotError(FatalError):

@@ -12,6 +12,8 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from gateway.errors import UnfitKind
+
 __all__ = ["Counters", "event", "report_quarantined", "set_up_logging"]
 
 
@@ -35,18 +37,19 @@ def event(logger: logging.Logger, level: int, message: str, **fields: object) ->
 
 
 def report_quarantined(
-    logger: logging.Logger, counters: Counters, tables: Mapping[str, int]
+    logger: logging.Logger, counters: Counters, changes: Mapping[tuple[str, UnfitKind], int]
 ) -> None:
-    """Count the records for the error topic, by table, and warn once for each table."""
-    for table, rows in tables.items():
-        counters.quarantined += rows
+    """Count the records for the error topic, by table and kind, and warn once for each."""
+    for (table, kind), records in changes.items():
+        counters.quarantined += records
         event(
             logger,
             logging.WARNING,
-            "a row filter failed on rows, which are in the error topic instead; the subscriptions "
-            "go on without these changes",
+            "changes that cannot be published are in the error topic instead; the subscriptions "
+            "go on without them",
             relation=table,
-            rows=rows,
+            kind=kind,
+            records=records,
         )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 from gateway.copy.progress import Progress
 from gateway.lsn import Lsn
@@ -17,6 +17,26 @@ Record: TypeAlias = tuple[str, int, bytes | None, bytes | None, list[Header]]
 Key and value are in Confluent's wire format; a value of None is a tombstone. The list of headers
 may be shared between records and must not be changed.
 """
+
+_RECORD_OVERHEAD: Final = 36
+BATCH_OVERHEAD: Final = 61
+"""What a batch of records has beside them: a topic's ``max.message.bytes`` counts it."""
+
+
+def wire_size(key: bytes | None, value: bytes | None, headers: Collection[Header]) -> int:
+    """Return the bytes of a record as the producer's ``message.max.bytes`` counts them.
+
+    Source: rd_kafka_msg_new0 in rdkafka_msg.c: the most that length fields can take.
+    """
+    size = _RECORD_OVERHEAD + len(key or b"") + len(value or b"")
+    for name, text in headers:
+        size += len(name) + len(text) + _length_bytes(len(name)) + _length_bytes(len(text))
+    return size
+
+
+def _length_bytes(length: int) -> int:
+    return max(1, -(-(length.bit_length() + 1) // 7))
+
 
 CopyStateKind: TypeAlias = Literal["pending", "copying", "ready"]
 

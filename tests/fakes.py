@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 
 from gateway.copy import Progress
-from gateway.errors import TransientError
+from gateway.errors import TransientError, UnfitKind
 from gateway.lsn import Lsn
 from gateway.records import Batch, CopyState, Cut, Feed, Record
 from gateway.runtime.ports import Placement
@@ -153,7 +153,7 @@ class FakeRouter:
     def take_lost_values(self) -> Mapping[str, int]:
         return {}
 
-    def take_quarantined(self) -> Mapping[str, int]:
+    def take_quarantined(self) -> Mapping[tuple[str, UnfitKind], int]:
         return {}
 
 

@@ -137,14 +137,14 @@ def _filter_findings(routes: RelationRoutes, settings: Settings) -> Iterator[Fin
         f"row filters: those of {', '.join(raising)} can fail on a row (overflow, division by zero "
         "and the like)"
     )
-    if settings.definitions.on_filter_error == "quarantine":
+    if settings.on_error.filter == "quarantine":
         topic = error_topic(settings.gateway.name)
         yield _fine(f"{can_fail}: the row is in topic {topic} then, and the gateway goes on")
     else:
         yield Finding(
             Severity.FINE,
             f"{can_fail}: the gateway stops there, as a native subscription does",
-            'to go on without such a row: [definitions] on_filter_error = "quarantine"',
+            'to go on without such a row: [on_error] filter = "quarantine"',
         )
 
 

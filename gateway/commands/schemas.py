@@ -14,7 +14,7 @@ from gateway.definitions.model import Plan
 from gateway.routing.ports import SchemaIds
 from gateway.routing.routes import RelationRoutes
 from gateway.runtime.plan import read_definitions, read_plan
-from gateway.runtime.provision import routing_settings, table_topics
+from gateway.runtime.provision import Topics, routing_settings, table_topics
 from gateway.source.catalog import ServerCatalog
 from gateway.source.connection import ServerFacts, connect, server_facts
 
@@ -69,7 +69,7 @@ def routes_of(
         SchemaError: a table cannot be published.
     """
     partitions = {topic.name: topic.partitions for topic in table_topics(plan, settings)}
-    routing = routing_settings(settings, facts, plan, partitions)
+    routing = routing_settings(settings, facts, plan, Topics(partitions))
     routes = RelationRoutes(plan, routing, ServerCatalog(connection), schemas)
     routes.register_all()
     return routes

@@ -1,4 +1,4 @@
-"""Records that are not rows: markers, logical messages, rows on which a filter raised.
+"""Records that are not rows: markers, logical messages, changes that cannot be published.
 
 Written and read by fastavro with the schemas in ``schemas/``; none of it is on the hot path.
 Encoders return Avro bytes without the wire format's prefix, decoders take the same.
@@ -12,13 +12,14 @@ from typing import Any
 
 from gateway.envelope.datums import write_datum
 from gateway.envelope.values import EPOCH_SHIFT_US
+from gateway.errors import UnfitKind
 from gateway.pgoutput.messages import LogicalMessage
 from gateway.records import CopyState, PartitionOffsets
 
 __all__ = [
     "encode_copy",
     "encode_end",
-    "encode_filter_error",
+    "encode_error",
     "encode_message",
     "encode_prepare",
     "encode_progress",
@@ -123,27 +124,30 @@ def encode_message(
     )
 
 
-def encode_filter_error(
+def encode_error(
     *,
-    subscription: str,
-    schema: str,
-    table: str,
-    relation: str,
+    kind: UnfitKind,
     op: str,
+    effect: str,
     reason: str,
-    sqlstate: str | None,
-    filters: Iterable[tuple[str, str]],
-    key: Mapping[str, str | None] | None,
-    before: Mapping[str, str | None] | None,
-    after: Mapping[str, str | None] | None,
-    unchanged: Sequence[str],
     lsn: int,
     commit_lsn: int,
     xid: int | None,
     seq: int,
     ts_ms: int,
+    subscription: str | None = None,
+    schema: str | None = None,
+    table: str | None = None,
+    relation: str | None = None,
+    sqlstate: str | None = None,
+    filters: Iterable[tuple[str, str]] = (),
+    key: Mapping[str, str | None] | None = None,
+    before: Mapping[str, str | None] | None = None,
+    after: Mapping[str, str | None] | None = None,
+    unchanged: Sequence[str] = (),
+    omitted: Sequence[str] = (),
 ) -> bytes:
-    """Encode a row on which a filter raised; docs/envelope.md says what the fields mean.
+    """Encode a change that cannot be published; docs/envelope.md says what the fields mean.
 
     `filters` are pairs of publication and row filter, of which one has to be true; `ts_ms` is as in
     `gateway.envelope.envelope.TransactionContext`.
@@ -151,11 +155,13 @@ def encode_filter_error(
     return write_datum(
         "error",
         {
+            "kind": kind,
             "subscription": subscription,
             "schema": schema,
             "table": table,
             "relation": relation,
             "op": op,
+            "effect": effect,
             "reason": reason,
             "sqlstate": sqlstate,
             "filters": [
@@ -165,6 +171,7 @@ def encode_filter_error(
             "before": before,
             "after": after,
             "unchanged": unchanged,
+            "omitted": omitted,
             "lsn": lsn,
             "commit_lsn": commit_lsn,
             "xid": xid,

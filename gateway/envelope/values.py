@@ -108,7 +108,7 @@ def unscaled_decimal(text: bytes, precision: int, scale: int) -> int:
     kind = "NaN or infinity" if not number.is_finite() else "a number with other digits"
     raise ValueFormatError(
         f"{kind} cannot be carried by an Avro decimal({precision},{scale})",
-        hint='set [types] numeric = "string" to publish every numeric as text',
+        hint='[types] numeric = "string" publishes every numeric as text, to new topics',
     )
 
 

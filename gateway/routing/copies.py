@@ -18,7 +18,6 @@ from gateway.routing.ports import Evaluator
 from gateway.routing.state import TransactionState
 from gateway.routing.takers import Row
 from gateway.routing.verdicts import judge_rows
-from gateway.rowfilter import FilterEvaluationError
 
 __all__ = ["CopyRoute", "CopyWatch"]
 
@@ -67,7 +66,7 @@ class CopyRoute:
             evaluator: Evaluates the filters that are not evaluated here; not in use otherwise.
 
         Raises:
-            FilterEvaluationError: a filter raised; not where such rows are quarantined.
+            UnfitError: a row cannot be published; not where such rows are quarantined.
             TransientError: the server that evaluates filters is gone.
         """
         rows = iter(rows)
@@ -77,17 +76,9 @@ class CopyRoute:
             if self.asking is not None:
                 assert evaluator is not None
                 judged = judge_rows(evaluator, self.asking, piece)
-            try:
-                for row in judged:
-                    for group in self.groups:
-                        group.insert(row, lsn, tx, out)
-            except FilterEvaluationError as error:
-                raise FilterEvaluationError(
-                    error.reason,
-                    error.source,
-                    sqlstate=error.sqlstate,
-                    where=" (a row that is copied)",
-                ) from error
+            for row in judged:
+                for group in self.groups:
+                    group.insert(row, lsn, tx, out)
             yield out
         for group in self.groups:
             for taker in group.takers:

@@ -11,15 +11,17 @@ class TopicCounter:
     """A table's topic, and the records that the transaction under way has there.
 
     Attributes:
+        most_bytes: Of a record, as `gateway.records.wire_size` counts them.
         records: Tombstones left out.
     """
 
-    __slots__ = ("partitions", "records", "subscription", "topic")
+    __slots__ = ("most_bytes", "partitions", "records", "subscription", "topic")
 
-    def __init__(self, topic: str, subscription: str, partitions: int) -> None:
+    def __init__(self, topic: str, subscription: str, partitions: int, most_bytes: int) -> None:
         self.topic = topic
         self.subscription = subscription
         self.partitions = partitions
+        self.most_bytes = most_bytes
         self.records = 0
 
 

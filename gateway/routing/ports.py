@@ -45,7 +45,7 @@ class SchemaIds(Protocol):
         """Return the id of `schema` under `subject`, registering it when it is new.
 
         Raises:
-            SchemaError: the registry refuses it as incompatible.
+            SchemaRefusedError: the registry refuses it as incompatible.
             TransientError: the registry cannot be reached.
         """
 

@@ -8,8 +8,10 @@ the relation is announced (`RelationRoutes`), not here.
 
 from __future__ import annotations
 
+import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Final
 
@@ -21,19 +23,18 @@ from gateway.envelope.markers import (
     encode_prepare,
     encode_rollback_prepared,
 )
-from gateway.errors import ProtocolError
+from gateway.errors import ProtocolError, RecordSizeError, UnfitKind
 from gateway.lsn import Lsn, format_lsn
 from gateway.pgoutput.decoder import decode_message
 from gateway.pgoutput.messages import LogicalMessage, Relation, Truncate, Type
 from gateway.records import Feed, Record
 from gateway.routing.counts import take_counts
-from gateway.routing.groups import Change
 from gateway.routing.pieces import Piece, parts_of
 from gateway.routing.ports import UnannouncedError
+from gateway.routing.quarantine import check_size
 from gateway.routing.routes import RelationRoutes, RoutingSettings
 from gateway.routing.state import TransactionState
 from gateway.routing.verdicts import Verdicts
-from gateway.rowfilter import FilterEvaluationError
 from gateway.transactions import PreparedTransaction, RolledBack, StandaloneMessage, Transaction
 
 __all__ = ["Router", "RoutingSettings"]
@@ -75,7 +76,7 @@ class Router:
             self._verdicts = Verdicts(routes.evaluator, routes.by_oid)
         self.awaits: int | None = None
         self._lost_values: dict[str, int] = {}
-        self._quarantined: dict[str, int] = {}
+        self._quarantined: Counter[tuple[str, UnfitKind]] = Counter()
 
     @property
     def feeds(self) -> Sequence[Feed]:
@@ -91,9 +92,9 @@ class Router:
         lost, self._lost_values = self._lost_values, {}
         return lost
 
-    def take_quarantined(self) -> dict[str, int]:
-        """Return, per table since the last call, the records made for the error topic."""
-        quarantined, self._quarantined = self._quarantined, {}
+    def take_quarantined(self) -> Mapping[tuple[str, UnfitKind], int]:
+        """Return, per table and kind since the last call, the records for the error topic."""
+        quarantined, self._quarantined = self._quarantined, Counter()
         return quarantined
 
     def foresee(self, item: Transaction | PreparedTransaction) -> None:
@@ -114,9 +115,8 @@ class Router:
 
         Raises:
             ProtocolError: a message does not parse, or speaks of a relation never announced.
-            FilterEvaluationError: a filter raised, as it would have in PostgreSQL; not where such
-                rows are quarantined.
-            SchemaError, ValueFormatError: a row cannot be published.
+            UnfitError: a change cannot be published; not where such changes are quarantined.
+            SchemaError: a relation cannot be published.
             TransientError: the registry or the catalog could not be reached.
         """
         tx = self._state(transaction)
@@ -134,8 +134,7 @@ class Router:
             yield from self._route_judged(self._verdicts, at, transaction, tx)
         for table, rows in tx.lost_values.items():
             self._lost_values[table] = self._lost_values.get(table, 0) + rows
-        for table, rows in tx.quarantined.items():
-            self._quarantined[table] = self._quarantined.get(table, 0) + rows
+        self._quarantined.update(tx.quarantined)
         end = self._end_markers(transaction, tx)
         if end:
             yield end
@@ -158,7 +157,7 @@ class Router:
                     if piece.is_full():
                         yield piece.take()
                 if change is not None:
-                    self._route_change(change, transaction, tx, piece.records)
+                    change.publish(tx, piece.records)
                 if piece.is_full():
                     yield piece.take()
                 done = place + 1
@@ -253,16 +252,6 @@ class Router:
                 tag=frame[_MESSAGE_AT : _MESSAGE_AT + 1],
                 offset=at - _MESSAGE_AT,
             ) from error
-        except FilterEvaluationError as error:
-            raise _located(error, int.from_bytes(frame[1:9]), transaction) from error
-
-    def _route_change(
-        self, change: Change, transaction: Transaction, tx: TransactionState, out: list[Record]
-    ) -> None:
-        try:
-            change.publish(tx, out)
-        except FilterEvaluationError as error:
-            raise _located(error, change.lsn, transaction) from error
 
     def _announce(self, frames: Sequence[bytes], streamed: bool) -> None:
         for frame in frames:
@@ -339,7 +328,23 @@ class Router:
         value = encode_message(
             message, commit_lsn=commit_lsn, xid=xid, seq=seq, ts_ms=self._now_ms()
         )
-        return [self._routes.message(value, headers)]
+        record = self._routes.message(value, headers)
+        topic = record[0]
+        try:
+            check_size(
+                f"a logical message with prefix {message.prefix!r}",
+                record,
+                self._settings.most_bytes.get(topic, sys.maxsize),
+            )
+        except RecordSizeError as error:
+            errors = self._routes.errors
+            if errors is None or error.kind not in errors.kinds:
+                error.place(f"at LSN {format_lsn(message.lsn)}")
+                raise
+            self._quarantined[topic, error.kind] += 1
+            now_ms = self._now_ms()
+            return [errors.message(error, message, commit_lsn, xid, seq, headers, now_ms)]
+        return [record]
 
     def _end_markers(self, transaction: Transaction, tx: TransactionState) -> list[Record]:
         headers = tx.headers.make(transaction.commit_lsn, tx.seq, b"END")
@@ -357,14 +362,3 @@ class Router:
             markers.append(self._routes.marker(subscription, value, headers))
             self.ended[subscription] = transaction.end_lsn
         return markers
-
-
-def _located(
-    error: FilterEvaluationError, lsn: int, transaction: Transaction
-) -> FilterEvaluationError:
-    return FilterEvaluationError(
-        error.reason,
-        error.source,
-        sqlstate=error.sqlstate,
-        where=f" (row at LSN {format_lsn(lsn)}, transaction {transaction.xid})",
-    )

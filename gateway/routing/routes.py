@@ -6,6 +6,7 @@ columns, filters and schemas. Everything the hot path needs is prepared here, pe
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
@@ -28,16 +29,17 @@ from gateway.envelope.naming import (
     topic_name,
     transaction_topic,
 )
-from gateway.errors import SchemaError, TransientError
+from gateway.errors import SchemaError, SchemaRefusedError, TransientError, UnfitKind
 from gateway.pgoutput.messages import Relation, Type
 from gateway.records import Feed, Header, Record
 from gateway.relations import Relations
 from gateway.routing.binary import RowToText, compile_row
+from gateway.routing.changes import RelationRoute
 from gateway.routing.copies import CopyRoute, CopyWatch
 from gateway.routing.counts import TopicCounter
 from gateway.routing.filters import Asking, Filters
 from gateway.routing.forms import Form, agrees, announced_columns
-from gateway.routing.groups import Group, RelationRoute
+from gateway.routing.groups import Group
 from gateway.routing.ports import CatalogReader, Evaluator, SchemaIds, UnannouncedError
 from gateway.routing.quarantine import ErrorTopic, Quarantine
 from gateway.routing.state import CollectionOrder
@@ -54,6 +56,9 @@ class RoutingSettings:
         partitions: Of each table topic, as it is in Kafka.
         topic_names: Overrides, from ``subscription.schema.table``.
         binary: The stream has values in binary format.
+        quarantined: What goes to the error topic when it cannot be published; the rest is an error.
+        most_bytes: Of a record, by topic, as `gateway.records.wire_size` counts them; a topic that
+            is not named takes any.
         server_filters: A server evaluates the filters that are not evaluated here.
     """
 
@@ -67,7 +72,8 @@ class RoutingSettings:
     numeric: Literal["decimal", "string"] = "decimal"
     message_prefixes: frozenset[str] = frozenset()
     binary: bool = False
-    on_filter_error: Literal["stop", "quarantine"] = "stop"
+    quarantined: frozenset[UnfitKind] = frozenset()
+    most_bytes: Mapping[str, int] = field(default_factory=dict)
     server_filters: bool = True
 
 
@@ -83,6 +89,9 @@ class RelationRoutes:
     Attributes:
         altered: A relation has changed whose table is being copied.
         counters: Of the topics that have been used, by name.
+        errors: The topic of changes that cannot be published, where there is one.
+        refused: By subscription and OID, the tables that are put aside, because the registry
+            refuses the schema of one. They stay so: what they lack has to be copied first.
 
     Args:
         replan: Asked when the stream shows that something about a relation, or about who publishes
@@ -132,11 +141,12 @@ class RelationRoutes:
             self._message_prefix = self._register(
                 f"{self._message_topic}-value", avro_schemas.load("message")
             )
-        self._errors: ErrorTopic | None = None
-        if settings.on_filter_error == "quarantine":
+        self.refused: dict[tuple[str, int], SchemaRefusedError] = {}
+        self.errors: ErrorTopic | None = None
+        if settings.quarantined:
             name = error_topic(settings.gateway)
             prefix = self._register(f"{name}-value", avro_schemas.load("error"))
-            self._errors = ErrorTopic(name, prefix)
+            self.errors = ErrorTopic(name, prefix, settings.quarantined, self._most_bytes(name))
         self.filters.compile(plan.publishes)
 
     @property
@@ -313,7 +323,8 @@ class RelationRoutes:
         """Register the schemas of every subscriber table as the catalog has it now.
 
         Raises:
-            SchemaError: a table cannot be published, or its schema changed incompatibly.
+            SchemaError: a table cannot be published.
+            SchemaRefusedError: its schema changed incompatibly; not where it is put aside then.
         """
         for publish in self._publishes_once:
             table = self._tables[publish.target_oid]
@@ -459,15 +470,28 @@ class RelationRoutes:
     ) -> Taker:
         topic = topic_of(subscription, form.target, self._settings.topic_names)
         key_schema = encoder.key_schema
+        key_prefix = value_prefix = b""
+        refused = self.refused.get((subscription, form.target.oid))
+        if refused is None:
+            try:
+                if key_schema is not None:
+                    key_prefix = self._register(f"{topic}-key", key_schema)
+                value_prefix = self._register(f"{topic}-value", encoder.value_schema)
+            except SchemaRefusedError as error:
+                if error.kind not in self._settings.quarantined:
+                    error.name_setting()
+                    raise
+                self.refused[subscription, form.target.oid] = refused = error
         return Taker(
             self._counter(topic, subscription),
-            key_prefix=b"" if key_schema is None else self._register(f"{topic}-key", key_schema),
-            value_prefix=self._register(f"{topic}-value", encoder.value_schema),
+            key_prefix=key_prefix,
+            value_prefix=value_prefix,
             operations=operations,
             passes=passes,
             selections=selections,
             filters=filters,
             skips_origins=self._skips_origins[subscription],
+            refused=refused,
         )
 
     def _group(
@@ -479,9 +503,9 @@ class RelationRoutes:
         layout: Sequence[str],
     ) -> Group:
         quarantine = None
-        if self._errors is not None:
+        if self.errors is not None:
             quarantine = Quarantine(
-                self._errors,
+                self.errors,
                 relation,
                 (form.target.schema, form.target.name),
                 [(column.name, layout.index(column.name)) for column in form.columns],
@@ -516,8 +540,12 @@ class RelationRoutes:
     def _counter(self, topic: str, subscription: str) -> TopicCounter:
         if topic not in self.counters:
             partitions = self._settings.partitions[topic]
-            self.counters[topic] = TopicCounter(topic, subscription, partitions)
+            most = self._most_bytes(topic)
+            self.counters[topic] = TopicCounter(topic, subscription, partitions, most)
         return self.counters[topic]
+
+    def _most_bytes(self, topic: str) -> int:
+        return self._settings.most_bytes.get(topic, sys.maxsize)
 
     def _register(self, subject: str, schema: Mapping[str, object]) -> bytes:
         return wire_prefix(self._schemas.register(subject, schema))

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from gateway.envelope.envelope import TransactionContext
 from gateway.envelope.headers import HeaderMaker
+from gateway.errors import UnfitKind
 
 __all__ = ["CollectionOrder", "TransactionState"]
 
@@ -13,7 +16,7 @@ class TransactionState:
 
     Attributes:
         lost_values: Rows per table of which a value was neither in the stream nor in the old tuple.
-        quarantined: Records for the error topic, per table.
+        quarantined: Records for the error topic, per table and kind.
     """
 
     __slots__ = (
@@ -35,7 +38,7 @@ class TransactionState:
         self.seq = 0
         self.total_order = 0
         self.lost_values: dict[str, int] = {}
-        self.quarantined: dict[str, int] = {}
+        self.quarantined: Counter[tuple[str, UnfitKind]] = Counter()
 
 
 class CollectionOrder:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from gateway.definitions.model import FilterClause, Operation
+from gateway.errors import SchemaRefusedError
 from gateway.pgoutput.messages import UNCHANGED, ColumnValue
 from gateway.routing.counts import TopicCounter
 
@@ -25,6 +26,8 @@ class Taker:
         selections: Per operation, where one column's text decides beforehand.
         filters: Per operation, what `passes` was made of.
         skips_origins: ``origin = none``: transactions that came from elsewhere are left out.
+        refused: The table is put aside, because the registry refuses its schema; `passes` raises
+            this where a row would pass.
     """
 
     __slots__ = (
@@ -33,6 +36,7 @@ class Taker:
         "key_prefix",
         "operations",
         "passes",
+        "refused",
         "selections",
         "skips_origins",
         "topic",
@@ -50,6 +54,7 @@ class Taker:
         selections: Mapping[Operation, Lookup],
         filters: Mapping[Operation, Sequence[FilterClause]],
         skips_origins: bool,
+        refused: SchemaRefusedError | None = None,
     ) -> None:
         self.counter = counter
         self.topic = counter.topic
@@ -60,6 +65,18 @@ class Taker:
         self.selections = selections
         self.filters = filters
         self.skips_origins = skips_origins
+        self.refused = refused
+        if refused is not None:
+            self.passes = {o: _refusing(decide, refused) for o, decide in passes.items()}
+
+
+def _refusing(passes: Passes | None, error: SchemaRefusedError) -> Passes:
+    def refuse(row: Row) -> bool:
+        if passes is None or passes(row):
+            raise error
+        return False
+
+    return refuse
 
 
 Candidate: TypeAlias = tuple[Taker, Passes | None]

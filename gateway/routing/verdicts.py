@@ -22,8 +22,8 @@ from typing import Final, TypeAlias, cast
 from gateway.definitions.model import Operation
 from gateway.errors import GatewayError
 from gateway.pgoutput.messages import UNCHANGED
+from gateway.routing.changes import Change, RelationRoute
 from gateway.routing.filters import Asking
-from gateway.routing.groups import Change, RelationRoute
 from gateway.routing.ports import Evaluator, UnannouncedError
 from gateway.routing.takers import Row
 from gateway.rowfilter import Answer, JudgedRow, Question

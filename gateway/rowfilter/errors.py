@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
-from gateway.errors import FatalError, FilterError
+from gateway.errors import FilterError, UnfitError
 
 __all__ = ["FilterEvaluationError", "FilterSource", "NotEvaluatedHere"]
 
@@ -34,7 +34,7 @@ class FilterSource:
         return f"row filter{of} for {self.relation}"
 
 
-class FilterEvaluationError(FatalError):
+class FilterEvaluationError(UnfitError):
     """PostgreSQL fails on this row: overflow, division by zero and the like.
 
     Attributes:
@@ -42,31 +42,23 @@ class FilterEvaluationError(FatalError):
             the filter, it can quote values of the row, which the message does not show.
         source: The filter, or None.
         sqlstate: None where the filter was evaluated here.
-
-    Args:
-        where: Which row, for the message.
     """
 
+    kind = "filter"
+
     def __init__(
-        self,
-        reason: str,
-        source: FilterSource | None,
-        *,
-        sqlstate: str | None = None,
-        where: str = "",
+        self, reason: str, source: FilterSource | None, *, sqlstate: str | None = None
     ) -> None:
         shown = reason
         if sqlstate is not None:
             shown = f"{_VALUES.sub('...', reason)} (SQLSTATE {sqlstate})"
         super().__init__(
-            f"{source or 'row filter'}: {shown}{where}",
-            hint="a native subscription stops at this row too; change the filter or the row, or "
-            'set [definitions] on_filter_error = "quarantine" to put such rows into the error '
-            "topic and go on",
+            f"{source or 'row filter'}: {shown}",
+            hint="a native subscription stops at this row too; change the filter or the row",
+            reason=reason,
+            sqlstate=sqlstate,
         )
-        self.reason = reason
         self.source = source
-        self.sqlstate = sqlstate
 
 
 class NotEvaluatedHere(FilterError):

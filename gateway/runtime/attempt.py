@@ -143,7 +143,7 @@ class Attempt:
                     feedback_interval_s=settings.limits.feedback_interval_s,
                 )
             )
-            sink = make_sink(settings, setup.facts, registry)
+            sink = make_sink(settings, setup.facts, registry, batch_bytes=setup.batch_bytes)
             # When Kafka is back from an outage, who has the slot decides whose turn it is.
             source = settings.source
             sink.resume_while(partial(is_reading, source.dsn, source.slot, stream.backend_pid))
@@ -170,6 +170,14 @@ class Attempt:
             # For the whole plan: what cannot be published is refused before anything is done.
             routes = outside.routes(setup.plan, setup.routing)
             routes.register_all()
+            for (subscription, _), error in routes.refused.items():
+                event(
+                    _LOG,
+                    logging.WARNING,
+                    "the registry refuses the schema of a table; its changes go to the error topic",
+                    subscription=subscription,
+                    error=error.message,
+                )
             if routes.filters.ask_server:
                 outside.evaluator.open()
             fingerprint = setup.definitions.fingerprint

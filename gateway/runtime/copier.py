@@ -23,7 +23,7 @@ from typing import Final
 
 from gateway.background import OnWait
 from gateway.config import CopyTable
-from gateway.copy import Chunk, ChunkedCopy, ChunkRequest, Snapshot
+from gateway.copy import Chunk, ChunkedCopy, ChunkRequest, Progress, Snapshot
 from gateway.definitions.changes import fingerprint_of, key_of_copy
 from gateway.definitions.model import Plan, Table, TableCopy
 from gateway.envelope.envelope import Snapshot as SnapshotKind
@@ -215,6 +215,9 @@ class TableCopier:
             for job in self._jobs:
                 if not job.over and job.copy.started:
                     self._set(job, progress=job.copy.progress)
+        for copy in self._plan.copies if self._routes.refused else ():
+            if self._is_aside(copy):
+                self._put_aside(copy)
         if self._changed:
             self._changed = False
             self._last = tuple(self._states.values())
@@ -321,6 +324,28 @@ class TableCopier:
             self._states[key] = after = replace(before, **changes)  # type: ignore[arg-type]
             self._changed |= after != before
 
+    def _is_aside(self, copy: TableCopy) -> bool:
+        return (copy.subscription, copy.target_oid) in self._routes.refused
+
+    def _put_aside(self, copy: TableCopy) -> None:
+        """Let a table be copied from its beginning when the registry takes its schema again."""
+        key = key_of_copy(self._plan, copy)
+        before = self._states[key]
+        self._states[key] = after = replace(
+            before, state="pending", consistent_point=None, progress=Progress()
+        )
+        if after == before:
+            return
+        self._changed = True
+        event(
+            _LOG,
+            logging.WARNING,
+            "a table is put aside, because the registry refuses its schema; its changes are in the "
+            "error topic, and it is copied anew at a start when the schema is accepted",
+            subscription=copy.subscription,
+            relation=self._plan.tables[copy.target_oid],
+        )
+
     def _tell(self, job: _Job) -> None:
         now = time.monotonic()
         if job.over or now - job.reported_at >= _REPORT_S:
@@ -364,6 +389,11 @@ class TableCopier:
             table = self._plan.tables[copies[0].target_oid]
             state = self._states[key_of_copy(self._plan, copies[0])]
             route = self._routes.copy_route(copies, key_of(table, copies[0].columns) or ())
+            if any(map(self._is_aside, copies)):
+                copies = [copy for copy in copies if not self._is_aside(copy)]
+                if not copies:
+                    continue
+                route = self._routes.copy_route(copies, key_of(table, copies[0].columns) or ())
             source = ChunkSource(table, route.columns, route.key)
             chunked = ChunkedCopy(source.key_positions, state.progress)
             self._routes.watch(route, chunked)

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from gateway.errors import UnfitKind
 from gateway.lsn import Lsn
 from gateway.records import Batch, CopyState, Feed, Record
 from gateway.transactions import PreparedTransaction, RolledBack, StandaloneMessage, Transaction
@@ -112,7 +113,7 @@ class TransactionRouter(Protocol):
     def take_lost_values(self) -> Mapping[str, int]:
         """Return, per table since the last call, the rows sent with NULL for a value not sent."""
 
-    def take_quarantined(self) -> Mapping[str, int]:
+    def take_quarantined(self) -> Mapping[tuple[str, UnfitKind], int]:
         """Return, per table since the last call, the records made for the error topic."""
 
 

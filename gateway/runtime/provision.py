@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 import psycopg
@@ -35,6 +35,7 @@ from gateway.sink.identity import SlotIdentity
 from gateway.sink.producer import TransactionalSink
 from gateway.sink.progress import KafkaProgress
 from gateway.sink.registry import Registry
+from gateway.sink.sizes import batch_bytes, most_bytes
 from gateway.sink.topics import TopicSpec, ensure_topics, progress_topic_spec
 from gateway.source.catalog import ServerCatalog
 from gateway.source.connection import ServerFacts, server_facts
@@ -45,6 +46,7 @@ __all__ = [
     "TOPICS_TIMEOUT_S",
     "Outside",
     "Setup",
+    "Topics",
     "check_partitions",
     "commit_claim",
     "ensure_all_topics",
@@ -71,6 +73,22 @@ class Setup:
     plan: Plan
     routing: RoutingSettings
     protocol: Protocol
+    batch_bytes: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Topics:
+    """What the topics allow.
+
+    Attributes:
+        partitions: Of each table's topic.
+        most_bytes: Of a record, by topic: `gateway.records.wire_size`.
+        batch_bytes: Of a batch of records for any of them; None: as large as the producer makes it.
+    """
+
+    partitions: Mapping[str, int]
+    most_bytes: Mapping[str, int] = field(default_factory=dict)
+    batch_bytes: int | None = None
 
 
 def set_up(settings: Settings, connection: psycopg.Connection) -> Setup:
@@ -100,10 +118,9 @@ def set_up(settings: Settings, connection: psycopg.Connection) -> Setup:
     for warning in plan.warnings:
         event(_LOG, logging.WARNING, "definition", detail=warning)
     protocol = negotiate(plan.subscriptions, facts.version_num)
-    partitions = ensure_all_topics(settings, plan, timeout_s=TOPICS_TIMEOUT_S)
-    return Setup(
-        facts, definitions, plan, routing_settings(settings, facts, plan, partitions), protocol
-    )
+    topics = ensure_all_topics(settings, plan, timeout_s=TOPICS_TIMEOUT_S)
+    routing = routing_settings(settings, facts, plan, topics)
+    return Setup(facts, definitions, plan, routing, protocol, topics.batch_bytes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,21 +163,22 @@ def commit_claim(sink: TransactionalSink, timeline: int, definitions: str) -> No
 
 
 def routing_settings(
-    settings: Settings, facts: ServerFacts, plan: Plan, partitions: Mapping[str, int]
+    settings: Settings, facts: ServerFacts, plan: Plan, topics: Topics
 ) -> RoutingSettings:
     """Return what routing needs of the configuration."""
     return RoutingSettings(
         gateway=settings.gateway.name,
         database=facts.database,
         version=package_version(),
-        partitions=partitions,
+        partitions=topics.partitions,
         topic_names=settings.topics.names,
         tombstones=settings.topics.tombstones,
         truncate=settings.topics.truncate,
         numeric=settings.types.numeric,
         message_prefixes=frozenset(settings.messages.prefixes),
         binary=wants_binary(plan.subscriptions),
-        on_filter_error=settings.definitions.on_filter_error,
+        quarantined=settings.on_error.quarantined,
+        most_bytes=topics.most_bytes,
         server_filters=settings.filters.server == "on",
     )
 
@@ -212,15 +230,28 @@ def slot_identity(facts: ServerFacts, settings: Settings) -> SlotIdentity:
     return SlotIdentity(facts.system_identifier, facts.database, settings.source.slot)
 
 
-def make_sink(settings: Settings, facts: ServerFacts, registry: Registry) -> TransactionalSink:
+def make_sink(
+    settings: Settings,
+    facts: ServerFacts,
+    registry: Registry,
+    *,
+    batch_bytes: int | None = None,
+) -> TransactionalSink:
     """Make the producer of this gateway's slot; not yet opened.
 
+    Args:
+        settings: The configuration.
+        facts: Of the source server.
+        registry: For the schemas of the watermark.
+        batch_bytes: Of a batch of records at most; None: as the producer has it.
+
     Raises:
-        SchemaError, TransientError: the registry refuses its schemas, or cannot be reached.
+        SchemaRefusedError, TransientError: the registry refuses its schemas, or cannot be reached.
     """
     identity = slot_identity(facts, settings)
     progress = KafkaProgress(settings.kafka, identity, registry, topic=settings.topics.progress)
-    return TransactionalSink(settings.kafka, identity, progress)
+    limit = {} if batch_bytes is None else {"batch.size": batch_bytes}
+    return TransactionalSink({**settings.kafka, **limit}, identity, progress)
 
 
 def _refuse_collisions(names: Sequence[str]) -> None:
@@ -250,8 +281,8 @@ def check_partitions(now: Mapping[str, int], known: Mapping[str, Sequence[int]])
             )
 
 
-def ensure_all_topics(settings: Settings, plan: Plan, *, timeout_s: float) -> dict[str, int]:
-    """Create or check every topic; return the partitions of the table topics.
+def ensure_all_topics(settings: Settings, plan: Plan, *, timeout_s: float) -> Topics:
+    """Create or check every topic; return what they allow.
 
     Raises:
         ConfigError: two tables would share a topic, or names collide.
@@ -263,7 +294,8 @@ def ensure_all_topics(settings: Settings, plan: Plan, *, timeout_s: float) -> di
     names = [transaction_topic(s.name) for s in plan.subscriptions]
     if settings.messages.prefixes:
         names.append(message_topic(settings.gateway.name))
-    if settings.definitions.on_filter_error == "quarantine":
+    quarantined = settings.on_error.quarantined
+    if quarantined:
         names.append(error_topic(settings.gateway.name))
     specs = [
         *tables,
@@ -272,4 +304,8 @@ def ensure_all_topics(settings: Settings, plan: Plan, *, timeout_s: float) -> di
     ]
     _refuse_collisions([spec.name for spec in specs])
     found = ensure_topics(settings.kafka, specs, timeout_s=timeout_s)
-    return {spec.name: found[spec.name].partitions for spec in tables}
+    return Topics(
+        {spec.name: found[spec.name].partitions for spec in tables},
+        most_bytes(settings.kafka, found.values(), sure="size" in quarantined),
+        batch_bytes(settings.kafka, found.values()),
+    )

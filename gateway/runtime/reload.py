@@ -216,8 +216,8 @@ class Reloader:
             if asked:
                 event(_LOG, logging.INFO, "nothing has changed in the definitions")
             return None
-        partitions = ensure_all_topics(settings, plan, timeout_s=TOPICS_TIMEOUT_S)
-        routing = routing_settings(settings, facts, plan, partitions)
+        topics = ensure_all_topics(settings, plan, timeout_s=TOPICS_TIMEOUT_S)
+        routing = routing_settings(settings, facts, plan, topics)
         # Compiles every filter and registers every schema; nothing may be refused any more later.
         RelationRoutes(
             plan,

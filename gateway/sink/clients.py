@@ -14,6 +14,8 @@ from gateway.errors import ConfigError
 from gateway.sink.complaints import Complaints, RepeatFilter
 
 __all__ = [
+    "DEFAULT_BATCH_BYTES",
+    "DEFAULT_COMPRESSION",
     "admin_properties",
     "consumer_properties",
     "make_client",
@@ -38,6 +40,9 @@ _FIXED: Final = {
     "message.send.max.retries": "the client retries until delivery.timeout.ms",
 }
 
+DEFAULT_BATCH_BYTES: Final = 1_000_000
+DEFAULT_COMPRESSION: Final = "lz4"
+
 _CONNECTION_DEFAULTS: Final[Mapping[str, str | int | bool]] = {
     # A connection that is open but dead is given up after this; with the client's own 60 s, a
     # request behind it would take minutes. Kafka answers far sooner, or has a reason not to.
@@ -52,8 +57,8 @@ _PRODUCER_DEFAULTS: Final[Mapping[str, str | int | bool]] = {
     "request.timeout.ms": 15_000,
     # A batch is flushed by its commit; lingering longer than this would only delay that.
     "linger.ms": 5,
-    "batch.size": 1_000_000,
-    "compression.type": "lz4",
+    "batch.size": DEFAULT_BATCH_BYTES,
+    "compression.type": DEFAULT_COMPRESSION,
     # The queue counts payload only: what librdkafka keeps beside it (headers, above all) is more
     # than a short row. A queue of some hundred milliseconds is enough for full speed.
     "queue.buffering.max.kbytes": 16_384,

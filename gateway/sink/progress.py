@@ -71,7 +71,7 @@ class KafkaProgress:
         schema_ids: Registers the schemas, under ``<topic>-key`` and ``<topic>-value``.
 
     Raises:
-        SchemaError: the registry refuses the schemas.
+        SchemaRefusedError: the registry refuses the schemas.
         TransientError: the registry cannot be reached.
     """
 

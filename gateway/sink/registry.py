@@ -14,7 +14,7 @@ from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
 from confluent_kafka.schema_registry.error import SchemaRegistryError
 
 from gateway.background import OnWait, call_in_background, keep_waiting
-from gateway.errors import ConfigError, FatalError, GatewayError, SchemaError, TransientError
+from gateway.errors import ConfigError, FatalError, GatewayError, SchemaRefusedError, TransientError
 
 __all__ = ["Registry"]
 
@@ -99,7 +99,7 @@ class Registry:
         is the same text.
 
         Raises:
-            SchemaError: the registry refuses it as incompatible with earlier versions.
+            SchemaRefusedError: the registry refuses it as incompatible with earlier versions.
             TransientError: the registry cannot be reached.
             FatalError: it refuses the request, for example the credentials.
         """
@@ -152,7 +152,7 @@ class Registry:
             )
         reason = _redacted(str(error.error_message))
         if error.http_status_code in (_INCOMPATIBLE, _UNPROCESSABLE):
-            return SchemaError(
+            return SchemaRefusedError(
                 f"{what} refuses the schema{of}: {reason}",
                 hint="the table changed in a way that readers of earlier records cannot follow: "
                 "publish it under another topic ([topics] names), or remove the subject's old "

@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.postgres, pytest.mark.kafka]
 MakeScene = Callable[..., Scene]
 majors = pytest.mark.parametrize("postgres_major", [16, 18], indirect=True)
 
-QUARANTINE = {"definitions": {"on_filter_error": "quarantine"}}
+QUARANTINE = {"on_error": {"filter": "quarantine"}}
 DEFINITIONS = (
     "CREATE PUBLICATION p FOR TABLE t WHERE (100 / a > 5);"
     "CREATE PUBLICATION everything FOR TABLE t;"
@@ -82,7 +82,7 @@ def test_quarantined_rows_are_in_the_error_topic_and_all_else_goes_on(
     for subscription in (s.slot, f"{s.slot}_all"):
         assert_exactly_once(s, ["t"], subscription)
     warnings = [line for line in ended.err.splitlines() if "are in the error topic" in line]
-    assert ["rows=3" in line for line in warnings] == [True, False]
+    assert ["records=3" in line for line in warnings] == [True, False]
 
 
 @pytest.mark.parametrize("options", ["", " WITH (binary = true)"], ids=["text", "binary"])
@@ -134,7 +134,7 @@ def test_without_quarantine_the_stream_stops_at_the_row_and_quarantine_takes_it_
     assert ended.code == 1
     assert "row filter of publication p for public.t: division by zero" in ended.err
     assert "row at LSN" in ended.err
-    assert 'on_filter_error = "quarantine"' in ended.err
+    assert '[on_error] filter = "quarantine"' in ended.err
     assert "Traceback" not in ended.err
     s.project.extra = QUARANTINE
     s.run_to(end)
@@ -154,7 +154,7 @@ def test_without_quarantine_the_initial_copy_stops_and_says_what_to_do(
     assert ended.code == 1
     assert "row filter of publication p for public.t: division by zero" in ended.err
     assert "a row that is copied" in ended.err
-    assert 'on_filter_error = "quarantine"' in ended.err
+    assert '[on_error] filter = "quarantine"' in ended.err
     assert "secret" not in ended.err and "Traceback" not in ended.err
 
 

@@ -20,7 +20,7 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from gateway.envelope.progress import decode_key
-from gateway.errors import ConfigError, FatalError, FencedError, SchemaError, TransientError
+from gateway.errors import ConfigError, FatalError, FencedError, SchemaRefusedError, TransientError
 from gateway.lsn import Lsn
 from gateway.records import Batch, CopyState, Cut, Feed, Record, Watermark
 from gateway.sink.identity import SlotIdentity
@@ -509,7 +509,7 @@ def test_incompatible_schema_is_refused_with_the_registrys_reason(registry: str)
     client = Registry({"url": registry})
     client.register(subject, a_schema(("a", "int")))
 
-    with pytest.raises(SchemaError, match=subject) as caught:
+    with pytest.raises(SchemaRefusedError, match=subject) as caught:
         client.register(subject, a_schema(("a", "int"), ("without_default", "string")))
 
     assert caught.value.hint

@@ -140,7 +140,7 @@ DEFINITIONS = (
     "CREATE SUBSCRIPTION {s} CONNECTION '' PUBLICATION p{options};"
     "CREATE SUBSCRIPTION {s}_all CONNECTION '' PUBLICATION everything{options};"
 )
-QUARANTINE = {"definitions": {"on_filter_error": "quarantine"}}
+QUARANTINE = {"on_error": {"filter": "quarantine"}}
 
 
 @pytest.fixture

@@ -49,6 +49,8 @@ def test_the_smallest_file_has_every_default(tmp_path: Path) -> None:
         ("source", "connect_timeout_s = 0", "source.connect_timeout_s"),
         ("source", "receiver_timeout_s = -1", "source.receiver_timeout_s"),
         ("definitions", "missing_identity = 'ignore'", "definitions.missing_identity"),
+        ("on_error", "value = 'skip'", "on_error.value"),
+        ("on_error", "filters = 'stop'", "on_error.filters"),
         ("topics", "partitions = 0", "topics.partitions"),
         ("topics", "partitions = 'two'", "topics.partitions"),
         ("topics", "partitions = true", "topics.partitions"),
@@ -236,3 +238,12 @@ def test_the_receiver_timeout_may_be_off_and_may_be_the_servers(
     tmp_path: Path, line: list[str], value: float | None
 ) -> None:
     assert load(tmp_path, {"source": line}).source.receiver_timeout_s == value
+
+
+def test_on_error_says_what_is_quarantined(tmp_path: Path) -> None:
+    settings = load(
+        tmp_path, {"on_error": ["size = 'quarantine'"]}, PGSLUICE_ON_ERROR__SCHEMA="quarantine"
+    )
+
+    assert settings.on_error.quarantined == {"size", "schema"}
+    assert load(tmp_path).on_error.quarantined == frozenset()

@@ -16,7 +16,7 @@ from gateway.config import Settings, load_settings
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])
-_ROW = re.compile(r"\| `([a-z]+\.[a-z_]+)` \| (.*?) \| .* \| (.*?) \|")
+_ROW = re.compile(r"\| `([a-z_]+\.[a-z_]+)` \| (.*?) \| .* \| (.*?) \|")
 _LINK = re.compile(r"\]\(([^)#:]+)(?:#[^)]*)?\)")
 
 

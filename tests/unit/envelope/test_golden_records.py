@@ -124,11 +124,11 @@ def test_the_gateway_encodes_the_golden_message() -> None:
     assert encoded == golden_bytes("message")
 
 
-def test_the_gateway_encodes_the_golden_filter_error() -> None:
+def test_the_gateway_encodes_the_golden_error() -> None:
     datum = golden_datum("error")
     filters = [(each["publication"], each["where"]) for each in datum.pop("filters")]
 
-    assert markers.encode_filter_error(filters=filters, **datum) == golden_bytes("error")
+    assert markers.encode_error(filters=filters, **datum) == golden_bytes("error")
 
 
 def test_the_gateway_encodes_the_golden_watermark() -> None:

@@ -38,7 +38,7 @@ WITH_NOTE = table(T1, "t1", (*TWO_COLUMNS, column("note", 3, 25, "text")))
 
 
 def quarantining(*publishes: Any, tables: Sequence[Any] = (T1_TABLE,), **how: Any) -> Gateway:
-    return Gateway(tables, publishes, on_filter_error="quarantine", **how)
+    return Gateway(tables, publishes, quarantined={"filter"}, **how)
 
 
 def errors(seen: Sequence[Seen]) -> list[dict[str, Any]]:
@@ -58,11 +58,13 @@ def test_the_record_says_what_a_person_needs_to_act() -> None:
     (record,) = seen
     assert (record.topic, record.partition, record.key) == ("gw.error", 0, None)
     assert record.value == {
+        "kind": "filter",
         "subscription": "s",
         "schema": "public",
         "table": "t1",
         "relation": "public.t1",
         "op": "c",
+        "effect": "missing",
         "reason": "division by zero",
         "sqlstate": None,
         "filters": [{"publication": "p", "where": RAISES_AT_ZERO}],
@@ -70,6 +72,7 @@ def test_the_record_says_what_a_person_needs_to_act() -> None:
         "before": None,
         "after": {"a": "0", "b": None},
         "unchanged": [],
+        "omitted": [],
         "lsn": 1502,
         "commit_lsn": 2000,
         "xid": 7,
@@ -215,7 +218,7 @@ def test_records_are_counted_by_table_once() -> None:
 
     gateway.commit(relation_of(T1_TABLE), Insert(T1, (b"0", b"2")), Insert(T1, (b"0", b"3")))
 
-    assert gateway.router.take_quarantined() == {"public.t1": 4}
+    assert gateway.router.take_quarantined() == {("public.t1", "filter"): 4}
     assert gateway.router.take_quarantined() == {}
 
 
@@ -227,7 +230,7 @@ def test_without_quarantine_the_message_says_where_and_what_to_do() -> None:
 
     assert "row filter of publication p for public.t1: division by zero" in caught.value.message
     assert "row at LSN 0/5DE, transaction 7" in caught.value.message
-    assert 'on_filter_error = "quarantine"' in str(caught.value.hint)
+    assert '[on_error] filter = "quarantine"' in str(caught.value.hint)
 
 
 def copied(gateway: Gateway, where: str, columns: tuple[str, ...], *rows: Any) -> list[Record]:

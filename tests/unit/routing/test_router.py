@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from io import BytesIO
-from typing import Any, Literal
+from typing import Any
 
 import fastavro
 import pytest
@@ -21,7 +21,7 @@ from gateway.definitions.model import (
     SubscriptionDefinition,
     Table,
 )
-from gateway.errors import ProtocolError
+from gateway.errors import ProtocolError, UnfitKind
 from gateway.lsn import Lsn
 from gateway.pgoutput.messages import (
     UNCHANGED,
@@ -180,10 +180,12 @@ class Gateway:
         origin_none: frozenset[str] = frozenset(),
         prefixes: frozenset[str] = frozenset(),
         binary: CatalogReader | None = None,
-        on_filter_error: Literal["stop", "quarantine"] = "stop",
+        quarantined: Collection[UnfitKind] = (),
+        most_bytes: Mapping[str, int] | None = None,
         evaluator: Evaluator | None = None,
+        schemas: Schemas | None = None,
     ) -> None:
-        self.schemas = Schemas()
+        self.schemas = schemas or Schemas()
         names = dict.fromkeys(p.subscription for p in publishes)
         plan = Plan(
             {t.oid: t for t in tables},
@@ -206,7 +208,8 @@ class Gateway:
             topics,
             message_prefixes=prefixes,
             binary=binary is not None,
-            on_filter_error=on_filter_error,
+            quarantined=frozenset(quarantined),
+            most_bytes=most_bytes or {},
         )
         catalog = binary or NoCatalog()
         self.plan = plan

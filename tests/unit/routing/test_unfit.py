@@ -1,0 +1,311 @@
+"""What becomes of a change whose values, record or schema do not fit."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pytest
+
+from gateway.definitions.model import Operation
+from gateway.errors import (
+    RecordSizeError,
+    SchemaRefusedError,
+    UnfitError,
+    UnfitKind,
+    ValueFormatError,
+)
+from gateway.lsn import Lsn
+from gateway.pgoutput.messages import (
+    UNCHANGED,
+    Delete,
+    Insert,
+    LogicalMessage,
+    ReplicaIdentity,
+    Truncate,
+    Update,
+)
+from gateway.records import wire_size
+from tests.unit.routing.test_router import (
+    T1,
+    T1_TABLE,
+    Gateway,
+    Schemas,
+    Seen,
+    column,
+    data,
+    full_tuple,
+    key_tuple,
+    publish,
+    relation_of,
+    table,
+    update,
+)
+
+FAR, NEAR = b"294276-12-31 00:00:00", b"2024-01-01 00:00:00"
+"""A timestamp that PostgreSQL has and Avro has not, and one that both have."""
+AT = column("at", 2, 1114, "timestamp without time zone")
+NOTE = column("note", 3, 25, "text")
+EVENTS = table(T1, "t1", (column("a", 1), AT, NOTE))
+EVENTS_FULL = table(T1, "t1", (column("a", 1), AT, NOTE), replica_identity=ReplicaIdentity.FULL)
+KINDS: tuple[UnfitKind, ...] = ("filter", "value", "size", "schema")
+
+
+def quarantining(*publishes: Any, tables: Sequence[Any] = (EVENTS,), **how: Any) -> Gateway:
+    return Gateway(tables, publishes, quarantined=KINDS, **how)
+
+
+def errors(seen: Sequence[Seen]) -> list[dict[str, Any]]:
+    return [s.value for s in seen if s.topic == "gw.error" and s.value is not None]
+
+
+def taken(seen: Sequence[Seen]) -> list[tuple[str, str | None]]:
+    rows = [s for s in data(seen) if s.topic != "gw.error" and s.value is not None]
+    return [(s.topic.partition(".")[0], s.op) for s in rows]
+
+
+def facts(seen: Sequence[Seen]) -> list[tuple[Any, ...]]:
+    return [(e["kind"], e["subscription"], e["effect"], e["key"]) for e in errors(seen)]
+
+
+def test_an_unfit_value_concerns_those_that_publish_its_column_and_take_the_row() -> None:
+    gateway = quarantining(
+        publish("s"),
+        publish("same"),
+        publish("filtered", "(a > 5)"),
+        publish("few", columns=("a", "note")),
+    )
+
+    seen = gateway.commit(
+        relation_of(EVENTS), Insert(T1, (b"1", FAR, b"x")), Insert(T1, (b"7", NEAR, b"y"))
+    )
+
+    assert facts(seen) == [
+        ("value", "s", "missing", {"a": "1"}),
+        ("value", "same", "missing", {"a": "1"}),
+    ]
+    assert errors(seen)[0]["reason"].startswith("public.t1, column at: a timestamp lies after")
+    assert taken(seen) == [(s, "c") for s in ("few", "s", "same", "filtered", "few")]
+
+
+@pytest.mark.parametrize(
+    ("change", "sent", "effects"),
+    [
+        pytest.param(update(None, b"1", FAR, b"x"), [], ["stale"], id="the new row of an update"),
+        pytest.param(
+            update(full_tuple(b"1", FAR, b"x"), b"1", NEAR, b"x"),
+            [],
+            ["stale"],
+            id="the old row of an update, where it was logged",
+        ),
+        pytest.param(
+            update(full_tuple(b"1", NEAR, b"x"), b"9", FAR, b"x"),
+            ["d"],
+            [],
+            id="the new row of an update that leaves the filter is not sent",
+        ),
+        pytest.param(
+            update(full_tuple(b"9", FAR, b"x"), b"1", NEAR, b"x"),
+            ["c"],
+            [],
+            id="nor the old row of one that enters it",
+        ),
+        pytest.param(
+            Delete(T1, full_tuple(b"1", FAR, b"x")), [], ["kept"], id="the old row of a delete"
+        ),
+    ],
+)
+def test_a_change_is_sent_or_put_aside_as_a_whole(
+    change: Update | Delete, sent: list[str], effects: list[str]
+) -> None:
+    gateway = quarantining(publish(where="(a < 5)"), tables=[EVENTS_FULL])
+
+    seen = gateway.commit(relation_of(EVENTS_FULL), change)
+
+    assert [op for _, op in taken(seen)] == sent
+    assert [e["effect"] for e in errors(seen)] == effects
+
+
+def test_a_row_that_fits_again_is_sent_where_the_old_one_was_not_logged() -> None:
+    gateway = quarantining(publish())
+
+    seen = gateway.commit(
+        relation_of(EVENTS),
+        Update(T1, None, (b"1", FAR, UNCHANGED)),
+        Update(T1, None, (b"1", NEAR, UNCHANGED)),
+    )
+
+    assert facts(seen) == [("value", "s", "stale", {"a": "1"})]
+    assert errors(seen)[0]["unchanged"] == ["note"]
+    assert taken(seen) == [("s", "u")]
+
+
+def test_stop_names_row_and_setting() -> None:
+    gateway = Gateway([EVENTS], [publish()], quarantined={"filter", "size", "schema"})
+
+    with pytest.raises(ValueFormatError) as caught:
+        gateway.commit(relation_of(EVENTS), Insert(T1, (b"1", FAR, b"secret")))
+
+    assert "(row at LSN 0/5DE, transaction 7)" in caught.value.message
+    assert '[on_error] value = "quarantine"' in str(caught.value.hint)
+    assert "secret" not in str(caught.value)
+
+
+def test_a_transaction_of_an_origin_that_is_left_out_leaves_nothing_in_the_error_topic() -> None:
+    gateway = quarantining(publish(), origin_none=frozenset({"s"}))
+
+    seen = gateway.commit(relation_of(EVENTS), Insert(T1, (b"1", FAR, None)), origin="elsewhere")
+
+    assert data(seen) == []
+
+
+TOPIC = "s.public.t1"
+
+
+def size_of(gateway: Gateway, note: bytes) -> int:
+    """The bytes of the record that an INSERT becomes."""
+    transaction = gateway.transaction(relation_of(EVENTS), Insert(T1, (b"1", NEAR, note)))
+    records = [record for piece in gateway.router.route(transaction) for record in piece]
+    (found,) = [wire_size(r[2], r[3], r[4]) for r in records if r[0] == TOPIC]
+    return found
+
+
+@pytest.mark.parametrize(("spare", "effects"), [(0, []), (-1, ["missing"])])
+def test_a_record_may_be_as_large_as_its_topic_takes(spare: int, effects: list[str]) -> None:
+    size = size_of(Gateway([EVENTS], [publish()]), b"x" * 50_000)
+    gateway = quarantining(publish(), publish("other"), most_bytes={TOPIC: size + spare})
+
+    seen = gateway.commit(relation_of(EVENTS), Insert(T1, (b"1", NEAR, b"x" * 50_000)))
+
+    assert [e["effect"] for e in errors(seen)] == effects
+    assert ("other", "c") in taken(seen)
+    assert (("s", "c") in taken(seen)) is (not effects)
+
+
+def test_halves_of_a_key_change_are_put_aside_together_and_not_counted() -> None:
+    gateway = quarantining(publish(), most_bytes={TOPIC: 30_000})
+    large = update(key_tuple(b"1", None, None), b"2", NEAR, b"x" * 40_000)
+
+    seen = gateway.commit(relation_of(EVENTS), large, Insert(T1, (b"3", NEAR, b"small")))
+
+    assert taken(seen) == [("s", "c")]
+    assert facts(seen) == [("size", "s", "stale", {"a": "1"})]
+    end = seen[-1].value
+    assert end is not None
+    assert end["topics"] == [{"topic": TOPIC, "records": 1}]
+
+
+@pytest.mark.parametrize(
+    ("most", "omitted"),
+    [
+        pytest.param(1_000_000, [], id="everything"),
+        pytest.param(50_000, ["note"], id="without the long value"),
+        pytest.param(300, ["note"], id="without anything long"),
+    ],
+)
+def test_the_error_record_is_as_small_as_its_topic_wants_it(most: int, omitted: list[str]) -> None:
+    gateway = quarantining(publish(), most_bytes={TOPIC: 30_000, "gw.error": most})
+
+    seen = gateway.commit(relation_of(EVENTS), Insert(T1, (b"1", NEAR, b"x" * 100_000)))
+
+    (error,) = errors(seen)
+    assert error["omitted"] == omitted
+    assert error["key"] == {"a": "1"}
+    assert ("note" in error["after"]) is (not omitted)
+
+
+def test_an_oversized_record_stops_with_its_size_and_both_settings() -> None:
+    gateway = Gateway([EVENTS], [publish()], most_bytes={TOPIC: 30_000})
+
+    with pytest.raises(RecordSizeError, match=f"larger than topic {TOPIC} takes, 30000") as caught:
+        gateway.commit(relation_of(EVENTS), Insert(T1, (b"1", NEAR, b"x" * 40_000)))
+
+    for setting in ("max.message.bytes", '"message.max.bytes" in [kafka]', "[on_error] size"):
+        assert setting in str(caught.value.hint)
+
+
+def test_a_logical_message_that_is_too_large_is_put_aside() -> None:
+    gateway = quarantining(
+        publish(), prefixes=frozenset({"app"}), most_bytes={"gw.message": 20_000}
+    )
+
+    seen = gateway.commit(LogicalMessage(True, Lsn(1500), "app", b"x" * 30_000))
+
+    assert [(s.topic, s.headers["op"]) for s in seen] == [("gw.error", "m")]
+    assert facts(seen) == [("size", None, "missing", None)]
+    assert gateway.router.take_quarantined() == {("gw.message", "size"): 1}
+
+
+class Refusing(Schemas):
+    """A registry that refuses the values of one topic."""
+
+    def register(self, subject: str, schema: Mapping[str, Any]) -> int:
+        if subject == f"{TOPIC}-value":
+            raise SchemaRefusedError(f"refuses {subject}", reason="not compatible")
+        return super().register(subject, schema)
+
+
+def refusing(*quarantined: UnfitKind) -> Gateway:
+    return Gateway(
+        [T1_TABLE],
+        [publish("s", "(b > 5)"), publish("other")],
+        quarantined=quarantined,
+        schemas=Refusing(),
+    )
+
+
+def test_a_table_whose_schema_is_refused_is_put_aside_for_that_subscription() -> None:
+    gateway = refusing("schema")
+
+    seen = gateway.commit(
+        relation_of(T1_TABLE),
+        Insert(T1, (b"1", b"1")),
+        Insert(T1, (b"2", b"9")),
+        Truncate(False, False, (T1,)),
+    )
+
+    assert facts(seen) == [
+        ("schema", "s", "missing", {"a": "2"}),
+        ("schema", "s", "kept", None),
+    ]
+    assert {e["reason"] for e in errors(seen)} == {"not compatible"}
+    assert taken(seen) == [("other", "c"), ("other", "c"), ("other", "t")]
+    assert list(gateway.routes.refused) == [("s", T1)]
+
+
+def test_it_stays_aside_when_the_registry_takes_the_schema_later() -> None:
+    gateway = refusing("schema")
+    gateway.commit(relation_of(T1_TABLE), Insert(T1, (b"2", b"9")))
+    gateway.schemas.register = Schemas.register.__get__(gateway.schemas)  # type: ignore[method-assign]
+    narrower = table(T1, "t1", T1_TABLE.columns[1:], identity=())
+
+    seen = gateway.commit(relation_of(narrower), Insert(T1, (b"9",)))
+
+    assert facts(seen) == [("schema", "s", "missing", None)]
+
+
+@pytest.mark.parametrize("when", ["at the start", "in the stream"])
+def test_a_refused_schema_stops_and_names_the_setting(when: str) -> None:
+    gateway = refusing("value")
+
+    with pytest.raises(UnfitError, match=r"refuses s\.public\.t1-value") as caught:
+        if when == "at the start":
+            gateway.routes.register_all()
+        else:
+            gateway.commit(relation_of(T1_TABLE), Insert(T1, (b"2", b"9")))
+
+    assert '[on_error] schema = "quarantine"' in str(caught.value.hint)
+
+
+def test_operations_that_are_not_published_are_not_put_aside() -> None:
+    inserts = frozenset({Operation.INSERT})
+    gateway = Gateway(
+        [T1_TABLE],
+        [publish(operations=inserts)],
+        quarantined={"schema"},
+        schemas=Refusing(),
+    )
+
+    seen = gateway.commit(relation_of(T1_TABLE), Delete(T1, key_tuple(b"1", None)))
+
+    assert seen == []
