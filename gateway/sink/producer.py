@@ -255,14 +255,19 @@ class TransactionalSink:
             self._pieces = [*self._pieces, batch] if len(self._pieces) < _KEPT_PIECES else None
         self._wait_for(self._patience_s)
         pieces = [batch]
+        took_too_long = False
         while True:
             try:
                 for piece in pieces:
                     self._send(piece)
                 break
             except (TransientError, KafkaTransactionTimeout) as error:
-                if self._holds_slot is None:
-                    raise self._verdict(error) from None
+                # Once it may have been Kafka that was away; the second time it does not fit.
+                verdict = self._verdict(error)
+                final = took_too_long and isinstance(verdict, KafkaTransactionTimeout)
+                if self._holds_slot is None or final:
+                    raise verdict from None
+                took_too_long = isinstance(verdict, KafkaTransactionTimeout)
                 if (again := self._resume(error)) is None:
                     break
                 pieces = again

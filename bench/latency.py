@@ -1,0 +1,269 @@
+"""From a commit in PostgreSQL to the record in a consumer's hands: ``python -m bench.latency``.
+
+Every transaction inserts one row whose key is the clock before it was sent, so the time includes
+INSERT and COMMIT. The consumer reads committed records only. First one transaction at a time, into
+tables that differ in who evaluates their filter, in turns; then a writer of its own at some rates.
+Beside them, what a Kafka transaction of one record costs on the same broker, and reading it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, closing, contextmanager
+from pathlib import Path
+from typing import Final
+
+import psycopg
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from bench.processes import BenchError
+from bench.stream import stop_on_sigterm
+from gateway.embedded.kafka import EmbeddedKafka
+from gateway.embedded.postgres import EmbeddedPostgres
+from gateway.embedded.registry import EmbeddedRegistry
+
+ROUNDS: Final = 300
+RATES: Final = (100, 1_000, 3_000)
+SECONDS: Final = 10
+SUBSCRIPTIONS: Final = 100
+TABLES: Final = {
+    "unfiltered": "no filter",
+    "here": "a filter that is evaluated here",
+    "asked": "a filter that the server evaluates",
+    "many": f"{SUBSCRIPTIONS} subscriptions, their filters evaluated by the server",
+}
+DEFINITIONS: Final = "".join(
+    [
+        "CREATE PUBLICATION p FOR TABLE unfiltered, here WHERE (a > 0), asked WHERE (b ~ '^x');\n",
+        "CREATE SUBSCRIPTION one CONNECTION '' PUBLICATION p;\n",
+        *(
+            f"CREATE PUBLICATION m{number} FOR TABLE many WHERE (b ~ '^x{number}$');\n"
+            f"CREATE SUBSCRIPTION s{number} CONNECTION '' PUBLICATION m{number};\n"
+            for number in range(SUBSCRIPTIONS)
+        ),
+    ]
+)
+TOPICS: Final = {name: f"{'s7' if name == 'many' else 'one'}.public.{name}" for name in TABLES}
+_TIMEOUT_S: Final = 60.0
+_WARM_UP: Final = 10
+_EMPTY: Final = "bench.transactions"
+
+
+def main() -> int:
+    """Measure and print."""
+    stop_on_sigterm()
+    folder = Path(tempfile.mkdtemp(prefix="pgsluice-bench-"))
+    try:
+        with _running(folder) as (server, kafka):
+            _report(server, kafka)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    return 0
+
+
+def _report(server: EmbeddedPostgres, kafka: EmbeddedKafka) -> None:
+    print(f"\n{os.cpu_count()} CPUs, load average {os.getloadavg()[0]:.1f}; milliseconds")
+    print(f"{'':64}{'median':>9}{'99 %':>9}{'most':>9}")
+    _print("a Kafka transaction of one record, and reading it", _kafka_alone(kafka))
+    with server.connect() as connection:
+        alone = _one_at_a_time(connection, kafka)
+    for name, title in TABLES.items():
+        _print(f"one at a time, {title}", alone[name])
+    for rate in RATES:
+        times = _at_rate(server, kafka, rate)
+        reached = len(times) / SECONDS
+        _print(f"{rate:,} transactions a second ({reached:,.0f} reached), no filter", times)
+
+
+def _print(title: str, times: Sequence[float]) -> None:
+    ordered = [seconds * 1000 for seconds in sorted(times)]
+    median, high = ordered[len(ordered) // 2], ordered[len(ordered) * 99 // 100]
+    print(f"{title:64}{median:9.2f}{high:9.2f}{ordered[-1]:9.2f}", flush=True)
+
+
+def _one_at_a_time(
+    connection: psycopg.Connection[tuple[object, ...]], kafka: EmbeddedKafka
+) -> dict[str, list[float]]:
+    times: dict[str, list[float]] = {name: [] for name in TABLES}
+    with ExitStack() as stack:
+        readers = {
+            name: stack.enter_context(closing(_Reader(kafka, topic)))
+            for name, topic in TOPICS.items()
+        }
+        for number in range(ROUNDS + _WARM_UP):
+            for name in TABLES:
+                sent = time.monotonic_ns()
+                connection.execute(f"INSERT INTO {name} VALUES (%s, 'x7')".encode(), [sent])
+                passed = readers[name].seconds_since(sent)
+                if number >= _WARM_UP:
+                    times[name].append(passed)
+    return times
+
+
+def _at_rate(server: EmbeddedPostgres, kafka: EmbeddedKafka, rate: int) -> list[float]:
+    """Read while another process writes."""
+    with closing(_Reader(kafka, TOPICS["unfiltered"])) as reader:
+        writer = subprocess.Popen(
+            [sys.executable, "-m", "bench.latency", server.dsn(), str(rate), str(SECONDS)],
+            stdout=subprocess.PIPE,
+        )
+        try:
+            # The writer says how many it has written only at its end.
+            with ThreadPoolExecutor(1) as pool:
+                said = pool.submit(writer.communicate)
+                times: list[float] = []
+                while not said.done() or len(times) < int(said.result()[0]):
+                    if (found := reader.poll(0.1)) is not None:
+                        times.append(found[1])
+                return times
+        finally:
+            writer.kill()
+            writer.wait()
+
+
+def write(dsn: str, rate: int, seconds: int) -> int:
+    """Insert at `rate`; a writer that falls behind does not hurry afterwards. Prints the number."""
+    written = 0
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        began = due = time.monotonic()
+        while (now := time.monotonic()) < began + seconds:
+            if now < due:
+                time.sleep(due - now)
+            connection.execute("INSERT INTO unfiltered VALUES (%s, 'x7')", [time.monotonic_ns()])
+            written += 1
+            due = max(due + 1 / rate, time.monotonic() - 0.01)
+    print(written)
+    return 0
+
+
+def _kafka_alone(kafka: EmbeddedKafka) -> list[float]:
+    """What gateway and consumer cannot go below: begin, one record, commit, received."""
+    producer = Producer(
+        {
+            "bootstrap.servers": kafka.bootstrap_servers,
+            "transactional.id": "bench",
+            "linger.ms": 0,
+        }
+    )
+    producer.init_transactions(_TIMEOUT_S)
+    times: list[float] = []
+    with closing(_Reader(kafka, _EMPTY)) as reader:
+        for number in range(ROUNDS + _WARM_UP):
+            key = time.monotonic_ns()
+            producer.begin_transaction()
+            producer.produce(_EMPTY, key=b"\0\0\0\0\0" + _zigzag(key), value=b"", partition=0)
+            producer.commit_transaction(_TIMEOUT_S)
+            passed = reader.seconds_since(key)
+            if number >= _WARM_UP:
+                times.append(passed)
+    return times
+
+
+class _Reader:
+    """Committed records of a topic from its end on."""
+
+    def __init__(self, kafka: EmbeddedKafka, topic: str) -> None:
+        self._topic = topic
+        self._consumer = Consumer(
+            {
+                "bootstrap.servers": kafka.bootstrap_servers,
+                "group.id": "bench",
+                "enable.auto.commit": False,
+                "isolation.level": "read_committed",
+            }
+        )
+        end = self._consumer.get_watermark_offsets(TopicPartition(topic, 0), _TIMEOUT_S)[1]
+        self._consumer.assign([TopicPartition(topic, 0, end)])
+
+    def close(self) -> None:
+        self._consumer.close()
+
+    def poll(self, timeout_s: float) -> tuple[int, float] | None:
+        """The key of the next record, which is a time, and the seconds since then."""
+        message = self._consumer.poll(timeout_s)
+        if message is None:
+            return None
+        key = message.key()
+        if message.error() is not None or not isinstance(key, bytes):
+            raise BenchError(f"{self._topic} cannot be read: {message.error()}")
+        sent = _from_zigzag(key[5:])
+        return sent, (time.monotonic_ns() - sent) / 1e9
+
+    def seconds_since(self, sent: int) -> float:
+        """Wait for the record with this key, which must be the next one."""
+        found = self.poll(_TIMEOUT_S)
+        if found is None or found[0] != sent:
+            raise BenchError(f"{self._topic} does not have the record that is awaited")
+        return found[1]
+
+
+def _zigzag(number: int) -> bytes:
+    number, encoded = number << 1, bytearray()
+    while number > 127:
+        encoded.append(number & 127 | 128)
+        number >>= 7
+    return bytes([*encoded, number])
+
+
+def _from_zigzag(encoded: bytes) -> int:
+    return sum((byte & 127) << 7 * place for place, byte in enumerate(encoded)) >> 1
+
+
+@contextmanager
+def _running(folder: Path) -> Iterator[tuple[EmbeddedPostgres, EmbeddedKafka]]:
+    """Servers, and a gateway that has copied the empty tables."""
+    server, kafka, registry = EmbeddedPostgres(18), EmbeddedKafka(), EmbeddedRegistry()
+    with ExitStack() as stack:
+        for part in (server, kafka, registry):
+            stack.callback(part.stop)
+        with ThreadPoolExecutor() as pool:
+            for started in [pool.submit(part.start) for part in (server, kafka, registry)]:
+                started.result()
+        with server.connect() as connection:
+            for name in TABLES:
+                connection.execute(f"CREATE TABLE {name} (a bigint PRIMARY KEY, b text)".encode())
+                connection.execute(f"ALTER TABLE {name} REPLICA IDENTITY FULL".encode())
+                connection.execute(f"INSERT INTO {name} VALUES (1, 'x7')".encode())
+        admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
+        admin.create_topics([NewTopic(_EMPTY, 1)])[_EMPTY].result()
+        (folder / "replication.sql").write_text(DEFINITIONS)
+        config = folder / "pgsluice.toml"
+        tables = {
+            "source": {"dsn": server.dsn(), "slot": "latency"},
+            "definitions": {"file": "replication.sql"},
+            "kafka": {"bootstrap.servers": kafka.bootstrap_servers},
+            "registry": {"url": registry.url},
+            "gateway": {"name": "latency"},
+        }
+        config.write_text(
+            "\n".join(
+                f"[{table}]\n" + "\n".join(f'"{k}" = {json.dumps(v)}' for k, v in values.items())
+                for table, values in tables.items()
+            )
+        )
+        log = stack.enter_context((folder / "log").open("wb"))
+        gateway = subprocess.Popen(
+            [sys.executable, "-m", "gateway", "run", "--config", config], stderr=log
+        )
+        stack.callback(gateway.wait)
+        stack.callback(gateway.terminate)
+        deadline = time.monotonic() + _TIMEOUT_S
+        while b"all tables are copied" not in (said := (folder / "log").read_bytes()):
+            if gateway.poll() is not None or time.monotonic() > deadline:
+                raise BenchError(f"the gateway has not started; it said:\n{said.decode()[-2000:]}")
+            time.sleep(0.1)
+        yield server, kafka
+
+
+if __name__ == "__main__":
+    sys.exit(write(sys.argv[1], int(sys.argv[2]), int(sys.argv[3])) if sys.argv[1:] else main())
