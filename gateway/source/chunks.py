@@ -25,7 +25,7 @@ from types import TracebackType
 from typing import IO, Any, Final, Self
 
 import psycopg
-from psycopg import sql
+from psycopg import pq, sql
 
 from gateway.background import OnWait, keep_waiting
 from gateway.copy import Chunk, ChunkRequest, Key, Snapshot
@@ -204,8 +204,8 @@ class ChunkReader:
         doing = f"copying {table}"
         self.rows = self.bytes = 0
         try:
-            # Also after an error: what was open is gone.
-            self._connection.execute("ROLLBACK")
+            if self._connection.info.transaction_status != pq.TransactionStatus.IDLE:
+                self._connection.execute("ROLLBACK")  # what an error has left open
             self._connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY")
             text, in_recovery, shape, files = self._row(_BEFORE, doing, about)
             _check_shape(table, shape)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -11,8 +12,15 @@ import pytest
 
 from gateway.embedded.postgres import EmbeddedPostgres
 from gateway.lsn import parse_lsn
-from tests.gateway_scene import Scene, current_lsn, value_of, wait_until_slot_is_free
+from tests.gateway_scene import (
+    Scene,
+    assert_exactly_once,
+    current_lsn,
+    value_of,
+    wait_until_slot_is_free,
+)
 from tests.rebuild import Rebuilt
+from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.postgres, pytest.mark.kafka]
 
@@ -126,6 +134,115 @@ def test_a_server_that_took_the_place_of_another_is_refused_until_that_is_said(
         assert dropped.code == 0, dropped.err
         moved.run_to(current_lsn(connection))
         assert moved.rebuilt("t") == moved.source_rows(PASSING)
+
+
+@pytest.fixture
+def standby(server: EmbeddedPostgres) -> Iterator[EmbeddedPostgres]:
+    """A hot standby of `server` that can synchronise its failover slots."""
+    with server.connect() as connection:
+        connection.execute("SELECT pg_create_physical_replication_slot('standby')")
+    with EmbeddedPostgres(18) as other:
+        other.shut_down()
+        data = other.folder / "data"
+        owner = data.stat()
+        shutil.rmtree(data)
+        subprocess.run(
+            [
+                *(other.bin / "pg_basebackup", "--pgdata", data, "--checkpoint", "fast"),
+                *("--dbname", server.dsn(), "--slot", "standby", "--wal-method", "stream"),
+            ],
+            check=True,
+            capture_output=True,
+        )
+        with (data / "postgresql.auto.conf").open("a") as conf:
+            conf.write(
+                f"primary_conninfo = '{server.dsn()}'\nprimary_slot_name = 'standby'\n"
+                "hot_standby_feedback = on\n"
+            )
+        (data / "standby.signal").touch()
+        for path in (data, *data.rglob("*")):
+            shutil.chown(path, owner.st_uid, owner.st_gid)
+        other.restart()
+        yield other
+
+
+def synchronise_slot(s: Scene, server: EmbeddedPostgres, standby: EmbeddedPostgres) -> None:
+    """Bring the slot to the standby, once the gateway has moved it past where the standby began."""
+    with server.connect() as primary, standby.connect() as connection:
+        gateway = s.project.start()
+
+        def synchronised() -> bool:
+            primary.execute("SELECT pg_log_standby_snapshot()")  # a slot moves on from one only
+            connection.execute("SELECT pg_sync_replication_slots()")
+            ready = "SELECT synced AND NOT temporary FROM pg_replication_slots WHERE slot_name = %s"
+            row = connection.execute(ready, [s.slot]).fetchone()
+            return row is not None and row[0] is True
+
+        wait_until(synchronised, 60, "the slot to be on the standby")
+        assert gateway.terminate() == 0
+        wait_until_slot_is_free(primary, s.slot)
+
+
+def wait_until_replayed(server: EmbeddedPostgres, standby: EmbeddedPostgres) -> None:
+    with server.connect() as primary, standby.connect() as connection:
+        end = current_lsn(primary)
+        replayed = "SELECT pg_last_wal_replay_lsn() >= %s::pg_lsn"
+        wait_until(lambda: value_of(connection, replayed, end) is True, 60, "the standby to replay")
+
+
+def test_a_standby_that_was_promoted_without_a_loss_goes_on(
+    server: EmbeddedPostgres, standby: EmbeddedPostgres, scene_on: MakeScene
+) -> None:
+    s = scene_on(server)
+    with server.connect() as connection:
+        connection.execute(TABLE)
+        insert(connection, 1, 10)
+        s.run_to(current_lsn(connection))
+        wait_until_slot_is_free(connection, s.slot)
+        failover = "SELECT failover FROM pg_replication_slots WHERE slot_name = %s"
+        assert value_of(connection, failover, s.slot) is True
+        synchronise_slot(s, server, standby)
+        insert(connection, 101, 10)
+        s.run_to(current_lsn(connection))
+        insert(connection, 201, 10)  # only the promoted server can still send these
+    wait_until_replayed(server, standby)
+    server.shut_down()
+    with standby.connect() as connection:
+        connection.execute("SELECT pg_promote()")
+        insert(connection, 301, 10)
+        promoted = scene_on(standby)
+        promoted.run_to(current_lsn(connection))
+
+    assert promoted.rebuilt("t") == promoted.source_rows(PASSING)
+    assert_exactly_once(promoted, ["t"])
+    assert [r.op for r in promoted.read("t")].count("t") == 1, "copied once"
+
+
+def test_a_standby_that_was_promoted_with_a_loss_is_refused(
+    server: EmbeddedPostgres, standby: EmbeddedPostgres, scene_on: MakeScene
+) -> None:
+    s = scene_on(server)
+    with server.connect() as connection:
+        connection.execute(TABLE)
+        insert(connection, 1, 10)
+        s.run_to(current_lsn(connection))
+        synchronise_slot(s, server, standby)
+        wait_until_replayed(server, standby)
+        with standby.connect() as replica:
+            replica.execute("SELECT pg_promote()")  # the primary lives on, unnoticed
+        insert(connection, 101, 10)
+        s.run_to(current_lsn(connection))
+    server.shut_down()
+    with standby.connect() as connection:
+        insert(connection, 1001, 400)
+        before = value_of(connection, CONFIRMED, s.slot)
+        promoted = scene_on(standby)
+        ended = promoted.cli("run", "--endpos", current_lsn(connection))
+
+        assert ended.code == 1, ended.err
+        assert "the source server is not the one that Kafka has changes of" in ended.err
+        assert "it left timeline 1 at" in ended.err
+        assert value_of(connection, CONFIRMED, s.slot) == before
 
 
 def rows_since_the_last_copy(s: Scene) -> list[tuple[object, ...]]:
