@@ -179,6 +179,21 @@ def wait_until_slot_is_free(connection: Connection, slot: str) -> None:
     wait_until(lambda: not value_of(connection, query, slot), TIMEOUT_S, "the slot to be free")
 
 
+def reader_pid(connection: Connection, slot: str) -> Any:
+    """The server's process that sends the stream; None while nobody reads."""
+    query = "SELECT active_pid FROM pg_replication_slots WHERE slot_name = %s"
+    return value_of(connection, query, slot)
+
+
+def wait_until_confirmed(connection: Connection, slot: str, within_s: float = 90) -> None:
+    """Wait until everything written so far is confirmed."""
+    end = current_lsn(connection)
+    query = (
+        "SELECT confirmed_flush_lsn >= %s::pg_lsn FROM pg_replication_slots WHERE slot_name = %s"
+    )
+    wait_until(lambda: value_of(connection, query, end, slot), within_s, "the gateway to catch up")
+
+
 def wait_for_copy_marker(scene: Scene, table: str, state: str) -> None:
     """Wait until a COPY marker of this state has been committed."""
 

@@ -20,6 +20,7 @@ from tests.gateway_scene import (
     current_lsn,
     running,
     value_of,
+    wait_until_confirmed,
     wait_until_slot_is_free,
 )
 from tests.waiting import PATIENCE, wait_until
@@ -74,14 +75,8 @@ class Load:
 
 
 def caught_up(server: EmbeddedPostgres, slot: str) -> None:
-    """Wait until everything written so far is confirmed."""
-    query = (
-        "SELECT count(*) FROM pg_replication_slots"
-        " WHERE slot_name = %s AND confirmed_flush_lsn >= %s::pg_lsn"
-    )
     with server.connect() as connection:
-        target = current_lsn(connection)
-        wait_until(lambda: value_of(connection, query, slot, target), 60, "the gateway")
+        wait_until_confirmed(connection, slot)
 
 
 def test_a_frozen_leader_that_wakes_stands_by(server: EmbeddedPostgres, s: Scene) -> None:

@@ -18,8 +18,10 @@ from tests.gateway_scene import (
     WatermarkWatch,
     assert_exactly_once,
     current_lsn,
+    reader_pid,
     running,
     value_of,
+    wait_until_confirmed,
 )
 from tests.proxy import Proxy
 from tests.waiting import wait_until
@@ -99,23 +101,11 @@ def test_registry_broker_and_server_go_away_and_come_back(
 
     def caught_up() -> None:
         with server.connect() as c:
-            target = current_lsn(c)
+            wait_until_confirmed(c, slot)
 
-            def confirmed() -> bool:
-                row = c.execute(
-                    "SELECT confirmed_flush_lsn >= %s::pg_lsn FROM pg_replication_slots"
-                    " WHERE slot_name = %s",
-                    [target, slot],
-                ).fetchone()
-                assert gateway.log() is not None
-                return row is not None and bool(row[0])
-
-            wait_until(confirmed, 90, "the gateway to catch up")
-
-    def reader_pid() -> object:
+    def reader() -> object:
         with server.connect() as c:
-            query = "SELECT active_pid FROM pg_replication_slots WHERE slot_name = %s"
-            return value_of(c, query, slot)
+            return reader_pid(c, slot)
 
     def outlasted_the_timeout() -> Callable[[], bool]:
         with server.connect() as c:
@@ -137,15 +127,15 @@ def test_registry_broker_and_server_go_away_and_come_back(
             with running(watch):
                 load.wait_for_more()
 
-                reading = reader_pid()
+                reading = reader()
                 with watch.looking:
                     broker.kill()
                     wait_until(outlasted_the_timeout(), 60, "more than wal_sender_timeout to pass")
                     load.wait_for_more()
-                    assert reader_pid() == reading, "feedback goes on without Kafka"
+                    assert reader() == reading, "feedback goes on without Kafka"
                     broker.restart()
                 caught_up()
-                assert reader_pid() == reading, "the stream outlasts Kafka's absence"
+                assert reader() == reading, "the stream outlasts Kafka's absence"
 
                 server.kill()
                 server.restart()
