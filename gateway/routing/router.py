@@ -8,7 +8,6 @@ the relation is announced (`RelationRoutes`), not here.
 
 from __future__ import annotations
 
-import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -32,12 +31,13 @@ from gateway.routing.counts import take_counts
 from gateway.routing.pieces import Piece, parts_of
 from gateway.routing.ports import UnannouncedError
 from gateway.routing.quarantine import check_size
-from gateway.routing.routes import RelationRoutes, RoutingSettings
+from gateway.routing.routes import RelationRoutes
+from gateway.routing.settings import RoutingSettings
 from gateway.routing.state import TransactionState
 from gateway.routing.verdicts import Verdicts
 from gateway.transactions import PreparedTransaction, RolledBack, StandaloneMessage, Transaction
 
-__all__ = ["Router", "RoutingSettings"]
+__all__ = ["Router"]
 
 _MESSAGE_AT: Final = 25
 _INSERT: Final = ord("I")
@@ -66,7 +66,8 @@ class Router:
         attended: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
         self._routes = routes
-        self._feeds = routes.feeds
+        self._addresses = routes.addresses
+        self._feeds = routes.addresses.feeds
         self._settings = settings
         self._now_ms = now_ms
         self._attended = attended
@@ -136,6 +137,7 @@ class Router:
             self._lost_values[table] = self._lost_values.get(table, 0) + rows
         self._quarantined.update(tx.quarantined)
         end = self._end_markers(transaction, tx)
+        end += self._routes.take_put_aside(transaction.end_lsn)
         if end:
             yield end
 
@@ -206,7 +208,7 @@ class Router:
         headers = HeaderMaker(event.end_lsn, event.xid, None, event.gid).make(
             event.end_lsn, 0, kind
         )
-        return [self._routes.marker(name, value, headers) for name in self._routes.two_phase]
+        return [self._addresses.marker(name, value, headers) for name in self._routes.two_phase]
 
     def _state(self, transaction: Transaction) -> TransactionState:
         origin = None if transaction.origin is None else transaction.origin.name
@@ -328,16 +330,16 @@ class Router:
         value = encode_message(
             message, commit_lsn=commit_lsn, xid=xid, seq=seq, ts_ms=self._now_ms()
         )
-        record = self._routes.message(value, headers)
+        record = self._addresses.message(value, headers)
         topic = record[0]
         try:
             check_size(
                 f"a logical message with prefix {message.prefix!r}",
                 record,
-                self._settings.most_bytes.get(topic, sys.maxsize),
+                self._addresses.most_bytes(topic),
             )
         except RecordSizeError as error:
-            errors = self._routes.errors
+            errors = self._addresses.errors
             if errors is None or error.kind not in errors.kinds:
                 error.place(f"at LSN {format_lsn(message.lsn)}")
                 raise
@@ -349,7 +351,7 @@ class Router:
     def _end_markers(self, transaction: Transaction, tx: TransactionState) -> list[Record]:
         headers = tx.headers.make(transaction.commit_lsn, tx.seq, b"END")
         markers = []
-        for subscription, topics in take_counts(self._routes.counters.values()).items():
+        for subscription, topics in take_counts(self._addresses.counters.values()).items():
             value = encode_end(
                 xid=transaction.xid,
                 commit_lsn=transaction.commit_lsn,
@@ -359,6 +361,6 @@ class Router:
                 gid=transaction.gid,
                 topics=topics,
             )
-            markers.append(self._routes.marker(subscription, value, headers))
+            markers.append(self._addresses.marker(subscription, value, headers))
             self.ended[subscription] = transaction.end_lsn
         return markers

@@ -6,13 +6,10 @@ columns, filters and schemas. Everything the hot path needs is prepared here, pe
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from types import MappingProxyType
-from typing import Literal
 
-import schemas as avro_schemas
 from gateway.copy import ChunkedCopy
 from gateway.definitions.model import (
     FilterClause,
@@ -22,65 +19,28 @@ from gateway.definitions.model import (
     Table,
     TableCopy,
 )
-from gateway.envelope.envelope import EnvelopeEncoder, wire_prefix
-from gateway.envelope.naming import (
-    error_topic,
-    message_topic,
-    topic_name,
-    transaction_topic,
-)
-from gateway.errors import SchemaError, SchemaRefusedError, TransientError, UnfitKind
+from gateway.envelope.envelope import EnvelopeEncoder
+from gateway.envelope.headers import HeaderMaker
+from gateway.envelope.markers import encode_copy
+from gateway.errors import SchemaError, TransientError
+from gateway.lsn import Lsn
 from gateway.pgoutput.messages import Relation, Type
-from gateway.records import Feed, Header, Record
+from gateway.records import CopyState, Record
 from gateway.relations import Relations
+from gateway.routing.addresses import Addresses
 from gateway.routing.binary import RowToText, compile_row
 from gateway.routing.changes import RelationRoute
 from gateway.routing.copies import CopyRoute, CopyWatch
-from gateway.routing.counts import TopicCounter
 from gateway.routing.filters import Asking, Filters
 from gateway.routing.forms import Form, agrees, announced_columns
 from gateway.routing.groups import Group
 from gateway.routing.ports import CatalogReader, Evaluator, SchemaIds, UnannouncedError
-from gateway.routing.quarantine import ErrorTopic, Quarantine
+from gateway.routing.quarantine import Quarantine
+from gateway.routing.settings import RoutingSettings
 from gateway.routing.state import CollectionOrder
 from gateway.routing.takers import Lookup, Passes, Taker
 
-__all__ = ["RelationRoutes", "RoutingSettings", "topic_of"]
-
-
-@dataclass(frozen=True, slots=True)
-class RoutingSettings:
-    """What routing needs to know of the configuration.
-
-    Attributes:
-        partitions: Of each table topic, as it is in Kafka.
-        topic_names: Overrides, from ``subscription.schema.table``.
-        binary: The stream has values in binary format.
-        quarantined: What goes to the error topic when it cannot be published; the rest is an error.
-        most_bytes: Of a record, by topic, as `gateway.records.wire_size` counts them; a topic that
-            is not named takes any.
-        server_filters: A server evaluates the filters that are not evaluated here.
-    """
-
-    gateway: str
-    database: str
-    version: str
-    partitions: Mapping[str, int]
-    topic_names: Mapping[str, str] = field(default_factory=dict)
-    tombstones: bool = True
-    truncate: Literal["publish", "skip"] = "publish"
-    numeric: Literal["decimal", "string"] = "decimal"
-    message_prefixes: frozenset[str] = frozenset()
-    binary: bool = False
-    quarantined: frozenset[UnfitKind] = frozenset()
-    most_bytes: Mapping[str, int] = field(default_factory=dict)
-    server_filters: bool = True
-
-
-def topic_of(subscription: str, table: Table, names: Mapping[str, str]) -> str:
-    """Return the topic of a subscriber table, with overrides."""
-    override = names.get(f"{subscription}.{table.schema}.{table.name}")
-    return override or topic_name(subscription, table.schema, table.name)
+__all__ = ["RelationRoutes"]
 
 
 class RelationRoutes:
@@ -88,10 +48,7 @@ class RelationRoutes:
 
     Attributes:
         altered: A relation has changed whose table is being copied.
-        counters: Of the topics that have been used, by name.
-        errors: The topic of changes that cannot be published, where there is one.
-        refused: By subscription and OID, the tables that are put aside, because the registry
-            refuses the schema of one. They stay so: what they lack has to be copied first.
+        addresses: Where records go.
 
     Args:
         replan: Asked when the stream shows that something about a relation, or about who publishes
@@ -116,9 +73,7 @@ class RelationRoutes:
         self.altered = False
         self._watched: dict[int, list[tuple[CopyRoute, ChunkedCopy]]] = {}
         self._settings = settings
-        self.counters: dict[str, TopicCounter] = {}
         self._catalog = catalog
-        self._schemas = schemas
         self._tables = dict(plan.tables)
         self._names = {table.oid: (table.schema, table.name) for table in plan.tables.values()}
         self._types: dict[int, str] = {}
@@ -133,35 +88,21 @@ class RelationRoutes:
         self._taken = {(publish.subscription, publish.target_oid) for publish in plan.publishes}
         self._taken |= {(copy.subscription, copy.target_oid) for copy in plan.copies}
         self._publishes = _by_relation(plan.publishes)
-        marker_schema = avro_schemas.load("transaction")
-        self._feeds = {s.name: self._feed(s.name, plan, marker_schema) for s in plan.subscriptions}
-        self._message_topic = message_topic(settings.gateway)
-        self._message_prefix = b""
-        if settings.message_prefixes:
-            self._message_prefix = self._register(
-                f"{self._message_topic}-value", avro_schemas.load("message")
-            )
-        self.refused: dict[tuple[str, int], SchemaRefusedError] = {}
-        self.errors: ErrorTopic | None = None
-        if settings.quarantined:
-            name = error_topic(settings.gateway)
-            prefix = self._register(f"{name}-value", avro_schemas.load("error"))
-            self.errors = ErrorTopic(name, prefix, settings.quarantined, self._most_bytes(name))
+        self.addresses = Addresses(plan, self._taken, settings, schemas)
+        self._copied = {(copy.subscription, copy.target_oid) for copy in plan.copies}
+        self._put_aside: list[tuple[str, int]] = []
         self.filters.compile(plan.publishes)
 
-    @property
-    def feeds(self) -> Sequence[Feed]:
-        """The topics of every subscription."""
-        return tuple(self._feeds.values())
-
-    def marker(self, subscription: str, value: bytes, headers: list[Header]) -> Record:
-        """Address a marker."""
-        feed = self._feeds[subscription]
-        return (feed.markers, 0, None, feed.prefix + value, headers)
-
-    def message(self, value: bytes, headers: list[Header]) -> Record:
-        """Address a logical message."""
-        return (self._message_topic, 0, None, self._message_prefix + value, headers)
+    def take_put_aside(self, lsn: Lsn) -> list[Record]:
+        """Return COPY markers of the tables that were put aside since the last call, at `lsn`."""
+        put_aside, self._put_aside = self._put_aside, []
+        headers = HeaderMaker(lsn, None, None, None).make(lsn, 0, b"COPY")
+        markers = []
+        for subscription, oid in put_aside:
+            table = self._tables[oid]
+            state = CopyState(subscription, table.schema, table.name, "pending", lsn)
+            markers.append(self.addresses.marker(subscription, encode_copy(state), headers))
+        return markers
 
     def name_type(self, announced: Type) -> None:
         """Take a Type message: the name of a type that the catalog may not have any more."""
@@ -214,14 +155,17 @@ class RelationRoutes:
         relation = self._relations.get(relation_oid)
         if relation is None:
             return None
+        refused = set(self.addresses.refused)
         names = [column.name for column in relation.columns]
         publishes = self._publishes.get(relation_oid, ())
         asking = self.filters.asking((publish.filters for publish in publishes), names)
+        groups = self._groups(relation, names, asking)
+        self._put_aside += self._copied & (self.addresses.refused.keys() - refused)
         return RelationRoute(
             relation_oid,
             f"{relation.namespace}.{relation.name}",
             len(names),
-            self._groups(relation, names, asking),
+            groups,
             self._to_text(
                 relation.relation_oid,
                 f"{relation.namespace}.{relation.name}",
@@ -468,30 +412,17 @@ class RelationRoutes:
         selections: Mapping[Operation, Lookup] = MappingProxyType({}),
         filters: Mapping[Operation, Sequence[FilterClause]] = MappingProxyType({}),
     ) -> Taker:
-        topic = topic_of(subscription, form.target, self._settings.topic_names)
-        key_schema = encoder.key_schema
-        key_prefix = value_prefix = b""
-        refused = self.refused.get((subscription, form.target.oid))
-        if refused is None:
-            try:
-                if key_schema is not None:
-                    key_prefix = self._register(f"{topic}-key", key_schema)
-                value_prefix = self._register(f"{topic}-value", encoder.value_schema)
-            except SchemaRefusedError as error:
-                if error.kind not in self._settings.quarantined:
-                    error.name_setting()
-                    raise
-                self.refused[subscription, form.target.oid] = refused = error
+        address = self.addresses.of_table(subscription, form.target, encoder)
         return Taker(
-            self._counter(topic, subscription),
-            key_prefix=key_prefix,
-            value_prefix=value_prefix,
+            address.counter,
+            key_prefix=address.key_prefix,
+            value_prefix=address.value_prefix,
             operations=operations,
             passes=passes,
             selections=selections,
             filters=filters,
             skips_origins=self._skips_origins[subscription],
-            refused=refused,
+            refused=address.refused,
         )
 
     def _group(
@@ -503,9 +434,9 @@ class RelationRoutes:
         layout: Sequence[str],
     ) -> Group:
         quarantine = None
-        if self.errors is not None:
+        if self.addresses.errors is not None:
             quarantine = Quarantine(
-                self.errors,
+                self.addresses.errors,
                 relation,
                 (form.target.schema, form.target.name),
                 [(column.name, layout.index(column.name)) for column in form.columns],
@@ -522,33 +453,6 @@ class RelationRoutes:
 
     def _order(self, oid: int) -> CollectionOrder:
         return self._orders.setdefault(oid, CollectionOrder())
-
-    def _feed(self, subscription: str, plan: Plan, marker_schema: Mapping[str, object]) -> Feed:
-        markers = transaction_topic(subscription)
-        topics = {
-            topic_of(subscription, plan.tables[target_oid], self._settings.topic_names)
-            for of, target_oid in self._taken
-            if of == subscription
-        }
-        return Feed(
-            subscription,
-            markers,
-            self._register(f"{markers}-value", marker_schema),
-            {topic: self._settings.partitions[topic] for topic in sorted(topics)},
-        )
-
-    def _counter(self, topic: str, subscription: str) -> TopicCounter:
-        if topic not in self.counters:
-            partitions = self._settings.partitions[topic]
-            most = self._most_bytes(topic)
-            self.counters[topic] = TopicCounter(topic, subscription, partitions, most)
-        return self.counters[topic]
-
-    def _most_bytes(self, topic: str) -> int:
-        return self._settings.most_bytes.get(topic, sys.maxsize)
-
-    def _register(self, subject: str, schema: Mapping[str, object]) -> bytes:
-        return wire_prefix(self._schemas.register(subject, schema))
 
 
 def _by_relation(publishes: Sequence[Publish]) -> dict[int, list[Publish]]:

@@ -170,7 +170,7 @@ class Attempt:
             # For the whole plan: what cannot be published is refused before anything is done.
             routes = outside.routes(setup.plan, setup.routing)
             routes.register_all()
-            for (subscription, _), error in routes.refused.items():
+            for (subscription, _), error in routes.addresses.refused.items():
                 event(
                     _LOG,
                     logging.WARNING,

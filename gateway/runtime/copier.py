@@ -215,7 +215,7 @@ class TableCopier:
             for job in self._jobs:
                 if not job.over and job.copy.started:
                     self._set(job, progress=job.copy.progress)
-        for copy in self._plan.copies if self._routes.refused else ():
+        for copy in self._plan.copies if self._routes.addresses.refused else ():
             if self._is_aside(copy):
                 self._put_aside(copy)
         if self._changed:
@@ -314,7 +314,9 @@ class TableCopier:
             state = replace(self._states[key], consistent_point=lsn, **changes)  # type: ignore[arg-type]
             self._states[key] = replace(state, progress=job.copy.progress)
             self._changed = True
-            records.append(self._routes.marker(copy.subscription, encode_copy(state), headers))
+            records.append(
+                self._routes.addresses.marker(copy.subscription, encode_copy(state), headers)
+            )
         return records
 
     def _set(self, job: _Job, **changes: object) -> None:
@@ -325,7 +327,7 @@ class TableCopier:
             self._changed |= after != before
 
     def _is_aside(self, copy: TableCopy) -> bool:
-        return (copy.subscription, copy.target_oid) in self._routes.refused
+        return (copy.subscription, copy.target_oid) in self._routes.addresses.refused
 
     def _put_aside(self, copy: TableCopy) -> None:
         """Let a table be copied from its beginning when the registry takes its schema again."""

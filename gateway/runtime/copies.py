@@ -96,15 +96,15 @@ def put_into_force(
     states = copy_states(plan, watermark.copies, reconcile=reconcile)
     maker = HeaderMaker(point, None, None, None)
     value, headers = encode_reload(point, definitions), maker.make(point, 0, b"RELOAD")
-    records = [routes.marker(s.name, value, headers) for s in plan.subscriptions]
+    records = [routes.addresses.marker(s.name, value, headers) for s in plan.subscriptions]
     headers = maker.make(point, 0, b"COPY")
     pending = [state for state in states if state.state == "pending"]
     for state in pending:
         marker = encode_copy(replace(state, consistent_point=point))
-        records.append(routes.marker(state.subscription, marker, headers))
+        records.append(routes.addresses.marker(state.subscription, marker, headers))
     after = replace(watermark, definitions=definitions, copies=states)
     names = [subscription.name for subscription in plan.subscriptions]
-    _commit(sink, Batch(records, after, Cut(point, routes.feeds, None, names)), stopping)
+    _commit(sink, Batch(records, after, Cut(point, routes.addresses.feeds, None, names)), stopping)
     fail_point("copy.announced")
     event(
         _LOG,

@@ -29,7 +29,8 @@ from gateway.lsn import ZERO_LSN
 from gateway.observe import event
 from gateway.records import Batch, Watermark
 from gateway.routing import RoutingSettings
-from gateway.routing.routes import RelationRoutes, topic_of
+from gateway.routing.routes import RelationRoutes
+from gateway.routing.settings import topic_of
 from gateway.runtime.plan import read_definitions, read_plan
 from gateway.sink.identity import SlotIdentity
 from gateway.sink.producer import TransactionalSink

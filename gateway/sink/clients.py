@@ -43,6 +43,8 @@ _FIXED: Final = {
 DEFAULT_BATCH_BYTES: Final = 1_000_000
 DEFAULT_COMPRESSION: Final = "lz4"
 
+_QUEUE_KBYTES: Final = 16_384
+
 _CONNECTION_DEFAULTS: Final[Mapping[str, str | int | bool]] = {
     # A connection that is open but dead is given up after this; with the client's own 60 s, a
     # request behind it would take minutes. Kafka answers far sooner, or has a reason not to.
@@ -61,7 +63,7 @@ _PRODUCER_DEFAULTS: Final[Mapping[str, str | int | bool]] = {
     "compression.type": DEFAULT_COMPRESSION,
     # The queue counts payload only: what librdkafka keeps beside it (headers, above all) is more
     # than a short row. A queue of some hundred milliseconds is enough for full speed.
-    "queue.buffering.max.kbytes": 16_384,
+    "queue.buffering.max.kbytes": _QUEUE_KBYTES,
     "queue.buffering.max.messages": 15_000,
     "transaction.timeout.ms": 900_000,
 }
@@ -102,6 +104,7 @@ def producer_properties(
     return {
         **_PRODUCER_DEFAULTS,
         **_request_limits(user),
+        **_queue_limits(user),
         **user,
         "transactional.id": transactional_id,
         "enable.idempotence": True,
@@ -118,6 +121,17 @@ def _request_limits(user: Mapping[str, str | int | bool]) -> dict[str, int]:
     with contextlib.suppress(KeyError, ValueError):
         most = int(user["transaction.timeout.ms"]) - 100
         return {name: min(15_000, most) for name in ("socket.timeout.ms", "request.timeout.ms")}
+    return {}
+
+
+def _queue_limits(user: Mapping[str, str | int | bool]) -> dict[str, int]:
+    """Room for two of the largest records: one that the queue cannot have would wait for ever."""
+    with contextlib.suppress(KeyError, ValueError):
+        return {
+            "queue.buffering.max.kbytes": max(
+                _QUEUE_KBYTES, 2 * int(user["message.max.bytes"]) // 1024
+            )
+        }
     return {}
 
 

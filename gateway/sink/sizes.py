@@ -18,6 +18,7 @@ from gateway.sink.topics import TopicDescription
 __all__ = ["batch_bytes", "most_bytes"]
 
 _TOPIC_LIMIT: Final = "max.message.bytes"
+_QUEUE_LIMIT: Final = "queue.buffering.max.kbytes"
 _DEFAULT_MESSAGE_BYTES: Final = 1_000_000
 
 
@@ -33,6 +34,8 @@ def most_bytes(
             Otherwise no smaller one is held back than what the broker may take.
     """
     producer = _number(kafka, "message.max.bytes", _DEFAULT_MESSAGE_BYTES)
+    if _QUEUE_LIMIT in kafka:  # what the queue cannot have would wait in vain
+        producer = min(producer, 1024 * _number(kafka, _QUEUE_LIMIT, producer))
     codec = kafka.get("compression.codec", kafka.get("compression.type", DEFAULT_COMPRESSION))
     if not sure and codec != "none":
         return {topic.name: producer for topic in topics}

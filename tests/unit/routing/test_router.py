@@ -20,6 +20,7 @@ from gateway.definitions.model import (
     Publish,
     SubscriptionDefinition,
     Table,
+    TableCopy,
 )
 from gateway.errors import ProtocolError, UnfitKind
 from gateway.lsn import Lsn
@@ -184,6 +185,7 @@ class Gateway:
         most_bytes: Mapping[str, int] | None = None,
         evaluator: Evaluator | None = None,
         schemas: Schemas | None = None,
+        copies: Sequence[TableCopy] = (),
     ) -> None:
         self.schemas = schemas or Schemas()
         names = dict.fromkeys(p.subscription for p in publishes)
@@ -194,7 +196,7 @@ class Gateway:
                 for n in names
             ),
             tuple(publishes),
-            (),
+            tuple(copies),
             (),
         )
         by_oid = {t.oid: t for t in tables}

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gateway.definitions.model import Operation
+from gateway.definitions.model import Operation, TableCopy
 from gateway.errors import (
     RecordSizeError,
     SchemaRefusedError,
@@ -251,6 +251,7 @@ def refusing(*quarantined: UnfitKind) -> Gateway:
         [publish("s", "(b > 5)"), publish("other")],
         quarantined=quarantined,
         schemas=Refusing(),
+        copies=[TableCopy(name, T1, (), ("a", "b")) for name in ("s", "other")],
     )
 
 
@@ -270,7 +271,11 @@ def test_a_table_whose_schema_is_refused_is_put_aside_for_that_subscription() ->
     ]
     assert {e["reason"] for e in errors(seen)} == {"not compatible"}
     assert taken(seen) == [("other", "c"), ("other", "c"), ("other", "t")]
-    assert list(gateway.routes.refused) == [("s", T1)]
+    assert list(gateway.routes.addresses.refused) == [("s", T1)]
+    markers = [s.value for s in seen if s.topic == "s.transaction" and s.value is not None]
+    assert [(m["kind"], m["copy"]["state"], m["end_lsn"]) for m in markers] == [
+        ("COPY", "pending", 2008)
+    ]
 
 
 def test_it_stays_aside_when_the_registry_takes_the_schema_later() -> None:

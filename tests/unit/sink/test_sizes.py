@@ -6,6 +6,7 @@ import pytest
 from confluent_kafka import KafkaException, Producer
 
 from gateway.records import Header, wire_size
+from gateway.sink.clients import producer_properties
 from gateway.sink.sizes import batch_bytes, most_bytes
 from gateway.sink.topics import TopicDescription
 
@@ -34,6 +35,21 @@ def test_a_record_has_the_size_that_the_producer_counts(
     producer.purge()
 
 
+def test_the_largest_record_that_is_allowed_has_room_in_the_queue() -> None:
+    kafka: dict[str, str | int | bool] = {
+        "bootstrap.servers": "127.0.0.1:1",
+        "message.max.bytes": "40000000",
+        "log_level": 0,
+    }
+    properties = producer_properties(kafka, "id")
+    del properties["transactional.id"]
+    producer = Producer(properties)
+
+    producer.produce("t", bytes(40_000_000 - wire_size(None, b"", [])))
+
+    producer.purge()
+
+
 def topic(name: str, most: int) -> TopicDescription:
     return TopicDescription(name, 1, {"max.message.bytes": str(most)})
 
@@ -52,7 +68,13 @@ def topic(name: str, most: int) -> TopicDescription:
             id="not compressed: both",
         ),
         pytest.param(
-            {"message.max.bytes": "40000"}, True, {"small": 40_000, "large": 40_000}, id="raised"
+            {"message.max.bytes": "40000"}, True, {"small": 40_000, "large": 40_000}, id="lowered"
+        ),
+        pytest.param(
+            {"message.max.bytes": "4000000", "queue.buffering.max.kbytes": "3000"},
+            False,
+            {"small": 3_072_000, "large": 3_072_000},
+            id="raised, but not the queue",
         ),
     ],
 )

@@ -1,0 +1,48 @@
+"""What routing needs to know of the configuration."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from gateway.definitions.model import Table
+from gateway.envelope.naming import topic_name
+from gateway.errors import UnfitKind
+
+__all__ = ["RoutingSettings", "topic_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class RoutingSettings:
+    """The values of the configuration that decide what becomes of a change.
+
+    Attributes:
+        partitions: Of each table topic, as it is in Kafka.
+        topic_names: Overrides, from ``subscription.schema.table``.
+        binary: The stream has values in binary format.
+        quarantined: What goes to the error topic when it cannot be published; the rest is an error.
+        most_bytes: Of a record, by topic, as `gateway.records.wire_size` counts them; a topic that
+            is not named takes any.
+        server_filters: A server evaluates the filters that are not evaluated here.
+    """
+
+    gateway: str
+    database: str
+    version: str
+    partitions: Mapping[str, int]
+    topic_names: Mapping[str, str] = field(default_factory=dict)
+    tombstones: bool = True
+    truncate: Literal["publish", "skip"] = "publish"
+    numeric: Literal["decimal", "string"] = "decimal"
+    message_prefixes: frozenset[str] = frozenset()
+    binary: bool = False
+    quarantined: frozenset[UnfitKind] = frozenset()
+    most_bytes: Mapping[str, int] = field(default_factory=dict)
+    server_filters: bool = True
+
+
+def topic_of(subscription: str, table: Table, names: Mapping[str, str]) -> str:
+    """Return the topic of a subscriber table, with overrides."""
+    override = names.get(f"{subscription}.{table.schema}.{table.name}")
+    return override or topic_name(subscription, table.schema, table.name)
