@@ -279,7 +279,7 @@ class Router:
             case Relation():
                 self._learn(message)
             case Type():
-                self._routes.name_type(message)
+                self._routes.forms.name_type(message)
             case Truncate():
                 self._truncate(message, Lsn(int.from_bytes(frame[1:9])), tx, out)
             case LogicalMessage():

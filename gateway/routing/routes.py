@@ -6,25 +6,21 @@ columns, filters and schemas. Everything the hot path needs is prepared here, pe
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
-from types import MappingProxyType
+from collections.abc import Callable, Sequence
 
 from gateway.copy import ChunkedCopy
 from gateway.definitions.model import (
-    FilterClause,
     Operation,
     Plan,
     Publish,
-    Table,
     TableCopy,
 )
 from gateway.envelope.envelope import EnvelopeEncoder
 from gateway.envelope.headers import HeaderMaker
 from gateway.envelope.markers import encode_copy
-from gateway.errors import SchemaError, TransientError
+from gateway.errors import TransientError
 from gateway.lsn import Lsn
-from gateway.pgoutput.messages import Relation, Type
+from gateway.pgoutput.messages import Relation
 from gateway.records import CopyState, Record
 from gateway.relations import Relations
 from gateway.routing.addresses import Addresses
@@ -32,13 +28,12 @@ from gateway.routing.binary import RowToText, compile_row
 from gateway.routing.changes import RelationRoute
 from gateway.routing.copies import CopyRoute, CopyWatch
 from gateway.routing.filters import Asking, Filters
-from gateway.routing.forms import Form, agrees, announced_columns
+from gateway.routing.forms import Form, Forms
+from gateway.routing.group_builder import GroupBuilder
 from gateway.routing.groups import Group
 from gateway.routing.ports import CatalogReader, Evaluator, SchemaIds, UnannouncedError
-from gateway.routing.quarantine import Quarantine
 from gateway.routing.settings import RoutingSettings
-from gateway.routing.state import CollectionOrder
-from gateway.routing.takers import Lookup, Passes, Taker
+from gateway.routing.takers import Taker
 
 __all__ = ["RelationRoutes"]
 
@@ -49,6 +44,7 @@ class RelationRoutes:
     Attributes:
         altered: A relation has changed whose table is being copied.
         addresses: Where records go.
+        forms: What is known of the tables, and the forms in which they are published.
 
     Args:
         replan: Asked when the stream shows that something about a relation, or about who publishes
@@ -74,14 +70,10 @@ class RelationRoutes:
         self._watched: dict[int, list[tuple[CopyRoute, ChunkedCopy]]] = {}
         self._settings = settings
         self._catalog = catalog
-        self._tables = dict(plan.tables)
-        self._names = {table.oid: (table.schema, table.name) for table in plan.tables.values()}
-        self._types: dict[int, str] = {}
+        self.forms = Forms(plan, catalog)
         self._relations = Relations()
-        self._orders: dict[int, CollectionOrder] = {}
-        self.filters = Filters(self._tables, server=settings.server_filters)
+        self.filters = Filters(self.forms.tables, server=settings.server_filters)
         self.two_phase = [s.name for s in plan.subscriptions if s.two_phase]
-        self._skips_origins = {s.name: s.origin == "none" for s in plan.subscriptions}
         self._publishes_once = {
             (publish.subscription, publish.target_oid): publish for publish in plan.publishes
         }.values()
@@ -89,6 +81,7 @@ class RelationRoutes:
         self._taken |= {(copy.subscription, copy.target_oid) for copy in plan.copies}
         self._publishes = _by_relation(plan.publishes)
         self.addresses = Addresses(plan, self._taken, settings, schemas)
+        self._groups = GroupBuilder(plan, settings, self.addresses)
         self._copied = {(copy.subscription, copy.target_oid) for copy in plan.copies}
         self._put_aside: list[tuple[str, int]] = []
         self.filters.compile(plan.publishes)
@@ -99,14 +92,10 @@ class RelationRoutes:
         headers = HeaderMaker(lsn, None, None, None).make(lsn, 0, b"COPY")
         markers = []
         for subscription, oid in put_aside:
-            table = self._tables[oid]
+            table = self.forms.tables[oid]
             state = CopyState(subscription, table.schema, table.name, "pending", lsn)
             markers.append(self.addresses.marker(subscription, encode_copy(state), headers))
         return markers
-
-    def name_type(self, announced: Type) -> None:
-        """Take a Type message: the name of a type that the catalog may not have any more."""
-        self._types[announced.type_oid] = f"{announced.namespace}.{announced.name}"
 
     def announce(self, relation: Relation) -> None:
         """Take a Relation message; when it says something new, the relation's route is outdated.
@@ -139,7 +128,7 @@ class RelationRoutes:
         Those that it adds have to be copied first (`gateway.runtime.reload`), and so has a table
         under a new name: its topic is the one of the name that is in force.
         """
-        self._tables |= {oid: self._under_name(table) for oid, table in plan.tables.items()}
+        self.forms.adopt(plan)
         kept = [p for p in plan.publishes if (p.subscription, p.target_oid) in self._taken]
         self._publishes = _by_relation(kept)
         asked = self.filters.ask_server
@@ -159,7 +148,7 @@ class RelationRoutes:
         names = [column.name for column in relation.columns]
         publishes = self._publishes.get(relation_oid, ())
         asking = self.filters.asking((publish.filters for publish in publishes), names)
-        groups = self._groups(relation, names, asking)
+        groups = self._groups_of(relation, names, asking)
         self._put_aside += self._copied & (self.addresses.refused.keys() - refused)
         return RelationRoute(
             relation_oid,
@@ -181,7 +170,7 @@ class RelationRoutes:
             return []
         found = []
         for group in self.by_oid[oid].groups:
-            target = self._tables[group.target_oid]
+            target = self.forms.tables[group.target_oid]
             if target.oid == oid or named.issuperset(target.leaves):
                 found += [(group, t) for t in group.takers if Operation.TRUNCATE in t.operations]
         return found
@@ -192,7 +181,7 @@ class RelationRoutes:
         The filters are evaluated as for the stream: what the copy is shown of a row decides, not
         what the server had when it was read.
         """
-        table = self._tables[copies[0].target_oid]
+        table = self.forms.tables[copies[0].target_oid]
         wanted = {*key}.union(*(copy.columns for copy in copies))
         for copy in copies:
             wanted.update(*(self.filters.of(clause).columns for clause in copy.filters))
@@ -203,10 +192,10 @@ class RelationRoutes:
             forms.setdefault(copy.columns, []).append(copy)
         groups = []
         for published, sharing in forms.items():
-            form = self._stored_form(table, published)
-            encoder = self._encoder(form, columns)
+            form = self.forms.stored(table, published)
+            encoder = self._groups.encoder(form, columns)
             takers = [self._copy_taker(copy, form, encoder, columns, asking) for copy in sharing]
-            groups.append(self._group(form, encoder, takers, str(table), columns))
+            groups.append(self._groups.group(form, encoder, takers, str(table), columns))
         return CopyRoute(table, columns, tuple(key), tuple(groups), asking)
 
     def _copy_taker(
@@ -219,7 +208,7 @@ class RelationRoutes:
     ) -> Taker:
         insert = Operation.INSERT
         lookup = self.filters.lookup(copy.filters, columns)
-        return self._taker(
+        return self._groups.taker(
             copy.subscription,
             form,
             encoder,
@@ -250,7 +239,7 @@ class RelationRoutes:
         """Show the copies a TRUNCATE that names `oids`."""
         named = frozenset(oids)
         for target_oid, watched in self._watched.items():
-            leaves = self._tables[target_oid].leaves
+            leaves = self.forms.tables[target_oid].leaves
             if target_oid in named or (leaves and named.issuperset(leaves)):
                 for _, copy in watched:
                     copy.truncate(xid)
@@ -271,15 +260,15 @@ class RelationRoutes:
             SchemaRefusedError: its schema changed incompatibly; not where it is put aside then.
         """
         for publish in self._publishes_once:
-            table = self._tables[publish.target_oid]
+            table = self.forms.tables[publish.target_oid]
             columns = tuple(c.name for c in table.columns if publish.publishes(c))
-            form = self._stored_form(table, columns)
-            encoder = self._encoder(form, columns)
-            self._taker(publish.subscription, form, encoder, frozenset(), {})
+            form = self.forms.stored(table, columns)
+            encoder = self._groups.encoder(form, columns)
+            self._groups.taker(publish.subscription, form, encoder, frozenset(), {})
 
         # A type that cannot be read in binary format is refused now, not at its first row.
         for oid in self._publishes:
-            table = self._tables[oid]
+            table = self.forms.tables[oid]
             sent = [(c.name, c.type_oid) for c in table.columns if c.generated != "v"]
             self._to_text(oid, str(table), sent)
 
@@ -299,21 +288,7 @@ class RelationRoutes:
                 read.update(route.columns)
         return compile_row(name, columns, read, self._catalog.type_info)
 
-    def table(self, oid: int) -> Table:
-        """Return what is known of a table of the plan."""
-        return self._tables[oid]
-
-    def _stored_form(self, table: Table, columns: Sequence[str]) -> Form:
-        by_name = {column.name: column for column in table.columns}
-        return Form(
-            table,
-            tuple(by_name[name] for name in columns),
-            table.replica_identity,
-            table.identity,
-            self._order(table.oid),
-        )
-
-    def _groups(
+    def _groups_of(
         self, relation: Relation, names: Sequence[str], asking: Asking | None
     ) -> list[Group]:
         """Bring together the publishes that share target and columns."""
@@ -323,10 +298,10 @@ class RelationRoutes:
             if publish.subscription in seen:
                 continue  # read under its root, each leaf of the tree says the same
             seen.add(publish.subscription)
-            form = self._form(publish, relation)
+            form = self.forms.of_relation(publish, relation)
             key = (form.target.oid, tuple(column.name for column in form.columns))
             if key not in forms:
-                forms[key] = (form, self._encoder(form, names), [])
+                forms[key] = (form, self._groups.encoder(form, names), [])
             form, encoder, takers = forms[key]
             passes = {
                 operation: self.filters.passes(publish.filters[operation], names, asking)
@@ -338,7 +313,7 @@ class RelationRoutes:
                 if (lookup := self.filters.lookup(publish.filters[operation], names)) is not None
             }
             takers.append(
-                self._taker(
+                self._groups.taker(
                     publish.subscription,
                     form,
                     encoder,
@@ -350,109 +325,9 @@ class RelationRoutes:
             )
         name = f"{relation.namespace}.{relation.name}"
         return [
-            self._group(form, encoder, takers, name, names)
+            self._groups.group(form, encoder, takers, name, names)
             for form, encoder, takers in forms.values()
         ]
-
-    def _form(self, publish: Publish, relation: Relation) -> Form:
-        """Find the columns and the key under which `publish` shows the relation's rows."""
-        direct = publish.target_oid == relation.relation_oid
-        target = self._current(publish.target_oid, relation if direct else None)
-        if direct:
-            columns = announced_columns(target, relation, self._catalog, self._types)
-            replica_identity = relation.replica_identity
-            identity = tuple(c.name for c in relation.columns if c.is_key)
-        else:
-            sent = {column.name for column in relation.columns}
-            columns = tuple(column for column in target.columns if column.name in sent)
-            replica_identity, identity = target.replica_identity, target.identity
-        columns = tuple(column for column in columns if publish.publishes(column))
-        if publish.columns is not None and len(columns) < len(publish.columns):
-            missing = sorted(set(publish.columns) - {c.name for c in columns})
-            raise SchemaError(
-                f"{target}: column {missing[0]!r} of the column list is gone",
-                hint="change the publication's column list",
-            )
-        return Form(target, columns, replica_identity, identity, self._order(target.oid))
-
-    def _current(self, oid: int, relation: Relation | None) -> Table:
-        """Return the table's description, read anew when `relation` shows another shape."""
-        table = self._tables[oid]
-        if relation is None or agrees(table, relation):
-            return table
-        fresh = self._catalog.table(oid)
-        if fresh is not None:
-            self._tables[oid] = table = self._under_name(fresh)
-        return table
-
-    def _under_name(self, table: Table) -> Table:
-        schema, name = self._names.setdefault(table.oid, (table.schema, table.name))
-        return replace(table, schema=schema, name=name)
-
-    def _encoder(self, form: Form, layout: Sequence[str]) -> EnvelopeEncoder:
-        position = {name: index for index, name in enumerate(layout)}
-        return EnvelopeEncoder(
-            form.target.schema,
-            form.target.name,
-            form.columns,
-            key=form.key,
-            identity=form.identity,
-            replica_identity=form.replica_identity.value,
-            indexes=[position[column.name] for column in form.columns],
-            numeric=self._settings.numeric,
-        )
-
-    def _taker(
-        self,
-        subscription: str,
-        form: Form,
-        encoder: EnvelopeEncoder,
-        operations: frozenset[Operation],
-        passes: dict[Operation, Passes | None],
-        selections: Mapping[Operation, Lookup] = MappingProxyType({}),
-        filters: Mapping[Operation, Sequence[FilterClause]] = MappingProxyType({}),
-    ) -> Taker:
-        address = self.addresses.of_table(subscription, form.target, encoder)
-        return Taker(
-            address.counter,
-            key_prefix=address.key_prefix,
-            value_prefix=address.value_prefix,
-            operations=operations,
-            passes=passes,
-            selections=selections,
-            filters=filters,
-            skips_origins=self._skips_origins[subscription],
-            refused=address.refused,
-        )
-
-    def _group(
-        self,
-        form: Form,
-        encoder: EnvelopeEncoder,
-        takers: Sequence[Taker],
-        relation: str,
-        layout: Sequence[str],
-    ) -> Group:
-        quarantine = None
-        if self.addresses.errors is not None:
-            quarantine = Quarantine(
-                self.addresses.errors,
-                relation,
-                (form.target.schema, form.target.name),
-                [(column.name, layout.index(column.name)) for column in form.columns],
-                form.identity,
-            )
-        return Group(
-            encoder,
-            form.target.oid,
-            takers,
-            form.order,
-            tombstones=self._settings.tombstones,
-            quarantine=quarantine,
-        )
-
-    def _order(self, oid: int) -> CollectionOrder:
-        return self._orders.setdefault(oid, CollectionOrder())
 
 
 def _by_relation(publishes: Sequence[Publish]) -> dict[int, list[Publish]]:
