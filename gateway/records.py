@@ -38,18 +38,24 @@ def _length_bytes(length: int) -> int:
     return max(1, -(-(length.bit_length() + 1) // 7))
 
 
-CopyStateKind: TypeAlias = Literal["pending", "copying", "ready"]
+CopyStateKind: TypeAlias = Literal["pending", "copying", "ready", "missing", "held", "gone"]
 
 
 @dataclass(frozen=True, slots=True)
 class CopyState:
     """Where the copy of one subscriber table stands.
 
+    ``missing`` is a table that the definitions list and the source does not have, ``held`` one in
+    trouble, which gets nothing until it is copied; ``gone`` is said of one that is forgotten.
+
     Attributes:
         consistent_point: Where it came into this state; None while pending.
         definition: By which its rows have come, or come: `gateway.definitions.changes`; empty when
             it is not known.
         progress: How far the copy is.
+        oid: Of the table in the source; 0 when it is not known.
+        taken: How the table is published: `gateway.definitions.remembered`.
+        reason: Why it is held.
     """
 
     subscription: str
@@ -59,6 +65,9 @@ class CopyState:
     consistent_point: Lsn | None = None
     definition: str = ""
     progress: Progress = field(default_factory=Progress)
+    oid: int = 0
+    taken: str = ""
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,10 +43,13 @@ def reload(settings: Settings, *, timeout_s: float) -> int:
     definitions = read_definitions(settings)
     with connect(settings.source.dsn) as connection:
         facts = server_facts(connection)
-        plan = read_plan(settings, connection, definitions)
+        identity = slot_identity(facts, settings)
+        known = read_progress(settings.kafka, settings.topics.progress, identity, _READ_S).watermark
+        states = () if known is None else known.copies
+        plan = read_plan(settings, connection, definitions, states)
         # Building the routes compiles every filter and every schema.
         routes_of(connection, plan, facts, settings, CollectedSchemas())
-        _wait(connection, settings, slot_identity(facts, settings), definitions, plan, timeout_s)
+        _wait(connection, settings, identity, definitions, plan, timeout_s)
     print(f"definitions {definitions.fingerprint} are in force")
     return 0
 
@@ -101,5 +104,5 @@ def _is_running(connection: psycopg.Connection, slot: str) -> bool:
 def _is_in_force(watermark: Watermark, definitions: Definitions, plan: Plan) -> bool:
     states = copy_states(plan, watermark.copies, reconcile=True)
     return watermark.definitions == definitions.fingerprint and all(
-        state.state == "ready" for state in states
+        state.state in ("ready", "missing") for state in states
     )

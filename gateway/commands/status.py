@@ -50,5 +50,7 @@ def show_status(settings: Settings) -> int:
             how_far += f", {copy.progress.rows} rows"
             if (estimate := estimates.get((copy.schema, copy.table))) is not None:
                 how_far += f" of about {estimate}"
+        if copy.reason:
+            how_far += f", {copy.reason}"
         print(f"copy of {copy.subscription}: {copy.schema}.{copy.table}: {how_far}")
     return 0

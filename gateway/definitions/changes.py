@@ -13,9 +13,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from gateway.definitions.model import Plan, Publish, TableCopy
+from gateway.definitions.remembered import describe
 from gateway.records import CopyState
 
-__all__ = ["copy_states", "fingerprint_of", "key_of_copy"]
+__all__ = ["copy_states", "departed", "fingerprint_of", "key_of_copy"]
 
 _MIXED = "~"
 """Behind a fingerprint: some rows of the table may have come by an earlier definition."""
@@ -58,8 +59,10 @@ def copy_states(
 ) -> tuple[CopyState, ...]:
     """Return the state of each table of `plan` as it comes into force; those to copy are pending.
 
-    A copy under way goes on if it is still the same. Tables that the plan does not name any more
-    are forgotten; should they come back, they are copied.
+    A copy under way goes on if it is still the same. Tables are told apart by their OIDs: one that
+    was made again under the same name is copied. Those that the plan does not name any more are
+    forgotten; should they come back, they are copied. Those that are missing are kept as that, and
+    those that are dropped as they are, for as long as the plan publishes what the stream may have.
 
     Args:
         plan: The new one.
@@ -69,15 +72,29 @@ def copy_states(
     """
     known = {(state.subscription, state.schema, state.table): state for state in states}
     found = []
+    copied = {(copy.subscription, copy.target_oid) for copy in plan.copies}
     for copy in plan.copies:
         key, fingerprint = key_of_copy(plan, copy), fingerprint_of(plan, copy)
-        state = known.get(key)
+        oid, taken = copy.target_oid, describe(plan, copy)
+        state = known.pop(key, None)
+        if state is not None and (state.state == "missing" or state.oid != oid):
+            state = None  # a table of the same name is another table
+        state = None if state is None else replace(state, taken=taken)
         if state is not None and state.definition.removesuffix(_MIXED) == fingerprint:
             found.append(state)
         elif state is not None and state.state == "ready" and not reconcile:
             found.append(replace(state, definition=_taken_on(state.definition, fingerprint)))
         else:
-            found.append(CopyState(*key, "pending", definition=fingerprint))
+            found.append(CopyState(*key, "pending", definition=fingerprint, oid=oid, taken=taken))
+    subscriptions = {subscription.name for subscription in plan.subscriptions}
+    missing = {(schema, name): why for schema, name, why in plan.missing}
+    for state in known.values():
+        if (state.subscription, state.oid) in plan.departed - copied:
+            found.append(state)
+        elif state.subscription in subscriptions:
+            why = missing.get((state.schema, state.table))
+            if why is not None:
+                found.append(replace(state, state="missing", taken="", reason=why))
     return tuple(found)
 
 
@@ -109,3 +126,16 @@ def _listed(plan: Plan, publish: Publish) -> list[str] | None:
     table = plan.tables[publish.target_oid]
     everything = tuple(column.name for column in table.columns if not column.generated)
     return None if publish.columns in (None, everything) else sorted(publish.columns or ())
+
+
+def departed(before: Iterable[CopyState], after: Iterable[CopyState]) -> list[CopyState]:
+    """Return the states that end: as ``gone``, or as ``missing`` where that begins."""
+    now = {(state.subscription, state.schema, state.table): state for state in after}
+    ended = []
+    for state in before:
+        found = now.get((state.subscription, state.schema, state.table))
+        if found is None:
+            ended.append(replace(state, state="gone"))
+        elif found.state == "missing" != state.state:
+            ended.append(found)
+    return ended

@@ -98,7 +98,12 @@ def make_plan(
         publishes=tuple(publishes),
         copies=tuple(copies),
         server_publications=server_publications,
-        warnings=(*warnings, *reduced),
+        warnings=(
+            *(f"table {schema}.{name} is {why}" for schema, name, why in catalog.missing),
+            *warnings,
+            *reduced,
+        ),
+        missing=catalog.missing,
     )
 
 

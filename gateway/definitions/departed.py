@@ -21,4 +21,9 @@ def with_departed(plan: Plan, before: Plan, gone: Collection[int]) -> Plan:
         return plan
     oids = {oid for publish in kept for oid in (publish.relation_oid, publish.target_oid)}
     tables = {oid: before.tables[oid] for oid in sorted(oids)}
-    return replace(plan, tables={**tables, **plan.tables}, publishes=(*plan.publishes, *kept))
+    return replace(
+        plan,
+        tables={**tables, **plan.tables},
+        publishes=(*plan.publishes, *kept),
+        departed=frozenset((publish.subscription, publish.target_oid) for publish in kept),
+    )

@@ -220,11 +220,14 @@ class Catalog:
     Attributes:
         publishes_generated: The server can publish generated columns (18 and later), and refuses
             writes to a table whose replica identity has one that is not published.
+        missing: Schema and name of tables that are listed, were published once, and are no longer
+            there under this name; and what has become of them.
     """
 
     tables: Mapping[int, Table]
     publications: Mapping[str, Publication]
     publishes_generated: bool = False
+    missing: tuple[tuple[str, str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -315,6 +318,9 @@ class Plan:
         copies: What the initial copy has to do, for subscriptions with `copy_data`.
         server_publications: What the gateway needs on the server.
         warnings: Lines for the log: tables accepted for insert only, and the like.
+        missing: As in `Catalog`.
+        departed: Subscription and OID of the tables of which relations were dropped that are
+            published for as long as the stream has rows of them.
     """
 
     tables: Mapping[int, Table]
@@ -323,3 +329,5 @@ class Plan:
     copies: tuple[TableCopy, ...]
     server_publications: tuple[ServerPublication, ...]
     warnings: tuple[str, ...] = ()
+    missing: tuple[tuple[str, str, str], ...] = ()
+    departed: frozenset[tuple[str, int]] = frozenset()

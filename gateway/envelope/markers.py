@@ -101,6 +101,7 @@ def encode_copy(state: CopyState) -> bytes:
             "table": state.table,
             "state": state.state,
             "consistent_point": state.consistent_point,
+            "reason": state.reason or None,
         },
     )
 

@@ -52,6 +52,7 @@ from gateway.runtime.provision import (
     commit_claim,
     make_evaluator,
     make_sink,
+    recall,
     set_up,
     slot_identity,
 )
@@ -150,7 +151,11 @@ class Attempt:
             # The stream goes first: a server that is stopping does not wait for Kafka.
             stack.callback(lambda: sink.close(self.close_timeout_s()))
             stack.callback(intake.close)
-            going_on = self._take_over(setup, outside, intake, sink, made)
+            with intake.attended():
+                recovered = sink.open(_OPEN_TIMEOUT_S, stopping=self.stopping)
+                if recovered.watermark is not None:
+                    setup = recall(setup, settings, connection, recovered.watermark.copies)
+                going_on = self._take_over(setup, outside, intake, sink, made, recovered)
             if going_on is None:
                 return Outcome.START_ANEW
             return self._go_on(setup, outside, intake, sink, going_on)
@@ -162,45 +167,44 @@ class Attempt:
         intake: Intake,
         sink: TransactionalSink,
         made: Lsn | None,
+        recovered: Recovered,
     ) -> GoOn | None:
-        """Fence, read the watermark, decide; None: the slot was given up, start anew."""
-        with intake.attended():
-            recovered = sink.open(_OPEN_TIMEOUT_S, stopping=self.stopping)
-            check_partitions(setup.routing.partitions, recovered.offsets)
-            # For the whole plan: what cannot be published is refused before anything is done.
-            routes = outside.routes(setup.plan, setup.routing)
-            routes.register_all()
-            for (subscription, _), error in routes.addresses.refused.items():
-                event(
-                    _LOG,
-                    logging.WARNING,
-                    "the registry refuses the schema of a table; its changes go to the error topic",
-                    subscription=subscription,
-                    error=error.message,
-                )
-            if routes.filters.ask_server:
-                outside.evaluator.open()
-            fingerprint = setup.definitions.fingerprint
-            if made is not None and _is_claim(recovered.watermark):
-                first = Watermark(made, setup.facts.timeline, fingerprint, ())
-                return GoOn(begin(setup.plan, first, sink, self.stopping))
-            decision = decide(self._facts(setup, outside, recovered))
-            if not isinstance(decision, GoOn):
-                self._start_over(setup, intake, sink, decision)
-                return None
-            self._ensure_publications(outside.connection, setup.plan)
-            if not decision.rewritten:
-                return decision
-            watermark = put_into_force(
-                setup.plan,
-                fingerprint,
-                decision.watermark,
-                routes,
-                sink,
-                reconcile=True,
-                stopping=self.stopping,
+        """Decide by the watermark, nobody else writing; None: the slot was given up, start anew."""
+        check_partitions(setup.routing.partitions, recovered.offsets)
+        # For the whole plan: what cannot be published is refused before anything is done.
+        routes = outside.routes(setup.plan, setup.routing)
+        routes.register_all()
+        for (subscription, _), error in routes.addresses.refused.items():
+            event(
+                _LOG,
+                logging.WARNING,
+                "the registry refuses the schema of a table; its changes go to the error topic",
+                subscription=subscription,
+                error=error.message,
             )
-            return replace(decision, watermark=watermark)
+        if routes.filters.ask_server:
+            outside.evaluator.open()
+        fingerprint = setup.definitions.fingerprint
+        if made is not None and _is_claim(recovered.watermark):
+            first = Watermark(made, setup.facts.timeline, fingerprint, ())
+            return GoOn(begin(setup.plan, first, sink, self.stopping))
+        decision = decide(self._facts(setup, outside, recovered))
+        if not isinstance(decision, GoOn):
+            self._start_over(setup, intake, sink, decision)
+            return None
+        self._ensure_publications(outside.connection, setup.plan)
+        if not (decision.rewritten or decision.altered):
+            return decision
+        watermark = put_into_force(
+            setup.plan,
+            fingerprint,
+            decision.watermark,
+            routes,
+            sink,
+            reconcile=decision.rewritten,
+            stopping=self.stopping,
+        )
+        return replace(decision, watermark=watermark)
 
     def _go_on(
         self,
@@ -210,7 +214,10 @@ class Attempt:
         sink: TransactionalSink,
         going_on: GoOn,
     ) -> Outcome:
-        reader = PlanReader(self.settings, outside.connection, setup.definitions, setup.plan)
+        states = going_on.watermark.copies
+        reader = PlanReader(
+            self.settings, outside.connection, setup.definitions, setup.plan, states
+        )
         routes = outside.routes(setup.plan, setup.routing, replan=reader.now)
         with Reloader(
             self.settings,

@@ -9,7 +9,7 @@ from typing import Final
 
 from gateway.background import OnWait
 from gateway.config import Settings
-from gateway.definitions.changes import copy_states
+from gateway.definitions.changes import copy_states, departed
 from gateway.definitions.model import Plan
 from gateway.descriptors import wait_readable
 from gateway.envelope.headers import HeaderMaker
@@ -102,6 +102,21 @@ def put_into_force(
     for state in pending:
         marker = encode_copy(replace(state, consistent_point=point))
         records.append(routes.addresses.marker(state.subscription, marker, headers))
+    gone = departed(watermark.copies, states)
+    published = {subscription.name for subscription in plan.subscriptions}
+    for state in gone:
+        if state.subscription in published:
+            marker = encode_copy(replace(state, consistent_point=point))
+            records.append(routes.addresses.marker(state.subscription, marker, headers))
+        event(
+            _LOG,
+            logging.WARNING,
+            "a table is not published any more",
+            subscription=state.subscription,
+            relation=f"{state.schema}.{state.table}",
+            state=state.state,
+            because=state.reason or "it is not in the publications under this name",
+        )
     after = replace(watermark, definitions=definitions, copies=states)
     names = [subscription.name for subscription in plan.subscriptions]
     _commit(sink, Batch(records, after, Cut(point, routes.addresses.feeds, None, names)), stopping)

@@ -10,6 +10,7 @@ was until the stream has passed its end.
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable
 from typing import Final
 
 import psycopg
@@ -19,13 +20,15 @@ from gateway.definitions.combine import make_plan
 from gateway.definitions.departed import with_departed
 from gateway.definitions.model import Definitions, Plan
 from gateway.definitions.parser import parse_definitions
+from gateway.definitions.remembered import known_tables, oids_of, recall
 from gateway.errors import ConfigError, GatewayError, TransientError
 from gateway.observe import event
+from gateway.records import CopyState
 from gateway.source.catalog import read_catalog
 from gateway.source.tables import existing_relations
 from gateway.source.watch import catalog_digest
 
-__all__ = ["PlanReader", "read_definitions", "read_plan"]
+__all__ = ["PlanReader", "read_definitions", "read_plan", "recalled_plan"]
 
 _LOG: Final = logging.getLogger(__name__)
 
@@ -54,8 +57,16 @@ def read_definitions(settings: Settings) -> Definitions:
     return definitions
 
 
-def read_plan(settings: Settings, connection: psycopg.Connection, definitions: Definitions) -> Plan:
+def read_plan(
+    settings: Settings,
+    connection: psycopg.Connection,
+    definitions: Definitions,
+    states: Iterable[CopyState] = (),
+) -> Plan:
     """Return what follows from the definitions on this server.
+
+    `states` are those of the tables that have been published: with them a table that is listed and
+    was dropped is no error.
 
     Raises:
         DefinitionError: the definitions cannot be served.
@@ -63,10 +74,20 @@ def read_plan(settings: Settings, connection: psycopg.Connection, definitions: D
     """
     return make_plan(
         definitions,
-        read_catalog(connection, definitions),
+        read_catalog(connection, definitions, known_tables(states)),
         prefix=settings.source.slot,
         missing_identity=settings.definitions.missing_identity,
     )
+
+
+def recalled_plan(connection: psycopg.Connection, plan: Plan, states: Iterable[CopyState]) -> Plan:
+    """Return `plan` with what was published of relations that were dropped meanwhile.
+
+    Raises:
+        TransientError: the connection is gone.
+    """
+    states = tuple(states)
+    return recall(plan, states, existing_relations(connection, oids_of(states)))
 
 
 class PlanReader:
@@ -78,11 +99,13 @@ class PlanReader:
         connection: psycopg.Connection,
         definitions: Definitions,
         plan: Plan,
+        states: Iterable[CopyState],
     ) -> None:
         self._settings = settings
         self._connection = connection
         self._definitions = definitions
         self._plan = plan
+        self._states = tuple(states)
         self._digest = ""  # what `plan` was made from may have changed since: look once
 
     def now(self) -> Plan | None:
@@ -98,7 +121,7 @@ class PlanReader:
             return None
         self._digest = digest
         try:
-            plan = read_plan(self._settings, self._connection, self._definitions)
+            plan = read_plan(self._settings, self._connection, self._definitions, self._states)
         except TransientError:
             raise
         except GatewayError as error:

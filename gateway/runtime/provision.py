@@ -7,8 +7,8 @@ nothing (`check`, `schemas`, `slot drop`) stand on the same ground as the daemon
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 import psycopg
@@ -24,20 +24,20 @@ from gateway.envelope.naming import (
     message_topic,
     transaction_topic,
 )
-from gateway.errors import ConfigError, FatalError
+from gateway.errors import ConfigError, DefinitionError, FatalError
 from gateway.lsn import ZERO_LSN
 from gateway.observe import event
-from gateway.records import Batch, Watermark
+from gateway.records import Batch, CopyState, Watermark
 from gateway.routing import RoutingSettings
 from gateway.routing.routes import RelationRoutes
 from gateway.routing.settings import topic_of
-from gateway.runtime.plan import read_definitions, read_plan
+from gateway.runtime.plan import read_definitions, read_plan, recalled_plan
 from gateway.sink.identity import SlotIdentity
 from gateway.sink.producer import TransactionalSink
-from gateway.sink.progress import KafkaProgress
+from gateway.sink.progress import KafkaProgress, read_progress
 from gateway.sink.registry import Registry
 from gateway.sink.sizes import batch_bytes, most_bytes
-from gateway.sink.topics import TopicSpec, ensure_topics, progress_topic_spec
+from gateway.sink.topics import TopicSpec, describe_topics, ensure_topics, progress_topic_spec
 from gateway.source.catalog import ServerCatalog
 from gateway.source.connection import ServerFacts, server_facts
 from gateway.source.evaluator import ServerEvaluator
@@ -53,6 +53,7 @@ __all__ = [
     "ensure_all_topics",
     "make_evaluator",
     "make_sink",
+    "recall",
     "routing_settings",
     "set_up",
     "slot_identity",
@@ -63,6 +64,7 @@ _LOG: Final = logging.getLogger(__name__)
 
 TOPICS_TIMEOUT_S: Final = 10.0
 """How long creating and checking topics may take."""
+_READ_S: Final = 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,13 +117,45 @@ def set_up(settings: Settings, connection: psycopg.Connection) -> Setup:
                 "CONNECTION is not used, source.dsn is",
                 subscription=subscription.name,
             )
-    plan = read_plan(settings, connection, definitions)
+    plan = _known_plan(settings, connection, definitions, facts)
     for warning in plan.warnings:
         event(_LOG, logging.WARNING, "definition", detail=warning)
     protocol = negotiate(plan.subscriptions, facts.version_num)
     topics = ensure_all_topics(settings, plan, timeout_s=TOPICS_TIMEOUT_S)
     routing = routing_settings(settings, facts, plan, topics)
     return Setup(facts, definitions, plan, routing, protocol, topics.batch_bytes)
+
+
+def _known_plan(
+    settings: Settings, connection: psycopg.Connection, definitions: Definitions, facts: ServerFacts
+) -> Plan:
+    """Read the plan; a table that is listed may be gone if it was published already."""
+    try:
+        return read_plan(settings, connection, definitions)
+    except DefinitionError:
+        topic, identity = settings.topics.progress, slot_identity(facts, settings)
+        watermark = None
+        if describe_topics(settings.kafka, [topic]):
+            watermark = read_progress(settings.kafka, topic, identity, _READ_S).watermark
+        if watermark is None or not watermark.copies:
+            raise
+        return read_plan(settings, connection, definitions, watermark.copies)
+
+
+def recall(
+    setup: Setup, settings: Settings, connection: psycopg.Connection, states: Iterable[CopyState]
+) -> Setup:
+    """Return `setup` with the tables that were dropped and of which the stream may have rows.
+
+    Raises:
+        TransientError: a server does not answer.
+    """
+    plan = recalled_plan(connection, setup.plan, states)
+    if plan == setup.plan:
+        return setup
+    topics = ensure_all_topics(settings, plan, timeout_s=TOPICS_TIMEOUT_S)
+    routing = routing_settings(settings, setup.facts, plan, topics)
+    return replace(setup, plan=plan, routing=routing, batch_bytes=topics.batch_bytes)
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,7 +32,7 @@ from gateway.definitions.model import Definitions, Plan
 from gateway.errors import GatewayError, TransientError
 from gateway.lsn import Lsn
 from gateway.observe import event
-from gateway.records import Watermark
+from gateway.records import CopyState, Watermark
 from gateway.routing import RoutingSettings
 from gateway.routing.routes import RelationRoutes
 from gateway.runtime.plan import read_definitions, read_plan
@@ -206,12 +206,17 @@ class Reloader:
         settings = self._settings
         definitions = read_definitions(settings)
         facts = server_facts(connection)
-        plan = read_plan(settings, connection, definitions)
+        plan = read_plan(settings, connection, definitions, self._watermark.copies)
         rewritten = definitions.fingerprint != self._watermark.definitions
         reconcile = asked or rewritten
         before = self._watermark.copies
         states = copy_states(plan, before, reconcile=reconcile)
-        late = [s for s in states if s.state == "pending" and s not in before]
+        pending = [(_table_of(s), s.definition) for s in before if s.state == "pending"]
+        late = [
+            s
+            for s in states
+            if s.state == "pending" and (_table_of(s), s.definition) not in pending
+        ]
         if not (rewritten or late) and _same(self._plan, plan):
             if asked:
                 event(_LOG, logging.INFO, "nothing has changed in the definitions")
@@ -240,6 +245,10 @@ class Reloader:
     def _go_on(self) -> None:
         if self._ended.is_set():
             raise _Ended
+
+
+def _table_of(state: CopyState) -> tuple[str, str, str, int]:
+    return state.subscription, state.schema, state.table, state.oid
 
 
 def _same(before: Plan, after: Plan) -> bool:

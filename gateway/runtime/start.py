@@ -27,7 +27,7 @@ server whose history differs before that point would have its new transactions d
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Literal, TypeAlias
 
@@ -35,7 +35,7 @@ from gateway.definitions.changes import copy_states
 from gateway.definitions.model import Plan
 from gateway.errors import FatalError, SlotError, TransientError
 from gateway.lsn import ZERO_LSN, Lsn, format_lsn
-from gateway.records import Watermark
+from gateway.records import CopyState, Watermark
 from gateway.source.server import ServerPosition
 from gateway.source.slot import SlotStatus, check_owner
 
@@ -107,11 +107,13 @@ class GoOn:
         watermark: With the copy states that hold from now on.
         confirmed_lsn: Where the slot's stream begins; None: it is new.
         rewritten: Other definitions are to be put into force there first.
+        altered: The same definitions mean other tables than they did; to be put into force as well.
     """
 
     watermark: Watermark
     confirmed_lsn: Lsn | None = None
     rewritten: bool = False
+    altered: bool = False
 
 
 Decision: TypeAlias = FirstStart | StartOver | GoOn
@@ -197,7 +199,13 @@ def _go_on(facts: Facts, watermark: Watermark, confirmed_lsn: Lsn | None) -> GoO
     if watermark.definitions != facts.definitions:
         return GoOn(watermark, confirmed_lsn, rewritten=True)
     states = copy_states(facts.plan, watermark.copies, reconcile=False)
+    if _tables_of(states) != _tables_of(watermark.copies):
+        return GoOn(watermark, confirmed_lsn, altered=True)
     return GoOn(replace(watermark, copies=states), confirmed_lsn)
+
+
+def _tables_of(states: Iterable[CopyState]) -> set[tuple[str, str, str, int, bool]]:
+    return {(s.subscription, s.schema, s.table, s.oid, s.state == "missing") for s in states}
 
 
 def _check_history(watermark: Watermark, server: ServerPosition) -> None:

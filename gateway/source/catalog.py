@@ -5,8 +5,9 @@ The check happens in one transaction that is rolled back; nothing stays behind o
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from types import MappingProxyType
 from typing import Any, Final
 
 import psycopg
@@ -26,13 +27,23 @@ _Connection = psycopg.Connection[Any]
 _LOCK_TIMEOUT: Final = "SET LOCAL lock_timeout = '5s'"
 
 
-def read_catalog(connection: _Connection, definitions: Definitions) -> Catalog:
+def read_catalog(
+    connection: _Connection,
+    definitions: Definitions,
+    known: Mapping[tuple[str, str], int] = MappingProxyType({}),
+) -> Catalog:
     """Look up everything that `definitions` names, in the session's search_path.
 
     The connection may be in autocommit mode or in a transaction of its own. No table stays locked
     for longer than the look at its filter takes. `Catalog.publications` holds every publication
     that is defined, and those of the database that a subscription names; `Catalog.tables` every
     table that one of them publishes, with ancestors and leaves.
+
+    Args:
+        connection: To the source.
+        definitions: As parsed.
+        known: The OIDs of the tables that were published already, by schema and name: a table that
+            is listed under one of these names may have been dropped or renamed.
 
     Raises:
         DefinitionError: what is named does not exist or cannot be published.
@@ -45,7 +56,7 @@ def read_catalog(connection: _Connection, definitions: Definitions) -> Catalog:
     """
     with _translated("reading the catalog"), connection.transaction(force_rollback=True):
         connection.execute(_LOCK_TIMEOUT)
-        reader = DefinitionLookup(connection, definitions)
+        reader = DefinitionLookup(connection, definitions, known)
         publications = {p.name: reader.define(p) for p in definitions.publications}
         for subscription in definitions.subscriptions:
             for name in subscription.publications:
@@ -55,6 +66,7 @@ def read_catalog(connection: _Connection, definitions: Definitions) -> Catalog:
             tables=reader.tables(publications.values()),
             publications=publications,
             publishes_generated=connection.info.server_version >= 180000,
+            missing=tuple((*name, why) for name, why in reader.missing.items()),
         )
         if not catalog.publishes_generated:
             refuse_generated_columns(catalog, definitions)

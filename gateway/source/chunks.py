@@ -216,6 +216,7 @@ class ChunkReader:
             else:
                 rows, last, end = self._spool(source), None, True
                 size = self.rows
+            self._check_name(table, doing)  # the lock of the reading keeps it
             self._connection.execute("COMMIT")
             insert_lsn, shape, files_now = self._row(_AFTER, doing, about)
         except psycopg.Error as error:
@@ -229,6 +230,12 @@ class ChunkReader:
         # On a standby the position may still be that of a commit whose effect can be seen.
         position = Lsn(parse_lsn(insert_lsn) + (1 if in_recovery else 0))
         return Chunk(request, rows, snapshot, position, last, end, size)
+
+    def _check_name(self, table: Table, doing: str) -> None:
+        """Refuse what was read by the name of the table when another table bears it now."""
+        name = sql.Identifier(table.schema, table.name).as_string(self._connection)
+        if self._row("SELECT to_regclass(%s)::oid", doing, [name])[0] != table.oid:
+            raise TableAltered(f"{doing}: another table has its name now")
 
     def _read_keyed(
         self, source: ChunkSource, request: ChunkRequest, limit: int

@@ -6,7 +6,7 @@ is_publishable_class and pub_collist_validate in pg_publication.c.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 import psycopg
@@ -43,9 +43,11 @@ _KINDS: Final = {
     "f": "foreign tables",
 }
 
-_RELATION: Final = """
-    SELECT c.oid, c.relkind::text, c.relpersistence::text, c.relname
-    FROM pg_class AS c WHERE c.oid = to_regclass(%s)"""
+_BY_OID: Final = """
+    SELECT c.oid, c.relkind::text, c.relpersistence::text, c.relname, n.nspname
+    FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace WHERE c.oid = %s"""
+
+_RELATION: Final = _BY_OID.replace("%s", "to_regclass(%s)")
 
 _INHERITORS: Final = """
     WITH RECURSIVE heirs(oid) AS (
@@ -68,9 +70,27 @@ _OPERATION_COLUMNS: Final = (
 
 
 class DefinitionLookup:
-    """One reading of the catalog, in the transaction that the connection is in."""
+    """One reading of the catalog, in the transaction that the connection is in.
 
-    def __init__(self, connection: _Connection, definitions: Definitions) -> None:
+    A table that a FOR TABLE names and that was published already under this name is found by its
+    OID when nothing bears the name any more: renamed, it is published on; dropped, it is missing.
+
+    Args:
+        known: The OIDs of the tables that were published, by schema and name.
+
+    Attributes:
+        missing: Schema and name of those that are gone or have another name, and what became of
+            them.
+    """
+
+    def __init__(
+        self,
+        connection: _Connection,
+        definitions: Definitions,
+        known: Mapping[tuple[str, str], int],
+    ) -> None:
+        self._known = known
+        self.missing: dict[tuple[str, str], str] = {}
         self._connection = connection
         self._text = definitions.text
         self._version = connection.info.server_version
@@ -155,7 +175,10 @@ class DefinitionLookup:
         listed: set[int] = set()
         found: list[tuple[int, TableClause]] = []
         for clause in clauses:
-            oid, kind = self._look_up(clause)
+            looked_up = self._look_up(clause)
+            if looked_up is None:
+                continue
+            oid, kind = looked_up
             family = [oid]
             if not clause.only and kind != "p":
                 family += self._oids(_INHERITORS, oid)
@@ -182,16 +205,24 @@ class DefinitionLookup:
         tables = read_tables_by_oid(self._connection, opened)
         return iter([(clause, tables[oid]) for oid, clause in found])
 
-    def _look_up(self, clause: TableClause) -> tuple[int, str]:
+    def _look_up(self, clause: TableClause) -> tuple[int, str] | None:
+        """Return OID and kind of the table that a clause names; None when it is missing."""
         parts = [clause.name] if clause.schema is None else [clause.schema, clause.name]
         written = ".".join(parts)
-        if clause.schema is not None and not self._schema_exists(clause.schema):
-            raise self._error(f'schema "{clause.schema}" does not exist', clause.position)
         quoted = sql.Identifier(*parts).as_string(self._connection)
         row = self._connection.execute(_RELATION, (quoted,)).fetchone()
         if row is None:
-            raise self._error(f'relation "{written}" does not exist', clause.position)
-        oid, kind, persistence, name = row
+            was = self._was_published(clause)
+            if was is None and clause.schema is not None and not self._schema_exists(clause.schema):
+                raise self._error(f'schema "{clause.schema}" does not exist', clause.position)
+            if was is None:
+                raise self._error(f'relation "{written}" does not exist', clause.position)
+            row = self._connection.execute(_BY_OID, (self._known[was],)).fetchone()
+            if row is None:
+                self.missing[was] = "not there any more: make it again, or leave it out"
+                return None
+            self.missing[was] = f"called {row[4]}.{row[3]} now, and published under that name"
+        oid, kind, persistence, name, _ = row
         reason = None
         if kind in _KINDS:
             reason = _KINDS[kind]
@@ -206,6 +237,16 @@ class DefinitionLookup:
                 hint=f"This operation is not supported for {reason}.",
             )
         return oid, kind
+
+    def _was_published(self, clause: TableClause) -> tuple[str, str] | None:
+        """Return schema and name under which the table of a clause was published, if it was."""
+        if clause.schema is not None:
+            schemas = [clause.schema]
+        else:
+            row = self._connection.execute("SELECT current_schemas(false)::text[]").fetchone()
+            schemas = [] if row is None else row[0]
+        names = [(schema, clause.name) for schema in schemas]
+        return next((name for name in names if name in self._known), None)
 
     def _publish(
         self, definition: PublicationDefinition, clause: TableClause, table: Table

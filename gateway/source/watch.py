@@ -42,6 +42,10 @@ _TABLES: Final = """
     FROM pg_catalog.pg_index AS x
     WHERE x.indrelid = ANY (%(tables)s) AND (x.indisprimary OR x.indisreplident)
   UNION ALL
+    SELECT 'm', c.oid::text, n.nspname::text, c.relname::text
+    FROM pg_catalog.pg_class AS c JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace
+    WHERE n.nspname || '.' || c.relname = ANY (%(missing)s)
+  UNION ALL
     SELECT 't', c.oid::text, c.relname::text, c.relispartition::text
     FROM pg_catalog.pg_class AS c JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace
     WHERE c.relkind IN ('r', 'p') AND c.relpersistence = 'p' AND c.oid >= 16384
@@ -55,7 +59,7 @@ def catalog_digest(
 
     That is: the publications of the database that a subscription names; tables of the schemas and
     databases that are published as a whole; partitions, names and replica identities of the tables
-    of `plan`.
+    of `plan`; tables that bear the names of those that are missing.
 
     Raises:
         TransientError: the connection is gone.
@@ -74,6 +78,7 @@ def catalog_digest(
                 "tables": sorted(plan.tables),
                 "everything": everything,
                 "schemas": schemas,
+                "missing": [f"{schema}.{name}" for schema, name, _ in plan.missing],
             },
         ).fetchone()
     except psycopg.Error as error:

@@ -110,3 +110,149 @@ def test_a_renamed_table_goes_on_under_its_new_name_as_natively(
 
     assert s.rebuilt("t2") == native.rows("t2") == [(2,), (3,)]
     assert "never announced" not in process.log()
+
+
+@pytest.mark.parametrize("kind", ["ALL TABLES", "TABLE u, TABLE t WHERE (a < 50)"])
+def test_what_is_dropped_while_the_gateway_is_down_is_published_as_natively(
+    scene: MakeScene, database: Database, make_database: DatabaseFactory, kind: str
+) -> None:
+    tables = "CREATE TABLE t (a int PRIMARY KEY, m text); CREATE TABLE u (a int PRIMARY KEY);"
+    with database.connect() as connection:
+        connection.execute(tables.encode())
+        connection.execute(f"CREATE PUBLICATION p FOR {kind}".encode())
+        native = NativeSubscription(database, make_database, tables, ["p"])
+        native.wait_until_copied()
+        s = scene(DEFINED, **QUICK)
+        s.run_to("0/1")
+        connection.execute("INSERT INTO t VALUES (1, 'one'), (2, 'two')")
+        connection.execute("INSERT INTO u VALUES (1); DROP TABLE t")
+        end = current_lsn(connection)
+        s.run_to(end)
+        process = s.project.start()
+        process.wait_for("definitions in force")
+        connection.execute("INSERT INTO u VALUES (2)")
+        finish(s, process, native, current_lsn(connection))
+
+    assert s.rebuilt("t") == native.rows("t") == [(1, "one"), (2, "two")]
+    assert s.rebuilt("u") == native.rows("u") == [(1,), (2,)]
+    assert _copy_states(s, "t")[-1] == "gone"
+
+
+def _copy_states(scene: Scene, table: str) -> list[str]:
+    copies = [m["copy"] for m in scene.markers() if m["copy"] is not None]
+    return [copy["state"] for copy in copies if copy["table"] == table]
+
+
+LISTED = "CREATE PUBLICATION p FOR TABLE t, u; CREATE SUBSCRIPTION {s} CONNECTION '' PUBLICATION p;"
+MAKE = "CREATE TABLE t (a int PRIMARY KEY, b text);"
+
+
+@pytest.mark.parametrize("down", [False, True], ids=["running", "down"])
+def test_a_table_that_is_made_again_begins_anew_and_loses_no_row(
+    scene: MakeScene, database: Database, down: bool
+) -> None:
+    with database.connect() as connection:
+        connection.execute(f"{MAKE} CREATE TABLE u (a int PRIMARY KEY)".encode())
+        connection.execute("INSERT INTO t VALUES (1, 'old'), (100, 'old')")
+        s = scene(LISTED, **QUICK)
+        process = started(s)
+        if down:
+            assert process.terminate() == 0
+        connection.execute("INSERT INTO t VALUES (2, 'old'); INSERT INTO u VALUES (1)")
+        connection.execute("DROP TABLE t")
+        connection.execute(MAKE.encode())
+        connection.execute("INSERT INTO t SELECT n, 'new' FROM generate_series(1, 20) AS n")
+        if down:
+            process = s.project.start()
+        process.wait_for("definitions in force")
+        connection.execute("INSERT INTO t VALUES (21, 'new'); DELETE FROM t WHERE a = 3")
+        copied(s, "t")
+        end = current_lsn(connection)
+        published_to(s, end)
+        assert process.terminate() == 0, process.log()
+        rows = s.source_rows("SELECT * FROM t")
+
+    assert s.rebuilt("t") == rows
+    assert s.rebuilt("u") == [(1,)]
+    assert [r.op for r in s.read("t")].count("t") == 2
+
+
+def test_a_listed_table_that_is_gone_does_not_keep_the_gateway_from_starting(
+    scene: MakeScene, database: Database
+) -> None:
+    with database.connect() as connection:
+        connection.execute(f"{MAKE} CREATE TABLE u (a int PRIMARY KEY)".encode())
+        s = scene(LISTED, **QUICK)
+        s.run_to("0/1")
+        connection.execute("DROP TABLE t; INSERT INTO u VALUES (1)")
+        process = started(s)
+        process.wait_for("not there any more")
+        connection.execute("INSERT INTO u VALUES (2)")
+        process.wait_for("definitions in force")
+        published_to(s, current_lsn(connection))
+        assert process.terminate() == 0, process.log()
+        assert "public.t: missing, not there any more" in s.cli("status").out
+        process = started(s)
+        connection.execute(f"{MAKE} INSERT INTO t VALUES (1, 'back')".encode())
+        process.wait_for("table copied")
+        copied(s, "t")
+        assert process.terminate() == 0, process.log()
+
+    assert s.rebuilt("u") == [(1,), (2,)]
+    assert s.rebuilt("t") == [(1, "back")]
+    assert _copy_states(s, "t")[-4:] == ["missing", "pending", "copying", "ready"]
+
+
+@pytest.mark.parametrize("down", [False, True], ids=["running", "down"])
+def test_two_tables_that_swap_their_names_are_what_they_are_called(
+    scene: MakeScene, database: Database, down: bool
+) -> None:
+    with database.connect() as connection:
+        connection.execute(f"{MAKE} CREATE TABLE u (a int PRIMARY KEY, b text)".encode())
+        connection.execute("INSERT INTO t VALUES (1, 't'); INSERT INTO u VALUES (2, 'u')")
+        s = scene(LISTED, **QUICK)
+        process = started(s)
+        if down:
+            assert process.terminate() == 0
+        connection.execute(
+            "BEGIN; INSERT INTO t VALUES (3, 't'); ALTER TABLE t RENAME TO x;"
+            "ALTER TABLE u RENAME TO t; ALTER TABLE x RENAME TO u; INSERT INTO t VALUES (4, 'u');"
+            "COMMIT"
+        )
+        connection.execute("INSERT INTO t VALUES (5, 'u'); INSERT INTO u VALUES (6, 't')")
+        if down:
+            process = s.project.start()
+        process.wait_for("definitions in force")
+        connection.execute("UPDATE t SET b = b || '!'")
+        copied(s, "t")
+        copied(s, "u")
+        published_to(s, current_lsn(connection))
+        assert process.terminate() == 0, process.log()
+        rows = [s.source_rows("SELECT * FROM t"), s.source_rows("SELECT * FROM u")]
+
+    assert [s.rebuilt("t"), s.rebuilt("u")] == rows
+
+
+@pytest.mark.parametrize("down", [False, True], ids=["running", "down"])
+def test_a_listed_table_is_followed_to_its_new_name(
+    scene: MakeScene, database: Database, down: bool
+) -> None:
+    with database.connect() as connection:
+        connection.execute(f"{MAKE} CREATE TABLE u (a int PRIMARY KEY)".encode())
+        connection.execute("INSERT INTO t VALUES (1, 'old')")
+        s = scene(LISTED, **QUICK)
+        process = started(s)
+        if down:
+            assert process.terminate() == 0
+        connection.execute("INSERT INTO t VALUES (2, 'old'); ALTER TABLE t RENAME TO t2")
+        connection.execute("INSERT INTO t2 VALUES (3, 'new')")
+        if down:
+            process = s.project.start()
+        copied(s, "t2")
+        assert process.terminate() == 0, process.log()
+        connection.execute("INSERT INTO t2 VALUES (4, 'new')")
+        s.run_to(current_lsn(connection))
+        rows = s.source_rows("SELECT * FROM t2")
+
+    assert s.rebuilt("t2") == rows
+    assert "is called public.t2 now" in process.log() or not down

@@ -15,13 +15,16 @@ from gateway.definitions.model import (
     Operation,
     Plan,
     Publish,
+    SubscriptionDefinition,
     Table,
     TableCopy,
 )
+from gateway.definitions.remembered import describe, recall
 from gateway.lsn import Lsn
 from gateway.pgoutput.messages import ReplicaIdentity
 from gateway.records import CopyState
 
+SUBSCRIPTION = SubscriptionDefinition("s", ("p",))
 ROWS = (Operation.INSERT, Operation.UPDATE, Operation.DELETE)
 
 
@@ -59,15 +62,25 @@ def plan(
 
 
 def ready(under: Plan) -> CopyState:
-    return CopyState("s", "public", "t", "ready", Lsn(5), fingerprint_of(under, under.copies[0]))
+    copy = under.copies[0]
+    return CopyState(
+        "s",
+        "public",
+        "t",
+        "ready",
+        Lsn(5),
+        fingerprint_of(under, copy),
+        oid=1,
+    )
 
 
 def states(before: CopyState, after: Plan, *, reconcile: bool = True) -> tuple[CopyState, ...]:
-    return copy_states(after, [before], reconcile=reconcile)
+    found = copy_states(after, [before], reconcile=reconcile)
+    return tuple(replace(state, taken="") for state in found)
 
 
 def to_copy(now: Plan) -> tuple[CopyState, ...]:
-    return (CopyState("s", "public", "t", "pending", None, fingerprint_of(now, now.copies[0])),)
+    return (replace(ready(now), state="pending", consistent_point=None),)
 
 
 def test_the_same_definition_under_another_publication_changes_nothing() -> None:
@@ -101,7 +114,8 @@ def test_a_table_under_another_definition_is_copied(after: Plan) -> None:
 def test_a_table_that_is_not_there_is_copied_also_when_nothing_is_reconciled() -> None:
     now = plan("(a > 5)")
 
-    assert copy_states(now, [], reconcile=False) == to_copy(now)
+    (state,) = copy_states(now, [], reconcile=False)
+    assert replace(state, taken="") == to_copy(now)[0]
 
 
 @pytest.mark.parametrize("reconcile", [False, True])
@@ -140,3 +154,42 @@ def test_a_table_that_is_not_named_any_more_is_forgotten() -> None:
     now = plan(None)
 
     assert states(ready(now), replace(now, copies=())) == ()
+
+
+def test_a_table_that_was_made_again_is_another_table() -> None:
+    now = plan("(a > 5)")
+
+    assert states(replace(ready(now), oid=7), now, reconcile=False) == to_copy(now)
+
+
+def test_a_dropped_table_is_recalled_as_it_was_published() -> None:
+    before = plan("(a > 5)", columns=("a",))
+    after = replace(before, tables={}, publishes=(), copies=(), subscriptions=(SUBSCRIPTION,))
+
+    state = replace(ready(before), taken=describe(before, before.copies[0]))
+
+    recalled = recall(after, [state], existing=())
+
+    assert recalled.publishes == before.publishes
+    assert recalled.tables == before.tables
+    assert copy_states(recalled, [state], reconcile=False) == (state,)
+    assert copy_states(after, [state], reconcile=False) == ()
+    assert recall(after, [state], existing={1}) == after
+
+
+def test_a_listed_table_that_is_not_there_is_missing_until_it_is_made_again() -> None:
+    before = plan("(a > 5)")
+    listed = replace(
+        before,
+        tables={},
+        publishes=(),
+        copies=(),
+        subscriptions=(SUBSCRIPTION,),
+        missing=(("public", "t", "gone"),),
+    )
+
+    (missing,) = states(ready(before), listed)
+
+    assert (missing.state, missing.reason) == ("missing", "gone")
+    assert states(missing, listed) == (missing,)
+    assert states(missing, before) == to_copy(before)

@@ -98,7 +98,13 @@ def test_a_copy_marker_says_where_the_copy_stands() -> None:
         **EMPTY,
         "kind": "COPY",
         "end_lsn": 77,
-        "copy": {"schema": "public", "table": "t1", "state": "ready", "consistent_point": 77},
+        "copy": {
+            "schema": "public",
+            "table": "t1",
+            "state": "ready",
+            "consistent_point": 77,
+            "reason": None,
+        },
     }
 
 

@@ -65,5 +65,5 @@ def test_a_record_of_another_format_is_refused_by_its_number(number: int) -> Non
     out = BytesIO()
     fastavro.schemaless_writer(out, fastavro.parse_schema(schema), {"format": number})
 
-    with pytest.raises(ProtocolError, match=f"has format {number}, this gateway knows 3"):
+    with pytest.raises(ProtocolError, match=f"has format {number}, this gateway knows 4"):
         decode_value(out.getvalue())

@@ -1,0 +1,147 @@
+"""How a table is published, as text that outlasts the table in the source's catalog. Pure.
+
+Kept with the state of each copy. A start whose table is gone takes from it what the stream may
+still have of the table; and it tells under which OID a name was published.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import astuple, fields, replace
+from typing import Any
+
+from gateway.definitions.departed import with_departed
+from gateway.definitions.model import (
+    Collation,
+    Column,
+    FilterClause,
+    Operation,
+    Plan,
+    Publish,
+    Table,
+    TableCopy,
+)
+from gateway.pgoutput.messages import ReplicaIdentity
+from gateway.records import CopyState
+
+__all__ = ["describe", "known_tables", "oids_of", "recall"]
+
+
+def describe(plan: Plan, copy: TableCopy) -> str:
+    """Return how `plan` publishes the table of `copy`, as JSON."""
+    table = plan.tables[copy.target_oid]
+    said = {
+        "kind": table.kind,
+        "columns": [astuple(column) for column in table.columns],
+        "replica_identity": table.replica_identity.value,
+        "identity": table.identity,
+        "primary_key": table.primary_key,
+        "publishes": [
+            {
+                "relation": publish.relation_oid,
+                "operations": sorted(operation.value for operation in publish.operations),
+                "filters": {
+                    operation.value: [(clause.publication, clause.text) for clause in clauses]
+                    for operation, clauses in publish.filters.items()
+                },
+                "columns": publish.columns,
+                "generated": publish.generated,
+            }
+            for publish in plan.publishes
+            if (publish.subscription, publish.target_oid) == (copy.subscription, table.oid)
+        ],
+    }
+    return json.dumps(said, ensure_ascii=False, separators=(",", ":"))
+
+
+def known_tables(states: Iterable[CopyState]) -> dict[tuple[str, str], int]:
+    """Return under which OID each table was published, by schema and name."""
+    return {(state.schema, state.table): state.oid for state in states if state.oid}
+
+
+def recall(plan: Plan, states: Iterable[CopyState], existing: Collection[int]) -> Plan:
+    """Return `plan` with what was published of relations that are gone.
+
+    A table that was made again under the same name is not recalled: its copy replaces all that
+    could still come of the one before.
+
+    Args:
+        plan: As of now.
+        states: As committed with the watermark.
+        existing: The OIDs of relations that there are, among those of `oids_of`.
+    """
+    named = {
+        (copy.subscription, plan.tables[copy.target_oid].schema, plan.tables[copy.target_oid].name)
+        for copy in plan.copies
+    }
+    subscriptions = {subscription.name for subscription in plan.subscriptions}
+    copied = {(copy.subscription, copy.target_oid) for copy in plan.copies}
+    tables: dict[int, Table] = {}
+    publishes: list[Publish] = []
+    for state in states:
+        replaced = (state.subscription, state.schema, state.table) in named and (
+            state.subscription,
+            state.oid,
+        ) not in copied
+        if not state.taken or replaced or state.subscription not in subscriptions:
+            continue
+        table, found = _read(state)
+        departed = [p for p in found if p.relation_oid not in existing]
+        if departed and (state.oid in plan.tables or state.oid not in existing):
+            tables |= {p.relation_oid: replace(table, oid=p.relation_oid) for p in departed}
+            tables[table.oid] = table
+            publishes += departed
+    before = Plan({**tables, **plan.tables}, (), tuple(publishes), (), ())
+    return with_departed(plan, before, {publish.relation_oid for publish in publishes})
+
+
+def oids_of(states: Iterable[CopyState]) -> set[int]:
+    """Return the OIDs of all relations that were published."""
+    found: set[int] = set()
+    for state in states:
+        if state.taken:
+            found.add(state.oid)
+            found.update(publish["relation"] for publish in json.loads(state.taken)["publishes"])
+    return found
+
+
+def _read(state: CopyState) -> tuple[Table, list[Publish]]:
+    said = json.loads(state.taken)
+    publishes = [_publish(state, each) for each in said["publishes"]]
+    leaves = [p.relation_oid for p in publishes if p.relation_oid != state.oid]
+    table = Table(
+        oid=state.oid,
+        schema=state.schema,
+        name=state.table,
+        kind=said["kind"],
+        columns=tuple(_column(values) for values in said["columns"]),
+        replica_identity=ReplicaIdentity(said["replica_identity"]),
+        identity=tuple(said["identity"]),
+        primary_key=tuple(said["primary_key"]),
+        leaves=tuple(leaves),
+    )
+    return table, publishes
+
+
+def _publish(state: CopyState, said: Mapping[str, Any]) -> Publish:
+    return Publish(
+        state.subscription,
+        said["relation"],
+        state.oid,
+        frozenset(map(Operation, said["operations"])),
+        {
+            Operation(operation): tuple(
+                FilterClause(publication, state.oid, text) for publication, text in clauses
+            )
+            for operation, clauses in said["filters"].items()
+        },
+        None if said["columns"] is None else tuple(said["columns"]),
+        said["generated"],
+    )
+
+
+def _column(values: Sequence[Any]) -> Column:
+    said = dict(zip((field.name for field in fields(Column)), values, strict=True))
+    collation = said.pop("collation")
+    return Column(**said, collation=None if collation is None else Collation(*collation))
