@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -20,6 +19,7 @@ from tests.gateway_scene import (
     wait_until_slot_is_free,
 )
 from tests.rebuild import Rebuilt
+from tests.standby import standby_of, wait_until_replayed
 from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.postgres, pytest.mark.kafka]
@@ -138,32 +138,8 @@ def test_a_server_that_took_the_place_of_another_is_refused_until_that_is_said(
 
 @pytest.fixture
 def standby(server: EmbeddedPostgres) -> Iterator[EmbeddedPostgres]:
-    """A hot standby of `server` that can synchronise its failover slots."""
-    with server.connect() as connection:
-        connection.execute("SELECT pg_create_physical_replication_slot('standby')")
-    with EmbeddedPostgres(18) as other:
-        other.shut_down()
-        data = other.folder / "data"
-        owner = data.stat()
-        shutil.rmtree(data)
-        subprocess.run(
-            [
-                *(other.bin / "pg_basebackup", "--pgdata", data, "--checkpoint", "fast"),
-                *("--dbname", server.dsn(), "--slot", "standby", "--wal-method", "stream"),
-            ],
-            check=True,
-            capture_output=True,
-        )
-        with (data / "postgresql.auto.conf").open("a") as conf:
-            conf.write(
-                f"primary_conninfo = '{server.dsn()}'\nprimary_slot_name = 'standby'\n"
-                "hot_standby_feedback = on\n"
-            )
-        (data / "standby.signal").touch()
-        for path in (data, *data.rglob("*")):
-            shutil.chown(path, owner.st_uid, owner.st_gid)
-        other.restart()
-        yield other
+    with standby_of(server) as running:
+        yield running
 
 
 def synchronise_slot(s: Scene, server: EmbeddedPostgres, standby: EmbeddedPostgres) -> None:
@@ -181,13 +157,6 @@ def synchronise_slot(s: Scene, server: EmbeddedPostgres, standby: EmbeddedPostgr
         wait_until(synchronised, 60, "the slot to be on the standby")
         assert gateway.terminate() == 0
         wait_until_slot_is_free(primary, s.slot)
-
-
-def wait_until_replayed(server: EmbeddedPostgres, standby: EmbeddedPostgres) -> None:
-    with server.connect() as primary, standby.connect() as connection:
-        end = current_lsn(primary)
-        replayed = "SELECT pg_last_wal_replay_lsn() >= %s::pg_lsn"
-        wait_until(lambda: value_of(connection, replayed, end) is True, 60, "the standby to replay")
 
 
 def test_a_standby_that_was_promoted_without_a_loss_goes_on(

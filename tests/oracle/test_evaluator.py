@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-import select
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from typing import Any
 
 import psycopg
 import pytest
 
+from gateway.descriptors import wait_readable
+from gateway.embedded.postgres import EmbeddedPostgres
 from gateway.errors import ConfigError, TransientError
 from gateway.rowfilter import Answer, AskedColumn, Question
 from gateway.source.evaluator import ServerEvaluator
 from tests.servers import Database, Servers
+from tests.standby import standby_of
 
 pytestmark = pytest.mark.postgres
 
@@ -38,7 +41,7 @@ def ask(
 ) -> Answer:
     evaluator.ask(question, rows)
     while (answer := evaluator.collect()) is None:
-        assert select.select([evaluator.fileno()], [], [], ALIVE_S)[0]
+        assert wait_readable([evaluator.fileno()], ALIVE_S)
     assert not evaluator.busy
     return answer
 
@@ -210,3 +213,31 @@ def test_another_database_of_the_same_server_is_as_good(database: Database) -> N
         assert ask(evaluator, Question(columns(("a", INT4)), ("(a > 1)",)), [(b"2",)]).flags == b"t"
     finally:
         evaluator.close()
+
+
+def test_a_standby_of_the_source_answers() -> None:
+    with EmbeddedPostgres(18) as source, standby_of(source) as standby:
+        evaluator = ServerEvaluator(standby.dsn(), timeout_s=30, source_dsn=source.dsn())
+        with closing(evaluator):
+            question = Question(columns(("t", TEXT)), ("(t ~ '\\d'::text)",))
+
+            assert ask(evaluator, question, [(b"1",), (b"x",)]).flags == b"tf"
+
+
+def test_a_role_needs_no_right_beyond_what_streaming_needs(database: Database) -> None:
+    role = f"streams_{database.name}"
+    with database.connect() as connection:
+        connection.execute(f"CREATE ROLE {role} LOGIN REPLICATION".encode())
+        connection.execute(f"REVOKE ALL ON DATABASE {database.name} FROM PUBLIC".encode())
+        connection.execute(f"GRANT CONNECT ON DATABASE {database.name} TO {role}".encode())
+        connection.execute("REVOKE ALL ON SCHEMA public FROM PUBLIC")
+    dsn = psycopg.conninfo.make_conninfo(database.dsn, user=role)
+    try:
+        with closing(ServerEvaluator(dsn, timeout_s=30, source_dsn=dsn)) as evaluator:
+            question = Question(columns(("t", TEXT)), ("(t ~ '\\d'::text)",))
+
+            assert ask(evaluator, question, [(b"1",), (b"x",)]).flags == b"tf"
+    finally:
+        with database.connect() as connection:
+            connection.execute(f"REVOKE ALL ON DATABASE {database.name} FROM {role}".encode())
+            connection.execute(f"DROP ROLE {role}".encode())
