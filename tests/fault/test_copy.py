@@ -5,14 +5,24 @@ from __future__ import annotations
 import os
 import random
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from functools import partial
+from pathlib import Path
 from threading import Event
 
 import pytest
 
+from gateway.embedded.postgres import EmbeddedPostgres
 from tests.copy_load import ALL, PUBLICATIONS, SOME, CopyLoad
-from tests.gateway_scene import Scene, assert_exactly_once, current_lsn, running
+from tests.gateway_scene import (
+    Scene,
+    assert_exactly_once,
+    current_lsn,
+    reader_pid,
+    running,
+    value_of,
+    wait_for_copy_marker,
+)
 from tests.native import NativeSubscription
 from tests.servers import Database, DatabaseFactory
 
@@ -63,3 +73,32 @@ def test_a_copy_that_is_killed_again_and_again_ends_in_the_native_subscriptions_
         rows = sorted((row[:width] for row in some.rows(table)), key=repr)
         assert s.rebuilt(table, f"{s.slot}_some") == rows, table
     assert_exactly_once(s, (*ALL, "tree"))
+
+
+def test_the_slot_is_not_idle_while_tables_are_copied(
+    tmp_path: Path, kafka: str, registry: str
+) -> None:
+    limit = {"idle_replication_slot_timeout": "1s"}
+    with EmbeddedPostgres(18, config=limit) as server, server.connect() as connection:
+        connection.execute("CREATE TABLE t (a int PRIMARY KEY)")
+        connection.execute("INSERT INTO t SELECT generate_series(1, 4000)")
+        s = Scene(
+            tmp_path,
+            server.dsn(),
+            kafka,
+            registry,
+            f"idle_{server.port}",
+            "CREATE PUBLICATION p FOR TABLE t;CREATE SUBSCRIPTION {s} CONNECTION '' PUBLICATION p;",
+            {"copy": {"rows_per_second": 1000}},
+        )
+        with closing(s):
+            gateway = s.project.start()
+            wait_for_copy_marker(s, "t", "copying")
+            reading = reader_pid(connection, s.slot)
+            gateway.wait_for("all tables are copied")
+            connection.execute("CHECKPOINT")  # this is when idle slots are invalidated
+            invalid = "SELECT invalidation_reason FROM pg_replication_slots WHERE slot_name = %s"
+            assert value_of(connection, invalid, s.slot) is None
+            assert reader_pid(connection, s.slot) == reading
+            assert gateway.terminate() == 0
+            assert s.rebuilt("t") == s.source_rows("SELECT * FROM t")
