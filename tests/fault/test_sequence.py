@@ -16,7 +16,7 @@ from tests.fault_stage import FAULTS, FIRST_START_POINTS, Stage, Usage
 pytestmark = [pytest.mark.postgres, pytest.mark.kafka, pytest.mark.slow, pytest.mark.seeded]
 
 RESETS = 12
-ROUNDS = int(os.environ.get("PGSLUICE_FAULT_ROUNDS") or 8)
+ROUNDS = int(os.environ.get("PGSLUICE_FAULT_ROUNDS") or 4)
 
 
 @pytest.fixture
