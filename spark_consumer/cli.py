@@ -44,7 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             )
         if given.tables:
             return _tables(settings, given.at)
-        return _consume(replace(settings, endpos=given.endpos))
+        return _consume(replace(settings, endpos=given.endpos, available_now=given.available_now))
     except TransientConsumerError as error:
         print(f"pgsluice-consume: {error}", file=sys.stderr)
         return _GAVE_UP
@@ -65,6 +65,11 @@ def _parser() -> argparse.ArgumentParser:
         "--endpos", type=_lsn, metavar="LSN", help="stop when all tables are complete up to LSN"
     )
     parser.add_argument(
+        "--available-now",
+        action="store_true",
+        help="stop when all is applied that is there at the start",
+    )
+    parser.add_argument(
         "--tables", action="store_true", help="print the tables' versions instead, and end"
     )
     parser.add_argument("--at", metavar="LSN|TIME", help="with --tables: as they were then")
@@ -81,23 +86,17 @@ def _lsn(text: str) -> int:
 def _consume(settings: ConsumerSettings) -> int:
     # Late: pyspark takes a second to import.
     from spark_consumer.job import run
-    from spark_consumer.session import build_session
+    from spark_consumer.session import open_session
 
-    spark = build_session(settings)
-    try:
+    with open_session(settings) as spark:
         return run(settings, spark)
-    finally:
-        spark.stop()
 
 
 def _tables(settings: ConsumerSettings, at: str | None) -> int:
     from spark_consumer.reader import print_tables
-    from spark_consumer.session import build_session
+    from spark_consumer.session import open_session
 
-    spark = build_session(settings)
-    try:
+    with open_session(settings) as spark:
         for subscription in settings.subscriptions:
             print_tables(subscription, at=at, warehouse=settings.warehouse, spark=spark)
-        return 0
-    finally:
-        spark.stop()
+    return 0

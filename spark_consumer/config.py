@@ -33,7 +33,9 @@ class ConsumerSettings:
         min_partitions: In how many pieces a large batch is read at least; None for twice the cores.
         parallel_tables: How many tables are written side by side.
         keep_hours: For how long states that `spark_consumer.reader` reads are kept.
+        maintenance_hours: Between two times that tables are looked after; 0 for never.
         metrics_listen: ``host:port`` at which Prometheus reads figures; None for nowhere.
+        available_now: Stop when everything is applied that was there at the start.
         endpos: Stop when the tables are complete up to this LSN; None to run until stopped.
         shutdown_timeout_s: Seconds that a micro-batch may take to finish after a stop.
         jars: Connector jars for a session that is made here; see `spark_consumer.session`.
@@ -52,7 +54,9 @@ class ConsumerSettings:
     min_partitions: int | None = None
     parallel_tables: int = 2
     keep_hours: float = 168.0
+    maintenance_hours: float = 24.0
     metrics_listen: str | None = None
+    available_now: bool = False
     endpos: int | None = None
     shutdown_timeout_s: float = 10.0
     jars: tuple[str, ...] = ()

@@ -30,7 +30,8 @@ from spark_consumer.errors import (
     TransientConsumerError,
 )
 from spark_consumer.files import Folder
-from spark_consumer.manifests import Manifest, Manifests
+from spark_consumer.listener import listening, query_name
+from spark_consumer.manifests import Manifest
 from spark_consumer.markers import Copy, Marker, cut_markers, read_markers
 from spark_consumer.metrics import serve
 from spark_consumer.names import lsn_text, part, transaction_topic
@@ -40,7 +41,7 @@ from spark_consumer.small import INTERPRETED, tuned
 from spark_consumer.topics import Topics, TopicStates
 from spark_consumer.workers import StoppedError
 
-__all__ = ["Subscription", "progress", "run"]
+__all__ = ["Subscription", "run"]
 
 _log: Final = logging.getLogger(__name__)
 _POLL_S: Final = 0.1
@@ -54,16 +55,6 @@ _TRANSIENT: Final = (
     "UnknownHostException",
     "NotLeaderOrFollower",
 )
-
-
-def progress(settings: ConsumerSettings, spark: SparkSession, subscription: str) -> Manifest:
-    """Where a subscription stands; `Manifest.complete_lsn` is the last complete ``end_lsn``.
-
-    Raises:
-        FatalConsumerError: the file that says so cannot be understood.
-        TransientConsumerError: the file system fails.
-    """
-    return Manifests(spark, settings.warehouse, subscription).newest() or Manifest("")
 
 
 class Subscription:
@@ -156,14 +147,15 @@ class Subscription:
         folder = f"{self._settings.checkpoint.rstrip('/')}/{part(self.name)}"
         Folder(self._spark, folder).remove_all()
         _log.info("reading: subscription=%s from marker %d", self.name, begin)
-        return (
+        writer = (
             reader.load()
-            .writeStream.queryName(f"pgsluice {self.name}")
+            .writeStream.queryName(query_name(self.name))
             .option("checkpointLocation", folder)
-            .trigger(processingTime=f"{interval:g} seconds")
             .foreachBatch(self.process)
-            .start()
         )
+        if self._settings.available_now:
+            return writer.trigger(availableNow=True).start()
+        return writer.trigger(processingTime=f"{interval:g} seconds").start()
 
     def process(self, records: DataFrame, batch: int) -> None:
         """Apply a micro-batch of markers; the function for foreachBatch.
@@ -190,7 +182,9 @@ class Subscription:
         for cut in cut_markers(self._waiting, self._settings.max_batch_records):
             if self.stopping.is_set():
                 raise StoppedError("stopped between two cuts")
+            self.rebuild.figures.waiting_since = cut.begun()
             self.rebuild.take(cut)
+        self.rebuild.figures.waiting_since = None
         self._waiting = [one for one in self._waiting if one.offset > self.manifest.marker]
 
 
@@ -248,7 +242,7 @@ def _with_registry(
         Subscription(settings, spark, name, schemas, topics) for name in settings.subscriptions
     ]
     figures = {subscription.name: subscription.rebuild.figures for subscription in waiting}
-    with serve(settings.metrics_listen, figures):
+    with listening(spark, figures), serve(settings.metrics_listen, figures):
         return _rebuild(settings, waiting, stopping)
 
 
@@ -265,6 +259,9 @@ def _rebuild(
                     waiting.remove(subscription)
                 elif subscription.is_there():
                     running[subscription] = subscription.start()
+                    waiting.remove(subscription)
+                elif settings.available_now:
+                    _log.info("nothing is there: subscription=%s", subscription.name)
                     waiting.remove(subscription)
             for subscription, query in list(running.items()):
                 _look_after(settings, subscription, query, running)
@@ -288,16 +285,27 @@ def _look_after(
         lsn = lsn_text(subscription.manifest.complete_lsn)
         _log.info("complete: subscription=%s end_lsn=%s", subscription.name, lsn)
     elif not query.isActive:
-        raise _failure(subscription, query)
-    elif subscription.is_stuck():
-        raise FatalConsumerError(
-            f"subscription {subscription.name}: everything up to"
-            f" {lsn_text(settings.endpos)} is read, but "
-            + "; ".join(subscription.manifest.missing()),
-            hint="; ".join(
-                sorted({aside.hint or "" for aside in subscription.manifest.aside.values()})
-            ),
+        if not settings.available_now or subscription.failure or query.exception() is not None:
+            raise _failure(subscription, query)
+        del running[subscription]
+        _log.info(
+            "all applied that was there: subscription=%s end_lsn=%s",
+            subscription.name,
+            lsn_text(subscription.manifest.end_lsn),
         )
+        if subscription.manifest.aside:
+            raise _left_aside(subscription)
+    elif subscription.is_stuck():
+        raise _left_aside(subscription)
+
+
+def _left_aside(subscription: Subscription) -> FatalConsumerError:
+    manifest = subscription.manifest
+    return FatalConsumerError(
+        f"subscription {subscription.name}: everything up to {lsn_text(manifest.end_lsn)} is read,"
+        f" but {'; '.join(manifest.missing())}",
+        hint="; ".join(sorted({aside.hint or "" for aside in manifest.aside.values()})),
+    )
 
 
 def _say_what_is_missing(settings: ConsumerSettings, subscriptions: list[Subscription]) -> None:

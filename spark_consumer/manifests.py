@@ -21,7 +21,7 @@ from spark_consumer.errors import FatalConsumerError
 from spark_consumer.files import Folder
 from spark_consumer.names import part
 
-__all__ = ["Aside", "Manifest", "Manifests", "TableState"]
+__all__ = ["Aside", "Manifest", "Manifests", "TableState", "manifest_folder"]
 
 _FORMAT: Final = 2
 
@@ -107,12 +107,17 @@ class Manifest:
         return f"{self.since_lsn:016X}.{self.since_time:016X}.{self.since_marker + 1:016X}.json"
 
 
+def manifest_folder(warehouse: str, subscription: str) -> str:
+    """Where the manifests of a subscription are."""
+    # A point never occurs in a table's folder, so this one cannot be mistaken for a schema.
+    return f"{warehouse.rstrip('/')}/{part(subscription)}/.pgsluice"
+
+
 class Manifests:
     """The manifests of one subscription."""
 
     def __init__(self, spark: SparkSession, warehouse: str, subscription: str) -> None:
-        # A point never occurs in a table's folder, so this one cannot be mistaken for a schema.
-        self._folder = Folder(spark, f"{warehouse.rstrip('/')}/{part(subscription)}/.pgsluice")
+        self._folder = Folder(spark, manifest_folder(warehouse, subscription))
 
     def newest(self) -> Manifest | None:
         """The state now; None when there is none.

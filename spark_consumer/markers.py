@@ -90,6 +90,10 @@ class Cut:
         """The last marker: what the tables are after the cut."""
         return self.markers[-1]
 
+    def begun(self) -> int | None:
+        """The first commit time that is known, microseconds since 1970."""
+        return next((one.commit_time for one in self.markers if one.commit_time), None)
+
     def topics(self) -> list[str]:
         """The topics that have records in it, in the order of their names."""
         return sorted({topic for marker in self.markers for topic in marker.ranges})

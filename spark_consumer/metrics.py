@@ -27,7 +27,11 @@ class Figures:
         records: Applied since the start.
         cuts: Applied since the start.
         tables_aside: How many tables are set aside now.
-        seconds: Spent since the start, by phase: plan, apply, manifest.
+        waiting_since: Commit time of the oldest marker that has been read and is not applied,
+            microseconds since 1970; None when there is none.
+        markers_behind: How many markers the topic had that had not been read, when last looked.
+        seconds: Spent since the start, by phase: stream (Spark's own, around each micro-batch),
+            plan, apply, manifest, maintenance.
     """
 
     end_lsn: int = 0
@@ -35,7 +39,16 @@ class Figures:
     records: int = 0
     cuts: int = 0
     tables_aside: int = 0
+    waiting_since: int | None = None
+    markers_behind: int = 0
     seconds: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def lag(self) -> float:
+        """Seconds since the source committed what waits to be applied; 0 when nothing does."""
+        if self.waiting_since is None:
+            return 0.0
+        return max(0.0, time.time() - self.waiting_since / 1_000_000)
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
@@ -44,7 +57,11 @@ class Figures:
         try:
             yield
         finally:
-            self.seconds[name] = self.seconds.get(name, 0.0) + time.monotonic() - begun
+            self.spend(name, time.monotonic() - begun)
+
+    def spend(self, name: str, seconds: float) -> None:
+        """Count time for a phase."""
+        self.seconds[name] = self.seconds.get(name, 0.0) + seconds
 
 
 _METRICS: Final = (
@@ -53,6 +70,8 @@ _METRICS: Final = (
     ("records_total", "counter", "Records applied since the start."),
     ("cuts_total", "counter", "Cuts applied since the start."),
     ("tables_aside", "gauge", "Tables that are set aside."),
+    ("lag_seconds", "gauge", "Since the source committed what waits to be applied."),
+    ("markers_behind", "gauge", "Markers in the topic that have not been read."),
 )
 
 
@@ -93,6 +112,10 @@ def _value(name: str, figures: Figures) -> int | float | None:
             return figures.records
         case "cuts_total":
             return figures.cuts
+        case "lag_seconds":
+            return round(figures.lag, 3)
+        case "markers_behind":
+            return figures.markers_behind
     return figures.tables_aside
 
 

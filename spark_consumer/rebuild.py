@@ -20,6 +20,7 @@ from pyspark.sql import SparkSession
 from spark_consumer.config import ConsumerSettings
 from spark_consumer.decode import read_offsets
 from spark_consumer.errors import TableError, TransientConsumerError
+from spark_consumer.maintenance import Maintenance
 from spark_consumer.manifests import Aside, Manifest, Manifests, TableState
 from spark_consumer.markers import Cut, Marker, cut_markers, read_markers
 from spark_consumer.metrics import Figures
@@ -78,6 +79,9 @@ class Rebuild:
         self._shelf = Shelf(self._spark, settings.warehouse, subscription)
         self._planner = Planner(settings, self._spark, schemas, topics, self._shelf, self._history)
         self._workers = Workers(settings, spark, schemas, self._shelf, stopping)
+        self._maintenance = Maintenance(
+            settings, self._spark, subscription, self._shelf, self._manifests
+        )
         self.manifest = self._manifests.newest() or Manifest("")
         self.figures = Figures()
         self._count(0)
@@ -148,6 +152,15 @@ class Rebuild:
             len(tables),
             time.monotonic() - begun,
         )
+        self._maintain()
+
+    def _maintain(self) -> None:
+        """Look after the tables when it is time, and keep a manifest with their versions."""
+        if self._maintenance.is_due():
+            with self.figures.phase("maintenance"):
+                moved = self._maintenance.tidy(self.manifest.tables)
+            if moved:
+                self._store(replace(self.manifest, tables={**self.manifest.tables, **moved}))
 
     def _count(self, records: int) -> None:
         self.figures.end_lsn = self.manifest.end_lsn

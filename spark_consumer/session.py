@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Final
 
 from pyspark import SparkConf, SparkContext
@@ -13,7 +14,7 @@ from pyspark.sql import SparkSession
 
 from spark_consumer.config import ConsumerSettings
 
-__all__ = ["TUNED", "build_session"]
+__all__ = ["TUNED", "build_session", "open_session"]
 
 TUNED: Final = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
@@ -25,6 +26,18 @@ TUNED: Final = {
     "spark.ui.showConsoleProgress": "false",
 }
 """What the job needs and what makes it fast; for spark-submit the same as ``--conf``."""
+
+
+@contextmanager
+def open_session(settings: ConsumerSettings) -> Iterator[SparkSession]:
+    """See `build_session`; a session that is made here ends with the block."""
+    made = SparkSession.getActiveSession() is None
+    spark = build_session(settings)
+    try:
+        yield spark
+    finally:
+        if made:
+            spark.stop()
 
 
 def build_session(settings: ConsumerSettings, jars: Iterable[str] = ()) -> SparkSession:

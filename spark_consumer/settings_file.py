@@ -20,7 +20,7 @@ __all__ = ["load_settings"]
 
 _PREFIX: Final = "PGSLUICE_"
 _FREE: Final = ("kafka", "registry")
-_NOT_KEYS: Final = ("kafka", "registry_url", "registry", "endpos", "jars")
+_NOT_KEYS: Final = ("kafka", "registry_url", "registry", "available_now", "endpos", "jars")
 
 
 def load_settings(path: Path, environment: Mapping[str, str] | None = None) -> ConsumerSettings:

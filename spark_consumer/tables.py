@@ -8,6 +8,7 @@ a write that another process has done already.
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -46,6 +47,11 @@ _TXN: Final = (
     _METADATA,
 )
 _MAPPED: Final = "spark.databricks.delta.properties.defaults.columnMapping.mode"
+_ANY_RETENTION: Final = "spark.databricks.delta.retentionDurationCheck.enabled"
+_VACUUM_COMMITS: Final = "spark.databricks.delta.vacuum.logging.enabled"
+_LISTING_TASKS: Final = "spark.sql.sources.parallelPartitionDiscovery.parallelism"
+_LOG_HOURS: Final = 29 * 24
+"""Delta's default is thirty days."""
 _HARMLESS: Final = frozenset(
     {
         "OPTIMIZE", "VACUUM START", "VACUUM END", "SET TBLPROPERTIES", "UNSET TBLPROPERTIES",
@@ -120,6 +126,11 @@ class Table:
         # The checksum file knows; asking the snapshot itself runs a job.
         checksum = self._snapshot().checksumOpt()
         return int(checksum.get().tableSizeBytes()) if checksum.isDefined() else None
+
+    def files(self) -> int | None:
+        """The number of the table's files; None when its log does not have it at hand."""
+        checksum = self._snapshot().checksumOpt()
+        return int(checksum.get().numFiles()) if checksum.isDefined() else None
 
     def fields(self) -> list[StructField]:
         """The table's columns; no job is run."""
@@ -207,6 +218,31 @@ class Table:
             listed = ", ".join(f"'{key}' = '{value}'" for key, value in missing.items())
             with _set(self.spark, {_METADATA: '{"pgsluice":"properties"}'}):
                 self._sql(f"SET TBLPROPERTIES ({listed})")
+
+    def keep_log(self, hours: float) -> None:
+        """Let the log go back so far, unless the user has said how far."""
+        if hours > _LOG_HOURS:
+            self.require({"delta.logRetentionDuration": f"interval {math.ceil(hours)} hours"})
+
+    def optimize(self, commit: Commit) -> None:
+        """Put small files together; the rows stay, and what is done carries `commit`, too."""
+        with _set(self.spark, {_METADATA: commit.text()}):
+            self.delta().optimize().executeCompaction()
+
+    def vacuum(self, hours: float) -> None:
+        """Remove the files that no version of the last hours has.
+
+        A longer ``delta.deletedFileRetentionDuration`` of the user is honoured.
+        """
+        if self.property("delta.deletedFileRetentionDuration") is not None:
+            metadata = self._snapshot().metadata()
+            log: Any = self.spark._jvm.org.apache.spark.sql.delta.DeltaLog  # type: ignore[union-attr]
+            hours = max(hours, log.tombstoneRetentionMillis(metadata) / 3_600_000)
+        # By default the folder is listed by 10,000 tasks.
+        tasks = 2 * self.spark.sparkContext.defaultParallelism
+        settings = {_ANY_RETENTION: "false", _VACUUM_COMMITS: "false", _LISTING_TASKS: str(tasks)}
+        with _set(self.spark, settings):
+            self.delta().vacuum(hours)
 
     def _step(self, step: Step) -> None:
         match step:

@@ -22,7 +22,7 @@ import pytest
 from gateway.embedded import jars
 from gateway.embedded.java import java_home
 from tests.seeds import SEED
-from tests.servers import Database, DatabaseFactory, PostgresServer, Servers
+from tests.servers import BRIEF_JAVA, Database, DatabaseFactory, PostgresServer, Servers
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -196,7 +196,9 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
-        "spark.driver.extraJavaOptions": f"-Duser.timezone=UTC -Dderby.system.home={folder}",
+        "spark.driver.extraJavaOptions": (
+            f"-Duser.timezone=UTC -Dderby.system.home={folder} {BRIEF_JAVA}"
+        ),
         "spark.local.dir": str(folder / "local"),
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",

@@ -12,7 +12,7 @@ import socket
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 from urllib.parse import urlsplit
 
 import psycopg
@@ -23,6 +23,9 @@ from gateway.embedded.postgres import EmbeddedPostgres
 from gateway.embedded.registry import API_PATH, EmbeddedRegistry, takes_compatibility
 from tests.seeds import setseed
 from tests.waiting import wait_until
+
+BRIEF_JAVA: Final = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
+"""For a JVM that lives for a minute or two: code is compiled sooner, to run longer."""
 
 REGISTRY_IMAGE = "apicurio/apicurio-registry:3.0.9"
 KAFKA_IMAGE = "confluentinc/cp-kafka:7.9.1"

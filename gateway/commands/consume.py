@@ -17,7 +17,7 @@ from gateway.runtime.plan import read_definitions
 from spark_consumer.config import ConsumerSettings
 from spark_consumer.errors import ConsumerError, SettingsError, TransientConsumerError
 
-__all__ = ["consume", "consumer_settings", "show_tables"]
+__all__ = ["consume", "consumer_settings", "known_subscriptions", "show_tables", "translated"]
 
 _SUBMITTED: Final = "PYSPARK_GATEWAY_PORT"
 """Set by spark-submit for the Python process that it starts."""
@@ -31,19 +31,16 @@ def consume(settings: Settings, *, subscriptions: Sequence[str], endpos: Lsn | N
         FatalError: a person must act.
         TransientError: what failed may pass.
     """
-    wanted = consumer_settings(settings, _known(settings, subscriptions), endpos)
+    wanted = consumer_settings(settings, known_subscriptions(settings, subscriptions), endpos)
     # Late: pyspark takes a second to import.
     from spark_consumer.job import run
-    from spark_consumer.session import build_session
+    from spark_consumer.session import open_session
 
     try:
-        spark = build_session(wanted)
-        try:
+        with open_session(wanted) as spark:
             return run(wanted, spark)
-        finally:
-            spark.stop()
     except ConsumerError as error:
-        raise _translated(error) from error
+        raise translated(error) from error
 
 
 def show_tables(settings: Settings, *, subscriptions: Sequence[str], at: str | None) -> int:
@@ -59,23 +56,25 @@ def show_tables(settings: Settings, *, subscriptions: Sequence[str], at: str | N
         FatalError: there is no such state.
         TransientError: the file system fails.
     """
-    wanted = consumer_settings(settings, _known(settings, subscriptions), None)
+    wanted = consumer_settings(settings, known_subscriptions(settings, subscriptions), None)
     from spark_consumer.reader import print_tables
-    from spark_consumer.session import build_session
+    from spark_consumer.session import open_session
 
     try:
-        spark = build_session(wanted)
-        try:
+        with open_session(wanted) as spark:
             for name in wanted.subscriptions:
                 print_tables(name, at=at, warehouse=wanted.warehouse, spark=spark)
-        finally:
-            spark.stop()
     except ConsumerError as error:
-        raise _translated(error) from error
+        raise translated(error) from error
     return 0
 
 
-def _known(settings: Settings, subscriptions: Sequence[str]) -> Sequence[str]:
+def known_subscriptions(settings: Settings, subscriptions: Sequence[str]) -> Sequence[str]:
+    """Return the given names, by default all that are defined.
+
+    Raises:
+        ConfigError: one of them is not defined.
+    """
     known = [s.name for s in read_definitions(settings).subscriptions]
     for name in subscriptions:
         if name not in known:
@@ -102,7 +101,11 @@ def consumer_settings(
         kafka_java=settings.consumer.kafka_java,
         trigger_interval_s=settings.consumer.trigger_interval_s,
         max_batch_records=settings.consumer.max_batch_records,
+        min_partitions=settings.consumer.min_partitions,
         parallel_tables=settings.consumer.parallel_tables,
+        keep_hours=settings.consumer.keep_hours,
+        maintenance_hours=settings.consumer.maintenance_hours,
+        metrics_listen=settings.consumer.metrics_listen,
         endpos=endpos,
         shutdown_timeout_s=settings.limits.shutdown_timeout_s,
         jars=() if _SUBMITTED in os.environ else _jars(),
@@ -116,7 +119,8 @@ def _jars() -> tuple[str, ...]:
     return tuple(str(path) for path in jars("spark"))
 
 
-def _translated(error: ConsumerError) -> GatewayError:
+def translated(error: ConsumerError) -> GatewayError:
+    """Return the gateway's error of the same verdict."""
     if isinstance(error, SettingsError):
         return ConfigError(error.message, hint=error.hint)
     if isinstance(error, TransientConsumerError):

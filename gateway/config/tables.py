@@ -195,7 +195,11 @@ class ConsumerTable:
         checkpoint: Spark's, one folder below it per subscription.
         trigger_interval_s: Time between micro-batches.
         max_batch_records: Records that are applied together at most.
+        min_partitions: In how many pieces a large batch is read at least; None: twice the cores.
         parallel_tables: How many tables are written side by side.
+        keep_hours: For how long states of the past are kept.
+        maintenance_hours: Between two times that tables are looked after; 0 for never.
+        metrics_listen: ``host:port`` at which Prometheus reads the job's figures; None for nowhere.
         kafka_java: Properties of Spark's Kafka client under their Java names.
         spark: Further Spark properties for a session that `pgsluice consume` makes itself.
     """
@@ -204,7 +208,11 @@ class ConsumerTable:
     checkpoint: str = "checkpoint"
     trigger_interval_s: float = 5.0
     max_batch_records: int = 1_000_000
+    min_partitions: int | None = None
     parallel_tables: int = 2
+    keep_hours: float = 168.0
+    maintenance_hours: float = 24.0
+    metrics_listen: str | None = None
     kafka_java: Mapping[str, str] = field(default_factory=dict)
     spark: Mapping[str, str] = field(default_factory=dict)
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from spark_consumer.apply import Applier
 from spark_consumer.decode import survey, wire
 from spark_consumer.markers import Marker, Range
-from spark_consumer.names import table_path
+from spark_consumer.names import part, table_folder
 from spark_consumer.position import Share, TopicState, share
 from spark_consumer.small import gather, tuned
 from spark_consumer.tables import Found, Table
@@ -26,7 +26,7 @@ class Direct:
     def __init__(self, spark: SparkSession, warehouse: Path, topic: TableTopic) -> None:
         self._spark = spark
         self._topic = topic
-        self.path = table_path(str(warehouse), "s", topic.schema, topic.table)
+        self.path = table_folder(str(warehouse), "s", f"{part(topic.schema)}.{part(topic.table)}")
 
     def apply(self, upto: int | None = None, *, first: int = 0, small: bool = True) -> Found | None:
         """Apply a cut: the records up to `upto` that the table does not have.

@@ -9,7 +9,7 @@ import pytest
 from spark_consumer.config import ConsumerSettings, admin_properties, java_properties
 from spark_consumer.errors import SettingsError
 from spark_consumer.layout import key_layout, value_layout
-from spark_consumer.names import part, table_path
+from spark_consumer.names import part, table_folder
 
 
 def settings(**kafka: str) -> ConsumerSettings:
@@ -75,7 +75,9 @@ def test_security_that_cannot_be_translated_is_refused(key: str, value: str) -> 
 
 def test_any_identifier_is_safe_in_a_path_and_in_a_topic() -> None:
     assert part("a/b.c-x `é") == "a-x002F-b-x002E-c-x002Dx-x0020--x0060--x00E9-"
-    assert table_path("w/", "s", "public", "order items") == "w/s/public/order-x0020-items"
+    assert (
+        table_folder("w/", "s", f"public.{part('order items')}") == "w/s/public/order-x0020-items"
+    )
 
 
 def test_the_contract_s_example_schemas_are_understood() -> None:

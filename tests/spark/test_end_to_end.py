@@ -12,8 +12,8 @@ import pytest
 
 from spark_consumer.config import ConsumerSettings
 from spark_consumer.errors import TableError
-from spark_consumer.job import progress, run
-from spark_consumer.reader import read
+from spark_consumer.job import run
+from spark_consumer.reader import read, state_at
 from tests.spark.kafka_topics import RegisteredSchemas, Topics
 from tests.spark.records import Col, TableTopic
 
@@ -69,7 +69,7 @@ def test_tables_are_complete_at_each_endpos_and_stay_so_under_a_new_checkpoint(
     assert run(settings, spark, stopping=threading.Event()) == 0
     assert rows(spark, tables / "t1") == [(2, "copied")]
     assert rows(spark, tables / "t2") == []
-    assert progress(settings, spark, name).complete_lsn == 0x100
+    assert state_at(name, at=None, warehouse=settings.warehouse, spark=spark).complete_lsn == 0x100
 
     # Nothing is left to do: it ends at once, without reading.
     assert run(settings, spark, stopping=threading.Event()) == 0
@@ -83,12 +83,12 @@ def test_tables_are_complete_at_each_endpos_and_stay_so_under_a_new_checkpoint(
     assert rows(spark, tables / "t1") == [(3, "copied")]
 
     topics.commit([], [{"kind": "PROGRESS", "end_lsn": 0x300}])
-    versions = progress(settings, spark, name).tables
+    versions = state_at(name, at=None, warehouse=settings.warehouse, spark=spark).tables
     anew = replace(settings, checkpoint=str(tmp_path / "another"), endpos=0x300)
 
     assert run(anew, spark, stopping=threading.Event()) == 0
     assert rows(spark, tables / "t1") == [(3, "copied")]
-    assert progress(settings, spark, name).tables == versions
+    assert state_at(name, at=None, warehouse=settings.warehouse, spark=spark).tables == versions
 
     def then(at: str) -> list[tuple[Any, ...]]:
         kept = read(name, "public.t1", at=at, warehouse=settings.warehouse, spark=spark)

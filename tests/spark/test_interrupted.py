@@ -18,7 +18,9 @@ import pytest
 
 from gateway.embedded import jars
 from spark_consumer.config import ConsumerSettings
-from spark_consumer.job import progress, run
+from spark_consumer.job import run
+from spark_consumer.reader import state_at
+from tests.servers import BRIEF_JAVA
 from tests.spark.kafka_topics import RegisteredSchemas, Topics
 from tests.spark.records import Col, TableTopic
 from tests.waiting import wait_until
@@ -95,7 +97,8 @@ class Scene:
         """Run to the end in this process; the tables' rows."""
         done = replace(self.settings, endpos=ENDPOS)
         assert run(done, spark, stopping=threading.Event()) == 0
-        assert progress(done, spark, self.name).complete_lsn == ENDPOS
+        manifest = state_at(self.name, at=None, warehouse=done.warehouse, spark=spark)
+        assert manifest.complete_lsn == ENDPOS
         public = self.folder / "warehouse" / self.name / "public"
         found = []
         for number in (1, 2, 3):
@@ -126,6 +129,7 @@ def process(scene: Scene) -> Iterator[subprocess.Popen[bytes]]:
     with (scene.folder / "log").open("wb") as log:
         running = subprocess.Popen(
             [sys.executable, "-c", PROCESS, *arguments],
+            env={**os.environ, "JAVA_TOOL_OPTIONS": BRIEF_JAVA},
             stdout=log,
             stderr=log,
             start_new_session=True,

@@ -11,7 +11,8 @@ import pytest
 
 from gateway.lsn import parse_lsn
 from spark_consumer.config import ConsumerSettings
-from spark_consumer.job import progress, run
+from spark_consumer.job import run
+from spark_consumer.reader import state_at
 from tests.gateway_scene import Scene, current_lsn, scene
 
 if TYPE_CHECKING:
@@ -58,7 +59,8 @@ def test_rebuilt_tables_follow_changed_definitions(
         )
         assert run(settings, spark, stopping=threading.Event()) == 0
         for name in subscriptions:
-            complete = progress(settings, spark, name).complete_lsn
+            manifest = state_at(name, at=None, warehouse=settings.warehouse, spark=spark)
+            complete = manifest.complete_lsn
             assert complete is not None and complete >= parse_lsn(endpos)
 
     def rebuilt(subscription: str, table: str) -> list[tuple[Any, ...]]:

@@ -16,7 +16,8 @@ from delta.tables import DeltaTable
 
 from spark_consumer.config import ConsumerSettings
 from spark_consumer.errors import FatalConsumerError
-from spark_consumer.job import progress, run
+from spark_consumer.job import run
+from spark_consumer.reader import state_at
 from tests.spark.kafka_topics import RegisteredSchemas, Topics
 from tests.spark.records import Col, TableTopic
 from tests.waiting import wait_until
@@ -99,11 +100,12 @@ def test_tables_in_trouble_are_repaired_or_set_aside_and_the_others_go_on(
 ) -> None:
     scene = Scene(kafka, registry, tmp_path)
     every = tuple(scene.tables)
-    scene.copy(*every)
+    scene.copy("restored")
     scene.publish()
     scene.run(spark)
     kept = tmp_path / "kept"
     shutil.copytree(scene.folder / "restored", kept)
+    scene.copy(*(name for name in every if name != "restored"))
     scene.add(3, *every)
     scene.publish()
     scene.run(spark)
@@ -134,7 +136,7 @@ def test_tables_in_trouble_are_repaired_or_set_aside_and_the_others_go_on(
     assert scene.keys(spark, HEALTHY) == [1, 2, 3, 4, 5]
     for name in REPAIRED:
         assert scene.keys(spark, name) == [1, 2, 3, 4], name
-    manifest = progress(scene.settings, spark, scene.name)
+    manifest = state_at(scene.name, at=None, warehouse=scene.settings.warehouse, spark=spark)
     assert set(manifest.aside) == {"public.trimmed", "public.remade", "public.retyped"}
     assert manifest.complete_lsn is None
 

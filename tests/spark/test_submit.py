@@ -15,6 +15,7 @@ from typing import IO
 import pytest
 
 from gateway.embedded.java import java_home
+from tests.servers import BRIEF_JAVA
 from tests.spark.test_interrupted import Scene
 from tests.waiting import wait_until
 
@@ -45,6 +46,7 @@ class Cluster:
             "PATH": f"{self.bin}:{os.environ['PATH']}",
             "PYSPARK_PYTHON": sys.executable,
             "SPARK_LOCAL_IP": "127.0.0.1",
+            "JAVA_TOOL_OPTIONS": BRIEF_JAVA,
             "SPARK_WORKER_DIR": str(folder / "work"),
         }
         spark = "org.apache.spark.deploy"
@@ -138,7 +140,7 @@ def test_a_signal_to_the_whole_process_group_ends_the_job_without_a_traceback(
     with (tmp_path / "log").open("wb") as log:
         process = subprocess.Popen(
             [sys.executable, "-m", "spark_consumer", "--config", str(program)],
-            env={**os.environ, "JAVA_HOME": str(java_home())},
+            env={**os.environ, "JAVA_HOME": str(java_home()), "JAVA_TOOL_OPTIONS": BRIEF_JAVA},
             cwd=ROOT,
             stdout=log,
             stderr=log,

@@ -1,0 +1,84 @@
+"""What Spark says of its streaming queries, to the log and into the figures."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Final
+
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.listener import (
+    QueryIdleEvent,
+    QueryProgressEvent,
+    QueryStartedEvent,
+    QueryTerminatedEvent,
+    StreamingQueryListener,
+    StreamingQueryProgress,
+)
+
+from spark_consumer.metrics import Figures
+
+__all__ = ["listening", "query_name"]
+
+_log: Final = logging.getLogger(__name__)
+_PREFIX: Final = "pgsluice "
+
+
+def query_name(subscription: str) -> str:
+    """The name of a subscription's streaming query."""
+    return _PREFIX + subscription
+
+
+@contextmanager
+def listening(spark: SparkSession, subscriptions: Mapping[str, Figures]) -> Iterator[None]:
+    """Take notes of the queries of these subscriptions while the block runs.
+
+    Args:
+        spark: the session that they are started by.
+        subscriptions: where the notes go, by name.
+    """
+    listener = _Listener(subscriptions)
+    spark.streams.addListener(listener)
+    try:
+        yield
+    finally:
+        spark.streams.removeListener(listener)
+
+
+class _Listener(StreamingQueryListener):
+    def __init__(self, subscriptions: Mapping[str, Figures]) -> None:
+        self._subscriptions = subscriptions
+
+    def onQueryStarted(self, event: QueryStartedEvent) -> None:
+        pass
+
+    def onQueryIdle(self, event: QueryIdleEvent) -> None:
+        pass
+
+    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
+        pass
+
+    def onQueryProgress(self, event: QueryProgressEvent) -> None:
+        progress = event.progress
+        subscription = (progress.name or "").removeprefix(_PREFIX)
+        figures = self._subscriptions.get(subscription)
+        if figures is None:
+            return
+        spent = progress.durationMs
+        around = spent.get("triggerExecution", 0) - spent.get("addBatch", 0)
+        figures.spend("stream", around / 1000)
+        figures.markers_behind = _behind(progress)
+        if progress.numInputRows:
+            _log.info(
+                "micro-batch done: subscription=%s markers=%d behind=%d milliseconds=%s",
+                subscription,
+                progress.numInputRows,
+                figures.markers_behind,
+                " ".join(f"{phase}:{number}" for phase, number in sorted(spent.items())),
+            )
+
+
+def _behind(progress: StreamingQueryProgress) -> int:
+    found = [source.metrics.get("maxOffsetsBehindLatest", "0") for source in progress.sources]
+    return int(float(max(found, key=float, default="0")))

@@ -1,0 +1,124 @@
+"""Between cuts small files are put together, and files go that no kept state needs."""
+
+from __future__ import annotations
+
+import os
+import threading
+import uuid
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from spark_consumer import maintenance
+from spark_consumer.config import ConsumerSettings
+from spark_consumer.job import run
+from spark_consumer.maintenance import Maintenance
+from spark_consumer.manifests import Manifests, TableState
+from spark_consumer.position import Position
+from spark_consumer.reader import state_at
+from spark_consumer.shelf import Shelf
+from spark_consumer.tables import Commit
+from tests.spark.kafka_topics import RegisteredSchemas, Topics
+from tests.spark.records import Col, TableTopic
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+FILES = 17
+
+
+def test_small_files_are_put_together_and_old_ones_stay_as_long_as_they_are_needed(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = ConsumerSettings({}, "", str(tmp_path), "", ("s",), keep_hours=1.0)
+    folder = tmp_path / "s" / "public" / "t"
+    session = spark.newSession()
+    shelf = Shelf(session, str(tmp_path), "s")
+    table = shelf.table(session, "public.t")
+    for marker in (0, 1):
+        position = Position("journal", marker, marker + 1, None, "topic", "id", {0: marker})
+        rows = spark.range(marker * FILES, (marker + 1) * FILES).repartition(FILES)
+        table.write(rows, Commit(position, {}), overwrite=False)
+    kept = TableState(table.version(), "topic")
+    files = len(list(folder.glob("*.parquet")))
+
+    def tidy(keep_hours: float, state: TableState) -> dict[str, TableState]:
+        manifests = Manifests(spark, str(tmp_path), "s")
+        changed = replace(settings, keep_hours=keep_hours)
+        return Maintenance(changed, session, "s", shelf, manifests).tidy({"public.t": state})
+
+    def rows_at(version: int) -> list[int]:
+        frame = spark.read.format("delta").option("versionAsOf", version).load(str(folder))
+        return sorted(row.id for row in frame.collect())
+
+    moved = tidy(1.0, kept)
+
+    now = moved["public.t"].version
+    assert now == table.version() > kept.version
+    assert len(spark.read.format("delta").load(str(folder)).inputFiles()) == 1
+    assert rows_at(now) == rows_at(kept.version) == list(range(2 * FILES))
+    shelf.found.clear()
+    found = shelf.find("public.t")
+    assert found is not None and found.commit.position.marker == 1
+    assert tidy(1.0, moved["public.t"]) == {}
+    assert len(list(folder.glob("*.parquet"))) == files + 1
+
+    monkeypatch.setattr(maintenance, "_SLACK_HOURS", 0.0)
+    (tmp_path / "s" / ".pgsluice" / "maintained").unlink()
+    assert tidy(0.0, moved["public.t"]) == {}
+    assert len(list(folder.glob("*.parquet"))) == 1
+    assert rows_at(now) == list(range(2 * FILES))
+
+
+@pytest.mark.kafka
+def test_the_job_looks_after_tables_when_it_is_time_and_ends_when_it_has_what_there_was(
+    spark: SparkSession,
+    kafka: str,
+    registry: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ids = RegisteredSchemas(registry)
+    name = f"s{uuid.uuid4().hex[:8]}"
+    topics = Topics(kafka, ids, name)
+    columns = [Col("a", "int", "integer")]
+    table = TableTopic(ids, f"{name}.public.t", columns, ["a"], table="t")
+    settings = ConsumerSettings(
+        kafka={"bootstrap.servers": kafka},
+        registry_url=registry,
+        warehouse=str(tmp_path),
+        checkpoint=str(tmp_path / "checkpoint"),
+        subscriptions=(name,),
+        keep_hours=0.0,
+        available_now=True,
+    )
+    monkeypatch.setattr(maintenance, "_SLACK_HOURS", 0.0)
+    # Without a topic there is nothing to wait for.
+    assert run(settings, spark, stopping=threading.Event()) == 0
+    for topic in (table.topic, topics.marker_topic):
+        topics.create(topic)
+    folder = tmp_path / name / "public" / "t"
+
+    def cut(end_lsn: int) -> int:
+        topics.commit([table], [{"kind": "PROGRESS", "end_lsn": end_lsn}])
+        assert run(settings, spark, stopping=threading.Event()) == 0
+        return len(list(folder.glob("*.parquet")))
+
+    table.truncate(0x90, 0, snapshot="first")
+    table.change("r", 0x90, 0, after={"a": 1})
+    assert cut(0x100) == 1
+    table.change("c", 0x108, 1, after={"a": 2})
+    assert cut(0x200) == 2
+    os.utime(tmp_path / name / ".pgsluice" / "maintained", (0, 0))
+    table.change("c", 0x208, 1, after={"a": 3})
+
+    assert cut(0x300) == 1
+
+    manifest = state_at(name, at=None, warehouse=settings.warehouse, spark=spark)
+    assert manifest.end_lsn == 0x300
+    rows = spark.read.format("delta").load(str(folder)).collect()
+    assert sorted(row.a for row in rows) == [1, 2, 3]
