@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from gateway.definitions.model import Plan, Publish, TableCopy
-from gateway.definitions.remembered import describe
+from gateway.definitions.remembered import describe, has_same_key
 from gateway.records import CopyState
 
 __all__ = ["copy_states", "departed", "fingerprint_of", "key_of_copy"]
@@ -60,9 +60,10 @@ def copy_states(
     """Return the state of each table of `plan` as it comes into force; those to copy are pending.
 
     A copy under way goes on if it is still the same. Tables are told apart by their OIDs: one that
-    was made again under the same name is copied. Those that the plan does not name any more are
-    forgotten; should they come back, they are copied. Those that are missing are kept as that, and
-    those that are dropped as they are, for as long as the plan publishes what the stream may have.
+    was made again under the same name is copied, and one whose key has changed. Those that the plan
+    does not name any more are forgotten; should they come back, they are copied. Those that are
+    missing are kept as that, and those that are dropped as they are, for as long as the plan
+    publishes what the stream may have.
 
     Args:
         plan: The new one.
@@ -79,6 +80,8 @@ def copy_states(
         state = known.pop(key, None)
         if state is not None and (state.state == "missing" or state.oid != oid):
             state = None  # a table of the same name is another table
+        if state is not None and state.taken and not has_same_key(state.taken, taken):
+            state = None  # consumers have its rows under keys that do not come any more
         state = None if state is None else replace(state, taken=taken)
         if state is not None and state.definition.removesuffix(_MIXED) == fingerprint:
             found.append(state)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import astuple, fields, replace
-from typing import Any
+from typing import Any, Final
 
 from gateway.definitions.departed import with_departed
 from gateway.definitions.model import (
@@ -22,16 +22,21 @@ from gateway.definitions.model import (
     Table,
     TableCopy,
 )
+from gateway.envelope.schema import KeyColumns, key_of
 from gateway.pgoutput.messages import ReplicaIdentity
 from gateway.records import CopyState
 
-__all__ = ["describe", "known_tables", "oids_of", "recall"]
+__all__ = ["describe", "has_same_key", "key_signature", "known_tables", "oids_of", "recall"]
+
+# int2, int4, int8; float4, float8; varchar, text
+_SAME_KEYS: Final = {21: 20, 23: 20, 20: 20, 700: 701, 701: 701, 1043: 25, 25: 25}
 
 
 def describe(plan: Plan, copy: TableCopy) -> str:
     """Return how `plan` publishes the table of `copy`, as JSON."""
     table = plan.tables[copy.target_oid]
     said = {
+        "key": key_signature(table.columns, key_of(table, copy.columns)),
         "kind": table.kind,
         "columns": [astuple(column) for column in table.columns],
         "replica_identity": table.replica_identity.value,
@@ -53,6 +58,26 @@ def describe(plan: Plan, copy: TableCopy) -> str:
         ],
     }
     return json.dumps(said, ensure_ascii=False, separators=(",", ":"))
+
+
+def key_signature(columns: Iterable[Column], key: KeyColumns) -> list[str] | None:
+    """Return what says whether rows have the same record keys before and after a change.
+
+    A type that only became wider leaves the keys what they are.
+
+    Args:
+        columns: With those of the key.
+        key: As `gateway.envelope.schema.key_of` has it.
+    """
+    if key is None:
+        return None
+    types = {column.name: column.base_type_oid for column in columns}
+    return [f"{name} {_SAME_KEYS.get(types[name], types[name])}" for name in key]
+
+
+def has_same_key(before: str, after: str) -> bool:
+    """Whether two texts of `describe` have the same key."""
+    return bool(json.loads(before)["key"] == json.loads(after)["key"])
 
 
 def known_tables(states: Iterable[CopyState]) -> dict[tuple[str, str], int]:

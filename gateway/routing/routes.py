@@ -15,9 +15,11 @@ from gateway.definitions.model import (
     Publish,
     TableCopy,
 )
+from gateway.definitions.remembered import key_signature
 from gateway.envelope.envelope import EnvelopeEncoder
 from gateway.envelope.headers import HeaderMaker
 from gateway.envelope.markers import encode_copy
+from gateway.envelope.schema import key_of
 from gateway.errors import TransientError
 from gateway.lsn import Lsn
 from gateway.pgoutput.messages import Relation
@@ -45,6 +47,8 @@ class RelationRoutes:
         altered: A relation has changed whose table is being copied.
         addresses: Where records go.
         forms: What is known of the tables, and the forms in which they are published.
+        rekeyed: By subscription and OID, the tables whose records do not have the key that their
+            copy has. They stay so: they have to be copied first.
 
     Args:
         replan: Asked when the stream shows that something about a relation, or about who publishes
@@ -84,6 +88,14 @@ class RelationRoutes:
         self._groups = GroupBuilder(plan, settings, self.addresses)
         self._copied = {(copy.subscription, copy.target_oid) for copy in plan.copies}
         self._put_aside: list[tuple[str, int]] = []
+        self.rekeyed: set[tuple[str, int]] = set()
+        self._keys = {
+            (copy.subscription, copy.target_oid): key_signature(
+                plan.tables[copy.target_oid].columns,
+                key_of(plan.tables[copy.target_oid], copy.columns),
+            )
+            for copy in plan.copies
+        }
         self.filters.compile(plan.publishes)
 
     def take_put_aside(self, lsn: Lsn) -> list[Record]:
@@ -299,6 +311,10 @@ class RelationRoutes:
                 continue  # read under its root, each leaf of the tree says the same
             seen.add(publish.subscription)
             form = self.forms.of_relation(publish, relation)
+            taken = (publish.subscription, publish.target_oid)
+            keyed_by = key_signature(form.columns, form.key)
+            if self._keys.get(taken, keyed_by) != keyed_by:
+                self.rekeyed.add(taken)
             key = (form.target.oid, tuple(column.name for column in form.columns))
             if key not in forms:
                 forms[key] = (form, self._groups.encoder(form, names), [])

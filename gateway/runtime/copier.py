@@ -53,6 +53,11 @@ _FLUSH_S: Final = 0.1
 _REMIND_S: Final = 10.0
 _REPORT_S: Final = 5.0
 _JOIN_S: Final = 5.0
+_REFUSED: Final = (
+    "a table is put aside, because the registry refuses its schema; its changes are in the "
+    "error topic, and it is copied anew at a start when the schema is accepted"
+)
+_REKEYED: Final = "the key of a table has changed; it is copied anew"
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,7 +222,10 @@ class TableCopier:
                     self._set(job, progress=job.copy.progress)
         for copy in self._plan.copies if self._routes.addresses.refused else ():
             if self._is_aside(copy):
-                self._put_aside(copy)
+                self._put_aside(copy, _REFUSED)
+        for copy in self._plan.copies if self._routes.rekeyed else ():
+            if (copy.subscription, copy.target_oid) in self._routes.rekeyed:
+                self._altered |= self._put_aside(copy, _REKEYED)
         if self._changed:
             self._changed = False
             self._last = tuple(self._states.values())
@@ -329,24 +337,24 @@ class TableCopier:
     def _is_aside(self, copy: TableCopy) -> bool:
         return (copy.subscription, copy.target_oid) in self._routes.addresses.refused
 
-    def _put_aside(self, copy: TableCopy) -> None:
-        """Let a table be copied from its beginning when the registry takes its schema again."""
+    def _put_aside(self, copy: TableCopy, why: str) -> bool:
+        """Let a table be copied from its beginning, at the next start; False if it is to be."""
         key = key_of_copy(self._plan, copy)
         before = self._states[key]
         self._states[key] = after = replace(
             before, state="pending", consistent_point=None, progress=Progress()
         )
         if after == before:
-            return
+            return False
         self._changed = True
         event(
             _LOG,
             logging.WARNING,
-            "a table is put aside, because the registry refuses its schema; its changes are in the "
-            "error topic, and it is copied anew at a start when the schema is accepted",
+            why,
             subscription=copy.subscription,
             relation=self._plan.tables[copy.target_oid],
         )
+        return True
 
     def _tell(self, job: _Job) -> None:
         now = time.monotonic()

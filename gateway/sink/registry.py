@@ -15,6 +15,7 @@ from confluent_kafka.schema_registry.error import SchemaRegistryError
 
 from gateway.background import OnWait, call_in_background, keep_waiting
 from gateway.errors import ConfigError, FatalError, GatewayError, SchemaRefusedError, TransientError
+from gateway.sink.apicurio import accept_any
 
 __all__ = ["Registry"]
 
@@ -38,7 +39,7 @@ class Registry:
     """A `gateway.routing.ports.SchemaIds` that remembers what it has registered.
 
     Every subject is given the compatibility level BACKWARD before its first schema, unless the
-    registry's global level is one that includes it.
+    registry's global level is one that includes it; that of a key gets NONE when the key changes.
 
     Args:
         properties: ``url`` and further properties of Confluent's client, as
@@ -115,7 +116,15 @@ class Registry:
     def _ask_for_id(self, subject: str, text: str) -> int:
         try:
             self._prepare(subject)
-            return self._client.register_schema(subject, Schema(text, "AVRO"))
+            try:
+                return self._client.register_schema(subject, Schema(text, "AVRO"))
+            except SchemaRegistryError as error:
+                if error.http_status_code != _INCOMPATIBLE or not subject.endswith("-key"):
+                    raise
+                # The table has another key, and is copied anew: nobody reads old keys as new ones.
+                self._client.set_compatibility(subject, level="NONE")
+                accept_any(self._client, subject)
+                return self._client.register_schema(subject, Schema(text, "AVRO"))
         except Exception as error:  # the HTTP library's own classes, whichever it is
             raise self._classify(error, subject) from None
 
