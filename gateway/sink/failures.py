@@ -138,8 +138,9 @@ def classify_kafka_error(
     if code in _AUTHORIZATION:
         return FatalError(
             f"{doing}: not authorised{place}: {text}",
-            hint="grant Write and Describe on the topics and on the transactional.id, Read on "
-            "the progress topic, Create where topics are to be made",
+            hint="grant Describe and Write on the topics and on the transactional.id, "
+            "DescribeConfigs on the topics, Read on the progress topic, Describe on the group, and "
+            "Create where topics are to be made; docs/operations.md has them as a table",
         )
     if is_refusal(error):
         return FatalError(
