@@ -198,6 +198,7 @@ class TopicReader:
         self._registry = SchemaRegistryClient({"url": registry, **properties})
         self._schemas: dict[int, Any] = {}
         self._consumer: Consumer | None = None
+        self._admin: AdminClient | None = None
         self._read_before: dict[str, tuple[dict[int, int], list[Read]]] = {}
 
     def __enter__(self) -> Self:
@@ -209,12 +210,13 @@ class TopicReader:
     def close(self) -> None:
         """End its connections."""
         self._registry.close()
+        self._admin = None  # it has no `close`
         if self._consumer is not None:
             self._consumer.close()
 
     def topics(self, prefix: str) -> list[str]:
         """Names of the topics that begin with `prefix`."""
-        admin = AdminClient({"bootstrap.servers": self._bootstrap})
+        admin = self._admin = self._admin or AdminClient({"bootstrap.servers": self._bootstrap})
         return sorted(t for t in admin.list_topics(timeout=60).topics if t.startswith(prefix))
 
     def read(self, topic: str) -> list[Read]:
