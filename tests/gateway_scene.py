@@ -264,15 +264,20 @@ def _by_partition(records: Iterable[Read]) -> dict[int, list[Read]]:
 
 
 def _assert_no_duplicates(records: Iterable[Read]) -> None:
+    """Every change once; a row of a copy may come twice at one position, as the same row."""
     seen: Counter[tuple[Any, ...]] = Counter()
+    copied: dict[tuple[Any, ...], Any] = {}
     for record in records:
         if int(record.headers["seq"]) > 0:
             seen[record.position] += 1
         elif record.op == "t":
-            continue  # a copy that begins again
+            copied.clear()  # a copy that begins, perhaps again
         elif record.key is not None and not has_whole_row_key(record):
-            seen[record.position, str(record.key)] += 1  # a table without a key is a multiset
-    assert [place for place, number in seen.items() if number > 1] == []
+            row = (record.value or {}).get("after")
+            place = (record.position, str(record.key))
+            assert copied.setdefault(place, row) == row, f"{place} is copied as two rows"
+    twice = [place for place, number in seen.items() if number > 1]
+    assert not twice, f"{len(twice)} records twice, the first at {twice[:5]}"
 
 
 def has_whole_row_key(record: Read) -> bool:
