@@ -209,7 +209,7 @@ def test_sigterm_under_load_ends_with_whole_transactions(
         def load(stop: Event) -> None:
             with database.connect() as writer:
                 number = 0
-                while not stop.is_set():
+                while not stop.wait(0.002):
                     number += 2
                     writer.execute("INSERT INTO t VALUES (%s, 0), (%s, 0)", [number, number + 1])
 

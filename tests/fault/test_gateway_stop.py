@@ -22,7 +22,7 @@ from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.postgres, pytest.mark.kafka, pytest.mark.slow]
 
-ROUNDS = int(os.environ.get("PGSLUICE_STOP_ROUNDS", "5"))
+ROUNDS = int(os.environ.get("PGSLUICE_STOP_ROUNDS", "3"))
 DEFINITIONS = (
     "CREATE PUBLICATION p FOR TABLE t WHERE (a % 2 = 0);"
     "CREATE SUBSCRIPTION {s} CONNECTION '' PUBLICATION p;"
@@ -42,7 +42,7 @@ def test_the_slot_stands_at_the_watermark_after_each_stop_under_load(
     def load(stop: Event) -> None:
         with database.connect() as writer:
             number = 0
-            while not stop.is_set():
+            while not stop.wait(0.002):
                 number += 10
                 writer.execute(
                     "INSERT INTO t SELECT i, repeat('x', 200) FROM generate_series(%s::int, %s) i",
