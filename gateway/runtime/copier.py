@@ -18,13 +18,13 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Final
 
 from gateway.background import OnWait
 from gateway.config import CopyTable
-from gateway.copy import Chunk, ChunkedCopy, ChunkRequest, Progress, Snapshot
-from gateway.definitions.changes import fingerprint_of, key_of_copy
+from gateway.copy import Chunk, ChunkedCopy, ChunkRequest, Snapshot
+from gateway.definitions.changes import fingerprint_of
 from gateway.definitions.model import Plan, Table, TableCopy
 from gateway.envelope.envelope import Snapshot as SnapshotKind
 from gateway.envelope.envelope import TransactionContext
@@ -41,6 +41,7 @@ from gateway.routing.copies import CopyRoute
 from gateway.routing.ports import Evaluator
 from gateway.routing.routes import RelationRoutes
 from gateway.routing.state import TransactionState
+from gateway.runtime.copy_states import CopyStates
 from gateway.runtime.ports import Placement
 from gateway.source.chunks import ChunkReader, ChunkSource, TableAltered, TableGone
 
@@ -53,10 +54,6 @@ _FLUSH_S: Final = 0.1
 _REMIND_S: Final = 10.0
 _REPORT_S: Final = 5.0
 _JOIN_S: Final = 5.0
-_REFUSED: Final = (
-    "a table is put aside, because the registry refuses its schema; its changes are in the "
-    "error topic, and it is copied anew at a start when the schema is accepted"
-)
 _REKEYED: Final = "the key of a table has changed; it is copied anew"
 
 
@@ -153,9 +150,7 @@ class TableCopier:
         self._evaluator = evaluator
         self._report = report
         self._retry_s = retry_s
-        self._states = {(s.subscription, s.schema, s.table): s for s in states}
-        self._changed = True
-        self._last: tuple[CopyState, ...] = ()
+        self._states = CopyStates(plan, states, routes.addresses)
         self._jobs = list(self._make_jobs())
         self._queue = deque(self._jobs)
         self._waiting: deque[tuple[_Job, Chunk]] = deque()
@@ -177,7 +172,7 @@ class TableCopier:
         ]
 
     def __enter__(self) -> TableCopier:
-        if not self._jobs:
+        if not self._jobs and not self._routes.addresses.refused:
             event(_LOG, logging.INFO, "all tables are copied")
         for worker in self._workers:
             worker.start()
@@ -219,17 +214,11 @@ class TableCopier:
         if not self._placing:
             for job in self._jobs:
                 if not job.over and job.copy.started:
-                    self._set(job, progress=job.copy.progress)
-        for copy in self._plan.copies if self._routes.addresses.refused else ():
-            if self._is_aside(copy):
-                self._put_aside(copy, _REFUSED)
+                    self._set_progress(job)
         for copy in self._plan.copies if self._routes.rekeyed else ():
             if (copy.subscription, copy.target_oid) in self._routes.rekeyed:
-                self._altered |= self._put_aside(copy, _REKEYED)
-        if self._changed:
-            self._changed = False
-            self._last = tuple(self._states.values())
-        return self._last
+                self._altered |= self._states.start_over(copy, _REKEYED)
+        return self._states.all()
 
     def place(self, last: Lsn, upto: Lsn) -> Placement | None:
         """See `gateway.runtime.ports.Copier`."""
@@ -279,7 +268,7 @@ class TableCopier:
             yield self._finish(job, lsn)
         else:
             fail_point("copy.between_chunks")
-            self._set(job, progress=job.copy.progress)
+            self._set_progress(job)
             job.request = job.copy.request()
         self._tell(job)
         with self._lock:
@@ -318,43 +307,17 @@ class TableCopier:
         headers = HeaderMaker(lsn, None, None, None).make(lsn, 0, b"COPY")
         records = []
         for copy in job.copies if copies is None else copies:
-            key = key_of_copy(self._plan, copy)
-            state = replace(self._states[key], consistent_point=lsn, **changes)  # type: ignore[arg-type]
-            self._states[key] = replace(state, progress=job.copy.progress)
-            self._changed = True
+            state = self._states.set(
+                copy, consistent_point=lsn, progress=job.copy.progress, **changes
+            )
             records.append(
                 self._routes.addresses.marker(copy.subscription, encode_copy(state), headers)
             )
         return records
 
-    def _set(self, job: _Job, **changes: object) -> None:
+    def _set_progress(self, job: _Job) -> None:
         for copy in job.copies:
-            key = key_of_copy(self._plan, copy)
-            before = self._states[key]
-            self._states[key] = after = replace(before, **changes)  # type: ignore[arg-type]
-            self._changed |= after != before
-
-    def _is_aside(self, copy: TableCopy) -> bool:
-        return (copy.subscription, copy.target_oid) in self._routes.addresses.refused
-
-    def _put_aside(self, copy: TableCopy, why: str) -> bool:
-        """Let a table be copied from its beginning, at the next start; False if it is to be."""
-        key = key_of_copy(self._plan, copy)
-        before = self._states[key]
-        self._states[key] = after = replace(
-            before, state="pending", consistent_point=None, progress=Progress()
-        )
-        if after == before:
-            return False
-        self._changed = True
-        event(
-            _LOG,
-            logging.WARNING,
-            why,
-            subscription=copy.subscription,
-            relation=self._plan.tables[copy.target_oid],
-        )
-        return True
+            self._states.set(copy, progress=job.copy.progress)
 
     def _tell(self, job: _Job) -> None:
         now = time.monotonic()
@@ -390,17 +353,17 @@ class TableCopier:
         """One for each table, key and progress among the copies that are not ready."""
         groups: dict[tuple[object, ...], list[TableCopy]] = {}
         for copy in self._plan.copies:
-            state = self._states[key_of_copy(self._plan, copy)]
+            state = self._states.of(copy)
             if state.state == "ready":
                 continue
             key = key_of(self._plan.tables[copy.target_oid], copy.columns) or ()
             groups.setdefault((copy.target_oid, key, state.progress), []).append(copy)
         for copies in groups.values():
             table = self._plan.tables[copies[0].target_oid]
-            state = self._states[key_of_copy(self._plan, copies[0])]
+            state = self._states.of(copies[0])
             route = self._routes.copy_route(copies, key_of(table, copies[0].columns) or ())
-            if any(map(self._is_aside, copies)):
-                copies = [copy for copy in copies if not self._is_aside(copy)]
+            if any(map(self._states.is_aside, copies)):
+                copies = [copy for copy in copies if not self._states.is_aside(copy)]
                 if not copies:
                     continue
                 route = self._routes.copy_route(copies, key_of(table, copies[0].columns) or ())
