@@ -70,6 +70,18 @@ def _tables(arguments: argparse.Namespace) -> int:
     )
 
 
+def _verify(arguments: argparse.Namespace) -> int:
+    from gateway.commands.verify.command import verify
+
+    return verify(
+        load_settings(arguments.config),
+        subscriptions=arguments.subscription,
+        tables=arguments.table,
+        native=arguments.native,
+        timeout_s=arguments.timeout,
+    )
+
+
 def _check(arguments: argparse.Namespace) -> int:
     from gateway.commands.check import check
 
@@ -133,7 +145,10 @@ def _parser() -> argparse.ArgumentParser:
 
     consume = _configured(commands, "consume", _consume, "the Spark job: Kafka to Delta tables")
     tables = _configured(commands, "tables", _tables, "the rebuilt tables' versions")
-    for command in (consume, tables):
+    verify = _configured(
+        commands, "verify", _verify, "compare the rebuilt tables with the source, at one LSN"
+    )
+    for command in (consume, tables, verify):
         command.add_argument(
             "--subscription",
             action="append",
@@ -143,6 +158,24 @@ def _parser() -> argparse.ArgumentParser:
         )
     _add_endpos(consume, "stop when all subscriber tables are complete up to LSN")
     tables.add_argument("--at", metavar="LSN|TIME", help="as they were then (default: now)")
+
+    verify.add_argument(
+        "--table",
+        action="append",
+        default=[],
+        metavar="SCHEMA.TABLE",
+        help="only this one; can be given several times",
+    )
+    verify.add_argument(
+        "--native", metavar="DSN", help="compare with a native subscriber's tables instead"
+    )
+    verify.add_argument(
+        "--timeout",
+        type=float,
+        default=600.0,
+        metavar="SECONDS",
+        help="how long to wait for the tables (default 600)",
+    )
 
     _configured(commands, "check", _check, "look for what would go wrong, and say what to do")
     _configured(commands, "schemas", _schemas, "print the Avro schemas that will be registered")

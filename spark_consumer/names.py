@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-__all__ = ["lsn_text", "part", "quoted", "table_folder", "table_path", "transaction_topic"]
+__all__ = ["lsn_text", "part", "quoted", "table_folder", "transaction_topic"]
 
 _NOT_PLAIN: Final = re.compile(r"-x|[^A-Za-z0-9_-]")
 
@@ -23,11 +23,6 @@ def part(identifier: str) -> str:
 def transaction_topic(subscription: str) -> str:
     """The topic of a subscription's markers."""
     return f"{part(subscription)}.transaction"
-
-
-def table_path(warehouse: str, subscription: str, schema: str, table: str) -> str:
-    """The folder of a subscriber table."""
-    return "/".join([warehouse.rstrip("/"), part(subscription), part(schema), part(table)])
 
 
 def table_folder(warehouse: str, subscription: str, name: str) -> str:

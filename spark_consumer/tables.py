@@ -171,6 +171,23 @@ class Table:
             )
         return None
 
+    def position_at(self, version: int) -> Position:
+        """Where the table was at a version; commits of others are not looked for.
+
+        Raises:
+            TableError: its log does not go back so far.
+        """
+        for number in range(version, -1, -1):
+            info = self._commit_info(number)
+            if info is None:
+                break
+            if (commit := _commit(info.get("userMetadata"))) is not None:
+                return commit.position
+        raise TableError(
+            f"{self.label}: its log no longer says at which position version {version} is",
+            hint="keep the log (delta.logRetentionDuration) as long as keep_hours says",
+        )
+
     def write(
         self, rows: DataFrame, commit: Commit, *, overwrite: bool, anew: bool = False
     ) -> None:

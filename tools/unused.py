@@ -17,11 +17,6 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 PRODUCTION = ("gateway", "schemas", "spark_consumer")
-# Not judged yet.
-EXCLUDED = (
-    "spark_consumer.job",
-    "spark_consumer.verify",
-)
 # What others' code calls, as the documents say.
 PUBLIC = {("spark_consumer.reader", "read")}
 # Its servers are for the tests and the benchmarks, too: these are its users as well.
@@ -154,7 +149,7 @@ def unused(root: Path) -> Iterator[str]:
     for module in production:
         users = [used, used_servers] if module.name.startswith(SERVERS) else [used]
         for name, node in module.defined.items():
-            if not module.name.startswith(EXCLUDED) and not _is_used(module, name, users):
+            if not _is_used(module, name, users):
                 yield f"{module.path.relative_to(root)}:{node.lineno}: {name} is not used"
 
 

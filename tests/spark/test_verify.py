@@ -1,4 +1,4 @@
-"""Spark's values as PostgreSQL's text; a real PostgreSQL says what that is."""
+"""Marks of values, and the comparison of tables by them; a real PostgreSQL says what they are."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ import struct
 from typing import TYPE_CHECKING
 
 import pytest
+from pyspark.sql.types import DoubleType, FloatType
 
-from spark_consumer.verify import Difference, compare, float_text, text_rows
+from spark_consumer.verify.compare import Difference, Expected, compare
+from spark_consumer.verify.text import Row, mark, marks, plain_text, shown, value_text
 from tests.servers import Database
 
 if TYPE_CHECKING:
@@ -19,17 +21,18 @@ SAMPLES += [float("nan"), float("inf"), float("-inf"), 1e6, 123456.0, 1e5]
 
 
 @pytest.mark.postgres
-@pytest.mark.parametrize(("pg_type", "form"), [("float8", "d"), ("float4", "f")])
-def test_floating_point_numbers_are_printed_as_postgresql_does(
-    database: Database, pg_type: str, form: str, seed: int
+@pytest.mark.parametrize(
+    ("pg_type", "form", "kind"), [("float8", "d", DoubleType()), ("float4", "f", FloatType())]
+)
+def test_what_postgresql_prints_of_floating_point_numbers_are_their_bits(
+    database: Database, pg_type: str, form: str, kind: DoubleType | FloatType, seed: int
 ) -> None:
     chance = random.Random(seed)
     size = struct.calcsize(form)
     drawn = [struct.unpack(form, chance.randbytes(size))[0] for _ in range(2000)]
-    rounded = [round(chance.uniform(-1, 1) * 10 ** chance.randrange(-8, 18), 3) for _ in range(500)]
     numbers = [
         struct.unpack(form, struct.pack(form, number))[0]
-        for number in [*SAMPLES, *drawn, *rounded]
+        for number in [*SAMPLES, *drawn]
         if form == "d" or not 3.4e38 < abs(number) < float("inf")
     ]
 
@@ -40,7 +43,13 @@ def test_floating_point_numbers_are_printed_as_postgresql_does(
             (numbers,),
         ).fetchall()
 
-    assert [float_text(x, single=form == "f") for x in numbers] == [text for (text,) in printed]
+    bits = {"d": "q", "f": "i"}[form]
+    for number, (text,) in zip(numbers, printed, strict=True):
+        alike = number if number == number else float("nan")  # NaN is NaN, whatever its bits
+        (wanted,) = struct.unpack(bits, struct.pack(form, alike))
+        assert value_text(text, kind) == str(wanted)
+        again = struct.pack(form, float(plain_text(str(wanted), kind)))
+        assert again == struct.pack(form, alike)
 
 
 MICROS = [
@@ -58,21 +67,21 @@ DAYS = [0, -1, 11016, -719_163, 2_932_897, -719_529, 2**31 - 1, -(2**31)]
 
 @pytest.mark.spark
 @pytest.mark.postgres
-def test_a_table_is_equal_to_what_postgresql_prints(
+def test_values_have_the_marks_of_what_postgresql_prints(
     spark: SparkSession, database: Database
 ) -> None:
     frame = spark.sql(
         "SELECT timestamp_micros(m) AS tz,"
         " timestampadd(MICROSECOND, m, TIMESTAMP_NTZ '1970-01-01 00:00:00') AS ts,"
         " date_from_unix_date(d) AS da, m % 7 = 0 AS bo, CAST(0 AS DECIMAL(38, 18)) AS nu,"
-        " X'00FFAB' AS by, CAST(m / 8 AS FLOAT) AS re, m AS bi, CAST(NULL AS STRING) AS te"
+        " X'00FFAB' AS `by`, CAST(m / 8 AS FLOAT) AS re, m / 7 AS dp, m AS bi,"
+        " CAST(NULL AS STRING) AS te, repeat(CAST(m AS STRING) || 'ä', 9) AS lo"
         f" FROM (SELECT explode(array({', '.join(map(_long, MICROS))})) AS m)"
         f" CROSS JOIN (SELECT explode(array({', '.join(map(_int, DAYS))})) AS d)"
     )
-    names = ["tz", "ts", "da", "bo", "nu", "by", "re", "bi", "te"]
     with database.connect() as connection:
         connection.execute("SET timezone = 'UTC'")
-        expected = connection.execute(
+        printed = connection.execute(
             """
             SELECT CASE abs(m) WHEN 9223372036854775807 THEN 'infinity' WHEN 9223372036854775808
                      THEN '-infinity'
@@ -87,16 +96,24 @@ def test_a_table_is_equal_to_what_postgresql_prints(
                    CASE abs(d) WHEN 2147483647 THEN 'infinity' WHEN 2147483648 THEN '-infinity'
                      ELSE ('epoch'::date + d::int)::text END,
                    CASE WHEN m %% 7 = 0 THEN 't' ELSE 'f' END, 0::numeric(38, 18)::text,
-                   '\\x00ffab'::bytea::text, (m / 8)::float4::text, m::text, NULL
+                   '\\x00ffab'::bytea::text, (m::float8 / 8)::float4::text,
+                   (m::float8 / 7)::text, m::text, NULL, repeat(m::text || 'ä', 9)
             FROM unnest(%s::numeric[]) m, unnest(%s::numeric[]) d
             """,
             (MICROS, DAYS),
         ).fetchall()
 
-    difference = compare(frame, expected, names)
-
-    assert not difference, difference.describe()
-    assert difference.rows == len(MICROS) * len(DAYS)
+    kinds = [field.dataType for field in frame.schema.fields]
+    wanted = [
+        tuple(
+            None if text is None else mark(value_text(text, kind))
+            for text, kind in zip(row, kinds, strict=True)
+        )
+        for row in printed
+    ]
+    assert sorted(map(tuple, marks(frame).collect()), key=repr) == sorted(wanted, key=repr)
+    assert any(row[-1].startswith("#") for row in wanted if row[-1])
+    assert not compare(frame, Expected(frame.columns, (), wanted))
 
 
 def _long(number: int) -> str:
@@ -107,14 +124,52 @@ def _int(number: int) -> str:
     return "(-2147483647 - 1)" if number == -(2**31) else f"{number}"
 
 
+def marked(*values: str | None) -> Row:
+    return tuple(map(mark, values))
+
+
 @pytest.mark.spark
-def test_duplicates_count_in_a_comparison(spark: SparkSession) -> None:
-    frame = spark.createDataFrame([(1,), (1,), (2,)], "a int")
-
-    difference = compare(frame, [("1",), ("2",), ("2",), (None,)])
-
-    assert difference == Difference(3, 4, missing=(("2",), (None,)), surplus=(("1",),))
-    assert difference.describe() == (
-        "different: 3 rows instead of 4, 2 missing, 1 too many\n  - 2\n  - NULL\n  + 1"
+def test_a_comparison_names_the_keys_that_differ(spark: SparkSession) -> None:
+    there = [(number, "long" * number) for number in range(1000)]
+    frame = spark.createDataFrame(
+        [*there, (5000, "surplus"), (3, "another row")], "a int, b string"
     )
-    assert sorted(text_rows(frame)) == [("1",), ("1",), ("2",)]
+    spooled = [marked(str(a), b) for a, b in there]
+    spooled[7] = marked("7", "another value")
+    expected = Expected(["a", "b"], ["a"], spooled)
+    expected.replaced = {marked("8"), marked("9"), marked("2000")}
+    expected.rows = {marked("9"): marked("9", "long" * 9), marked("2000"): marked("2000", None)}
+
+    difference = compare(frame, expected)
+
+    assert difference == Difference(
+        1002,
+        1000,
+        missing=(marked("2000"),),
+        surplus=(marked("3"), marked("5000"), marked("8")),
+        changed=(marked("7"),),
+    )
+    assert list(difference.lines(frame.schema, ["a"])) == [
+        "1 missing:",
+        "  (2000)",
+        "3 too many:",
+        "  (3)",
+        "  (5000)",
+        "  (8)",
+        "1 with other values:",
+        "  (7)",
+    ]
+
+
+@pytest.mark.spark
+def test_rows_of_a_table_without_a_key_count_as_often_as_they_are_there(
+    spark: SparkSession,
+) -> None:
+    frame = spark.createDataFrame([(1,), (1,), (2,)], "a int")
+    expected = [marked("1"), marked("2"), marked("2"), marked(None)]
+
+    difference = compare(frame, Expected(["a"], (), expected))
+
+    assert (difference.rows, difference.expected) == (3, 4)
+    assert (difference.missing, difference.surplus) == ((marked("2"), marked(None)), (marked("1"),))
+    assert shown(None, frame.schema["a"].dataType) == "NULL"

@@ -1,0 +1,17 @@
+"""``pgsluice verify``: hold the source, filtered by the definitions, against the rebuilt tables.
+
+    m0        chunks of the source, each under      S: keys that      m: the state of the
+    a state   a snapshot of its own                 changed meanwhile  tables that is compared
+    ──┼──────────┼────┼────┼────┼───────────────m1──────┼──────────────────┼────────►
+      └──── the topic says which keys changed ──┘       └─ what S does not ┘
+                                                           see is applied
+
+No transaction lasts longer than a chunk. A row whose key no record of the topic names between `m0`
+and `m1`, a state behind all chunks, is at `m1` as it was when it was read. The other keys are read
+again in one short transaction, under one snapshot S. Then the tables are awaited behind S, at the
+state `m`: what the topic has up to there and S does not see is applied to the rows by a
+subscriber's own rules, and the rows are what the tables should hold at `m`.
+
+A transaction can be published before a snapshot sees it, for example under synchronous replication.
+A row that was read so differs, and what differs is read and compared once more before it is said.
+"""

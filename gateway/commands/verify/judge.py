@@ -1,0 +1,320 @@
+"""Compare one subscription's tables with rows from elsewhere; see the package's docstring."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from typing import Final
+
+from pyspark.sql.types import StructType
+
+from gateway.commands.verify.native import NativeReader
+from gateway.commands.verify.source import SourceReader, SourceTable
+from gateway.commands.verify.targets import Target
+from gateway.copy import Snapshot
+from gateway.lsn import Lsn
+from spark_consumer.manifests import Manifest, TableState
+from spark_consumer.verify.compare import Difference, compare, settle
+from spark_consumer.verify.rebuilt import RebuiltTables
+from spark_consumer.verify.replay import Change
+from spark_consumer.verify.spool import Spool
+from spark_consumer.verify.text import Row, mark, plain_text, value_text
+from spark_consumer.verify.window import DisturbedError
+
+__all__ = ["Verdict", "against_native", "against_source"]
+
+_LOG: Final = logging.getLogger(__name__)
+_ROUNDS: Final = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What was found of a table.
+
+    Attributes:
+        name: ``schema.table``.
+        equal: It was compared, and there is no difference.
+        lines: What to say of it.
+    """
+
+    name: str
+    equal: bool
+    lines: tuple[str, ...]
+
+
+@dataclass(slots=True)
+class _Table:
+    """A table that is compared.
+
+    Attributes:
+        begin: The state from which on changes are looked for.
+        snapshot: Under which all rows of the spool were read; None: each chunk under its own.
+        again: By key, the rows that were read later, under the snapshot of the round.
+        suspects: Keys that are to be read again.
+        trouble: Why the last round says nothing.
+    """
+
+    target: Target
+    columns: StructType
+    begin: TableState
+    spool: Spool
+    snapshot: Snapshot | None = None
+    again: dict[Row, Row | None] = field(default_factory=dict)
+    suspects: set[Row] = field(default_factory=set)
+    difference: Difference | None = None
+    trouble: str | None = None
+
+    @property
+    def name(self) -> str:
+        return self.target.name
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        return self.target.key
+
+    @property
+    def settled(self) -> bool:
+        """Nothing is left to look at again."""
+        return self.trouble is None and not self.suspects and not self.difference
+
+    def differing(self) -> set[Row] | None:
+        """The keys that differ, and nothing else is open; None when there are none."""
+        if self.trouble is not None or not self.difference:
+            return None
+        keys = self.difference.keys()
+        return keys if self.suspects <= keys else None
+
+    def source(self) -> SourceTable:
+        target = self.target
+        return SourceTable(target.table, target.filters, tuple(self.columns.names), target.key)
+
+    def fill(self, rows: Iterable[Sequence[bytes | None]]) -> None:
+        self.spool.clear()
+        for row in self.marked(rows):
+            self.spool.append(row)
+
+    def marked(self, rows: Iterable[Sequence[bytes | None]]) -> Iterator[Row]:
+        kinds = [field.dataType for field in self.columns.fields]
+        keys = [name in self.key for name in self.columns.names]
+        for row in rows:
+            yield tuple(
+                None if value is None else mark(value_text(value.decode(), kind), key=key)
+                for value, kind, key in zip(row, kinds, keys, strict=True)
+            )
+
+    def key_of(self, row: Row) -> Row:
+        return tuple(row[self.columns.names.index(name)] for name in self.key)
+
+    def plain(self, keys: Iterable[Row]) -> list[list[str]]:
+        """Keys as PostgreSQL reads them."""
+        kinds = [self.columns[name].dataType for name in self.key]
+        return [
+            [plain_text((value or "=")[1:], kind) for value, kind in zip(one, kinds, strict=True)]
+            for one in keys
+        ]
+
+
+def against_source(
+    reader: SourceReader, rebuilt: RebuiltTables, targets: Sequence[Target]
+) -> tuple[Manifest, list[Verdict]]:
+    """Compare tables with the source, at the state that is returned.
+
+    Raises:
+        GatewayError: the source cannot be read.
+        ConsumerError: the tables, or their topics, cannot.
+    """
+    with ExitStack() as stack:
+        manifest = rebuilt.now(reader.position())
+        tables, verdicts = _begun(rebuilt, manifest, targets, stack)
+        for table in tables:
+            _read(reader, table)
+        for number in range(1, _ROUNDS + 1 if tables else 0):
+            before = [table.differing() for table in tables]
+            manifest = _round(reader, rebuilt, tables)
+            # What differs twice in the same way differs.
+            same = [
+                keys is not None and table.differing() == keys
+                for table, keys in zip(tables, before, strict=True)
+            ]
+            if all(one.settled or again for one, again in zip(tables, same, strict=True)):
+                break
+            if number < _ROUNDS:
+                _LOG.info("looking again: %s", "; ".join(_unsettled(tables)))
+        return manifest, _judged(tables, verdicts)
+
+
+def _unsettled(tables: Iterable[_Table]) -> Iterator[str]:
+    for table in tables:
+        if not table.settled:
+            differing = len(table.difference.keys()) if table.difference else 0
+            keys = f"{len(table.suspects)} keys, {differing} of them differ"
+            yield f"{table.name} ({table.trouble or keys})"
+
+
+def _begun(
+    rebuilt: RebuiltTables, manifest: Manifest, targets: Sequence[Target], stack: ExitStack
+) -> tuple[list[_Table], list[Verdict]]:
+    tables: list[_Table] = []
+    verdicts: list[Verdict] = []
+    for target in targets:
+        state = manifest.tables.get(target.name)
+        reason = target.reason and f"not compared: {target.reason}"
+        if target.name in manifest.aside:
+            reason = f"set aside: {manifest.aside[target.name].reason}"
+        elif manifest.copies.get(target.name, "ready") != "ready":
+            reason = f"its copy is {manifest.copies[target.name]}"
+        elif state is None:
+            reason = "there is no such table in the warehouse"
+        if reason or state is None:
+            verdicts.append(Verdict(target.name, False, (str(reason),)))
+            continue
+        columns = rebuilt.read(target.name, state).schema
+        if sorted(columns.names) != sorted(target.columns):
+            there, wanted = ", ".join(columns.names), ", ".join(target.columns)
+            line = f"different: it has the columns ({there}) instead of ({wanted})"
+            verdicts.append(Verdict(target.name, False, (line,)))
+            continue
+        spool = stack.enter_context(Spool())
+        tables.append(_Table(target, columns, state, spool))
+    return tables, verdicts
+
+
+def _read(reader: SourceReader, table: _Table) -> None:
+    """Read all rows of a table from the source."""
+    if table.key:
+        table.fill(reader.rows(table.source()))
+    else:
+        table.snapshot, rows = reader.snapshot_rows(table.source())
+        table.fill(rows)
+
+
+def _round(reader: SourceReader, rebuilt: RebuiltTables, tables: Sequence[_Table]) -> Manifest:
+    """Bring all tables to one state, and compare them; return the state."""
+    for table in tables:
+        again = table.trouble is not None or (table.difference and not table.key)
+        if again:
+            # What happened to it lies before this state.
+            table.begin = rebuilt.now(reader.position()).tables[table.name]
+            table.suspects.clear()
+            table.trouble = None
+            _read(reader, table)
+    first = rebuilt.now(reader.position())
+    for table in tables:
+        with _noting(table, first):
+            state = first.tables[table.name]
+            window = rebuilt.window(table.name, table.begin, state, table.columns, table.key)
+            table.suspects |= window.keys() if table.key else set()
+    wanted = [(table, sorted(table.suspects, key=repr)) for table in tables if table.key]
+    snapshot, found = reader.keyed_rows(
+        (table.source(), table.plain(keys)) for table, keys in wanted
+    )
+    for (table, keys), rows in zip(wanted, found, strict=True):
+        table.again = dict.fromkeys(keys)
+        table.again |= {table.key_of(row): row for row in table.marked(rows)}
+    last = rebuilt.now(reader.position())
+    for table in tables:
+        if table.trouble is None:
+            with _noting(table, last):
+                _compare(table, rebuilt, snapshot, first, last)
+    return last
+
+
+@contextmanager
+def _noting(table: _Table, manifest: Manifest) -> Iterator[None]:
+    """Note what keeps a table from being compared."""
+    try:
+        if table.name in manifest.aside:
+            raise DisturbedError(f"set aside: {manifest.aside[table.name].reason}")
+        yield
+    except DisturbedError as error:
+        table.trouble = error.message
+
+
+def _compare(
+    table: _Table, rebuilt: RebuiltTables, snapshot: Snapshot, first: Manifest, last: Manifest
+) -> None:
+    end = last.tables[table.name]
+    window = rebuilt.window(table.name, table.begin, end, table.columns, table.key)
+    if table.key:
+        reached = rebuilt.table(table.name).position_at(first.tables[table.name].version)
+        running = snapshot.running
+        changes = window.changes(None if running is None else reached, running or ())
+    else:
+        changes = window.changes()
+
+    def sees(key: Row, change: Change) -> bool:
+        if table.snapshot is not None:
+            return table.snapshot.sees(change.xid)
+        # A key that was not read again is as it was at the state before, and `changes` begin there.
+        return key in table.again and snapshot.sees(change.xid)
+
+    expected, opened = settle(
+        table.columns.names, table.key, table.spool, table.again, changes, sees
+    )
+    frame = rebuilt.read(table.name, end)
+    if frame.columns != table.columns.names:
+        raise DisturbedError("its columns changed meanwhile")
+    table.difference = compare(frame, expected)
+    table.suspects = {*opened, *table.difference.keys()} if table.key else set()
+
+
+def against_native(
+    reader: NativeReader, rebuilt: RebuiltTables, targets: Sequence[Target]
+) -> tuple[Manifest, list[Verdict]]:
+    """Compare tables with those of a native subscriber, at the state that is returned.
+
+    Raises:
+        GatewayError: the subscriber cannot be read.
+        ConsumerError: the tables, or their topics, cannot.
+    """
+    for number in range(1, _ROUNDS + 1):
+        manifest, tables, verdicts = _native_round(reader, rebuilt, targets)
+        if number == _ROUNDS or all(table.settled for table in tables):
+            break
+    return manifest, _judged(tables, verdicts)
+
+
+def _native_round(
+    reader: NativeReader, rebuilt: RebuiltTables, targets: Sequence[Target]
+) -> tuple[Manifest, list[_Table], list[Verdict]]:
+    with ExitStack() as stack:
+        position = reader.open()
+        tables, verdicts = _begun(rebuilt, rebuilt.before(position), targets, stack)
+        for table in tables:
+            source = table.target.table
+            table.fill(reader.rows(source.schema, source.name, table.columns.names))
+        last = rebuilt.now(position)
+        for table in tables:
+            with _noting(table, last):
+                _compare_native(table, rebuilt, position, last)
+        return last, tables, verdicts
+
+
+def _compare_native(table: _Table, rebuilt: RebuiltTables, position: Lsn, last: Manifest) -> None:
+    end = last.tables[table.name]
+    window = rebuilt.window(table.name, table.begin, end, table.columns, table.key)
+    changes = [change for change in window.changes() if change.commit_lsn >= position]
+    expected, _ = settle(
+        table.columns.names, table.key, table.spool, {}, changes, lambda key, change: False
+    )
+    table.difference = compare(rebuilt.read(table.name, end), expected)
+
+
+def _judged(tables: Iterable[_Table], verdicts: Iterable[Verdict]) -> list[Verdict]:
+    found = list(verdicts)
+    for table in tables:
+        difference = table.difference
+        if table.trouble is not None:
+            lines = [f"not compared: {table.trouble}"]
+        elif difference is None or (table.suspects and not difference):
+            lines = ["not compared: the same rows changed again and again while they were read"]
+        elif difference:
+            lines = [f"different: {difference.rows} rows instead of {difference.expected}"]
+            lines += difference.lines(table.columns, table.key)
+        else:
+            lines = [f"equal: {difference.rows} rows"]
+        equal = difference is not None and table.settled
+        found.append(Verdict(table.name, equal, tuple(lines)))
+    return sorted(found, key=lambda verdict: verdict.name)

@@ -1,0 +1,71 @@
+"""Which tables are compared, and which rows of the source they should hold."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from gateway.definitions.model import FilterClause, Operation, Plan, Publish, Table
+from gateway.envelope.schema import key_of
+from spark_consumer.names import part
+
+__all__ = ["Target", "targets"]
+
+_ROWS = (Operation.INSERT, Operation.UPDATE, Operation.DELETE)
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A subscriber table.
+
+    Attributes:
+        name: ``schema.table``, as manifests call it.
+        table: The source's.
+        columns: Those that are published.
+        key: Of these, the ones that identify a row; empty: the whole row does.
+        filters: Of which one must be true; empty: all rows pass.
+        reason: Why the source does not say what it should hold; None when it does.
+    """
+
+    name: str
+    table: Table
+    columns: tuple[str, ...]
+    key: tuple[str, ...]
+    filters: tuple[FilterClause, ...]
+    reason: str | None
+
+
+def targets(plan: Plan, subscription: str) -> list[Target]:
+    """The tables of a subscription, by name."""
+    by_oid: dict[int, list[Publish]] = {}
+    for publish in plan.publishes:
+        if publish.subscription == subscription:
+            by_oid.setdefault(publish.target_oid, []).append(publish)
+    copy_data = {one.name: one.copy_data for one in plan.subscriptions}[subscription]
+    found = [_target(plan.tables[oid], publishes, copy_data) for oid, publishes in by_oid.items()]
+    return sorted(found, key=lambda target: target.name)
+
+
+def _target(table: Table, publishes: Sequence[Publish], copy_data: bool) -> Target:
+    columns = tuple(c.name for c in table.columns if publishes[0].publishes(c))
+    filters = {frozenset(p.filters.get(o, ())) for p in publishes for o in _ROWS}
+    missing = sorted(o.value for o in _ROWS if any(o not in p.operations for p in publishes))
+    reason = None
+    if not copy_data:
+        reason = "the subscription has copy_data = false"
+    elif missing:
+        reason = f"its publications do not publish {_listed(missing)}"
+    elif len(filters) > 1:
+        reason = "its publications filter INSERT, UPDATE and DELETE differently"
+    return Target(
+        name=f"{part(table.schema)}.{part(table.name)}",
+        table=table,
+        columns=columns,
+        key=tuple(key_of(table, columns) or ()),
+        filters=tuple(sorted(next(iter(filters)), key=lambda one: one.text)),
+        reason=reason,
+    )
+
+
+def _listed(words: Iterable[str]) -> str:
+    return " and ".join(words)

@@ -1,0 +1,236 @@
+"""Hold the rows that a Delta table should have against a version of it."""
+
+from __future__ import annotations
+
+import zlib
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
+
+from spark_consumer.names import quoted
+from spark_consumer.verify.replay import Change, replay, replay_rows
+from spark_consumer.verify.text import Row, digest, joined, joined_sql, marks, row_digest_sql, shown
+
+__all__ = ["Difference", "Expected", "compare", "settle"]
+
+BUCKETS: Final = 4096
+_LOOKED_AT: Final = 64
+"""Differing buckets whose keys are fetched; in a table that is all wrong the rest are counted."""
+
+
+@dataclass(slots=True)
+class Totals:
+    """Count and checksum of rows.
+
+    Attributes:
+        rows: How many.
+        sums: Of the two halves of the rows' digests: rows in any order have the same.
+    """
+
+    rows: int = 0
+    sums: tuple[int, int] = (0, 0)
+
+    def add(self, row: Row) -> None:
+        """Count a row in."""
+        found = digest(row)
+        first, second = self.sums
+        self.rows += 1
+        self.sums = (first + int(found[:15], 16), second + int(found[15:30], 16))
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """How a table differs from what it should hold.
+
+    Attributes:
+        rows: It has.
+        expected: It should have.
+        missing: Keys of rows that it lacks; a table without a key: the rows.
+        surplus: Of rows that it should not have.
+        changed: Of rows with other values.
+        more: There are further ones that were not looked at.
+    """
+
+    rows: int
+    expected: int
+    missing: tuple[Row, ...] = ()
+    surplus: tuple[Row, ...] = ()
+    changed: tuple[Row, ...] = ()
+    more: bool = False
+
+    def __bool__(self) -> bool:
+        """There is a difference."""
+        return bool(self.missing or self.surplus or self.changed or self.more)
+
+    def keys(self) -> set[Row]:
+        """All keys that differ, as far as they are known."""
+        return {*self.missing, *self.surplus, *self.changed}
+
+    def lines(self, columns: StructType, key: Sequence[str], limit: int = 10) -> Iterator[str]:
+        """Say it: how many of each kind, and the first keys."""
+        kinds = [columns[name].dataType for name in key or columns.names]
+        for what, keys in (
+            ("missing", self.missing),
+            ("too many", self.surplus),
+            ("with other values", self.changed),
+        ):
+            if keys:
+                yield f"{len(keys)}{' or more' if self.more else ''} {what}:"
+                for one in keys[:limit]:
+                    values = (shown(value, kind) for value, kind in zip(one, kinds, strict=True))
+                    yield f"  ({', '.join(values)})"
+                if len(keys) > limit:
+                    yield f"  ... and {len(keys) - limit} more"
+
+
+@dataclass(slots=True)
+class Expected:
+    """The rows that a table should have: those of a spool, some of them replaced.
+
+    Attributes:
+        columns: Names, in the rows' order.
+        key: Names of the key's; empty for a table without one.
+        spooled: The rows, but for those whose key is in `replaced`.
+        replaced: Keys whose rows are in `rows`, if anywhere.
+        rows: By key; a table without a key: how often each row is there.
+    """
+
+    columns: Sequence[str]
+    key: Sequence[str]
+    spooled: Iterable[Row]
+    replaced: set[Row] = field(default_factory=set)
+    rows: Mapping[Row, Row] | Counter[Row] = field(default_factory=dict)
+
+    def __iter__(self) -> Iterator[tuple[Row, Row]]:
+        """Key and row of each."""
+        places = key_places(self.columns, self.key)
+        for row in self.spooled:
+            key = tuple(row[place] for place in places)
+            if key not in self.replaced:
+                yield key, row
+        if isinstance(self.rows, Counter):
+            for row in self.rows.elements():
+                yield row, row
+        else:
+            yield from self.rows.items()
+
+
+def settle(
+    columns: Sequence[str],
+    key: Sequence[str],
+    spooled: Iterable[Row],
+    read_again: Mapping[Row, Row | None],
+    changes: Sequence[Change],
+    sees: Callable[[Row, Change], bool],
+) -> tuple[Expected, set[Row]]:
+    """Say what a table should hold when rows that were read are brought to one moment.
+
+    Args:
+        columns: names, in the rows' order.
+        key: names of the key's; empty for a table without one.
+        spooled: the rows as they were read first.
+        read_again: by key, what was read later; None where there was no row.
+        changes: those that some row was read without, in order.
+        sees: whether what was read of a key has a change already; see `replay`.
+
+    Returns:
+        The rows, and the keys that have to be read again.
+    """
+    expected = Expected(columns, key, spooled)
+    if not key:
+        counts: Counter[Row] = Counter()
+        unseen = [change for change in changes if not sees((), change)]
+        for change in unseen:
+            expected.replaced |= {row for row in (change.old, change.row) if row is not None}
+        for row in spooled if unseen else ():
+            if row in expected.replaced:
+                counts[row] += 1
+        replay_rows(unseen, counts)
+        expected.rows = counts
+        return expected, set()
+    expected.replaced |= read_again.keys()
+    for change in changes:
+        expected.replaced |= {one for one in (change.key, change.old) if one is not None}
+    places = key_places(columns, key)
+    rows = {one: row for one, row in read_again.items() if row is not None}
+    for row in spooled if changes else ():
+        one = tuple(row[place] for place in places)
+        if one in expected.replaced and one not in read_again:
+            rows[one] = row
+    opened = replay(changes, rows, sees)
+    expected.rows = rows
+    return expected, opened
+
+
+def key_places(columns: Sequence[str], key: Sequence[str]) -> list[int]:
+    """Where the key's columns are; all columns are the key of a table without one."""
+    return [list(columns).index(name) for name in key or columns]
+
+
+def compare(table: DataFrame, expected: Expected) -> Difference:
+    """Compare by counts and checksums, then by rows where these differ.
+
+    Args:
+        table: has the columns of `expected`, in that order.
+        expected: can be iterated over twice.
+    """
+    key = list(expected.key or expected.columns)
+    wanted: dict[int, Totals] = defaultdict(Totals)
+    for one, row in expected:
+        wanted[_bucket(one)].add(row)
+    marked = marks(table, expected.key).selectExpr(
+        f"CAST(pmod(crc32(encode({joined_sql(key)}, 'UTF-8')), {BUCKETS}) AS INT) AS bucket",
+        f"array({', '.join(map(quoted, key))}) AS k",
+        f"{row_digest_sql(table.columns)} AS d",
+    )
+    there = {
+        row.bucket: Totals(row.n, (int(row.s1), int(row.s2)))
+        for row in marked.selectExpr(
+            "bucket",
+            "CAST(CAST(conv(substring(d, 1, 15), 16, 10) AS BIGINT) AS DECIMAL(20, 0)) AS h1",
+            "CAST(CAST(conv(substring(d, 16, 15), 16, 10) AS BIGINT) AS DECIMAL(20, 0)) AS h2",
+        )
+        .groupBy("bucket")
+        .agg(F.count("*").alias("n"), F.sum("h1").alias("s1"), F.sum("h2").alias("s2"))
+        .collect()
+    }
+    differing = sorted(b for b in {*wanted, *there} if wanted.get(b) != there.get(b))
+    rows = sum(totals.rows for totals in there.values())
+    total = sum(totals.rows for totals in wanted.values())
+    if not differing:
+        return Difference(rows, total)
+    looked_at = set(differing[:_LOOKED_AT])
+    listed = ", ".join(map(str, sorted(looked_at)))
+    balance: dict[Row, Counter[str]] = defaultdict(Counter)
+    for one, row in expected:
+        if _bucket(one) in looked_at:
+            balance[one][digest(row)] += 1
+    for found in marked.where(f"bucket IN ({listed})").select("k", "d").toLocalIterator():
+        balance[tuple(found.k)][found.d] -= 1
+    return _difference(rows, total, balance, more=len(differing) > len(looked_at))
+
+
+def _difference(
+    rows: int, expected: int, balance: Mapping[Row, Counter[str]], *, more: bool
+) -> Difference:
+    missing: list[Row] = []
+    surplus: list[Row] = []
+    changed: list[Row] = []
+    for key in sorted(balance, key=repr):
+        digests = balance[key]
+        lacking = sum(count for count in digests.values() if count > 0)
+        extra = -sum(count for count in digests.values() if count < 0)
+        both = min(lacking, extra)
+        changed += [key] * both
+        missing += [key] * (lacking - both)
+        surplus += [key] * (extra - both)
+    return Difference(rows, expected, tuple(missing), tuple(surplus), tuple(changed), more)
+
+
+def _bucket(key: Row) -> int:
+    return zlib.crc32(joined(key).encode()) % BUCKETS

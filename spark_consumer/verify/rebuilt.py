@@ -1,0 +1,114 @@
+"""The rebuilt tables of one subscription, as manifests have them, while the job goes on."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from typing import Final
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
+
+from spark_consumer.config import ConsumerSettings
+from spark_consumer.errors import TransientConsumerError
+from spark_consumer.manifests import Manifest, Manifests, TableState
+from spark_consumer.names import lsn_text, table_folder
+from spark_consumer.registry import Schemas
+from spark_consumer.tables import SESSION_SETTINGS, Table
+from spark_consumer.verify.window import Window, read_window
+
+__all__ = ["RebuiltTables"]
+
+_POLL_S: Final = 0.2
+
+
+class RebuiltTables:
+    """Reads only.
+
+    Args:
+        settings: of the job.
+        spark: any session of the application.
+        subscription: its name.
+        schemas: writer schemas by id.
+        deadline: `time.monotonic` at which waiting ends.
+    """
+
+    def __init__(
+        self,
+        settings: ConsumerSettings,
+        spark: SparkSession,
+        subscription: str,
+        schemas: Schemas,
+        deadline: float,
+    ) -> None:
+        self.subscription = subscription
+        self._settings = settings
+        self._spark = spark.newSession()
+        for key, value in SESSION_SETTINGS.items():
+            self._spark.conf.set(key, value)
+        self._schemas = schemas
+        self._deadline = deadline
+        self._manifests = Manifests(spark, settings.warehouse, subscription)
+
+    def now(self, lsn: int) -> Manifest:
+        """The newest state, once the tables are at or beyond an LSN.
+
+        Raises:
+            TransientConsumerError: they do not get there in time.
+        """
+        while True:
+            manifest = self._manifests.newest()
+            if manifest is not None and manifest.marker >= 0 and manifest.end_lsn >= lsn:
+                return manifest
+            if time.monotonic() > self._deadline:
+                reached = lsn_text(manifest.end_lsn) if manifest is not None else "nowhere"
+                raise TransientConsumerError(
+                    f"subscription {self.subscription}: the tables are at {reached}, and do not"
+                    f" get to {lsn_text(lsn)}",
+                    hint="are the gateway and the Spark job running? see also --timeout",
+                )
+            time.sleep(_POLL_S)
+
+    def before(self, lsn: int) -> Manifest:
+        """The newest state that is not beyond an LSN.
+
+        Raises:
+            TransientConsumerError: there is none.
+        """
+        found = self._manifests.at(lsn=lsn)
+        if found is None:
+            raise TransientConsumerError(
+                f"subscription {self.subscription}: there is no state of the tables at or before"
+                f" {lsn_text(lsn)}",
+                hint="keep_hours says for how long states are kept",
+            )
+        return replace(found, end_lsn=min(found.end_lsn, lsn))
+
+    def read(self, name: str, state: TableState) -> DataFrame:
+        """A table at a version."""
+        path = table_folder(self._settings.warehouse, self.subscription, name)
+        return self._spark.read.format("delta").option("versionAsOf", state.version).load(path)
+
+    def window(
+        self,
+        name: str,
+        begin: TableState,
+        end: TableState,
+        columns: StructType,
+        key: tuple[str, ...],
+    ) -> Window:
+        """What brought a table from one state to another; see `read_window`."""
+        return read_window(
+            self._spark,
+            self._settings,
+            self._schemas,
+            self.table(name).position_at(begin.version),
+            self.table(name).position_at(end.version),
+            columns,
+            key,
+        )
+
+    def table(self, name: str) -> Table:
+        """A table, for its log."""
+        path = table_folder(self._settings.warehouse, self.subscription, name)
+        return Table(self._spark, path, f"subscription {self.subscription}, table {name}")

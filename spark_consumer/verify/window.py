@@ -1,0 +1,228 @@
+"""What a table's topic has between two positions of the table, as changes with marks."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import reduce
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.avro.functions import from_avro
+from pyspark.sql.types import StructType
+
+from spark_consumer.config import ConsumerSettings
+from spark_consumer.decode import AVRO_OPTIONS, Piece, read_offsets, row_type, survey, wire
+from spark_consumer.errors import TransientConsumerError
+from spark_consumer.layout import Layout, key_layout, value_layout
+from spark_consumer.position import Position
+from spark_consumer.registry import Schemas
+from spark_consumer.verify.replay import Change
+from spark_consumer.verify.text import Row, mark_sql, text_sql
+
+__all__ = ["DisturbedError", "Window", "read_window"]
+
+
+class DisturbedError(TransientConsumerError):
+    """The table was copied, truncated or altered while it was compared; it can be tried again."""
+
+
+class Window:
+    """The changes of one table's topic in a range of offsets.
+
+    Args:
+        frame: partition, offset, op, key, old, row, unsent, xid, lsn, seq, commit_lsn; None when
+            there is nothing.
+    """
+
+    def __init__(self, frame: DataFrame | None) -> None:
+        self._frame = frame
+
+    def keys(self) -> set[Row]:
+        """The keys that changes name."""
+        if self._frame is None:
+            return set()
+        both = self._frame.select(F.explode(F.array("key", "old")).alias("key"))
+        return {tuple(row.key) for row in both.where("key IS NOT NULL").distinct().collect()}
+
+    def changes(self, after: Position | None = None, unseen: Iterable[int] = ()) -> list[Change]:
+        """The changes in order.
+
+        Args:
+            after: leave out what a table has at this position, but for the transactions `unseen`;
+                None for everything.
+            unseen: the low 32 bits of their ids.
+        """
+        if self._frame is None:
+            return []
+        frame = self._frame
+        if after is not None:
+            later = [
+                f"(partition = {number} AND offset >= {offset})"
+                for number, offset in after.next.items()
+            ]
+            known = ", ".join(map(str, after.next)) or "-1"
+            wanted = " OR ".join([*later, f"partition NOT IN ({known})"])
+            listed = ", ".join(str(xid & 0xFFFFFFFF) for xid in unseen)
+            frame = frame.where(f"{wanted} OR xid IN ({listed})" if listed else wanted)
+        rows = frame.collect()
+        rows.sort(key=lambda row: (row.lsn, row.seq, row.offset))
+        return [_change(row) for row in rows]
+
+
+def _change(row: Any) -> Change:
+    return Change(
+        op=row.op,
+        xid=row.xid,
+        commit_lsn=row.commit_lsn,
+        key=tuple(row.key),
+        old=None if row.old is None else tuple(row.old),
+        row=None if row.row is None else tuple(row.row),
+        unsent=frozenset(row.unsent),
+    )
+
+
+def read_window(
+    spark: SparkSession,
+    settings: ConsumerSettings,
+    schemas: Schemas,
+    begin: Position,
+    end: Position,
+    columns: StructType,
+    key: Sequence[str],
+) -> Window:
+    """Read what brought a table from one position to another.
+
+    Args:
+        spark: a session.
+        settings: how to reach the broker.
+        schemas: the writer schemas.
+        begin: the table's position.
+        end: a later one.
+        columns: of the Delta table.
+        key: names of the key's columns; empty for a table without one.
+
+    Raises:
+        DisturbedError: the table was copied, truncated or altered in between.
+        ConsumerError: the topic cannot be read.
+    """
+    if (begin.generation, begin.topic, begin.topic_id) != (
+        end.generation,
+        end.topic,
+        end.topic_id,
+    ):
+        raise DisturbedError("it was copied anew meanwhile")
+    spans = {
+        number: (begin.next.get(number, 0), offset)
+        for number, offset in end.next.items()
+        if offset > begin.next.get(number, 0)
+    }
+    if not spans:
+        return Window(None)
+    records = wire(read_offsets(spark, settings, {end.topic: spans}))
+    found = survey(records).get(end.topic)
+    if found is None:
+        return Window(None)
+    if found.truncates:
+        raise DisturbedError("it was truncated or copied anew meanwhile")
+    frames = [
+        frame
+        for piece in found.pieces
+        if piece.changes
+        for frame in _decoded(spark, records, piece, schemas, columns, key)
+    ]
+    return Window(reduce(DataFrame.unionByName, frames) if frames else None)
+
+
+def _decoded(
+    spark: SparkSession,
+    records: DataFrame,
+    piece: Piece,
+    schemas: Schemas,
+    columns: StructType,
+    key: Sequence[str],
+) -> Iterator[DataFrame]:
+    schema = schemas.schema(piece.value_id)
+    layout = value_layout(schema)
+    fields = {column.name: column.field for column in layout.columns}
+    if set(fields) != set(columns.names):
+        raise DisturbedError("its columns changed meanwhile")
+    envelope = from_avro(F.col("value_body"), json.dumps(schema), AVRO_OPTIONS)
+    mine = records.where(
+        (F.col("value_id") == piece.value_id)
+        & F.col("key_id").eqNullSafe(F.lit(piece.key_id))
+        & (F.col("op") != "t")
+        & ~((F.col("op") == "d") & F.col("rekey").eqNullSafe("old"))
+    ).withColumn("e", envelope)
+    if key:
+        mine = mine.withColumn("k", _key(piece, schemas, layout, key))
+    sent = row_type(spark, json.dumps(schema))
+    marked = _Marked(columns, fields, sent, key)
+    moved = "(op = 'c' AND rekey <=> 'new')"
+    if key:
+        old = f"IF({moved}, {marked.array(key, 'e.before')}, NULL)"
+        row = marked.array(columns.names, "e.after", keys="k")
+        own = marked.array(key, "k")
+    else:
+        old = f"IF(op IN ('u', 'd') OR {moved}, {marked.array(columns.names, 'e.before')}, NULL)"
+        row = marked.array(columns.names, "e.after", kept="e.before")
+        own = "CAST(array() AS ARRAY<STRING>)"
+    places = ", ".join(f"'{fields[name]}'" for name in columns.names)
+    unsent = f"transform(e.unchanged, f -> array_position(array({places}), f) - 1)"
+    yield mine.selectExpr(
+        "partition",
+        "offset",
+        "lsn",
+        "seq",
+        "coalesce(e.source.txId, 0) AS xid",
+        "e.source.commit_lsn AS commit_lsn",
+        f"CASE WHEN {moved} THEN 'move' WHEN op = 'u' THEN 'set' WHEN op = 'd' THEN 'delete'"
+        " ELSE 'put' END AS op",
+        f"{own} AS key",
+        f"{old} AS old",
+        f"IF(op = 'd', NULL, {row}) AS row",
+        f"IF(op = 'u' OR {moved}, {unsent}, CAST(array() AS ARRAY<BIGINT>)) AS unsent",
+    )
+
+
+def _key(piece: Piece, schemas: Schemas, layout: Layout, key: Sequence[str]) -> Any:
+    found = None if piece.key_id is None else key_layout(schemas.schema(piece.key_id))
+    names = {column.field: column.name for column in layout.columns}
+    if found is None or piece.key_id is None or {names.get(f) for f in found.fields} != set(key):
+        raise DisturbedError("its replica identity changed meanwhile")
+    return from_avro(F.col("key_body"), json.dumps(schemas.schema(piece.key_id)), AVRO_OPTIONS)
+
+
+class _Marked:
+    """Makes SQL for the marks of a decoded row's columns."""
+
+    def __init__(
+        self, columns: StructType, fields: Mapping[str, str], sent: StructType, key: Sequence[str]
+    ) -> None:
+        self._columns = columns
+        self._fields = fields
+        self._sent = sent
+        self._key = key
+
+    def array(self, names: Iterable[str], side: str, *, keys: str = "", kept: str = "") -> str:
+        """Their marks, as an array.
+
+        Args:
+            names: of columns.
+            side: the struct that has them.
+            keys: a struct that has the key's columns where `side` has NULL.
+            kept: a struct that has the columns that were not sent.
+        """
+        return f"array({', '.join(self._one(name, side, keys, kept) for name in names)})"
+
+    def _one(self, name: str, side: str, keys: str, kept: str) -> str:
+        field, kind = self._fields[name], self._columns[name].dataType
+        value = f"{side}.`{field}`"
+        if keys and name in self._key:
+            value = f"coalesce({value}, {keys}.`{field}`)"
+        if kept:
+            value = f"IF(array_contains(e.unchanged, '{field}'), {kept}.`{field}`, {value})"
+        if self._sent[field].dataType != kind:
+            value = f"CAST({value} AS {kind.simpleString()})"
+        return mark_sql(text_sql(value, kind), key=name in self._key)
