@@ -45,8 +45,7 @@ def reload(settings: Settings, *, timeout_s: float) -> int:
         facts = server_facts(connection)
         identity = slot_identity(facts, settings)
         known = read_progress(settings.kafka, settings.topics.progress, identity, _READ_S).watermark
-        states = () if known is None else known.copies
-        plan = read_plan(settings, connection, definitions, states)
+        plan = read_plan(settings, connection, definitions, known)
         # Building the routes compiles every filter and every schema.
         routes_of(connection, plan, facts, settings, CollectedSchemas())
         _wait(connection, settings, identity, definitions, plan, timeout_s)
@@ -104,5 +103,5 @@ def _is_running(connection: psycopg.Connection, slot: str) -> bool:
 def _is_in_force(watermark: Watermark, definitions: Definitions, plan: Plan) -> bool:
     states = copy_states(plan, watermark.copies, reconcile=True)
     return watermark.definitions == definitions.fingerprint and all(
-        state.state in ("ready", "missing") for state in states
+        state.state in ("ready", "missing", "held") for state in states
     )

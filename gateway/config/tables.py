@@ -52,12 +52,15 @@ class DefinitionsTable:
     """``[definitions]``: the publications and subscriptions.
 
     Attributes:
+        on_table_error: What becomes of a table that was published and cannot be any more, because
+            it was altered: ``hold`` it and go on with all others, or ``stop``.
         watch_interval_s: How often the source's catalog is looked at for altered publications and
             for tables and partitions made later; 0: only at a reload.
     """
 
     file: Path
     missing_identity: Literal["refuse", "insert_only"] = "refuse"
+    on_table_error: Literal["hold", "stop"] = "hold"
     watch_interval_s: float = 5.0
 
 

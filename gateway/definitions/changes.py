@@ -78,8 +78,8 @@ def copy_states(
         key, fingerprint = key_of_copy(plan, copy), fingerprint_of(plan, copy)
         oid, taken = copy.target_oid, describe(plan, copy)
         state = known.pop(key, None)
-        if state is not None and (state.state == "missing" or state.oid != oid):
-            state = None  # a table of the same name is another table
+        if state is not None and (state.state in ("missing", "held") or state.oid != oid):
+            state = None  # it has lacked changes; a table of the same name is another table
         if state is not None and state.taken and not has_same_key(state.taken, taken):
             state = None  # consumers have its rows under keys that do not come any more
         state = None if state is None else replace(state, taken=taken)
@@ -90,6 +90,14 @@ def copy_states(
         else:
             found.append(CopyState(*key, "pending", definition=fingerprint, oid=oid, taken=taken))
     subscriptions = {subscription.name for subscription in plan.subscriptions}
+    for table in plan.held:
+        key = (table.subscription, table.schema, table.table)
+        state = known.pop(key, None)
+        definition = "" if state is None else state.definition
+        held = CopyState(*key, "held", None, definition, oid=table.oid, reason=table.reason)
+        if state is not None and state.state == "held":
+            held = replace(held, consistent_point=state.consistent_point)
+        found.append(held)
     missing = {(schema, name): why for schema, name, why in plan.missing}
     for state in known.values():
         if (state.subscription, state.oid) in plan.departed - copied:
@@ -132,13 +140,13 @@ def _listed(plan: Plan, publish: Publish) -> list[str] | None:
 
 
 def departed(before: Iterable[CopyState], after: Iterable[CopyState]) -> list[CopyState]:
-    """Return the states that end: as ``gone``, or as ``missing`` where that begins."""
+    """Return the states that end: as ``gone``, or as ``missing`` or ``held`` where that begins."""
     now = {(state.subscription, state.schema, state.table): state for state in after}
     ended = []
     for state in before:
         found = now.get((state.subscription, state.schema, state.table))
         if found is None:
             ended.append(replace(state, state="gone"))
-        elif found.state == "missing" != state.state:
+        elif found.state in ("missing", "held") and found.state != state.state:
             ended.append(found)
     return ended

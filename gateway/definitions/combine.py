@@ -6,7 +6,7 @@ Pure, and exactly pgoutput's rules; `gateway.definitions.membership` has them on
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from typing import Literal
 
@@ -16,6 +16,7 @@ from gateway.definitions.model import (
     Catalog,
     Definitions,
     FilterClause,
+    HeldTable,
     Operation,
     Plan,
     Publication,
@@ -31,6 +32,9 @@ __all__ = ["MissingIdentity", "find_problems", "make_plan"]
 
 MissingIdentity = Literal["refuse", "insert_only"]
 
+TableKey = tuple[str, str, str]
+"""subscription, schema, table"""
+
 
 def make_plan(
     definitions: Definitions,
@@ -38,6 +42,7 @@ def make_plan(
     *,
     prefix: str,
     missing_identity: MissingIdentity,
+    holdable: Collection[TableKey] = (),
 ) -> Plan:
     """Combine definitions and catalog.
 
@@ -51,26 +56,40 @@ def make_plan(
         missing_identity: What to do with a table that publishes updates or deletes, but whose
             replica identity is missing or does not cover a filter or column list: refuse it, or
             leave those operations out, with a warning.
+        holdable: Tables of subscriptions that are held, and left out, if there is a problem with
+            them.
 
     Raises:
         DefinitionError: all that `find_problems` finds, in one.
         ConfigError: `prefix` is too long for a publication's name.
     """
-    problems = find_problems(definitions, catalog, missing_identity=missing_identity)
+    members = Membership(catalog)
+    held: dict[tuple[str, int], HeldTable] = {}
+    for subscription_name, oid, error in _problems(members, definitions, catalog, missing_identity):
+        table = catalog.tables[oid]
+        if (subscription_name, table.schema, table.name) in holdable:
+            reason = error.message.partition("\n")[0]
+            held.setdefault(
+                (subscription_name, oid),
+                HeldTable(subscription_name, table.schema, table.name, oid, reason),
+            )
+    problems = find_problems(
+        definitions, catalog, missing_identity=missing_identity, held=held.keys()
+    )
     if len(problems) == 1:
         raise problems[0]
     if problems:
         listed = "\n".join(str(problem) for problem in problems)
         raise DefinitionError(f"{len(problems)} problems in the definitions:\n{listed}")
-    members = Membership(catalog)
     publishes: list[Publish] = []
     copies: list[TableCopy] = []
     warnings: list[str] = []
     empty_roots: dict[int, frozenset[Operation]] = defaultdict(frozenset)
     for subscription in definitions.subscriptions:
         publications = [catalog.publications[name] for name in subscription.publications]
-        taken = list(_publishes(members, subscription, publications))
-        copied = members.copied(publications)
+        left_out = {oid for name, oid in held if name == subscription.name}
+        taken = list(_publishes(members, subscription, publications, left_out))
+        copied = [table for table in members.copied(publications) if table.oid not in left_out]
         if not copied:
             warnings.append(f'subscription "{subscription.name}" has no tables')
         if subscription.copy_data:
@@ -104,6 +123,7 @@ def make_plan(
             *reduced,
         ),
         missing=catalog.missing,
+        held=tuple(held.values()),
     )
 
 
@@ -117,23 +137,48 @@ def _alterable(definitions: Definitions, publishes: Sequence[Publish]) -> set[in
 
 
 def find_problems(
-    definitions: Definitions, catalog: Catalog, *, missing_identity: MissingIdentity
+    definitions: Definitions,
+    catalog: Catalog,
+    *,
+    missing_identity: MissingIdentity,
+    held: Collection[tuple[str, int]] = (),
 ) -> list[DefinitionError]:
     """Find everything for which PostgreSQL would refuse a subscription, or a write of the source.
+
+    But for what is wrong with the tables in `held`, by subscription and OID.
 
     Returns:
         One error per finding, in PostgreSQL's words; empty when all is well.
     """
-    members = Membership(catalog)
     found: dict[str, DefinitionError] = {}
+    members = Membership(catalog)
+    for name, oid, error in _problems(members, definitions, catalog, missing_identity):
+        if (name, oid) not in held:
+            found.setdefault(str(error), error)
+    return list(found.values())
+
+
+def _problems(
+    members: Membership,
+    definitions: Definitions,
+    catalog: Catalog,
+    missing_identity: MissingIdentity,
+) -> Iterator[tuple[str, int, DefinitionError]]:
+    """Yield each problem with the subscription, and the OID of the subscriber's table."""
     for subscription in definitions.subscriptions:
         publications = [catalog.publications[name] for name in subscription.publications]
+        for (publication, oid), error in catalog.broken.items():
+            if publication in subscription.publications:
+                yield subscription.name, oid, error
         refused: set[int] = set()
         for table in members.copied(publications):
             if _copied_columns(members, _listing(members, publications, table), table) is None:
                 refused.add(table.oid)
-                error = _different_lists(table, definitions, subscription)
-                found.setdefault(str(error), error)
+                yield (
+                    subscription.name,
+                    table.oid,
+                    _different_lists(table, definitions, subscription),
+                )
         for table in _relations(members):
             entry = members.entry(publications, table)
             if entry is None:
@@ -141,12 +186,11 @@ def find_problems(
             if entry.target.oid not in refused:
                 fault = _disagreement(members, entry, definitions, subscription)
                 if fault is not None:
-                    found.setdefault(str(fault), fault)
+                    yield subscription.name, entry.target.oid, fault
             if missing_identity == "insert_only":
                 continue
             for _, error in find_identity_problems(members, publications, table, definitions.text):
-                found.setdefault(str(error), error)
-    return list(found.values())
+                yield subscription.name, entry.target.oid, error
 
 
 def _wholes(members: Membership, definitions: Definitions) -> set[int]:
@@ -175,11 +219,14 @@ def _relations(members: Membership) -> list[Table]:
 
 
 def _publishes(
-    members: Membership, subscription: SubscriptionDefinition, publications: Sequence[Publication]
+    members: Membership,
+    subscription: SubscriptionDefinition,
+    publications: Sequence[Publication],
+    left_out: Collection[int],
 ) -> Iterator[Publish]:
     for table in _relations(members):
         entry = members.entry(publications, table)
-        if entry is None or not entry.operations:
+        if entry is None or not entry.operations or entry.target.oid in left_out:
             continue
         generated = _publishes_generated(members, entry.publications, entry.target)
         assert generated is not None

@@ -8,10 +8,11 @@ for each subscription and each relation whose changes can arrive, how it is publ
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final
 
+from gateway.errors import DefinitionError
 from gateway.pgoutput.messages import ReplicaIdentity
 
 
@@ -222,12 +223,14 @@ class Catalog:
             writes to a table whose replica identity has one that is not published.
         missing: Schema and name of tables that are listed, were published once, and are no longer
             there under this name; and what has become of them.
+        broken: By publication and OID, why a table that was published is not in `publications`.
     """
 
     tables: Mapping[int, Table]
     publications: Mapping[str, Publication]
     publishes_generated: bool = False
     missing: tuple[tuple[str, str, str], ...] = ()
+    broken: Mapping[tuple[str, int], DefinitionError] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -308,6 +311,17 @@ class ServerPublication:
 
 
 @dataclass(frozen=True, slots=True)
+class HeldTable:
+    """A table of a subscription that was published and cannot be, as it is now."""
+
+    subscription: str
+    schema: str
+    table: str
+    oid: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
     """Everything that follows from the definitions and the catalog.
 
@@ -319,6 +333,7 @@ class Plan:
         server_publications: What the gateway needs on the server.
         warnings: Lines for the log: tables accepted for insert only, and the like.
         missing: As in `Catalog`.
+        held: Those that cannot be published as they are; nothing else here has them.
         departed: Subscription and OID of the tables of which relations were dropped that are
             published for as long as the stream has rows of them.
     """
@@ -331,3 +346,4 @@ class Plan:
     warnings: tuple[str, ...] = ()
     missing: tuple[tuple[str, str, str], ...] = ()
     departed: frozenset[tuple[str, int]] = frozenset()
+    held: tuple[HeldTable, ...] = ()

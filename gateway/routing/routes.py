@@ -33,6 +33,7 @@ from gateway.routing.filters import Asking, Filters
 from gateway.routing.forms import Form, Forms
 from gateway.routing.group_builder import GroupBuilder
 from gateway.routing.groups import Group
+from gateway.routing.outdated import trouble_of
 from gateway.routing.ports import CatalogReader, Evaluator, SchemaIds, UnannouncedError
 from gateway.routing.settings import RoutingSettings
 from gateway.routing.takers import Taker
@@ -47,8 +48,8 @@ class RelationRoutes:
         altered: A relation has changed whose table is being copied.
         addresses: Where records go.
         forms: What is known of the tables, and the forms in which they are published.
-        rekeyed: By subscription and OID, the tables whose records do not have the key that their
-            copy has. They stay so: they have to be copied first.
+        outdated: By subscription and OID, the tables that are not as their copy has them, and why:
+            of another key, or in such a shape that their rows could not be published.
 
     Args:
         replan: Asked when the stream shows that something about a relation, or about who publishes
@@ -88,7 +89,8 @@ class RelationRoutes:
         self._groups = GroupBuilder(plan, settings, self.addresses)
         self._copied = {(copy.subscription, copy.target_oid) for copy in plan.copies}
         self._put_aside: list[tuple[str, int]] = []
-        self.rekeyed: set[tuple[str, int]] = set()
+        self.outdated: dict[tuple[str, int], str] = {}
+        self._planned = plan.tables
         self._keys = {
             (copy.subscription, copy.target_oid): key_signature(
                 plan.tables[copy.target_oid].columns,
@@ -141,6 +143,8 @@ class RelationRoutes:
         under a new name: its topic is the one of the name that is in force.
         """
         self.forms.adopt(plan)
+        for held in plan.held:
+            self.outdated[held.subscription, held.oid] = held.reason
         kept = [p for p in plan.publishes if (p.subscription, p.target_oid) in self._taken]
         self._publishes = _by_relation(kept)
         asked = self.filters.ask_server
@@ -156,12 +160,13 @@ class RelationRoutes:
         relation = self._relations.get(relation_oid)
         if relation is None:
             return None
-        refused = set(self.addresses.refused)
+        aside = {*self.addresses.refused, *self.outdated}
         names = [column.name for column in relation.columns]
-        publishes = self._publishes.get(relation_oid, ())
+        publishes = self._usable(relation)
         asking = self.filters.asking((publish.filters for publish in publishes), names)
-        groups = self._groups_of(relation, names, asking)
-        self._put_aside += self._copied & (self.addresses.refused.keys() - refused)
+        groups = self._groups_of(relation, names, publishes, asking)
+        aside_now = self.addresses.refused.keys() | self.outdated.keys()
+        self._put_aside += self._copied & (aside_now - aside)
         return RelationRoute(
             relation_oid,
             f"{relation.namespace}.{relation.name}",
@@ -175,6 +180,21 @@ class RelationRoutes:
             asking,
             self._watches(relation, names),
         )
+
+    def _usable(self, relation: Relation) -> list[Publish]:
+        """Return how `relation` is published, where it can be."""
+        usable = []
+        for publish in self._publishes.get(relation.relation_oid, ()):
+            taken = (publish.subscription, publish.target_oid)
+            trouble = None
+            if taken in self._keys:
+                planned = self._planned[publish.target_oid]
+                trouble = trouble_of(publish, relation, self.filters, planned)
+            if trouble is None:
+                usable.append(publish)
+            else:
+                self.outdated[taken] = trouble
+        return usable
 
     def truncated(self, oid: int, named: frozenset[int]) -> list[tuple[Group, Taker]]:
         """Return who must see a TRUNCATE of `oid`, in a statement that names all of `named`."""
@@ -301,12 +321,16 @@ class RelationRoutes:
         return compile_row(name, columns, read, self._catalog.type_info)
 
     def _groups_of(
-        self, relation: Relation, names: Sequence[str], asking: Asking | None
+        self,
+        relation: Relation,
+        names: Sequence[str],
+        publishes: Sequence[Publish],
+        asking: Asking | None,
     ) -> list[Group]:
         """Bring together the publishes that share target and columns."""
         forms: dict[tuple[int, tuple[str, ...]], tuple[Form, EnvelopeEncoder, list[Taker]]] = {}
         seen: set[str] = set()
-        for publish in self._publishes.get(relation.relation_oid, ()):
+        for publish in publishes:
             if publish.subscription in seen:
                 continue  # read under its root, each leaf of the tree says the same
             seen.add(publish.subscription)
@@ -314,7 +338,7 @@ class RelationRoutes:
             taken = (publish.subscription, publish.target_oid)
             keyed_by = key_signature(form.columns, form.key)
             if self._keys.get(taken, keyed_by) != keyed_by:
-                self.rekeyed.add(taken)
+                self.outdated[taken] = "its key has changed"
             key = (form.target.oid, tuple(column.name for column in form.columns))
             if key not in forms:
                 forms[key] = (form, self._groups.encoder(form, names), [])

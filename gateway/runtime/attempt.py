@@ -214,9 +214,12 @@ class Attempt:
         sink: TransactionalSink,
         going_on: GoOn,
     ) -> Outcome:
-        states = going_on.watermark.copies
         reader = PlanReader(
-            self.settings, outside.connection, setup.definitions, setup.plan, states
+            self.settings,
+            outside.connection,
+            setup.definitions,
+            setup.plan,
+            going_on.watermark,
         )
         routes = outside.routes(setup.plan, setup.routing, replan=reader.now)
         with Reloader(

@@ -54,7 +54,7 @@ _FLUSH_S: Final = 0.1
 _REMIND_S: Final = 10.0
 _REPORT_S: Final = 5.0
 _JOIN_S: Final = 5.0
-_REKEYED: Final = "the key of a table has changed; it is copied anew"
+_OUTDATED: Final = "a table was altered; it is copied anew when it can be published"
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,9 +215,10 @@ class TableCopier:
             for job in self._jobs:
                 if not job.over and job.copy.started:
                     self._set_progress(job)
-        for copy in self._plan.copies if self._routes.rekeyed else ():
-            if (copy.subscription, copy.target_oid) in self._routes.rekeyed:
-                self._altered |= self._states.start_over(copy, _REKEYED)
+        for copy in self._plan.copies if self._routes.outdated else ():
+            because = self._routes.outdated.get((copy.subscription, copy.target_oid))
+            if because is not None:
+                self._altered |= self._states.start_over(copy, _OUTDATED, because=because)
         return self._states.all()
 
     def place(self, last: Lsn, upto: Lsn) -> Placement | None:

@@ -117,6 +117,12 @@ def put_into_force(
             state=state.state,
             because=state.reason or "it is not in the publications under this name",
         )
+    states = tuple(
+        replace(s, consistent_point=point)
+        if s.state == "held" and s.consistent_point is None
+        else s
+        for s in states
+    )
     after = replace(watermark, definitions=definitions, copies=states)
     names = [subscription.name for subscription in plan.subscriptions]
     _commit(sink, Batch(records, after, Cut(point, routes.addresses.feeds, None, names)), stopping)

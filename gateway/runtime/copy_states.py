@@ -69,7 +69,7 @@ class CopyStates:
         """Whether the registry refuses the schema of the table for this subscription."""
         return (copy.subscription, copy.target_oid) in self._addresses.refused
 
-    def start_over(self, copy: TableCopy, why: str) -> bool:
+    def start_over(self, copy: TableCopy, why: str, **said: object) -> bool:
         """Let a table be copied from its beginning at the next start; False if that is so."""
         before = self.of(copy)
         after = self.set(copy, state="pending", consistent_point=None, progress=Progress())
@@ -81,5 +81,6 @@ class CopyStates:
             why,
             subscription=copy.subscription,
             relation=self._plan.tables[copy.target_oid],
+            **said,
         )
         return True

@@ -23,7 +23,7 @@ from gateway.definitions.parser import parse_definitions
 from gateway.definitions.remembered import known_tables, oids_of, recall
 from gateway.errors import ConfigError, GatewayError, TransientError
 from gateway.observe import event
-from gateway.records import CopyState
+from gateway.records import CopyState, Watermark
 from gateway.source.catalog import read_catalog
 from gateway.source.tables import existing_relations
 from gateway.source.watch import catalog_digest
@@ -61,20 +61,28 @@ def read_plan(
     settings: Settings,
     connection: psycopg.Connection,
     definitions: Definitions,
-    states: Iterable[CopyState] = (),
+    watermark: Watermark | None = None,
 ) -> Plan:
     """Return what follows from the definitions on this server.
 
-    `states` are those of the tables that have been published: with them a table that is listed and
-    was dropped is no error.
+    `watermark` says which tables have been published: with it a table that is listed and was
+    dropped is no error; nor is one that was altered so that it cannot be published any more, where
+    such tables are to be held. New definitions are refused then.
 
     Raises:
         DefinitionError: the definitions cannot be served.
         TransientError: the connection is gone.
     """
+    states = () if watermark is None else watermark.copies
+    holds = (
+        settings.definitions.on_table_error == "hold"
+        and watermark is not None
+        and watermark.definitions == definitions.fingerprint
+    )
     return make_plan(
         definitions,
         read_catalog(connection, definitions, known_tables(states)),
+        holdable={(s.subscription, s.schema, s.table) for s in states} if holds else (),
         prefix=settings.source.slot,
         missing_identity=settings.definitions.missing_identity,
     )
@@ -99,13 +107,13 @@ class PlanReader:
         connection: psycopg.Connection,
         definitions: Definitions,
         plan: Plan,
-        states: Iterable[CopyState],
+        watermark: Watermark,
     ) -> None:
         self._settings = settings
         self._connection = connection
         self._definitions = definitions
         self._plan = plan
-        self._states = tuple(states)
+        self._watermark = watermark
         self._digest = ""  # what `plan` was made from may have changed since: look once
 
     def now(self) -> Plan | None:
@@ -121,7 +129,7 @@ class PlanReader:
             return None
         self._digest = digest
         try:
-            plan = read_plan(self._settings, self._connection, self._definitions, self._states)
+            plan = read_plan(self._settings, self._connection, self._definitions, self._watermark)
         except TransientError:
             raise
         except GatewayError as error:

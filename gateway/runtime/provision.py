@@ -139,7 +139,7 @@ def _known_plan(
             watermark = read_progress(settings.kafka, topic, identity, _READ_S).watermark
         if watermark is None or not watermark.copies:
             raise
-        return read_plan(settings, connection, definitions, watermark.copies)
+        return read_plan(settings, connection, definitions, watermark)
 
 
 def recall(

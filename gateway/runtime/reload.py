@@ -206,7 +206,7 @@ class Reloader:
         settings = self._settings
         definitions = read_definitions(settings)
         facts = server_facts(connection)
-        plan = read_plan(settings, connection, definitions, self._watermark.copies)
+        plan = read_plan(settings, connection, definitions, self._watermark)
         rewritten = definitions.fingerprint != self._watermark.definitions
         reconcile = asked or rewritten
         before = self._watermark.copies

@@ -204,8 +204,12 @@ def _go_on(facts: Facts, watermark: Watermark, confirmed_lsn: Lsn | None) -> GoO
     return GoOn(replace(watermark, copies=states), confirmed_lsn)
 
 
-def _tables_of(states: Iterable[CopyState]) -> set[tuple[str, str, str, int, bool]]:
-    return {(s.subscription, s.schema, s.table, s.oid, s.state == "missing") for s in states}
+def _tables_of(states: Iterable[CopyState]) -> set[tuple[str, str, str, int, str]]:
+    aside = ("missing", "held")
+    return {
+        (s.subscription, s.schema, s.table, s.oid, s.state if s.state in aside else "")
+        for s in states
+    }
 
 
 def _check_history(watermark: Watermark, server: ServerPosition) -> None:

@@ -63,10 +63,11 @@ def read_catalog(
                 if name not in publications:
                     publications[name] = reader.load(name, subscription)
         catalog = Catalog(
-            tables=reader.tables(publications.values()),
+            tables=reader.tables(publications.values(), (oid for _, oid in reader.broken)),
             publications=publications,
             publishes_generated=connection.info.server_version >= 180000,
             missing=tuple((*name, why) for name, why in reader.missing.items()),
+            broken=reader.broken,
         )
         if not catalog.publishes_generated:
             refuse_generated_columns(catalog, definitions)

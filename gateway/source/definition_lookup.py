@@ -81,6 +81,7 @@ class DefinitionLookup:
     Attributes:
         missing: Schema and name of those that are gone or have another name, and what became of
             them.
+        broken: By publication and OID, what is wrong with a table that was published already.
     """
 
     def __init__(
@@ -91,6 +92,7 @@ class DefinitionLookup:
     ) -> None:
         self._known = known
         self.missing: dict[tuple[str, str], str] = {}
+        self.broken: dict[tuple[str, int], DefinitionError] = {}
         self._connection = connection
         self._text = definitions.text
         self._version = connection.info.server_version
@@ -107,10 +109,14 @@ class DefinitionLookup:
         schemas = tuple(
             dict.fromkeys(self._schema(name, definition) for name in definition.schemas)
         )
-        relations = [
-            self._publish(definition, clause, table)
-            for clause, table in self._open_tables(definition.tables)
-        ]
+        relations = []
+        for clause, table in self._open_tables(definition.tables):
+            try:
+                relations.append(self._publish(definition, clause, table))
+            except DefinitionError as error:
+                if table.oid not in self._known.values():
+                    raise
+                self.broken[definition.name, table.oid] = error
         return Publication(
             name=definition.name,
             operations=definition.operations,
@@ -148,9 +154,11 @@ class DefinitionLookup:
             generated=row[7] == "s",
         )
 
-    def tables(self, publications: Iterable[Publication]) -> dict[int, Table]:
-        """Describe all tables that `publications` publish."""
-        oids: set[int] = set()
+    def tables(
+        self, publications: Iterable[Publication], others: Iterable[int]
+    ) -> dict[int, Table]:
+        """Describe all tables that `publications` publish, and `others`."""
+        oids = set(others)
         schemas: set[str] = set()
         for publication in publications:
             oids.update(relation.table_oid for relation in publication.relations)

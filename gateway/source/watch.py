@@ -42,6 +42,10 @@ _TABLES: Final = """
     FROM pg_catalog.pg_index AS x
     WHERE x.indrelid = ANY (%(tables)s) AND (x.indisprimary OR x.indisreplident)
   UNION ALL
+    SELECT 'a', a.attrelid::text, a.attnum::text || '.' || a.attname, a.atttypid::text
+    FROM pg_catalog.pg_attribute AS a
+    WHERE a.attrelid = ANY (%(held)s) AND a.attnum > 0 AND NOT a.attisdropped
+  UNION ALL
     SELECT 'm', c.oid::text, n.nspname::text, c.relname::text
     FROM pg_catalog.pg_class AS c JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace
     WHERE n.nspname || '.' || c.relname = ANY (%(missing)s)
@@ -59,7 +63,7 @@ def catalog_digest(
 
     That is: the publications of the database that a subscription names; tables of the schemas and
     databases that are published as a whole; partitions, names and replica identities of the tables
-    of `plan`; tables that bear the names of those that are missing.
+    of `plan`; tables that bear the names of those that are missing; columns of those that are held.
 
     Raises:
         TransientError: the connection is gone.
@@ -67,6 +71,7 @@ def catalog_digest(
     defined = {publication.name for publication in definitions.publications}
     named = {n for s in definitions.subscriptions for n in s.publications} - defined
     namespaces = _NAMESPACES if connection.info.server_version >= 150000 else ""
+    held = sorted({table.oid for table in plan.held})
     try:
         everything, schemas = _wholes(connection, definitions, sorted(named))
         row = connection.execute(
@@ -75,7 +80,8 @@ def catalog_digest(
             f" FROM ({_PUBLICATIONS}{namespaces}{_TABLES}) AS f (a, b, c, d)) AS g (line)".encode(),
             {
                 "names": sorted(named),
-                "tables": sorted(plan.tables),
+                "tables": sorted({*plan.tables, *held}),
+                "held": held,
                 "everything": everything,
                 "schemas": schemas,
                 "missing": [f"{schema}.{name}" for schema, name, _ in plan.missing],

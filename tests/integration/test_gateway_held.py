@@ -1,0 +1,138 @@
+"""A table that is altered so that it cannot be published is held; all others go on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from gateway.lsn import parse_lsn
+from tests.gateway_scene import Scene, current_lsn, value_of
+from tests.oracle.test_changing_publications import copied, published_to, started
+from tests.oracle.test_leaving_tables import lagging
+from tests.servers import Database
+from tests.waiting import wait_until
+
+pytestmark = [pytest.mark.postgres, pytest.mark.kafka]
+
+MakeScene = Callable[..., Scene]
+QUICK = {"definitions": {"watch_interval_s": 0.5}}
+TABLES = (
+    "CREATE TABLE t (a int PRIMARY KEY, c int); ALTER TABLE t REPLICA IDENTITY FULL;"
+    "CREATE TABLE u (a int PRIMARY KEY);"
+    "INSERT INTO t SELECT n, n FROM generate_series(1, 9) AS n"
+)
+DEFINITIONS = (
+    "CREATE PUBLICATION p FOR TABLE t WHERE (c > 5), u;"
+    "CREATE SUBSCRIPTION {s} CONNECTION '' PUBLICATION p;"
+)
+FILTERED = "SELECT * FROM t WHERE c > 5"
+
+
+def states(scene: Scene) -> list[tuple[str, str | None]]:
+    """State and reason of each COPY marker of t."""
+    copies = [m["copy"] for m in scene.markers() if m["copy"] is not None]
+    return [(copy["state"], copy["reason"]) for copy in copies if copy["table"] == "t"]
+
+
+def test_a_table_that_loses_its_identity_is_held_until_it_has_it_again(
+    scene: MakeScene, database: Database
+) -> None:
+    with database.connect() as connection:
+        connection.execute(TABLES.encode())
+        s = scene(DEFINITIONS, **QUICK)
+        process = started(s)
+        connection.execute("ALTER TABLE t REPLICA IDENTITY DEFAULT")
+        connection.execute("UPDATE t SET c = 0 WHERE a IN (6, 7)")
+        wait_until(lambda: [x for x, _ in states(s)][-1:] == ["held"], 60, "t to be held")
+        connection.execute("UPDATE t SET c = 50 WHERE a = 1; INSERT INTO u VALUES (1)")
+        end = current_lsn(connection)
+        published_to(s, end)
+        confirmed = "SELECT confirmed_flush_lsn::text FROM pg_replication_slots WHERE slot_name=%s"
+        wait_until(
+            lambda: parse_lsn(value_of(connection, confirmed, s.slot)) >= parse_lsn(end),
+            60,
+            "the slot to move on",
+        )
+        assert 'public.t: held, cannot update table "t"' in s.cli("status").out
+        assert process.terminate() == 0, process.log()
+        process = s.project.start()
+        process.wait_for("streaming slot")
+        connection.execute("INSERT INTO u VALUES (2)")
+        published_to(s, current_lsn(connection))
+        connection.execute("ALTER TABLE t REPLICA IDENTITY FULL")
+        copied(s, "t")
+        connection.execute("UPDATE t SET c = 0 WHERE a = 8")
+        published_to(s, current_lsn(connection))
+        assert process.terminate() == 0, process.log()
+        rows = s.source_rows(FILTERED)
+
+    assert s.rebuilt("t") == rows
+    assert s.rebuilt("u") == [(1,), (2,)]
+    assert [state for state, _ in states(s)][-4:] == ["held", "pending", "copying", "ready"]
+
+
+def test_an_identity_that_was_away_for_a_while_leaves_no_stale_row(
+    scene: MakeScene, database: Database
+) -> None:
+    with database.connect() as connection:
+        connection.execute(TABLES.encode())
+        s = scene(DEFINITIONS, **QUICK)
+        process = started(s)
+        with lagging(process):
+            connection.execute("ALTER TABLE t REPLICA IDENTITY DEFAULT")
+            connection.execute("UPDATE t SET c = 0 WHERE a IN (6, 7)")
+            connection.execute("ALTER TABLE t REPLICA IDENTITY FULL")
+            connection.execute("UPDATE t SET c = 0 WHERE a = 8")
+        process.wait_for("it is copied anew when it can be published")
+        process.wait_for("all tables are copied")
+        copied(s, "t")
+        published_to(s, current_lsn(connection))
+        wait_until(lambda: "t: ready" in s.cli("status").out, 60, "t to be ready")
+        assert process.terminate() == 0, process.log()
+        rows = s.source_rows(FILTERED)
+
+    assert s.rebuilt("t") == rows == [(9, 9)]
+
+
+def test_a_table_whose_filter_has_lost_its_column_is_held_until_it_is_there_again(
+    scene: MakeScene, database: Database
+) -> None:
+    with database.connect() as connection:
+        connection.execute(TABLES.encode())
+        s = scene(DEFINITIONS, **QUICK)
+        process = started(s)
+        connection.execute("ALTER TABLE t DROP COLUMN c")
+        connection.execute("INSERT INTO t VALUES (100); INSERT INTO u VALUES (1)")
+        wait_until(lambda: [x for x, _ in states(s)][-1:] == ["held"], 60, "t to be held")
+        assert 'column "c" does not exist' in str(states(s)[-1][1])
+        connection.execute("INSERT INTO t VALUES (101); INSERT INTO u VALUES (2)")
+        published_to(s, current_lsn(connection))
+        connection.execute("ALTER TABLE t ADD COLUMN c int DEFAULT 6")
+        copied(s, "t")
+        published_to(s, current_lsn(connection))
+        assert process.terminate() == 0, process.log()
+        rows = s.source_rows(FILTERED)
+
+    assert s.rebuilt("t") == rows
+    assert s.rebuilt("u") == [(1,), (2,)]
+
+
+def test_by_policy_a_table_that_cannot_be_published_stops_the_gateway(
+    scene: MakeScene, database: Database
+) -> None:
+    with database.connect() as connection:
+        connection.execute(TABLES.encode())
+        s = scene(DEFINITIONS, definitions={"watch_interval_s": 0.5, "on_table_error": "stop"})
+        process = started(s)
+        connection.execute("ALTER TABLE t REPLICA IDENTITY DEFAULT")
+        connection.execute("UPDATE t SET c = 0 WHERE a IN (6, 7)")
+
+        assert process.wait() == 1
+
+        assert 'cannot update table "t"' in process.log()
+        connection.execute("ALTER TABLE t REPLICA IDENTITY FULL")
+        s.run_to(current_lsn(connection))
+        rows = s.source_rows(FILTERED)
+
+    assert s.rebuilt("t") == rows == [(8, 8), (9, 9)]
