@@ -1,0 +1,201 @@
+"""A random workload of DDL and rows, with the gateway down for stretches, beside a native judge.
+
+``PGSLUICE_DDL_STEPS=500`` makes it longer.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from random import Random
+
+import pytest
+
+from tests.gateway_process import GatewayProcess
+from tests.gateway_scene import Connection, Scene, current_lsn, value_of
+from tests.native import NativeSubscription
+from tests.oracle.majors import MAJORS
+from tests.oracle.test_changing_publications import published_to, refresh
+from tests.rebuild import Rebuilt
+from tests.servers import Database, DatabaseFactory
+from tests.waiting import wait_until
+
+pytestmark = [
+    pytest.mark.postgres,
+    pytest.mark.kafka,
+    pytest.mark.parametrize("postgres_major", MAJORS, indirect=True),
+]
+
+STEPS = int(os.environ.get("PGSLUICE_DDL_STEPS", "24"))
+MAKE = "CREATE TABLE {} (a int PRIMARY KEY, b text NOT NULL, n {});"
+
+
+class Workload:
+    """Does to publisher and native subscriber what the definitions of both need.
+
+    Columns of one name have one type in all tables: a registry refuses a narrower type under the
+    same topic, also of another table.
+    """
+
+    def __init__(
+        self, publisher: Connection, native: NativeSubscription, rng: Random, tables: list[str]
+    ) -> None:
+        self._publisher = publisher
+        self._native = native
+        self._rng = rng
+        self.tables = tables
+        self._keys = dict.fromkeys(tables, "a")
+        self._added: dict[str, list[str]] = {table: [] for table in tables}
+        self._next = 100
+        self._type = "int"
+        self.done: list[str] = []
+
+    def step(self) -> None:
+        """Take one step, and rows before and behind it."""
+        table = self._rng.choice(self.tables)
+        self._write(table)
+        kinds = [self._add, self._drop_column, self._widen, self._key, self._identity]
+        kinds += [self._rename, self._make_again, self._swap, self._truncate, self._write]
+        kind = self._rng.choice(kinds)
+        self.done.append(f"{kind.__name__} {table}")
+        kind(table)
+        self._write(self._rng.choice(self.tables))
+
+    def _both(self, ddl: str) -> None:
+        """Run a statement on the subscriber, when it has applied what was before, and here."""
+        self._native.wait_until_applied(current_lsn(self._publisher))
+        with self._native.database.connect() as subscriber:
+            subscriber.execute(ddl.encode())
+        self._publisher.execute(ddl.encode())
+
+    def _write(self, table: str) -> None:
+        for _ in range(3):
+            self._next += 1
+            values = (self._next, f"k{self._next}", self._next % 7)
+            self._publisher.execute(
+                f"INSERT INTO {table} (a, b, n) VALUES (%s, %s, %s)".encode(), values
+            )
+        low = self._rng.randrange(7)
+        self._publisher.execute(f"UPDATE {table} SET n = n + 1 WHERE n = {low}".encode())
+        self._publisher.execute(
+            f"UPDATE {table} SET a = a + 100000, b = b || '+' WHERE a = {self._next}".encode()
+        )
+        self._publisher.execute(f"DELETE FROM {table} WHERE a = {self._next - 1}".encode())
+
+    def _add(self, table: str) -> None:
+        name = f"c{self._next}"
+        self._added[table].append(name)
+        self._both(f"ALTER TABLE {table} ADD COLUMN {name} text")
+        self._publisher.execute(f"UPDATE {table} SET {name} = b WHERE n > 3".encode())
+
+    def _drop_column(self, table: str) -> None:
+        if self._added[table]:
+            self._both(f"ALTER TABLE {table} DROP COLUMN {self._added[table].pop()}")
+
+    def _widen(self, table: str) -> None:
+        if self._type == "int":
+            self._type = "bigint"
+            for each in (table, *(other for other in self.tables if other != table)):
+                self._both(f"ALTER TABLE {each} ALTER n TYPE bigint")
+
+    def _key(self, table: str) -> None:
+        query = "SELECT conname FROM pg_constraint WHERE contype = 'p' AND conrelid = %s::regclass"
+        new = {"a": "b", "b": "a"}[self._keys[table]]
+        name = value_of(self._publisher, query, table)
+        key = f"k{self._next}"
+        self._both(
+            f"ALTER TABLE {table} DROP CONSTRAINT {name}, ADD CONSTRAINT {key} PRIMARY KEY ({new})"
+        )
+        self._keys[table] = new
+
+    def _identity(self, table: str) -> None:
+        self._both(f"ALTER TABLE {table} REPLICA IDENTITY {self._rng.choice(['FULL', 'DEFAULT'])}")
+
+    def _rename(self, table: str) -> None:
+        name = f"r{self._next}"
+        self._both(f"ALTER TABLE {table} RENAME TO {name}")
+        self._called(table, name)
+
+    def _swap(self, table: str) -> None:
+        other = self._rng.choice([each for each in self.tables if each != table])
+        self._both(
+            f"BEGIN; ALTER TABLE {table} RENAME TO swap; ALTER TABLE {other} RENAME TO {table};"
+            f"ALTER TABLE swap RENAME TO {other}; COMMIT"
+        )
+        keys, added = self._keys, self._added
+        keys[table], keys[other] = keys[other], keys[table]
+        added[table], added[other] = added[other], added[table]
+
+    def _called(self, table: str, name: str) -> None:
+        self.tables[self.tables.index(table)] = name
+        self._keys[name] = self._keys.pop(table)
+        self._added[name] = self._added.pop(table)
+
+    def _make_again(self, table: str) -> None:
+        self._both(f"DROP TABLE {table}")
+        make = MAKE.format(table, self._type)
+        self._publisher.execute(make.encode())
+        self._write(table)
+        refresh(self._native, make)
+        self._keys[table], self._added[table] = "a", []
+
+    def _truncate(self, table: str) -> None:
+        self._publisher.execute(f"TRUNCATE {table}".encode())
+
+
+def test_random_ddl_ends_in_the_native_tables(
+    scene: Callable[..., Scene], database: Database, make_database: DatabaseFactory, seed: int
+) -> None:
+    rng, tables = Random(seed), ["t0", "t1", "t2"]
+    ddl = "".join(MAKE.format(table, "int") for table in tables)
+    with database.connect() as connection:
+        connection.execute(ddl.encode())
+        connection.execute("CREATE PUBLICATION p FOR ALL TABLES")
+        native = NativeSubscription(database, make_database, ddl, ["p"])
+        native.wait_until_copied()
+        s = scene(
+            "CREATE SUBSCRIPTION {s} CONNECTION '' PUBLICATION p;",
+            definitions={"watch_interval_s": 0.5},
+        )
+        workload = Workload(connection, native, rng, tables)
+        process: GatewayProcess | None = s.project.start()
+        assert process is not None
+        process.wait_for("all tables are copied")
+        for _ in range(STEPS):
+            workload.step()
+            if process is None or rng.random() < 0.2:
+                process = _toggle(s, process, rng)
+        process = process or s.project.start()
+        wait_until(lambda: _is_quiet(s, tables), 120, f"all of {tables} after {workload.done}")
+        end = current_lsn(connection)
+        published_to(s, end)
+        native.wait_until_applied(end)
+        assert process.terminate() == 0, process.log()
+
+    for table in tables:
+        with native.database.connect() as subscriber:
+            cursor = subscriber.execute(f"SELECT * FROM {table} LIMIT 0".encode())
+            columns = [column.name for column in cursor.description or ()]
+        rebuilt = Rebuilt().apply(s.read(table)).rows(columns)
+        assert rebuilt == native.rows(table), (table, workload.done)
+
+
+def _toggle(s: Scene, process: GatewayProcess | None, rng: Random) -> GatewayProcess | None:
+    """Stop or kill the gateway, or start it; not always when it is down."""
+    if process is None:
+        return s.project.start() if rng.random() < 0.5 else None
+    if rng.random() < 0.5:
+        process.kill()
+    else:
+        process.wait_for("streaming slot")
+        assert process.terminate() == 0, process.log()
+    return None
+
+
+def _is_quiet(s: Scene, tables: list[str]) -> bool:
+    """Whether the gateway has all tables under their names, and has copied them."""
+    status = s.cli("status").out
+    shown = {
+        line.split(": ")[1]: line.split(": ")[2] for line in status.split("\n") if "copy of" in line
+    }
+    return shown == {f"public.{table}": "ready" for table in tables}
