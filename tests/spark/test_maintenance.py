@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from spark_consumer import maintenance
+from spark_consumer.cli import main
 from spark_consumer.config import ConsumerSettings
 from spark_consumer.job import run
 from spark_consumer.maintenance import Maintenance
@@ -81,6 +82,7 @@ def test_the_job_looks_after_tables_when_it_is_time_and_ends_when_it_has_what_th
     registry: str,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     ids = RegisteredSchemas(registry)
     name = f"s{uuid.uuid4().hex[:8]}"
@@ -122,3 +124,16 @@ def test_the_job_looks_after_tables_when_it_is_time_and_ends_when_it_has_what_th
     assert manifest.end_lsn == 0x300
     rows = spark.read.format("delta").load(str(folder)).collect()
     assert sorted(row.a for row in rows) == [1, 2, 3]
+
+    program = tmp_path / "consumer.toml"
+    program.write_text(
+        f'[kafka]\n"bootstrap.servers" = "{kafka}"\n[registry]\nurl = "{registry}"\n'
+        f'[consumer]\nsubscriptions = ["{name}"]\nwarehouse = "{tmp_path}"\n'
+    )
+    capsys.readouterr()
+    assert main(["--config", str(program), "--available-now"]) == 0
+    assert main(["--config", str(program), "--tables", "--at", "0/300"]) == 0
+    version = manifest.tables["public.t"].version
+    assert f"up to: 0/300\ntable public.t: version {version}\n" in capsys.readouterr().out
+    assert main(["--config", str(program), "--tables", "--at", "2001-01-01"]) == 1
+    assert "no state at or before 2001-01-01" in capsys.readouterr().err
