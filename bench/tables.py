@@ -19,6 +19,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
 from delta.tables import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -95,6 +97,8 @@ class Bench:
         self._topic = f"bench.public.t{int(time.time() * 1000)}"
         self._name = self._topic.split(".")[2]
         self._schemas = _Schemas(self._name)
+        admin = AdminClient({"bootstrap.servers": bootstrap})
+        admin.create_topics([NewTopic(self._topic, 1, 1)])[self._topic].result(30)
         self.settings = ConsumerSettings(
             kafka={"bootstrap.servers": bootstrap},
             registry_url="",
@@ -135,7 +139,8 @@ class Bench:
             'snapshot', IF(op = 't', 'first', 'false'), 'commit_lsn', {self._lsn}L,
             'txId', CAST(NULL AS BIGINT), 'origin', CAST(NULL AS STRING), 'lsn', {self._lsn}L,
             'seq', seq),
-          'transaction', NULL, 'op', op, 'ts_ms', CAST(NULL AS BIGINT),
+          'transaction', CAST(NULL AS struct<id:string,total_order:bigint,
+            data_collection_order:bigint>), 'op', op, 'ts_ms', CAST(NULL AS BIGINT),
           'unchanged', CAST(array() AS ARRAY<STRING>))"""
         key = "named_struct('id', id)" if self._keyed else _ROW.format(note="note")
         headers = f"""
