@@ -62,7 +62,7 @@ class _Raised(Exception):
 
 
 @dataclass(slots=True)
-class _Prepared:
+class _Statement:
     """A question as the session knows it.
 
     Attributes:
@@ -75,7 +75,7 @@ class _Prepared:
     name: bytes | None
     places: Sequence[int]
     failing: dict[int, EvaluationError] = field(default_factory=dict)
-    single: dict[int, _Prepared] = field(default_factory=dict)
+    single: dict[int, _Statement] = field(default_factory=dict)
 
 
 class ServerEvaluator:
@@ -102,7 +102,7 @@ class ServerEvaluator:
         self._on_wait = on_wait
         self._connection: psycopg.Connection | None = None
         self._conn: abc.PGconn
-        self._prepared: dict[Question, _Prepared] = {}
+        self._prepared: dict[Question, _Statement] = {}
         self._types: dict[int, str] = {}
         self._work: Waiting | None = None
         self._answer: Answer | None = None
@@ -203,7 +203,7 @@ class ServerEvaluator:
     def _judge(
         self,
         question: Question,
-        prepared: _Prepared,
+        prepared: _Statement,
         rows: Rows,
         first: int,
         errors: dict[tuple[int, int], EvaluationError],
@@ -238,7 +238,7 @@ class ServerEvaluator:
 
     def _prepare(
         self, question: Question, places: Sequence[int]
-    ) -> Generator[None, None, _Prepared]:
+    ) -> Generator[None, None, _Statement]:
         yield from self._name_types(question)
         texts = tuple(question.filters[place] for place in places)
         sql = statement(Question(question.columns, texts), self._types)
@@ -256,17 +256,17 @@ class ServerEvaluator:
             yield from self._execute(name, question, ())
         except _Raised as raised:
             if len(places) == 1:
-                return _Prepared(None, (), {places[0]: raised.error})
+                return _Statement(None, (), {places[0]: raised.error})
         else:
-            return _Prepared(name, places)
+            return _Statement(name, places)
         failing: dict[int, EvaluationError] = {}
         for place in places:
             failing |= (yield from self._prepare(question, [place])).failing
         left = [place for place in places if place not in failing]
         if not left:
-            return _Prepared(None, (), failing)
+            return _Statement(None, (), failing)
         prepared = yield from self._prepare(question, left)
-        return _Prepared(prepared.name, left, failing)
+        return _Statement(prepared.name, left, failing)
 
     def _name_types(self, question: Question) -> Generator[None, None, None]:
         missing = {column.type_oid for column in question.columns} - self._types.keys()

@@ -14,7 +14,7 @@ from gateway.embedded.postgres import EmbeddedPostgres
 from gateway.errors import ConfigError, TransientError
 from gateway.rowfilter import Answer, AskedColumn, Question
 from gateway.source.evaluator import ServerEvaluator
-from tests.servers import Database, Servers
+from tests.servers import Database, DatabaseFactory, Servers
 from tests.standby import standby_of
 
 pytestmark = pytest.mark.postgres
@@ -205,6 +205,29 @@ def default_locale(connection: psycopg.Connection[Any]) -> str:
     ).fetchone()
     assert row is not None
     return str(row[0])
+
+
+OTHER_LIBRARIES = {
+    # As a server says that runs on another C library, or with other time zone data.
+    "collation": "CREATE OR REPLACE FUNCTION pg_catalog.pg_collation_actual_version(oid)"
+    " RETURNS text LANGUAGE sql AS $$SELECT '0.1'$$",
+    "time zone": "CREATE OR REPLACE FUNCTION pg_catalog.timezone(text, timestamptz)"
+    " RETURNS timestamp LANGUAGE sql IMMUTABLE AS $$SELECT 'epoch'::timestamp$$",
+}
+
+
+@pytest.mark.parametrize("what", OTHER_LIBRARIES)
+def test_a_server_with_other_data_is_refused(
+    database: Database, make_database: DatabaseFactory, what: str
+) -> None:
+    other = make_database()
+    with other.connect() as connection:
+        connection.execute(OTHER_LIBRARIES[what].encode())
+    evaluator = ServerEvaluator(other.dsn, timeout_s=30, source_dsn=database.dsn)
+
+    with pytest.raises(ConfigError, match=f"of the source's {what}s in another version") as refused:
+        evaluator.open()
+    assert refused.value.key == "filters.dsn"
 
 
 def test_another_database_of_the_same_server_is_as_good(database: Database) -> None:
