@@ -78,7 +78,7 @@ class CopyLoad:
         """Run transactions until told to stop."""
         pick = random.Random(self._seed * 100 + worker)
         with self._database.connect() as connection:
-            while not stop.is_set():
+            while not stop.wait(0.002):
                 try:
                     with connection.transaction():
                         for _ in range(pick.randint(1, 4)):

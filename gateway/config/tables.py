@@ -169,7 +169,7 @@ class LimitsTable:
     progress_interval_s: float = 1.0
     feedback_interval_s: float = 5.0
     shutdown_timeout_s: float = 10.0
-    retry_for_s: float = 300.0
+    retry_for_s: float = 3600.0
 
 
 @dataclass(frozen=True, slots=True)

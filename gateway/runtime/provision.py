@@ -65,6 +65,7 @@ _LOG: Final = logging.getLogger(__name__)
 TOPICS_TIMEOUT_S: Final = 10.0
 """How long creating and checking topics may take."""
 _READ_S: Final = 30.0
+_SHORTEST_PATIENCE_S: Final = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -286,7 +287,9 @@ def make_sink(
     identity = slot_identity(facts, settings)
     progress = KafkaProgress(settings.kafka, identity, registry, topic=settings.topics.progress)
     limit = {} if batch_bytes is None else {"batch.size": batch_bytes}
-    return TransactionalSink({**settings.kafka, **limit}, identity, progress)
+    # No other limit may end a long outage of Kafka: the stream goes on meanwhile, to disk.
+    patience_s = max(_SHORTEST_PATIENCE_S, settings.limits.retry_for_s)
+    return TransactionalSink({**settings.kafka, **limit}, identity, progress, patience_s=patience_s)
 
 
 def _refuse_collisions(names: Sequence[str]) -> None:

@@ -61,6 +61,7 @@ def s(
         "max_buffer_bytes": BUFFER_BYTES,
         "max_batch_bytes": BUFFER_BYTES,
         "feedback_interval_s": 0.5,
+        "retry_for_s": 300 + OUTAGE_S,
     }
     made = Scene(
         tmp_path,

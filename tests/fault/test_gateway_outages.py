@@ -59,7 +59,7 @@ class Load:
         number = 0
         while not stop.is_set():
             with contextlib.suppress(psycopg.OperationalError), self._server.connect() as c:
-                while not stop.is_set():
+                while not stop.wait(0.002):
                     number += 1
                     c.execute("INSERT INTO t VALUES (%s, %s, '')", [number, number % 10])
                     c.execute("UPDATE t SET b = (b + 3) %% 10 WHERE a %% 7 = %s", [number % 7])
