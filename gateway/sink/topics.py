@@ -160,16 +160,19 @@ def describe_topics(
 
 def _list_topics(admin: AdminClient, complaints: Complaints, timeout_s: float) -> ClusterMetadata:
     """The first contact with a cluster: who is not let in is told so before `timeout_s`."""
-    patience_s = min(timeout_s, PATIENCE_S)
-    for rest_s in (patience_s, max(timeout_s - patience_s, _POLL_S)):
+    deadline = time.monotonic() + timeout_s
+    while True:
+        left_s = max(deadline - time.monotonic(), _POLL_S)
         try:
-            return admin.list_topics(timeout=rest_s)
+            return admin.list_topics(timeout=min(left_s, PATIENCE_S))
         except KafkaException as raised:
-            admin.poll(0)
+            admin.poll(0)  # takes the complaints
             error, complaint = raised.args[0], complaints.last
-            if complaint is not None and is_refusal(complaint):
-                break
-    raise classify_kafka_error(error, doing="listing topics", complaint=complaint)
+            refused = complaint is not None and is_refusal(complaint)
+            if refused or time.monotonic() >= deadline:
+                raise classify_kafka_error(
+                    error, doing="listing topics", complaint=complaint
+                ) from None
 
 
 def _wait_until_visible(

@@ -141,7 +141,7 @@ def test_each_server_is_named_when_the_password_is_wrong(
 
 @pytest.mark.parametrize("wrong", ["password", "authority"])
 @pytest.mark.parametrize("contact", ["topics", "transactions"])
-def test_kafka_is_asked_no_longer_than_ten_seconds_why_it_does_not_let_us_in(
+def test_kafka_is_not_asked_for_long_why_it_does_not_let_us_in(
     secured: Secured, tmp_path: Path, wrong: str, contact: str
 ) -> None:
     properties = {**secured.kafka_properties(GATEWAY), "sasl.password": PASSWORD}
@@ -158,7 +158,8 @@ def test_kafka_is_asked_no_longer_than_ten_seconds_why_it_does_not_let_us_in(
             with make_sink(properties) as sink:
                 sink.open(60)
 
-    assert time.monotonic() - started < 10
+    # Of the 60 seconds that the call may take; the other half is for a machine that is busy.
+    assert time.monotonic() - started < 30
     assert {"password": "SASL", "authority": "certificate"}[wrong] in caught.value.message
     assert "wr0ng" not in str(caught.value)
 
