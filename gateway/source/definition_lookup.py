@@ -6,7 +6,7 @@ is_publishable_class and pub_collist_validate in pg_publication.c.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping
 from typing import Any, Final
 
 import psycopg
@@ -22,7 +22,7 @@ from gateway.definitions.model import (
     Table,
     TableClause,
 )
-from gateway.errors import DefinitionError
+from gateway.errors import DefinitionError, TransientError
 from gateway.source.filters import RENDERING_SETTINGS, FilterResolver
 from gateway.source.tables import FIRST_NORMAL_OID, read_tables, read_tables_by_oid
 
@@ -155,7 +155,7 @@ class DefinitionLookup:
         )
 
     def tables(
-        self, publications: Iterable[Publication], others: Iterable[int]
+        self, publications: Collection[Publication], others: Iterable[int]
     ) -> dict[int, Table]:
         """Describe all tables that `publications` publish, and `others`."""
         oids = set(others)
@@ -171,7 +171,10 @@ class DefinitionLookup:
                     f"{_PUBLISHABLE} AND n.nspname = ANY(%s)", FIRST_NORMAL_OID, list(schemas)
                 )
             )
-        return read_tables(self._connection, oids)
+        found = read_tables(self._connection, oids)
+        listed = {r.table_oid for publication in publications for r in publication.relations}
+        _check_all_found(listed, found)
+        return found
 
     def _open_tables(self, clauses: Iterable[TableClause]) -> Iterator[tuple[TableClause, Table]]:
         """Look up a FOR TABLE list, with heirs, refusing what contradicts itself.
@@ -211,6 +214,7 @@ class DefinitionLookup:
                     listed.add(member)
                 found.append((member, clause))
         tables = read_tables_by_oid(self._connection, opened)
+        _check_all_found(opened, tables)
         return iter([(clause, tables[oid]) for oid, clause in found])
 
     def _look_up(self, clause: TableClause) -> tuple[int, str] | None:
@@ -388,3 +392,13 @@ def _in_table_order(table: Table, columns: tuple[str, ...] | None) -> tuple[str,
     if columns is None:
         return None
     return tuple(column.name for column in table.columns if column.name in columns)
+
+
+def _check_all_found(oids: Iterable[int], found: Container[int]) -> None:
+    """Names and tables are read one after the other: what goes between is no table any more."""
+    for oid in oids:
+        if oid not in found:
+            raise TransientError(
+                f"the table with OID {oid} was dropped while the catalog was read",
+                hint="the catalog is read again",
+            )

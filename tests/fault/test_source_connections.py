@@ -237,9 +237,9 @@ def test_a_chunk_that_does_not_come_ends(proxy: Proxy, dsn: str, source: ChunkSo
 def test_a_chunk_that_is_late_because_the_server_waits_for_a_lock_comes(
     database: Database, dsn: str, source: ChunkSource
 ) -> None:
-    with database.connect() as locker, ChunkReader(dsn, silence_s=0.3) as reader:
+    with database.connect() as locker, ChunkReader(dsn, silence_s=2) as reader:
         locker.execute("BEGIN; LOCK TABLE t")
-        unlocker = threading.Timer(2, locker.execute, ["COMMIT"])
+        unlocker = threading.Timer(6, locker.execute, ["COMMIT"])
         unlocker.start()
         chunk = reader.read(source, ChunkRequest(True, None, ()), 10)
         unlocker.join()
