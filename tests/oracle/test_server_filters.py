@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 
 from tests.gateway_process import Read
@@ -246,3 +247,46 @@ def test_with_the_server_off_such_a_filter_is_refused_by_position(
     assert ended.code == 1
     assert "row filter of publication p for public.t, column" in ended.out
     assert '[filters] server = "on"' in ended.out
+
+
+@pytest.mark.parametrize("postgres_major", [17], indirect=True)  # built with ICU
+def test_icus_collations_are_those_of_native_subscriptions(
+    database: Database, make_database: DatabaseFactory, kafka: str, registry: str, tmp_path: Path
+) -> None:
+    words = "('Äpple'), ('ångström'), ('Öl'), ('ol'), ('zebra'), ('Zebra'), ('aa'), ('ä'), (NULL)"
+    columns = 'id int PRIMARY KEY, name text COLLATE "sv-x-icu", plain text'
+    with database.connect() as connection:
+        run(
+            connection,
+            f"CREATE TABLE words ({columns})",
+            "ALTER TABLE words REPLICA IDENTITY FULL",
+            f"INSERT INTO words SELECT row_number() OVER (), w, w FROM (VALUES {words}) AS v(w)",
+        )
+    NativeScene(database, make_database, kafka, registry, tmp_path).compare(
+        "CREATE PUBLICATION behind FOR TABLE words WHERE (name > 'z');"
+        "CREATE PUBLICATION cased FOR TABLE words"
+        ' WHERE (upper(plain COLLATE "tr-x-icu") > plain OR plain COLLATE "de-x-icu" < \'b\');',
+        {
+            "behind": Subscriber(("behind",), {"words": columns}),
+            "cased": Subscriber(("cased",), {"words": columns}),
+        },
+        [
+            lambda connection: run(
+                connection,
+                f"INSERT INTO words SELECT 100 + row_number() OVER (), w, w FROM (VALUES {words})"
+                " AS v(w)",
+                "UPDATE words SET name = 'ö', plain = 'i' WHERE id % 3 = 0",
+                "DELETE FROM words WHERE id % 7 = 0",
+            )
+        ],
+    )
+    # A collation of one's own, as one that is not deterministic has to be, PostgreSQL refuses.
+    with database.connect() as connection:
+        run(
+            connection,
+            "CREATE COLLATION nocase"
+            " (provider = icu, locale = 'und-u-ks-level2', deterministic = false)",
+            "CREATE TABLE loose (t text COLLATE nocase PRIMARY KEY)",
+        )
+        with pytest.raises(psycopg.errors.FeatureNotSupported, match="publication WHERE"):
+            run(connection, "CREATE PUBLICATION p FOR TABLE loose WHERE (t = 'X')")
