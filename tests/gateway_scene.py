@@ -189,9 +189,10 @@ def wait_until_confirmed(connection: Connection, slot: str, within_s: float = 90
     """Wait until everything written so far is confirmed."""
     end = current_lsn(connection)
     query = (
-        "SELECT confirmed_flush_lsn >= %s::pg_lsn FROM pg_replication_slots WHERE slot_name = %s"
+        "SELECT EXISTS (SELECT FROM pg_replication_slots"
+        " WHERE slot_name = %s AND confirmed_flush_lsn >= %s::pg_lsn)"
     )
-    wait_until(lambda: value_of(connection, query, end, slot), within_s, "the gateway to catch up")
+    wait_until(lambda: value_of(connection, query, slot, end), within_s, "the gateway to catch up")
 
 
 def wait_for_copy_marker(scene: Scene, table: str, state: str) -> None:
