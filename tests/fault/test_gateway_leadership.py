@@ -130,7 +130,8 @@ def test_two_gateways_under_a_supervisor_never_duel(server: EmbeddedPostgres, s:
         Event().wait(DUEL_S)
         caught_up(server, s.slot)
 
-        assert producer_epoch(s, server) == epoch
+        logs = "\n".join(process.log()[-3000:] for process in s.project.processes)
+        assert producer_epoch(s, server) == epoch, logs
         assert starts == 2
     for process in s.project.processes:
         assert process.terminate() == 0
