@@ -118,27 +118,20 @@ def test_connections_that_are_reset_while_the_server_is_there_are_tried_again(
         assert_stops_in_time(gateway)
 
 
-def test_sigterm_ends_a_start_that_gets_no_answer_from_the_source(
-    gateway_scene: Callable[..., Scene], database: Database, source: Proxy
+@pytest.mark.parametrize("silent", ["source", "registry_proxy"])
+def test_sigterm_ends_a_start_that_gets_no_answer(
+    gateway_scene: Callable[..., Scene],
+    database: Database,
+    silent: str,
+    request: pytest.FixtureRequest,
 ) -> None:
     with database.connect() as connection:
         connection.execute(TABLE)
     s = gateway_scene()
-    source.freeze()
+    proxy: Proxy = request.getfixturevalue(silent)
+    proxy.freeze()
     gateway = s.project.start()
-    wait_until(accepts_another(source), TIMEOUT_S, "its connection")
-    assert_stops_in_time(gateway)
-
-
-def test_sigterm_ends_a_start_that_gets_no_answer_from_the_registry(
-    gateway_scene: Callable[..., Scene], database: Database, registry_proxy: Proxy
-) -> None:
-    with database.connect() as connection:
-        connection.execute(TABLE)
-    s = gateway_scene()
-    registry_proxy.freeze()
-    gateway = s.project.start()
-    wait_until(accepts_another(registry_proxy), TIMEOUT_S, "its connection")
+    wait_until(accepts_another(proxy), TIMEOUT_S, "its connection")
     assert_stops_in_time(gateway)
 
 
