@@ -7,7 +7,6 @@ evaluation here would have to be before asking is cheaper for the gateway.
 
 from __future__ import annotations
 
-import select
 import statistics
 import sys
 import time
@@ -17,6 +16,7 @@ from contextlib import closing
 import psycopg
 
 from gateway.definitions.model import Collation, Column
+from gateway.descriptors import wait_readable
 from gateway.embedded.postgres import EmbeddedPostgres
 from gateway.pgtypes.catalog import TYPES
 from gateway.rowfilter import AskedColumn, Question, place_filter
@@ -134,7 +134,7 @@ def _answer(
 ) -> None:
     evaluator.ask(question, values)
     while evaluator.collect() is None:
-        select.select([evaluator.fileno()], [], [], 1)
+        wait_readable([evaluator.fileno()], 1)
 
 
 if __name__ == "__main__":

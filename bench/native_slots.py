@@ -9,7 +9,6 @@ of slots that is too small for them is drained several times.
 
 from __future__ import annotations
 
-import select
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,6 +19,7 @@ from typing import Any, Final
 import psycopg
 
 from bench.processes import BenchError, cpu_s
+from gateway.descriptors import wait_readable
 from gateway.embedded.postgres import EmbeddedPostgres
 from gateway.lsn import ZERO_LSN, Lsn, parse_lsn
 from gateway.source.replication import ReplicationConnection
@@ -134,7 +134,7 @@ class NativeSlots:
             frames = source.receive(2_000)
             if any(f[0] == _KEEPALIVE and int.from_bytes(f[1:9]) >= self._end for f in frames[-5:]):
                 return
-            if not frames and not select.select([source.fileno()], [], [], 0.1)[0]:
+            if not frames and not wait_readable([source.fileno()], 0.1):
                 source.send_feedback(ZERO_LSN, write_lsn=Lsn(0), reply_requested=True)
         raise BenchError(f"a slot was not drained within {_TIMEOUT_S:.0f} s")
 

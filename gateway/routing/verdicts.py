@@ -12,7 +12,6 @@ asked, until the router has taken it in.
 
 from __future__ import annotations
 
-import select
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,6 +19,7 @@ from itertools import groupby
 from typing import Final, TypeAlias, cast
 
 from gateway.definitions.model import Operation
+from gateway.descriptors import wait_readable
 from gateway.errors import GatewayError
 from gateway.pgoutput.messages import UNCHANGED
 from gateway.routing.changes import Change, RelationRoute
@@ -251,7 +251,7 @@ def judge_rows(evaluator: Evaluator, asking: Asking, rows: Sequence[Row]) -> Seq
         part = asked[first : first + BATCH_ROWS]
         evaluator.ask(asking.question, [values for _, values in part])
         while (answer := evaluator.collect()) is None:
-            select.select([evaluator.fileno()], [], [], _WAIT_S)
+            wait_readable([evaluator.fileno()], _WAIT_S)
         attach([row for row, _ in part], answer)
     return judged
 

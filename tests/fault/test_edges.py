@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import select
 import struct
 import threading
 import time
@@ -14,6 +13,7 @@ import psycopg
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
+from gateway.descriptors import wait_readable
 from gateway.embedded.kafka import EmbeddedKafka
 from gateway.embedded.postgres import EmbeddedPostgres
 from gateway.errors import TransientError
@@ -67,7 +67,7 @@ def publish_all(kafka: Mapping[str, str], slot: str, committed: list[int]) -> No
                 while position < BATCHES:
                     position += 1
                     sink.submit(_batch(position))
-                    assert select.select([sink], [], [], 60)[0]
+                    assert wait_readable([sink.fileno()], 60)
                     sink.collect()
                     committed.append(position)
             except TransientError:
@@ -161,7 +161,7 @@ def test_broker_that_stays_away_is_given_up_within_the_bound(broker: EmbeddedKaf
 
     sink.submit(_batch(1))
     started = time.monotonic()
-    assert select.select([sink], [], [], 60)[0]
+    assert wait_readable([sink.fileno()], 60)
     with pytest.raises(TransientError):
         sink.collect()
     sink.close(timeout_s=2)
@@ -223,5 +223,5 @@ def _commit_ends(source: ReplicationConnection, count: int) -> list[int]:
             struct.unpack_from(">Q", frame, 25 + 10)[0] for frame in frames if frame[25:26] == b"C"
         ]
         if not frames:
-            select.select([source], [], [], 1.0)
+            wait_readable([source.fileno()], 1.0)
     return ends

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import select
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -10,6 +9,7 @@ from functools import partial
 
 import pytest
 
+from gateway.descriptors import wait_readable
 from gateway.embedded.kafka import EmbeddedKafka
 from gateway.lsn import Lsn
 from gateway.records import Batch, Cut, Feed, Record, Watermark
@@ -72,7 +72,7 @@ def whole(number: int, records: list[Record]) -> Batch:
 
 def finish(sink: TransactionalSink, batch: Batch) -> None:
     sink.submit(batch)
-    assert select.select([sink], [], [], TIMEOUT_S)[0], "the sink has not finished"
+    assert wait_readable([sink.fileno()], TIMEOUT_S), "the sink has not finished"
     assert sink.collect() is batch
 
 
@@ -131,7 +131,7 @@ def test_an_outage_longer_than_a_kafka_transaction_may_last_loses_nothing(
         wait_until(lambda: time.monotonic() > over, 30, "the time to pass")
         broker.restart()
 
-        assert select.select([sink], [], [], TIMEOUT_S)[0], "the sink has not gone on"
+        assert wait_readable([sink.fileno()], TIMEOUT_S), "the sink has not gone on"
         sink.collect()
         finish(sink, whole(2, piece(2)))
 
@@ -156,7 +156,7 @@ def test_a_connection_that_is_open_but_dead_is_given_up_and_replaced(
         wait_until(lambda: proxy.accepted > before, TIMEOUT_S, "another connection")
         noticed_s = time.monotonic() - started
         proxy.thaw()
-        assert select.select([sink], [], [], TIMEOUT_S)[0], "the sink has not gone on"
+        assert wait_readable([sink.fileno()], TIMEOUT_S), "the sink has not gone on"
         sink.collect()
 
     assert noticed_s < 40

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import select
 import struct
 import threading
 import time
@@ -12,6 +11,7 @@ import psycopg
 import pytest
 
 from gateway.copy import ChunkRequest
+from gateway.descriptors import wait_readable
 from gateway.errors import GatewayError, TransientError
 from gateway.lsn import ZERO_LSN, Lsn
 from gateway.source.catalog import ServerCatalog
@@ -73,7 +73,7 @@ def read_until_lost(source: ReplicationConnection) -> tuple[GatewayError, float]
     try:
         while time.monotonic() - started < 60:
             if not source.receive(1000):
-                select.select([source], [], [], 0.1)
+                wait_readable([source.fileno()], 0.1)
     except GatewayError as error:
         return error, time.monotonic() - started
     raise AssertionError("the stream was not given up in 60 s")
@@ -123,7 +123,7 @@ def test_an_idle_server_that_answers_is_not_lost(dsn: str, slot: str) -> None:
         answers = 0
         while time.monotonic() < until:
             answers += len(source.receive(1000))
-            select.select([source], [], [], 0.1)
+            wait_readable([source.fileno()], 0.1)
 
     assert answers >= 4
 
@@ -135,7 +135,7 @@ def test_a_receiver_timeout_of_0_never_ends_the_stream(proxy: Proxy, dsn: str, s
         until = time.monotonic() + 3
         while time.monotonic() < until:
             source.receive(1000)
-            select.select([source], [], [], 0.1)
+            wait_readable([source.fileno()], 0.1)
 
 
 def test_a_query_whose_answer_does_not_come_ends(proxy: Proxy, dsn: str) -> None:
@@ -320,5 +320,5 @@ def _commit_end(source: ReplicationConnection) -> Lsn:
         for frame in source.receive(100_000):
             if frame[25:26] == b"C":
                 return Lsn(struct.unpack_from(">Q", frame, 25 + 10)[0])
-        select.select([source], [], [], 1.0)
+        wait_readable([source.fileno()], 1.0)
     raise AssertionError("no commit in 30 s")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import select
 import signal
 import subprocess
 import sys
@@ -19,6 +18,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
+from gateway.descriptors import wait_readable
 from gateway.envelope.progress import decode_key
 from gateway.errors import ConfigError, FatalError, FencedError, SchemaRefusedError, TransientError
 from gateway.lsn import Lsn
@@ -143,7 +143,7 @@ def committed(topics: Topics) -> Watermark | None:
 def finish(sink: TransactionalSink, batch: Batch) -> Batch:
     """Submit and wait, as the pipeline does, by `fileno`."""
     sink.submit(batch)
-    readable, _, _ = select.select([sink], [], [], 60)
+    readable = wait_readable([sink.fileno()], 60)
     assert readable, "the sink has not finished"
     done = sink.collect()
     assert done is batch

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import select
 import struct
 import time
 from collections.abc import Callable, Iterator
@@ -11,6 +10,7 @@ from typing import Any
 import psycopg
 import pytest
 
+from gateway.descriptors import wait_readable
 from gateway.errors import (
     ConfigError,
     FatalError,
@@ -45,7 +45,7 @@ def messages(source: ReplicationConnection, enough: Callable[[list[bytes]], bool
         frames = source.receive(100)
         found += [frame[XLOG_HEADER_BYTES:] for frame in frames if frame[:1] == b"w"]
         if not frames:
-            select.select([source], [], [], 1.0)
+            wait_readable([source.fileno()], 1.0)
     return found
 
 
@@ -54,7 +54,7 @@ def until_error(source: ReplicationConnection) -> GatewayError:
     while time.monotonic() < deadline:
         try:
             if not source.receive(100):
-                select.select([source], [], [], 1.0)
+                wait_readable([source.fileno()], 1.0)
         except GatewayError as error:
             return error
     raise AssertionError("the stream did not end")
@@ -168,7 +168,7 @@ def _reply(source: ReplicationConnection) -> bytes:
         for frame in source.receive(100):
             if frame[:1] == b"k":
                 return frame
-        select.select([source], [], [], 1.0)
+        wait_readable([source.fileno()], 1.0)
     raise AssertionError("no keepalive")
 
 

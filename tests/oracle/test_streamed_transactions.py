@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import select
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from gateway.descriptors import wait_readable
 from gateway.lsn import Lsn, format_lsn, parse_lsn
 from gateway.pgoutput.decoder import decode_message
 from gateway.pgoutput.frames import XLOGDATA_HEADER
@@ -58,7 +58,7 @@ class Stream:
         while not confirmed:
             assert time.monotonic() < deadline, "the slot has not moved"
             self._source.send_feedback(flush_lsn, reply_requested=True)
-            select.select([self._source.fileno()], [], [], 0.5)
+            wait_readable([self._source.fileno()], 0.5)
             self._source.receive(100)
             row = self.sql.execute(query, (format_lsn(flush_lsn), self._database.name)).fetchone()
             confirmed = row is not None and row[0] is True
@@ -82,7 +82,7 @@ class Stream:
                 return events
             assert time.monotonic() < deadline, f"{message!r} has not come"
             if not frames:
-                select.select([self._source.fileno()], [], [], 0.5)
+                wait_readable([self._source.fileno()], 0.5)
 
     def close(self) -> None:
         self._assembler.close()

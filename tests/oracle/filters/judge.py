@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-import select
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
+from gateway.descriptors import wait_readable
 from gateway.pgtypes.errors import EvaluationError
 from gateway.rowfilter import (
     Answer,
@@ -131,7 +131,7 @@ class Judge:
     def _ask(self, question: Question, values: Sequence[Sequence[bytes | None]]) -> Answer:
         self._evaluator.ask(question, values)
         while (answer := self._evaluator.collect()) is None:
-            assert select.select([self._evaluator.fileno()], [], [], _WAIT_S)[0]
+            assert wait_readable([self._evaluator.fileno()], _WAIT_S)
         return answer
 
     def _read(self, row: Row) -> Mapping[str, object]:
