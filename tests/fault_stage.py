@@ -182,6 +182,10 @@ class Stage:
         code = self.gateway.wait(CAUGHT_UP_S)
         assert code == -signal.SIGKILL, f"{failpoint}: ended with {code}:\n{self.gateway.log()}"
 
+    def attempts(self) -> int:
+        """How often the gateway has begun to stream."""
+        return self.gateway.log().count(": streaming ")
+
     def usage(self) -> Usage:
         """What the gateway holds now."""
         folder = Path(f"/proc/{self.gateway.pid}")

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.fault_stage import FAULTS, FIRST_START_POINTS, Stage, Usage
+from tests.fault_stage import CAUGHT_UP_S, FAULTS, FIRST_START_POINTS, Stage, Usage
+from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.postgres, pytest.mark.kafka, pytest.mark.slow, pytest.mark.seeded]
 
@@ -73,14 +74,17 @@ def test_a_sequence_of_faults_leaves_no_trace(
 
 
 def least(usages: Sequence[Usage]) -> Usage:
-    """What is held for good: an attempt that is just beginning holds more for a moment."""
+    """What is held for good: an attempt that has just begun holds more for a moment."""
     return Usage(min(u.rss_kb for u in usages), min(u.descriptors for u in usages))
 
 
 def reset(stage: Stage) -> Usage:
-    """Cut off the gateway from both sides; what it holds when it has caught up."""
+    """Cut off the gateway from both sides; what the next attempt holds when it has caught up."""
+    attempts = stage.attempts()
     with stage.load():
         FAULTS["reset_the_source"](stage)
         FAULTS["reset_kafka"](stage)
+        # Between two attempts next to nothing is open, which would be the wrong measure.
+        wait_until(lambda: stage.attempts() > attempts, CAUGHT_UP_S, "the next attempt to stream")
         stage.catch_up()
     return stage.usage()
