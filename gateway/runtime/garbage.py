@@ -1,10 +1,11 @@
-"""How Python looks for reference cycles while the loop runs."""
+"""What is done about memory that an attempt has left, and how rarely while the loop runs."""
 
 from __future__ import annotations
 
+import ctypes
 import gc
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 __all__ = ["rare_collections"]
 
@@ -19,6 +20,7 @@ def rare_collections() -> Iterator[None]:
     thresholds = gc.get_threshold()
     # What an attempt before has left in cycles would stay otherwise, with its clients' sockets.
     gc.collect()
+    _give_back()
     gc.freeze()
     gc.set_threshold(100_000, 20, 20)
     try:
@@ -26,3 +28,14 @@ def rare_collections() -> Iterator[None]:
     finally:
         gc.set_threshold(*thresholds)
         gc.unfreeze()
+
+
+def _give_back() -> None:
+    """Return freed memory to the system, where the C library can.
+
+    Each attempt has threads of its own, and glibc gives their allocations to heaps of their own:
+    what one attempt has freed is not what the next one takes, and a gateway that is cut off again
+    and again would grow, with less and less of it in use.
+    """
+    with suppress(AttributeError, OSError):  # another C library
+        ctypes.CDLL(None).malloc_trim(0)

@@ -17,6 +17,8 @@ from tests.waiting import wait_until
 pytestmark = [pytest.mark.postgres, pytest.mark.kafka, pytest.mark.slow, pytest.mark.seeded]
 
 RESETS = 12
+FLAT_KB = 3000
+"""Growth over eight attempts that is no growth."""
 ROUNDS = int(os.environ.get("PGSLUICE_FAULT_ROUNDS") or 4)
 
 
@@ -68,6 +70,7 @@ def test_a_sequence_of_faults_leaves_no_trace(
     stage.check()
     first, last = (least(part) for part in (resets[:4], resets[-4:]))
     assert last.descriptors <= first.descriptors + 2, resets
+    assert last.rss_kb <= first.rss_kb + FLAT_KB, resets
     say(f"{ROUNDS} rounds, seed {seed}, no difference; {dict(sorted(done.items()))}")
     say(f"after the first round {usages[0]}, after the last {usages[-1]}")
     say(f"in one process after the first attempts {first}, after {RESETS} {last}")
