@@ -2,22 +2,16 @@
 
 Invariant: the flush LSN told to PostgreSQL never passes the watermark that Kafka has committed, nor
 a PREPARE whose rows are not in Kafka; and the watermark never passes a transaction that is not in
-Kafka. Everything else here exists to
-keep that sentence true and cheap.
+Kafka. Everything else here exists to keep that sentence true and cheap.
 
     source ──frames──► assembler ──transactions──► router ──records──► batch ──► sink
       ▲                                                                            │
       └───────────────────────────── flush LSN ◄───────── committed watermark ─────┘
 
-Group commit. Records are gathered while the sink is busy with the batch before, and handed over
-when it is free and either the stream has nothing more to give or a bound is reached. A source
-transaction that is larger than a batch goes over in pieces of one Kafka transaction.
+What is handed to the sink, and when, is in `gateway.runtime.group_commit`.
 
 Idle advance. A keepalive's ``wal_end`` says that the server has sent all there was before it; with
-no transaction open or waiting, it is as good a position as the end of a transaction. Such a
-position is committed as a watermark with PROGRESS markers, at most once per progress interval. So
-the slot moves on while other databases of the cluster write, and consumers know that they are
-complete.
+no transaction open or waiting, it is as good a position as the end of a transaction.
 """
 
 from __future__ import annotations
@@ -26,19 +20,17 @@ import logging
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Final, TypeAlias
 
 from gateway.config import LimitsTable
 from gateway.descriptors import wait_readable
-from gateway.errors import KafkaTransactionTimeout
-from gateway.failpoints import fail_point
-from gateway.lsn import ZERO_LSN, Lsn, format_lsn
+from gateway.lsn import ZERO_LSN, Lsn
 from gateway.observe import Counters, event, report_quarantined
-from gateway.records import Batch, CopyState, Cut, LastCommit, Record, Watermark
+from gateway.records import Record, Watermark
 from gateway.runtime.continuity import Continuity
 from gateway.runtime.garbage import rare_collections
+from gateway.runtime.group_commit import GroupCommit
 from gateway.runtime.intake import Intake
 from gateway.runtime.ports import Copier, Sink, Switch, TransactionRouter
 from gateway.transactions import (
@@ -73,27 +65,6 @@ class Outcome(Enum):
     REACHED_ENDPOS = "reached endpos"
     REACHED_SWITCH = "reached switch"
     START_ANEW = "starting anew"
-
-
-@dataclass(slots=True)
-class Gathering:
-    """The batch that is being gathered.
-
-    Attributes:
-        end_lsn: End of the last transaction that is wholly inside, or of a piece before.
-        whole: No transaction is partly inside, so it can be committed.
-        since: When its first record came, in the loop's clock.
-        commit_time: Of the last transaction that ends inside.
-        last: The last one that ends inside and changes rows.
-    """
-
-    records: list[Record]
-    size: int
-    end_lsn: Lsn
-    whole: bool
-    since: float
-    commit_time: int | None = None
-    last: LastCommit | None = None
 
 
 class Pipeline:
@@ -132,7 +103,6 @@ class Pipeline:
         self._sink = sink
         self._assembler = assembler
         self._router = router
-        self._durable = watermark
         self._limits = limits
         self._counters = counters
         self._endpos = endpos
@@ -146,24 +116,25 @@ class Pipeline:
             deque()
         )
         self._holds = PrepareHolds()
-        # Of the Kafka transaction that is gathered, and of the one that is being committed.
-        self._largest: Transaction | None = None
-        self._committing: Transaction | None = None
         self._waiting_bytes = 0
         self._routing: Iterator[list[Record]] | None = None
         self._copier = copier
         self._placing: Iterator[list[Record]] | None = None
         self._routed: Transaction | None = None
-        self._batch = Gathering([], 0, watermark.end_lsn, True, 0.0)
-        self._position = watermark.end_lsn
+        self._commits = GroupCommit(
+            sink,
+            router,
+            watermark,
+            subscriptions,
+            limits,
+            counters,
+            None if copier is None else copier.states,
+            clock,
+        )
         self._heard = watermark.end_lsn  # everything that commits before it has been received
         self._passed_endpos = False
         self._draining = False
-        self._uncommitted = False
         self._started_at = watermark.end_lsn
-        # What earlier runs have marked is not known: mark once at the start.
-        self._marked: dict[str, Lsn] = dict.fromkeys(subscriptions, ZERO_LSN)
-        self._next_progress = clock()
         self._next_feedback = clock()
         self._asked_at = 0.0
 
@@ -187,8 +158,14 @@ class Pipeline:
                 deadline = self._clock() + GRACE * self._limits.shutdown_timeout_s
             received = self._receive()
             self._route()
-            self._collect()
-            self._submit(idle=received == 0)
+            if self._commits.collect():
+                self._next_feedback = min(self._next_feedback, self._clock() + 0.1)
+            self._commits.hurry = self._draining
+            self._commits.submit(
+                idle=received == 0,
+                waiting=bool(self._waiting),
+                routing=self._routing is not None,
+            )
             if self._draining and self._is_drained():
                 self._feed_back()
                 return self._outcome()
@@ -222,7 +199,7 @@ class Pipeline:
     @property
     def durable(self) -> Watermark:
         """The watermark that Kafka has committed."""
-        return self._durable
+        return self._commits.durable
 
     def _receive(self) -> int:
         """Take what has come, if there is room for it; return the number of frames taken."""
@@ -285,14 +262,13 @@ class Pipeline:
         if self._endpos is None or self._passed_endpos or self._is_copying():
             return
         beyond = [each for each in self._waiting if _end_of(each) > self._endpos]
-        if beyond:
-            self._passed_endpos = True
+        if beyond or self._commits.position >= self._endpos:
+            self._pass_endpos(ZERO_LSN)
         for item in beyond:
             self._waiting.remove(item)
             if isinstance(item, Transaction):
                 self._waiting_bytes -= item.memory
                 item.release()
-        self._passed_endpos |= self._position >= self._endpos
 
     def _pass_endpos(self, next_lsn: Lsn | None = None) -> None:
         """Note that everything up to endpos is here; `next_lsn` is where the next commit begins.
@@ -304,8 +280,9 @@ class Pipeline:
         """
         assert self._endpos is not None
         self._passed_endpos = True
+        self._commits.promised = self._endpos
         position = self._endpos if next_lsn is None else min(self._endpos, next_lsn)
-        self._position = max(self._position, position)
+        self._commits.position = max(self._commits.position, position)
 
     def _take_transaction(self, transaction: Transaction) -> None:
         self._continuity.take(transaction)
@@ -335,7 +312,7 @@ class Pipeline:
             if self._is_beyond_endpos(Lsn(wal_end + 1)):
                 self._pass_endpos()
             else:
-                self._position = max(self._position, wal_end)
+                self._commits.position = max(self._commits.position, wal_end)
         if keepalive.reply_requested:
             self._intake.answer(wal_end, self._flush_lsn())
 
@@ -345,8 +322,8 @@ class Pipeline:
         No more than `RECORDS_PER_TURN` and a piece, so that sink and clock are looked at; no less,
         or more would be received than is routed, up to `max_buffer_bytes`.
         """
-        enough = len(self._batch.records) + RECORDS_PER_TURN
-        while not self._is_batch_full():
+        enough = self._commits.records + RECORDS_PER_TURN
+        while not self._commits.is_full:
             if self._placing is None and self._routing is None:
                 self._place()
             if self._placing is not None:
@@ -355,8 +332,8 @@ class Pipeline:
                     self._placing = None
                     self._pass_reached_endpos()
                 else:
-                    self._add(records)
-                    if len(self._batch.records) >= enough:
+                    self._commits.add(records)
+                    if self._commits.records >= enough:
                         return
                 continue
             if self._routing is None:
@@ -364,25 +341,23 @@ class Pipeline:
                     return
                 item = self._waiting.popleft()
                 if isinstance(item, StandaloneMessage):
-                    self._add(self._router.route_standalone(item))
-                    self._reach(Lsn(item.message.lsn + 1))
+                    self._commits.add(self._router.route_standalone(item))
+                    self._commits.reach(Lsn(item.message.lsn + 1))
                     continue
                 if not isinstance(item, Transaction):
-                    self._add(self._router.mark(item))
-                    self._reach(item.end_lsn)
+                    self._commits.add(self._router.mark(item))
+                    self._commits.reach(item.end_lsn)
                     continue
                 self._waiting_bytes -= item.memory
                 self._routed = item
-                if self._largest is None or item.byte_size > self._largest.byte_size:
-                    self._largest = item
+                self._commits.begin(item)
                 self._routing = self._router.route(item)
             records = next(self._routing, None)
             if records is not None:
                 if self._router.awaits is not None:
                     return
-                self._batch.whole = False
-                self._add(records)
-                if len(self._batch.records) >= enough:
+                self._commits.add(records, whole=False)
+                if self._commits.records >= enough:
                     return
                 continue
             self._finish_transaction()
@@ -392,10 +367,10 @@ class Pipeline:
         if self._copier is None or not self._may_place():
             return
         upto = _position_of(self._waiting[0]) if self._waiting else self._heard
-        placement = self._copier.place(self._batch.end_lsn, upto)
+        placement = self._copier.place(self._commits.routed_lsn, upto)
         if placement is not None:
             self._placing = placement.records
-            self._reach(placement.lsn)
+            self._commits.reach(placement.lsn)
 
     def _may_place(self) -> bool:
         """Whether the copier is asked now; its edge must not be waited for when it is not."""
@@ -403,13 +378,7 @@ class Pipeline:
 
     def _finish_transaction(self) -> None:
         assert self._routed is not None
-        self._reach(self._routed.end_lsn)
-        self._batch.whole = True
-        self._batch.commit_time = self._routed.commit_time
-        if self._routed.changes_rows:
-            self._batch.last = LastCommit(
-                self._routed.commit_lsn, self._routed.xid, self._routed.commit_time
-            )
+        self._commits.finish(self._routed)
         self._routed.release()
         self._counters.transactions += 1
         for table, rows in self._router.take_lost_values().items():
@@ -425,124 +394,6 @@ class Pipeline:
         report_quarantined(_LOG, self._counters, self._router.take_quarantined())
         self._routing = self._routed = None
 
-    def _reach(self, end_lsn: Lsn) -> None:
-        self._batch.end_lsn = max(self._batch.end_lsn, end_lsn)
-        self._position = max(self._position, end_lsn)
-
-    def _add(self, records: list[Record]) -> None:
-        batch = self._batch
-        if not batch.records:
-            batch.since = self._clock()
-        batch.records += records
-        batch.size += sum(len(record[3] or b"") for record in records)
-        self._counters.records += len(records)
-
-    def _submit(self, *, idle: bool) -> None:
-        """Hand the batch over when the sink is free and it is time."""
-        if self._sink.busy:
-            return
-        batch = self._batch
-        due = self._is_batch_full() or (
-            batch.whole
-            and (bool(batch.records) or self._uncommitted)
-            and (
-                (idle and not self._waiting)
-                or (self._clock() - batch.since) * 1000 >= self._limits.max_batch_ms
-            )
-        )
-        if due and not batch.whole:
-            self._sink.submit(Batch(batch.records))
-            self._uncommitted = True
-            fail_point("pipeline.piece_submitted")
-        elif due or self._is_progress_due():
-            self._commit(batch)
-        else:
-            return
-        self._batch = Gathering([], 0, batch.end_lsn, batch.whole, 0.0)
-
-    def _commit(self, batch: Gathering) -> None:
-        done = not self._waiting and self._routing is None
-        if done:
-            # Whatever came before an idle position is inside, so that the position holds too.
-            batch.end_lsn = max(batch.end_lsn, self._position)
-        published = self._published() if done else batch.end_lsn
-        idle: list[str] = []
-        if self._is_progress_time():
-            idle = self._behind(published)
-            self._next_progress = self._clock() + self._limits.progress_interval_s
-        self._mark(idle, published)
-        self._uncommitted = False
-        self._committing, self._largest = self._largest, None
-        self._sink.submit(
-            Batch(
-                batch.records,
-                replace(
-                    self._durable,
-                    end_lsn=batch.end_lsn,
-                    last=batch.last or self._durable.last,
-                    copies=self._copies(),
-                ),
-                Cut(published, self._router.feeds, batch.commit_time, idle),
-            )
-        )
-
-    def _copies(self) -> tuple[CopyState, ...]:
-        return self._durable.copies if self._copier is None else self._copier.states()
-
-    def _mark(self, idle: Sequence[str], published: Lsn) -> None:
-        """Note who gets a PROGRESS marker now: those with an END since the last one, and `idle`."""
-        for name, marked in self._marked.items():
-            if name in idle or self._router.ended.get(name, ZERO_LSN) > marked:
-                self._marked[name] = published
-
-    def _collect(self) -> None:
-        try:
-            batch = self._sink.collect()
-        except KafkaTransactionTimeout as error:
-            if (large := self._committing or self._largest) is None:
-                raise
-            raise KafkaTransactionTimeout(
-                f"transaction {large.xid} ({large.message_count} messages, {large.byte_size} "
-                f"bytes, commit_lsn {format_lsn(large.commit_lsn)}) does not fit into one Kafka "
-                f"transaction: {error.message}",
-                hint=error.hint,
-            ) from None
-        if batch is not None and batch.watermark is not None:
-            self._committing = None
-            self._durable = batch.watermark
-            self._counters.durable_lsn = batch.watermark.end_lsn
-            self._next_feedback = min(self._next_feedback, self._clock() + 0.1)
-
-    def _is_progress_time(self) -> bool:
-        return self._draining or self._clock() >= self._next_progress
-
-    def _is_progress_due(self) -> bool:
-        """Whether a position without records should be committed now."""
-        if not self._batch.whole or self._waiting or self._routing is not None:
-            return False
-        if not self._is_progress_time():
-            return False
-        return self._position > self._durable.end_lsn or bool(self._behind(self._published()))
-
-    def _published(self) -> Lsn:
-        """Everything that ends at or before it has been routed, when nothing waits.
-
-        Endpos itself can lie inside a commit record, where the watermark must not stand.
-        """
-        if self._passed_endpos and self._endpos is not None:
-            return max(self._position, self._endpos)
-        return self._position
-
-    def _behind(self, end_lsn: Lsn) -> list[str]:
-        """Return the subscriptions whose last PROGRESS marker is before `end_lsn`."""
-        return [name for name, marked in self._marked.items() if marked < end_lsn]
-
-    def _is_batch_full(self) -> bool:
-        return (
-            len(self._batch.records) >= self._limits.max_batch_records
-            or self._batch.size >= self._limits.max_batch_bytes
-        )
-
     def _is_full(self) -> bool:
         """Whether there is no room in memory for more; what comes is set aside then."""
         if self._assembler.stalled and self._assembler.relieve() is not None:
@@ -553,8 +404,8 @@ class Pipeline:
         placing = self._placing is not None
         routable = self._routing is not None or bool(self._waiting)
         routable = routable and self._router.awaits is None
-        routable = (routable or placing) and not self._is_batch_full()
-        if routable or (not self._sink.busy and self._is_batch_full()):
+        routable = (routable or placing) and not self._commits.is_full
+        if routable or (not self._sink.busy and self._commits.is_full):
             return True
         return self._intake.waiting and not self._draining and not self._is_full()
 
@@ -563,10 +414,8 @@ class Pipeline:
             not self._waiting
             and self._routing is None
             and self._placing is None
-            and not self._batch.records
-            and not self._uncommitted
-            and not self._sink.busy
-            and not self._is_progress_due()
+            and self._commits.is_empty
+            and not self._commits.is_progress_due(busy=False)
         )
 
     def _needs_new_plan(self) -> bool:
@@ -584,7 +433,7 @@ class Pipeline:
 
     def _flush_lsn(self) -> Lsn:
         """What is safe in Kafka, as far as this server has sent it."""
-        flush_lsn = self._holds.flush_lsn(self._durable.end_lsn)
+        flush_lsn = self._holds.flush_lsn(self._commits.durable.end_lsn)
         return min(flush_lsn, self._continuity.reached_lsn)
 
     def _feed_back(self, *, reply_requested: bool = False) -> None:
@@ -597,17 +446,13 @@ class Pipeline:
 
     def _wait(self) -> None:
         """Wait for either edge, until the next thing that the clock makes due."""
-        due = [self._next_feedback]
-        if not self._sink.busy and self._position > self._durable.end_lsn:
-            due.append(self._next_progress)
-        if self._batch.records and not self._sink.busy:
-            due.append(self._batch.since + self._limits.max_batch_ms / 1000)
+        due = [self._next_feedback, *self._commits.due_at()]
         edges = [self._sink.fileno()]
         if self._router.awaits is not None:
             edges.append(self._router.awaits)
         if not self._draining and self._intake.reads:
             edges.append(self._intake.fileno())
-        if self._copier is not None and self._may_place() and not self._is_batch_full():
+        if self._copier is not None and self._may_place() and not self._commits.is_full:
             edges.append(self._copier.fileno())
         longest = 0.5 if self._switch is None or not self._switch.holds() else 0.05
         timeout = min(max(0.0, min(due) - self._clock()), longest)

@@ -1,0 +1,270 @@
+"""Group commit: records are gathered while Kafka is busy with the batch before.
+
+A batch is handed over when the sink is free and either the stream has nothing more to give or a
+bound is reached. A source transaction that is larger than a batch goes over in pieces of one Kafka
+transaction.
+
+A position without records is committed, too, as a watermark with PROGRESS markers, at most once per
+progress interval: so consumers know that they are complete, and the slot moves on while other
+databases of the cluster write.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from gateway.config import LimitsTable
+from gateway.errors import KafkaTransactionTimeout
+from gateway.failpoints import fail_point
+from gateway.lsn import ZERO_LSN, Lsn, format_lsn
+from gateway.observe import Counters
+from gateway.records import Batch, CopyState, Cut, LastCommit, Record, Watermark
+from gateway.runtime.ports import Sink, TransactionRouter
+from gateway.transactions import Transaction
+
+__all__ = ["GroupCommit"]
+
+_NEVER: Final = ZERO_LSN
+
+
+@dataclass(slots=True)
+class _Gathering:
+    """The batch that is being gathered.
+
+    Attributes:
+        end_lsn: End of the last transaction that is wholly inside, or of a piece before.
+        whole: No transaction is partly inside, so it can be committed.
+        since: When its first record came, in the loop's clock.
+        commit_time: Of the last transaction that ends inside.
+        last: The last one that ends inside and changes rows.
+    """
+
+    records: list[Record]
+    size: int
+    end_lsn: Lsn
+    whole: bool
+    since: float
+    commit_time: int | None = None
+    last: LastCommit | None = None
+
+
+class GroupCommit:
+    """What has been routed and is not committed yet, and what is.
+
+    Args:
+        watermark: What Kafka has committed.
+        subscriptions: Those that get PROGRESS markers.
+        copies: The states that go with the next watermark; None: as they are.
+        clock: Seconds, monotonic.
+
+    Attributes:
+        durable: The watermark that Kafka has committed.
+        position: Everything that ends at or before it has been taken; it can be committed when
+            nothing waits.
+        promised: Told to consumers as complete, although the watermark must not stand there:
+            endpos can lie inside a commit record.
+        hurry: Progress does not wait for its interval.
+    """
+
+    def __init__(
+        self,
+        sink: Sink,
+        router: TransactionRouter,
+        watermark: Watermark,
+        subscriptions: Sequence[str],
+        limits: LimitsTable,
+        counters: Counters,
+        copies: Callable[[], tuple[CopyState, ...]] | None,
+        clock: Callable[[], float],
+    ) -> None:
+        self._sink = sink
+        self._router = router
+        self._limits = limits
+        self._counters = counters
+        self._copies = copies
+        self._clock = clock
+        self.durable = watermark
+        self.position = watermark.end_lsn
+        self.promised = _NEVER
+        self.hurry = False
+        self._batch = _Gathering([], 0, watermark.end_lsn, True, 0.0)
+        self._uncommitted = False  # pieces of a Kafka transaction that is open
+        # Of the Kafka transaction that is gathered, and of the one that is being committed.
+        self._largest: Transaction | None = None
+        self._committing: Transaction | None = None
+        # What earlier runs have marked is not known: mark once at the start.
+        self._marked: dict[str, Lsn] = dict.fromkeys(subscriptions, _NEVER)
+        self._next_progress = clock()
+
+    @property
+    def routed_lsn(self) -> Lsn:
+        """Every transaction that ends at or before it has been routed."""
+        return self._batch.end_lsn
+
+    @property
+    def records(self) -> int:
+        """How many are gathered."""
+        return len(self._batch.records)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether a bound is reached."""
+        return (
+            len(self._batch.records) >= self._limits.max_batch_records
+            or self._batch.size >= self._limits.max_batch_bytes
+        )
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing is gathered, open or being committed."""
+        return not self._batch.records and not self._uncommitted and not self._sink.busy
+
+    def add(self, records: list[Record], *, whole: bool = True) -> None:
+        """Take records; not `whole`: more of the same transaction come."""
+        batch = self._batch
+        if not whole:
+            batch.whole = False
+        if not batch.records:
+            batch.since = self._clock()
+        batch.records += records
+        batch.size += sum(len(record[3] or b"") for record in records)
+        self._counters.records += len(records)
+
+    def reach(self, end_lsn: Lsn) -> None:
+        """Note that everything that ends at or before `end_lsn` has been routed."""
+        self._batch.end_lsn = max(self._batch.end_lsn, end_lsn)
+        self.position = max(self.position, end_lsn)
+
+    def begin(self, transaction: Transaction) -> None:
+        """Note which one is being routed, for what is said when Kafka finds it too large."""
+        if self._largest is None or transaction.byte_size > self._largest.byte_size:
+            self._largest = transaction
+
+    def finish(self, transaction: Transaction) -> None:
+        """Note that all records of `transaction` have been taken."""
+        self.reach(transaction.end_lsn)
+        self._batch.whole = True
+        self._batch.commit_time = transaction.commit_time
+        if transaction.changes_rows:
+            self._batch.last = LastCommit(
+                transaction.commit_lsn, transaction.xid, transaction.commit_time
+            )
+
+    def submit(self, *, idle: bool, waiting: bool, routing: bool) -> None:
+        """Hand the batch over when the sink is free and it is time.
+
+        Args:
+            idle: The stream has nothing more to give now.
+            waiting: There are transactions that are not routed yet.
+            routing: One is being routed.
+        """
+        if self._sink.busy:
+            return
+        batch = self._batch
+        due = self.is_full or (
+            batch.whole
+            and (bool(batch.records) or self._uncommitted)
+            and (
+                (idle and not waiting)
+                or (self._clock() - batch.since) * 1000 >= self._limits.max_batch_ms
+            )
+        )
+        if due and not batch.whole:
+            self._sink.submit(Batch(batch.records))
+            self._uncommitted = True
+            fail_point("pipeline.piece_submitted")
+        elif due or self.is_progress_due(busy=waiting or routing):
+            self._commit(batch, done=not waiting and not routing)
+        else:
+            return
+        self._batch = _Gathering([], 0, batch.end_lsn, batch.whole, 0.0)
+
+    def _commit(self, batch: _Gathering, *, done: bool) -> None:
+        if done:
+            # Whatever came before an idle position is inside, so that the position holds too.
+            batch.end_lsn = max(batch.end_lsn, self.position)
+        published = self._published() if done else batch.end_lsn
+        idle: list[str] = []
+        if self._is_progress_time():
+            idle = self._behind(published)
+            self._next_progress = self._clock() + self._limits.progress_interval_s
+        self._mark(idle, published)
+        self._uncommitted = False
+        self._committing, self._largest = self._largest, None
+        self._sink.submit(
+            Batch(
+                batch.records,
+                replace(
+                    self.durable,
+                    end_lsn=batch.end_lsn,
+                    last=batch.last or self.durable.last,
+                    copies=self.durable.copies if self._copies is None else self._copies(),
+                ),
+                Cut(published, self._router.feeds, batch.commit_time, idle),
+            )
+        )
+
+    def collect(self) -> bool:
+        """Take what the sink has finished; return whether a watermark has been committed.
+
+        Raises:
+            KafkaTransactionTimeout: a Kafka transaction did not fit; names the largest one in it.
+            TransientError, FatalError: as `Sink.collect`.
+        """
+        try:
+            batch = self._sink.collect()
+        except KafkaTransactionTimeout as error:
+            if (large := self._committing or self._largest) is None:
+                raise
+            raise KafkaTransactionTimeout(
+                f"transaction {large.xid} ({large.message_count} messages, {large.byte_size} "
+                f"bytes, commit_lsn {format_lsn(large.commit_lsn)}) does not fit into one Kafka "
+                f"transaction: {error.message}",
+                hint=error.hint,
+            ) from None
+        if batch is None or batch.watermark is None:
+            return False
+        self._committing = None
+        self.durable = batch.watermark
+        self._counters.durable_lsn = batch.watermark.end_lsn
+        return True
+
+    def is_progress_due(self, *, busy: bool) -> bool:
+        """Whether a position without records should be committed now.
+
+        Args:
+            busy: Transactions wait, or one is being routed.
+        """
+        if busy or not self._batch.whole or not self._is_progress_time():
+            return False
+        return self.position > self.durable.end_lsn or bool(self._behind(self._published()))
+
+    def due_at(self) -> list[float]:
+        """When the clock makes something due, while the sink is free."""
+        due: list[float] = []
+        if self._sink.busy:
+            return due
+        if self.position > self.durable.end_lsn:
+            due.append(self._next_progress)
+        if self._batch.records:
+            due.append(self._batch.since + self._limits.max_batch_ms / 1000)
+        return due
+
+    def _is_progress_time(self) -> bool:
+        return self.hurry or self._clock() >= self._next_progress
+
+    def _published(self) -> Lsn:
+        """Everything that ends at or before it has been routed, when nothing waits."""
+        return max(self.position, self.promised)
+
+    def _behind(self, end_lsn: Lsn) -> list[str]:
+        """Return the subscriptions whose last PROGRESS marker is before `end_lsn`."""
+        return [name for name, marked in self._marked.items() if marked < end_lsn]
+
+    def _mark(self, idle: Sequence[str], published: Lsn) -> None:
+        """Note who gets a PROGRESS marker now: those with an END since the last one, and `idle`."""
+        for name, marked in self._marked.items():
+            if name in idle or self._router.ended.get(name, _NEVER) > marked:
+                self._marked[name] = published
