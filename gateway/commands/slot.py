@@ -127,9 +127,10 @@ def _is_free_soon(connection: psycopg.Connection, name: str) -> bool:
 
 def _forget(settings: Settings, facts: ServerFacts) -> None:
     """Commit a watermark of 0, as before a first start."""
-    sink = make_sink(settings, facts, Registry(settings.registry))
-    try:
-        sink.open()
-        commit_claim(sink, facts.timeline, "")
-    finally:
-        sink.close(settings.limits.shutdown_timeout_s)
+    with Registry(settings.registry) as registry:
+        sink = make_sink(settings, facts, registry)
+        try:
+            sink.open()
+            commit_claim(sink, facts.timeline, "")
+        finally:
+            sink.close(settings.limits.shutdown_timeout_s)

@@ -133,7 +133,14 @@ def _known_plan(
     """Read the plan; a table that is listed may be gone if it was published already."""
     try:
         return read_plan(settings, connection, definitions)
-    except DefinitionError:
+    except DefinitionError as error:
+        # Said now, since Kafka may be away for long.
+        event(
+            _LOG,
+            logging.WARNING,
+            "the definitions do not fit the source now; looking in Kafka whether they did",
+            error=error.message,
+        )
         topic, identity = settings.topics.progress, slot_identity(facts, settings)
         watermark = None
         if describe_topics(settings.kafka, [topic]):

@@ -224,12 +224,8 @@ class Reloader:
         topics = ensure_all_topics(settings, plan, timeout_s=TOPICS_TIMEOUT_S)
         routing = routing_settings(settings, facts, plan, topics)
         # Compiles every filter and registers every schema; nothing may be refused any more later.
-        RelationRoutes(
-            plan,
-            routing,
-            ServerCatalog(connection),
-            Registry(settings.registry, on_wait=self._go_on),
-        ).register_all()
+        with Registry(settings.registry, on_wait=self._go_on) as registry:
+            RelationRoutes(plan, routing, ServerCatalog(connection), registry).register_all()
         for line in extend_publications(connection, plan, prefix=settings.source.slot):
             event(_LOG, logging.INFO, "publication", detail=line)
         self._hold_loop()

@@ -181,6 +181,18 @@ def test_a_kafka_that_is_down_is_given_up_with_75(scene: MakeScene, database: Da
     assert "Traceback" not in ended.err
 
 
+def test_faulty_definitions_are_named_while_kafka_is_down(
+    scene: MakeScene, database: Database
+) -> None:
+    """Only Kafka knows whether the table was there before; nobody should wait for it to be told."""
+    s = scene(DEFINITIONS, **_down(kafka={"bootstrap.servers": f"127.0.0.1:{free_port()}"}))
+
+    ended = s.cli("run")
+
+    assert ended.code == 75
+    assert 'relation \\"t\\" does not exist' in ended.err
+
+
 def test_sigterm_is_obeyed_while_kafka_is_down(scene: MakeScene, database: Database) -> None:
     with database.connect() as connection:
         connection.execute("CREATE TABLE t (a int PRIMARY KEY)")
