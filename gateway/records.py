@@ -56,6 +56,7 @@ class CopyState:
         oid: Of the table in the source; 0 when it is not known.
         taken: How the table is published: `gateway.definitions.remembered`.
         reason: Why it is held.
+        topic: That has its rows; empty when it is not known.
     """
 
     subscription: str
@@ -68,6 +69,7 @@ class CopyState:
     oid: int = 0
     taken: str = ""
     reason: str = ""
+    topic: str = ""
 
 
 @dataclass(frozen=True, slots=True)

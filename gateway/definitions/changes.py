@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from gateway.definitions.model import Plan, Publish, TableCopy
 from gateway.definitions.remembered import describe, has_same_key
+from gateway.envelope.naming import topic_of
 from gateway.records import CopyState
 
 __all__ = ["copy_states", "departed", "fingerprint_of", "key_of_copy"]
@@ -55,12 +56,17 @@ def fingerprint_of(plan: Plan, copy: TableCopy) -> str:
 
 
 def copy_states(
-    plan: Plan, states: Iterable[CopyState], *, reconcile: bool
+    plan: Plan,
+    states: Iterable[CopyState],
+    *,
+    reconcile: bool,
+    names: Mapping[str, str] | None = None,
 ) -> tuple[CopyState, ...]:
     """Return the state of each table of `plan` as it comes into force; those to copy are pending.
 
     A copy under way goes on if it is still the same. Tables are told apart by their OIDs: one that
-    was made again under the same name is copied, and one whose key has changed. Those that the plan
+    was made again under the same name is copied, and so is one whose key has changed, or whose
+    topic: the new one has none of the rows. Those that the plan
     does not name any more are forgotten; should they come back, they are copied. Those that are
     missing are kept as that, and those that are dropped as they are, for as long as the plan
     publishes what the stream may have.
@@ -70,6 +76,7 @@ def copy_states(
         states: Of all tables, as the watermark has them.
         reconcile: Tables that exist under another definition are copied. Otherwise the new
             definition counts from now on, as natively after ALTER PUBLICATION.
+        names: Of topics: `gateway.envelope.naming.topic_of`; None: topics stay what they are.
     """
     known = {(state.subscription, state.schema, state.table): state for state in states}
     found = []
@@ -82,13 +89,17 @@ def copy_states(
             state = None  # it has lacked changes; a table of the same name is another table
         if state is not None and state.taken and not has_same_key(state.taken, taken):
             state = None  # consumers have its rows under keys that do not come any more
+        topic = "" if names is None else topic_of(*key, names)
+        if state is not None and state.topic != topic and names is not None:
+            state = None
         state = None if state is None else replace(state, taken=taken)
         if state is not None and state.definition.removesuffix(_MIXED) == fingerprint:
             found.append(state)
         elif state is not None and state.state == "ready" and not reconcile:
             found.append(replace(state, definition=_taken_on(state.definition, fingerprint)))
         else:
-            found.append(CopyState(*key, "pending", definition=fingerprint, oid=oid, taken=taken))
+            pending = CopyState(*key, "pending", definition=fingerprint, oid=oid, taken=taken)
+            found.append(replace(pending, topic=topic))
     subscriptions = {subscription.name for subscription in plan.subscriptions}
     for table in plan.held:
         key = (table.subscription, table.schema, table.table)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from gateway.errors import SchemaError
@@ -20,6 +20,7 @@ __all__ = [
     "find_collisions",
     "message_topic",
     "topic_name",
+    "topic_of",
     "topic_part",
     "transaction_topic",
 ]
@@ -62,6 +63,21 @@ def topic_name(subscription: str, schema: str, table: str) -> str:
         SchemaError: longer than Kafka allows.
     """
     return _checked(f"{topic_part(subscription)}.{topic_part(schema)}.{topic_part(table)}")
+
+
+def topic_of(subscription: str, schema: str, table: str, names: Mapping[str, str]) -> str:
+    """Name the topic of a subscription's table, where `names` has another name for it: that one.
+
+    Args:
+        subscription: Its name.
+        schema: Of the table.
+        table: Its name.
+        names: ``[topics] names``, by ``<subscription>.<schema>.<table>`` as they are written.
+
+    Raises:
+        SchemaError: longer than Kafka allows.
+    """
+    return names.get(f"{subscription}.{schema}.{table}") or topic_name(subscription, schema, table)
 
 
 def transaction_topic(subscription: str) -> str:

@@ -35,7 +35,7 @@ __all__ = [
     "encode_position",
 ]
 
-PROGRESS_FORMAT: Final = 4
+PROGRESS_FORMAT: Final = 5
 """Version of the records' meaning that this gateway writes and understands."""
 
 

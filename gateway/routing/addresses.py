@@ -13,13 +13,13 @@ from dataclasses import dataclass
 import schemas as avro_schemas
 from gateway.definitions.model import Plan, Table
 from gateway.envelope.envelope import EnvelopeEncoder, wire_prefix
-from gateway.envelope.naming import error_topic, message_topic, transaction_topic
+from gateway.envelope.naming import error_topic, message_topic, topic_of, transaction_topic
 from gateway.errors import SchemaRefusedError
 from gateway.records import Feed, Header, Record
 from gateway.routing.counts import TopicCounter
 from gateway.routing.ports import SchemaIds
 from gateway.routing.quarantine import ErrorTopic
-from gateway.routing.settings import RoutingSettings, topic_of
+from gateway.routing.settings import RoutingSettings
 
 __all__ = ["Address", "Addresses"]
 
@@ -105,7 +105,7 @@ class Addresses:
             SchemaRefusedError: the registry refuses one; not where the table is put aside then.
             TransientError: the registry cannot be reached.
         """
-        topic = topic_of(subscription, table, self._settings.topic_names)
+        topic = topic_of(subscription, table.schema, table.name, self._settings.topic_names)
         counter = self._counter(topic, subscription)
         refused = self.refused.get((subscription, table.oid))
         if refused is None:
@@ -126,7 +126,8 @@ class Addresses:
     def _feed(self, subscription: str, tables: Iterable[Table]) -> Feed:
         markers = transaction_topic(subscription)
         prefix = self._register(f"{markers}-value", avro_schemas.load("transaction"))
-        topics = {topic_of(subscription, table, self._settings.topic_names) for table in tables}
+        names = self._settings.topic_names
+        topics = {topic_of(subscription, t.schema, t.name, names) for t in tables}
         partitions = {topic: self._settings.partitions[topic] for topic in sorted(topics)}
         return Feed(subscription, markers, prefix, partitions)
 

@@ -6,11 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from gateway.definitions.model import Table
-from gateway.envelope.naming import topic_name
 from gateway.errors import UnfitKind
 
-__all__ = ["RoutingSettings", "topic_of"]
+__all__ = ["RoutingSettings"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,9 +38,3 @@ class RoutingSettings:
     quarantined: frozenset[UnfitKind] = frozenset()
     most_bytes: Mapping[str, int] = field(default_factory=dict)
     server_filters: bool = True
-
-
-def topic_of(subscription: str, table: Table, names: Mapping[str, str]) -> str:
-    """Return the topic of a subscriber table, with overrides."""
-    override = names.get(f"{subscription}.{table.schema}.{table.name}")
-    return override or topic_name(subscription, table.schema, table.name)

@@ -186,8 +186,9 @@ class Attempt:
             outside.evaluator.open()
         fingerprint = setup.definitions.fingerprint
         if made is not None and _is_claim(recovered.watermark):
+            names = self.settings.topics.names
             first = Watermark(made, setup.facts.timeline, fingerprint, ())
-            return GoOn(begin(setup.plan, first, sink, self.stopping))
+            return GoOn(begin(setup.plan, names, first, sink, self.stopping))
         decision = decide(self._facts(setup, outside, recovered))
         if not isinstance(decision, GoOn):
             self._start_over(setup, intake, sink, decision)
@@ -197,6 +198,7 @@ class Attempt:
             return decision
         watermark = put_into_force(
             setup.plan,
+            self.settings.topics.names,
             fingerprint,
             decision.watermark,
             routes,
@@ -235,6 +237,7 @@ class Attempt:
                 with intake.attended():
                     put_into_force(
                         takeover.plan,
+                        self.settings.topics.names,
                         takeover.definitions.fingerprint,
                         watermark,
                         outside.routes(takeover.plan, takeover.routing),
@@ -366,6 +369,7 @@ class Attempt:
             definitions=fingerprint,
             policy=source.on_lost_slot,
             elsewhere=elsewhere,
+            topic_names=self.settings.topics.names,
         )
 
     def _make_slot(self, setup: Setup, outside: Outside, because: str | None) -> Lsn:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Final
 
@@ -53,13 +53,21 @@ def make_slot(settings: Settings, protocol: Protocol, on_wait: OnWait) -> Lsn:
     return point
 
 
-def begin(plan: Plan, watermark: Watermark, sink: Sink, stopping: Callable[[], bool]) -> Watermark:
+def begin(
+    plan: Plan,
+    names: Mapping[str, str],
+    watermark: Watermark,
+    sink: Sink,
+    stopping: Callable[[], bool],
+) -> Watermark:
     """Commit the first watermark of a new slot: all tables of `plan` are pending.
+
+    `names`: of topics, as in `put_into_force`.
 
     Raises:
         TransientError: an edge failed, or `stopping` said so.
     """
-    first = replace(watermark, copies=copy_states(plan, (), reconcile=True))
+    first = replace(watermark, copies=copy_states(plan, (), reconcile=True, names=names))
     _commit(sink, Batch([], first), stopping)
     fail_point("copy.begun")
     return first
@@ -67,6 +75,7 @@ def begin(plan: Plan, watermark: Watermark, sink: Sink, stopping: Callable[[], b
 
 def put_into_force(
     plan: Plan,
+    names: Mapping[str, str],
     definitions: str,
     watermark: Watermark,
     routes: RelationRoutes,
@@ -79,6 +88,7 @@ def put_into_force(
 
     Args:
         plan: The new one.
+        names: ``[topics] names``.
         definitions: Their fingerprint.
         watermark: Everything up to it is in Kafka, under the definitions before.
         routes: Of `plan`.
@@ -93,7 +103,7 @@ def put_into_force(
         TransientError: an edge failed, or `stopping` said so: the old definitions count.
     """
     point = watermark.end_lsn
-    states = copy_states(plan, watermark.copies, reconcile=reconcile)
+    states = copy_states(plan, watermark.copies, reconcile=reconcile, names=names)
     maker = HeaderMaker(point, None, None, None)
     value, headers = encode_reload(point, definitions), maker.make(point, 0, b"RELOAD")
     records = [routes.addresses.marker(s.name, value, headers) for s in plan.subscriptions]
@@ -124,8 +134,9 @@ def put_into_force(
         for s in states
     )
     after = replace(watermark, definitions=definitions, copies=states)
-    names = [subscription.name for subscription in plan.subscriptions]
-    _commit(sink, Batch(records, after, Cut(point, routes.addresses.feeds, None, names)), stopping)
+    everyone = [subscription.name for subscription in plan.subscriptions]
+    cut = Cut(point, routes.addresses.feeds, None, everyone)
+    _commit(sink, Batch(records, after, cut), stopping)
     fail_point("copy.announced")
     event(
         _LOG,

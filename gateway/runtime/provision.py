@@ -22,6 +22,7 @@ from gateway.envelope.naming import (
     error_topic,
     find_collisions,
     message_topic,
+    topic_of,
     transaction_topic,
 )
 from gateway.errors import ConfigError, DefinitionError, FatalError
@@ -30,7 +31,6 @@ from gateway.observe import event
 from gateway.records import Batch, CopyState, Watermark
 from gateway.routing import RoutingSettings
 from gateway.routing.routes import RelationRoutes
-from gateway.routing.settings import topic_of
 from gateway.runtime.plan import read_definitions, read_plan, recalled_plan
 from gateway.sink.identity import SlotIdentity
 from gateway.sink.producer import TransactionalSink
@@ -247,7 +247,7 @@ def table_topics(plan: Plan, settings: Settings) -> list[TopicSpec]:
     specs: dict[str, TopicSpec] = {}
     for publish in plan.publishes:
         table = plan.tables[publish.target_oid]
-        topic = topic_of(publish.subscription, table, settings.topics.names)
+        topic = topic_of(publish.subscription, table.schema, table.name, settings.topics.names)
         identity = (publish.subscription, publish.target_oid)
         if owner.setdefault(topic, identity) != identity:
             raise ConfigError(

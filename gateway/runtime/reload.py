@@ -210,7 +210,7 @@ class Reloader:
         rewritten = definitions.fingerprint != self._watermark.definitions
         reconcile = asked or rewritten
         before = self._watermark.copies
-        states = copy_states(plan, before, reconcile=reconcile)
+        states = copy_states(plan, before, reconcile=reconcile, names=settings.topics.names)
         pending = [(_table_of(s), s.definition) for s in before if s.state == "pending"]
         late = [
             s

@@ -28,7 +28,7 @@ server whose history differs before that point would have its new transactions d
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final, Literal, TypeAlias
 
 from gateway.definitions.changes import copy_states
@@ -65,6 +65,7 @@ class Facts:
         elsewhere: System identifiers of other servers of which Kafka has a watermark for the same
             database, slot and definitions.
         definitions: Fingerprint of the definitions as they are now.
+        topic_names: ``[topics] names``.
     """
 
     name: str
@@ -75,6 +76,7 @@ class Facts:
     definitions: str
     policy: LostSlotPolicy = "stop"
     elsewhere: Sequence[str] = ()
+    topic_names: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,16 +200,16 @@ def _go_on(facts: Facts, watermark: Watermark, confirmed_lsn: Lsn | None) -> GoO
     watermark = replace(watermark, timeline=max(watermark.timeline, facts.server.timeline))
     if watermark.definitions != facts.definitions:
         return GoOn(watermark, confirmed_lsn, rewritten=True)
-    states = copy_states(facts.plan, watermark.copies, reconcile=False)
+    states = copy_states(facts.plan, watermark.copies, reconcile=False, names=facts.topic_names)
     if _tables_of(states) != _tables_of(watermark.copies):
         return GoOn(watermark, confirmed_lsn, altered=True)
     return GoOn(replace(watermark, copies=states), confirmed_lsn)
 
 
 def _tables_of(states: Iterable[CopyState]) -> set[tuple[str, str, str, int, str]]:
-    aside = ("missing", "held")
+    told = ("missing", "held", "pending")
     return {
-        (s.subscription, s.schema, s.table, s.oid, s.state if s.state in aside else "")
+        (s.subscription, s.schema, s.table, s.oid, s.state if s.state in told else "")
         for s in states
     }
 

@@ -176,3 +176,22 @@ def test_a_topic_can_be_given_another_name(scene: MakeScene, database: Database)
     assert ended.code == 0, ended.err
     assert sorted(r.op for r in s.reader.read(f"{s.slot}-renamed")) == ["r", "t", "t"]
     assert s.reader.topics(f"{s.slot}.public") == []
+
+
+def test_a_topic_that_is_given_another_name_later_has_all_rows(
+    scene: MakeScene, database: Database
+) -> None:
+    with database.connect() as connection:
+        connection.execute("CREATE TABLE t (a int PRIMARY KEY); INSERT INTO t VALUES (1), (2)")
+        s = scene(DEFINITIONS)
+        s.run_to(current_lsn(connection))
+        connection.execute("INSERT INTO t VALUES (3); DELETE FROM t WHERE a = 1")
+        topic = f"{s.slot}-renamed"
+        s.project.extra = {"topics.names": {f"{s.slot}.public.t": topic}}
+        s.run_to(current_lsn(connection))
+        connection.execute("INSERT INTO t VALUES (4)")
+        s.run_to(current_lsn(connection))
+
+    assert Rebuilt().apply(s.reader.read(topic)).rows() == [(2,), (3,), (4,)]
+    copies = [m["copy"]["state"] for m in s.markers() if m["copy"] is not None]
+    assert copies == ["copying", "ready", "pending", "copying", "ready"]

@@ -193,3 +193,14 @@ def test_a_listed_table_that_is_not_there_is_missing_until_it_is_made_again() ->
     assert (missing.state, missing.reason) == ("missing", "gone")
     assert states(missing, listed) == (missing,)
     assert states(missing, before) == to_copy(before)
+
+
+def test_a_table_whose_topic_has_another_name_is_copied_to_it() -> None:
+    now = plan("(a > 5)")
+    before = replace(ready(now), topic="s.public.t")
+
+    (kept,) = copy_states(now, [before], reconcile=False, names={})
+    (moved,) = copy_states(now, [before], reconcile=False, names={"s.public.t": "other"})
+
+    assert (kept.state, kept.topic) == ("ready", "s.public.t")
+    assert (moved.state, moved.topic) == ("pending", "other")

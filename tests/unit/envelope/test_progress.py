@@ -9,6 +9,7 @@ import pytest
 
 import schemas
 from gateway.envelope.progress import (
+    PROGRESS_FORMAT,
     Position,
     ProgressKey,
     copy_name,
@@ -65,5 +66,7 @@ def test_a_record_of_another_format_is_refused_by_its_number(number: int) -> Non
     out = BytesIO()
     fastavro.schemaless_writer(out, fastavro.parse_schema(schema), {"format": number})
 
-    with pytest.raises(ProtocolError, match=f"has format {number}, this gateway knows 4"):
+    with pytest.raises(
+        ProtocolError, match=f"has format {number}, this gateway knows {PROGRESS_FORMAT}"
+    ):
         decode_value(out.getvalue())
