@@ -72,7 +72,7 @@ class NativeSubscription:
             wait_until(applied, TIMEOUT_S, f"the native subscription to apply {lsn}")
 
     def rows(self, table: str) -> list[tuple[Any, ...]]:
-        """The rows of one of its tables, sorted as `tests.rebuild` sorts.
+        """The rows of one of its tables, with or without a schema, sorted as `tests.rebuild` sorts.
 
         Values of types that the topics have as text are text here, too.
         """
@@ -82,7 +82,7 @@ class NativeSubscription:
                 " OR typname IN ('json', 'jsonb')"
             ).fetchall():
                 connection.adapters.register_loader(oid, TextLoader)
-            query = sql.SQL("SELECT * FROM {}").format(sql.Identifier(table))
+            query = sql.SQL("SELECT * FROM {}").format(sql.Identifier(*table.split(".")))
             return sorted(connection.execute(query).fetchall(), key=repr)
 
 

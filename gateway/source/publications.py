@@ -16,7 +16,7 @@ from psycopg import sql
 
 from gateway.definitions.model import Operation, Plan, ServerPublication
 from gateway.definitions.server import SUFFIXES
-from gateway.errors import FatalError
+from gateway.errors import FatalError, TransientError
 from gateway.source.connection import classify_server_error
 
 __all__ = [
@@ -60,7 +60,8 @@ def ensure_publications(connection: _Connection, plan: Plan, *, prefix: str) -> 
 
     Raises:
         FatalError: the role may not do it; the hint has the SQL for an owner to run.
-        TransientError: a table's lock could not be had in time, or the connection is gone.
+        TransientError: a table's lock could not be had in time, one was renamed or dropped just
+            now, or the connection is gone.
     """
     return _execute(connection, plan, prefix, _statements)
 
@@ -95,6 +96,11 @@ def _execute(
             f"the role of [source].dsn may not make the gateway's publications: "
             f"{error.diag.message_primary}",
             hint="let the owner of the tables run:\n" + "\n".join(_shown(connection, statements)),
+        ) from None
+    except (psycopg.errors.UndefinedTable, psycopg.errors.InvalidSchemaName) as error:
+        raise TransientError(
+            "a table was renamed or dropped while the gateway's publications were made: "
+            f"{error.diag.message_primary}"
         ) from None
     except psycopg.Error as error:
         text = error.diag.message_primary or str(error)
@@ -167,9 +173,9 @@ def _statements(connection: _Connection, plan: Plan, prefix: str) -> list[sql.Co
             statements.append(sql.SQL("DROP PUBLICATION {}").format(sql.Identifier(name)))
             found = None
         if found is None:
-            statements.append(_create(connection, plan, publication))
+            statements.append(_create(connection, publication))
         elif name in wanted:
-            statements += _alter(connection, plan, publication, found)
+            statements += _alter(connection, publication, found)
         elif found.table_oids:
             statements.append(_empty(connection, name, found.table_oids))
     return statements
@@ -213,7 +219,7 @@ def _extending_statements(connection: _Connection, plan: Plan, prefix: str) -> l
             operations=publication.operations | found.operations,
             generated=generated,
         )
-        statements += _alter(connection, plan, both, found)
+        statements += _alter(connection, both, found)
     return statements
 
 
@@ -226,17 +232,18 @@ def _is_among(plan: Plan, root: int, members: Collection[int]) -> bool:
     return any(oid in members for oid in (root, *table.ancestors, *table.leaves, *parts))
 
 
-def _create(connection: _Connection, plan: Plan, publication: ServerPublication) -> sql.Composed:
+def _create(connection: _Connection, publication: ServerPublication) -> sql.Composed:
     name, options = sql.Identifier(publication.name), _options(connection, publication)
-    if not publication.table_oids:
+    tables = _names(connection, publication.table_oids).values()
+    if not tables:
         return sql.SQL("CREATE PUBLICATION {} WITH ({})").format(name, options)
     return sql.SQL("CREATE PUBLICATION {} FOR TABLE {} WITH ({})").format(
-        name, _tables(connection, plan, publication), options
+        name, _only(tables), options
     )
 
 
 def _alter(
-    connection: _Connection, plan: Plan, publication: ServerPublication, found: _Existing
+    connection: _Connection, publication: ServerPublication, found: _Existing
 ) -> list[sql.Composed]:
     name = sql.Identifier(publication.name)
     statements = []
@@ -249,32 +256,32 @@ def _alter(
         statements.append(
             sql.SQL("ALTER PUBLICATION {} SET ({})").format(name, _options(connection, publication))
         )
-    if found.table_oids != set(publication.table_oids):
-        tables = _tables(connection, plan, publication)
-        statements.append(sql.SQL("ALTER PUBLICATION {} SET TABLE {}").format(name, tables))
+    tables = _names(connection, publication.table_oids)
+    if found.table_oids != tables.keys():
+        statements.append(
+            sql.SQL("ALTER PUBLICATION {} SET TABLE {}").format(name, _only(tables.values()))
+            if tables
+            else _empty(connection, publication.name, found.table_oids)
+        )
     return statements
 
 
 def _empty(connection: _Connection, name: str, oids: Iterable[int]) -> sql.Composed:
-    names = sorted(_names(connection, oids))
-    tables = sql.SQL(", ").join(sql.SQL("ONLY {}").format(sql.Identifier(*row)) for row in names)
+    tables = _only(_names(connection, oids).values())
     return sql.SQL("ALTER PUBLICATION {} DROP TABLE {}").format(sql.Identifier(name), tables)
 
 
-def _names(connection: _Connection, oids: Iterable[int]) -> list[tuple[str, str]]:
+def _names(connection: _Connection, oids: Iterable[int]) -> dict[int, tuple[str, str]]:
+    """Schema and name of those that exist, as of now: they may have been renamed since the plan."""
     rows = connection.execute(
-        "SELECT n.nspname, c.relname FROM pg_class AS c"
+        "SELECT c.oid, n.nspname, c.relname FROM pg_class AS c"
         " JOIN pg_namespace AS n ON n.oid = c.relnamespace WHERE c.oid = ANY(%s)",
         (list(oids),),
     )
-    return [(schema, name) for schema, name in rows]
+    return {oid: (schema, name) for oid, schema, name in rows}
 
 
-def _tables(connection: _Connection, plan: Plan, publication: ServerPublication) -> sql.Composed:
-    known = [plan.tables[oid] for oid in publication.table_oids if oid in plan.tables]
-    others = [oid for oid in publication.table_oids if oid not in plan.tables]
-    names = [(table.schema, table.name) for table in known]
-    names += _names(connection, others) if others else []
+def _only(names: Iterable[tuple[str, str]]) -> sql.Composed:
     # ONLY: heirs by inheritance are tables of their own in the plan.
     return sql.SQL(", ").join(
         sql.SQL("ONLY {}").format(sql.Identifier(*name)) for name in sorted(names)

@@ -169,3 +169,18 @@ def test_generated_columns_of_an_identity_do_not_make_writes_fail(
         connection.execute(f"INSERT INTO {table} VALUES (1)".encode())
         connection.execute(f"UPDATE {table} SET a = 2".encode())
         connection.execute(f"DELETE FROM {table}".encode())
+
+
+def test_tables_that_are_renamed_or_dropped_after_the_plan_was_made_are_followed_or_left_out(
+    connection: Connection,
+) -> None:
+    plan = _plan(connection, DEFINITIONS)
+    connection.execute("ALTER TABLE keyed RENAME TO called; CREATE TABLE keyed (a int PRIMARY KEY)")
+    connection.execute("DROP TABLE nokey")
+
+    ensure_publications(connection, plan, prefix="gw")
+
+    tables = set().union(*(names for names, _, _ in _published(connection).values()))
+    assert "called" in tables
+    assert not tables & {"keyed", "nokey"}
+    assert ensure_publications(connection, plan, prefix="gw") == []

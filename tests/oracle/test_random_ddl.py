@@ -28,13 +28,14 @@ pytestmark = [
 
 STEPS = int(os.environ.get("PGSLUICE_DDL_STEPS", "24"))
 MAKE = "CREATE TABLE {} (a int PRIMARY KEY, b text NOT NULL, n {});"
+SCHEMAS = ("public", "other")
 
 
 class Workload:
     """Does to publisher and native subscriber what the definitions of both need.
 
     Columns of one name have one type in all tables: a registry refuses a narrower type under the
-    same topic, also of another table.
+    same topic, also of another table. Tables are named with their schemas.
     """
 
     def __init__(
@@ -55,32 +56,39 @@ class Workload:
         table = self._rng.choice(self.tables)
         self._write(table)
         kinds = [self._add, self._drop_column, self._widen, self._key, self._identity]
-        kinds += [self._rename, self._make_again, self._swap, self._truncate, self._write]
+        kinds += [self._rename, self._make_again, self._make_as, self._swap, self._move]
+        kinds += [self._truncate, self._truncate_and_add, self._rewrite, self._write]
         kind = self._rng.choice(kinds)
         self.done.append(f"{kind.__name__} {table}")
         kind(table)
         self._write(self._rng.choice(self.tables))
 
-    def _both(self, ddl: str) -> None:
-        """Run a statement on the subscriber, when it has applied what was before, and here."""
+    def _both(self, ddl: str, here: str | None = None) -> None:
+        """Run a statement on the subscriber, when it has applied what was before, and here.
+
+        `here`: another one for here.
+        """
         self._native.wait_until_applied(current_lsn(self._publisher))
         with self._native.database.connect() as subscriber:
             subscriber.execute(ddl.encode())
-        self._publisher.execute(ddl.encode())
+        self._publisher.execute((here or ddl).encode())
 
     def _write(self, table: str) -> None:
-        for _ in range(3):
-            self._next += 1
-            values = (self._next, f"k{self._next}", self._next % 7)
-            self._publisher.execute(
-                f"INSERT INTO {table} (a, b, n) VALUES (%s, %s, %s)".encode(), values
-            )
+        self._insert(table)
         low = self._rng.randrange(7)
         self._publisher.execute(f"UPDATE {table} SET n = n + 1 WHERE n = {low}".encode())
         self._publisher.execute(
             f"UPDATE {table} SET a = a + 100000, b = b || '+' WHERE a = {self._next}".encode()
         )
         self._publisher.execute(f"DELETE FROM {table} WHERE a = {self._next - 1}".encode())
+
+    def _insert(self, table: str) -> None:
+        for _ in range(3):
+            self._next += 1
+            values = (self._next, f"k{self._next}", self._next % 7)
+            self._publisher.execute(
+                f"INSERT INTO {table} (a, b, n) VALUES (%s, %s, %s)".encode(), values
+            )
 
     def _add(self, table: str) -> None:
         name = f"c{self._next}"
@@ -109,18 +117,43 @@ class Workload:
         self._keys[table] = new
 
     def _identity(self, table: str) -> None:
-        self._both(f"ALTER TABLE {table} REPLICA IDENTITY {self._rng.choice(['FULL', 'DEFAULT'])}")
+        kind = self._rng.choice(["FULL", "DEFAULT", "INDEX", "NOTHING"])
+        if kind == "INDEX":
+            index = f"i{self._next}"
+            self._both(
+                f"CREATE UNIQUE INDEX {index} ON {table} (b);"
+                f"ALTER TABLE {table} REPLICA IDENTITY USING INDEX {index}"
+            )
+        elif kind == "NOTHING":
+            # PostgreSQL lets nobody update or delete then.
+            self._publisher.execute(f"ALTER TABLE {table} REPLICA IDENTITY NOTHING".encode())
+            self._insert(table)
+            self._publisher.execute(f"ALTER TABLE {table} REPLICA IDENTITY DEFAULT".encode())
+        else:
+            self._both(f"ALTER TABLE {table} REPLICA IDENTITY {kind}")
 
     def _rename(self, table: str) -> None:
-        name = f"r{self._next}"
+        schema, name = table.split(".")[0], f"r{self._next}"
         self._both(f"ALTER TABLE {table} RENAME TO {name}")
-        self._called(table, name)
+        self._called(table, f"{schema}.{name}")
+
+    def _move(self, table: str) -> None:
+        schema, name = table.split(".")
+        to = SCHEMAS[1 - SCHEMAS.index(schema)]
+        if f"{to}.{name}" not in self.tables:
+            self._both(f"ALTER TABLE {table} SET SCHEMA {to}")
+            self._called(table, f"{to}.{name}")
 
     def _swap(self, table: str) -> None:
-        other = self._rng.choice([each for each in self.tables if each != table])
+        schema, name = table.split(".")
+        others = [each for each in self.tables if each != table and each.startswith(f"{schema}.")]
+        if not others:
+            return
+        other = self._rng.choice(others)
         self._both(
-            f"BEGIN; ALTER TABLE {table} RENAME TO swap; ALTER TABLE {other} RENAME TO {table};"
-            f"ALTER TABLE swap RENAME TO {other}; COMMIT"
+            f"BEGIN; ALTER TABLE {table} RENAME TO swap;"
+            f"ALTER TABLE {other} RENAME TO {name};"
+            f"ALTER TABLE {schema}.swap RENAME TO {other.split('.')[1]}; COMMIT"
         )
         keys, added = self._keys, self._added
         keys[table], keys[other] = keys[other], keys[table]
@@ -139,15 +172,50 @@ class Workload:
         refresh(self._native, make)
         self._keys[table], self._added[table] = "a", []
 
+    def _make_as(self, table: str) -> None:
+        """Replace it by a table that is made of its rows, all in one transaction."""
+        key, new = self._keys[table], f"{table.split('.')[0]}.m{self._next}"
+        self._both(
+            f"CREATE TABLE {new} (LIKE {table}); ALTER TABLE {new} ADD PRIMARY KEY ({key})",
+            f"BEGIN; CREATE TABLE {new} AS SELECT * FROM {table};"
+            f"ALTER TABLE {new} ALTER b SET NOT NULL, ADD PRIMARY KEY ({key});"
+            f"DROP TABLE {table}; COMMIT",
+        )
+        refresh(self._native, f"DROP TABLE {table}")
+        self._called(table, new)
+
+    def _rewrite(self, table: str) -> None:
+        self._publisher.execute(
+            self._rng.choice(
+                [
+                    f"BEGIN; ALTER TABLE {table} SET UNLOGGED; ALTER TABLE {table} SET LOGGED;"
+                    "COMMIT",
+                    f"VACUUM FULL {table}",
+                    f"BEGIN; ALTER TABLE {table} ALTER b TYPE varchar USING b || '';"
+                    f"ALTER TABLE {table} ALTER b TYPE text; COMMIT",
+                ]
+            ).encode()
+        )
+
     def _truncate(self, table: str) -> None:
         self._publisher.execute(f"TRUNCATE {table}".encode())
+
+    def _truncate_and_add(self, table: str) -> None:
+        name = f"c{self._next}"
+        self._added[table].append(name)
+        self._both(
+            f"ALTER TABLE {table} ADD COLUMN {name} text",
+            f"BEGIN; INSERT INTO {table} (a, b) VALUES (-1, 'gone'); TRUNCATE {table};"
+            f"ALTER TABLE {table} ADD COLUMN {name} text;"
+            f"INSERT INTO {table} (a, b, n, {name}) VALUES (-2, 'here', 2, 'x'); COMMIT",
+        )
 
 
 def test_random_ddl_ends_in_the_native_tables(
     scene: Callable[..., Scene], database: Database, make_database: DatabaseFactory, seed: int
 ) -> None:
-    rng, tables = Random(seed), ["t0", "t1", "t2"]
-    ddl = "".join(MAKE.format(table, "int") for table in tables)
+    rng, tables = Random(seed), ["public.t0", "public.t1", "public.t2"]
+    ddl = "CREATE SCHEMA other;" + "".join(MAKE.format(table, "int") for table in tables)
     with database.connect() as connection:
         connection.execute(ddl.encode())
         connection.execute("CREATE PUBLICATION p FOR ALL TABLES")
@@ -176,7 +244,7 @@ def test_random_ddl_ends_in_the_native_tables(
         with native.database.connect() as subscriber:
             cursor = subscriber.execute(f"SELECT * FROM {table} LIMIT 0".encode())
             columns = [column.name for column in cursor.description or ()]
-        rebuilt = Rebuilt().apply(s.read(table)).rows(columns)
+        rebuilt = Rebuilt().apply(s.reader.read(f"{s.slot}.{table}")).rows(columns)
         assert rebuilt == native.rows(table), (table, workload.done)
 
 
@@ -198,4 +266,4 @@ def _is_quiet(s: Scene, tables: list[str]) -> bool:
     shown = {
         line.split(": ")[1]: line.split(": ")[2] for line in status.split("\n") if "copy of" in line
     }
-    return shown == {f"public.{table}": "ready" for table in tables}
+    return shown == dict.fromkeys(tables, "ready")
