@@ -7,18 +7,21 @@ may pass (EX_TEMPFAIL).
 from __future__ import annotations
 
 import argparse
+import logging
 import sys
 from collections.abc import Callable, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Final
 
-from gateway.config import load_settings
+from gateway.config import Settings, load_settings
 from gateway.errors import FatalError, GatewayError, TransientError
 from gateway.lsn import Lsn, parse_lsn
-from gateway.observe import set_up_logging
+from gateway.observe import LogFormat, event, set_up_logging
 
 __all__ = ["main"]
+
+_LOG: Final = logging.getLogger(__name__)
 
 EXIT_FAILED: Final = 1
 EXIT_GAVE_UP: Final = 75
@@ -32,31 +35,43 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         return command(arguments)
     except TransientError as error:
-        return _fail(error, EXIT_GAVE_UP)
+        return _fail(error, EXIT_GAVE_UP, arguments.form)
     except FatalError as error:
-        return _fail(error, EXIT_FAILED)
+        return _fail(error, EXIT_FAILED, arguments.form)
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:
         return 0  # the reader of our output has had enough
 
 
-def _fail(error: GatewayError, code: int) -> int:
-    print(f"pgsluice: {error}", file=sys.stderr)
+def _fail(error: GatewayError, code: int, form: LogFormat) -> int:
+    if form == "json":
+        event(_LOG, logging.ERROR, error.message, hint=error.hint, exit_code=code)
+    else:
+        print(f"pgsluice: {error}", file=sys.stderr)
     return code
+
+
+def _settings(arguments: argparse.Namespace) -> Settings:
+    """Read the configuration; from here on log lines look as it says."""
+    settings = load_settings(arguments.config)
+    if settings.log.format != arguments.form:
+        arguments.form = settings.log.format
+        set_up_logging(verbose=arguments.verbose, form=arguments.form)
+    return settings
 
 
 def _run(arguments: argparse.Namespace) -> int:
     from gateway.commands.run import run
 
-    return run(load_settings(arguments.config), endpos=arguments.endpos)
+    return run(_settings(arguments), endpos=arguments.endpos)
 
 
 def _consume(arguments: argparse.Namespace) -> int:
     from gateway.commands.consume import consume
 
     return consume(
-        load_settings(arguments.config),
+        _settings(arguments),
         subscriptions=arguments.subscription,
         endpos=arguments.endpos,
     )
@@ -65,16 +80,14 @@ def _consume(arguments: argparse.Namespace) -> int:
 def _tables(arguments: argparse.Namespace) -> int:
     from gateway.commands.consume import show_tables
 
-    return show_tables(
-        load_settings(arguments.config), subscriptions=arguments.subscription, at=arguments.at
-    )
+    return show_tables(_settings(arguments), subscriptions=arguments.subscription, at=arguments.at)
 
 
 def _verify(arguments: argparse.Namespace) -> int:
     from gateway.commands.verify.command import verify
 
     return verify(
-        load_settings(arguments.config),
+        _settings(arguments),
         subscriptions=arguments.subscription,
         tables=arguments.table,
         native=arguments.native,
@@ -85,32 +98,32 @@ def _verify(arguments: argparse.Namespace) -> int:
 def _check(arguments: argparse.Namespace) -> int:
     from gateway.commands.check import check
 
-    return check(load_settings(arguments.config))
+    return check(_settings(arguments))
 
 
 def _schemas(arguments: argparse.Namespace) -> int:
     from gateway.commands.schemas import show_schemas
 
-    return show_schemas(load_settings(arguments.config))
+    return show_schemas(_settings(arguments))
 
 
 def _status(arguments: argparse.Namespace) -> int:
     from gateway.commands.status import show_status
 
-    return show_status(load_settings(arguments.config))
+    return show_status(_settings(arguments), as_json=arguments.json, every_s=arguments.watch)
 
 
 def _reload(arguments: argparse.Namespace) -> int:
     from gateway.commands.reload import reload
 
-    return reload(load_settings(arguments.config), timeout_s=arguments.timeout)
+    return reload(_settings(arguments), timeout_s=arguments.timeout)
 
 
 def _slot_drop(arguments: argparse.Namespace) -> int:
     from gateway.commands.slot import drop
 
     return drop(
-        load_settings(arguments.config),
+        _settings(arguments),
         force=arguments.force,
         system_identifier=arguments.system_identifier,
     )
@@ -130,7 +143,7 @@ def _parser() -> argparse.ArgumentParser:
         "75 gave up on something that may pass.",
     )
     parser.add_argument("--version", action="version", version=f"pgsluice {version('pgsluice')}")
-    parser.set_defaults(verbose=False)
+    parser.set_defaults(verbose=False, form="text")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
 
     demo = commands.add_parser("demo", help="the whole path on local servers, with a verdict")
@@ -179,7 +192,22 @@ def _parser() -> argparse.ArgumentParser:
 
     _configured(commands, "check", _check, "look for what would go wrong, and say what to do")
     _configured(commands, "schemas", _schemas, "print the Avro schemas that will be registered")
-    _configured(commands, "status", _status, "slot, watermark and lag")
+    status = _configured(
+        commands,
+        "status",
+        _status,
+        "slot, watermark, tables and what is wrong; 0 all is well, 1 a person must act, "
+        "75 not in order, but it may pass",
+    )
+    status.add_argument("--json", action="store_true", help="as one JSON object on one line")
+    status.add_argument(
+        "--watch",
+        type=_seconds,
+        nargs="?",
+        const=2.0,
+        metavar="SECONDS",
+        help="again and again, until interrupted (default: every 2 seconds)",
+    )
     reload = _configured(
         commands, "reload", _reload, "let the running gateway take on changed definitions"
     )
@@ -228,6 +256,16 @@ def _configured(
 
 def _add_endpos(parser: argparse.ArgumentParser, help_: str) -> None:
     parser.add_argument("--endpos", type=_lsn, metavar="LSN", help=help_)
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds < 1e6:
+        raise argparse.ArgumentTypeError(f"not a number of seconds: {text!r}")
+    return seconds
 
 
 def _lsn(text: str) -> Lsn:

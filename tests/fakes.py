@@ -14,6 +14,7 @@ from gateway.copy import Progress
 from gateway.errors import TransientError, UnfitKind
 from gateway.lsn import Lsn
 from gateway.records import Batch, CopyState, Cut, Feed, Record
+from gateway.routing.counts import Tally
 from gateway.runtime.ports import Placement
 from gateway.transactions import PreparedTransaction, RolledBack, StandaloneMessage, Transaction
 
@@ -36,6 +37,8 @@ class ManualClock:
 
 class FakeSource:
     """Gives out scripted frames; always readable, so that `select` never waits."""
+
+    silent_for_s = 0.0
 
     def __init__(self, turns: Sequence[Sequence[bytes]]) -> None:
         self._turns = deque(turns)
@@ -149,6 +152,9 @@ class FakeRouter:
     def mark(self, event: PreparedTransaction | RolledBack) -> list[Record]:
         kind = b"PREPARE" if isinstance(event, PreparedTransaction) else b"ROLLBACK"
         return [_record(kind + b" " + event.gid.encode())]
+
+    def tally(self) -> Tally:
+        return Tally()
 
     def take_lost_values(self) -> Mapping[str, int]:
         return {}

@@ -19,13 +19,14 @@ from gateway.config import Settings
 from gateway.definitions.model import Definitions, Operation, Plan
 from gateway.envelope.naming import error_topic
 from gateway.errors import GatewayError
+from gateway.monitor.status import retention_problem
 from gateway.pgoutput.messages import ReplicaIdentity
 from gateway.routing.routes import RelationRoutes
-from gateway.runtime.plan import read_definitions, read_plan
-from gateway.runtime.provision import make_evaluator
+from gateway.runtime.plan import read_definitions
+from gateway.runtime.provision import known_plan, make_evaluator
 from gateway.sink.registry import Registry
 from gateway.sink.topics import describe_topics
-from gateway.source.connection import ServerFacts, connect, server_facts
+from gateway.source.connection import ServerFacts, connect, server_facts, wal_flush_lsn
 from gateway.source.publications import check_publications
 from gateway.source.slot import SlotStatus, check_slot, slot_status
 
@@ -110,9 +111,16 @@ def _source_findings(
     yield from _guarded("slot", lambda: _slot_findings(connection, settings, facts))
     if definitions is None:
         return
-    plan = read_plan(settings, connection, definitions)
+    plan = known_plan(settings, connection, definitions, facts)
     for warning in plan.warnings:
         yield Finding(Severity.WARNING, warning)
+    for held in plan.held:
+        yield Finding(
+            Severity.WARNING,
+            f"table {held.schema}.{held.table} of subscription {held.subscription} cannot be "
+            f"published, and is held: {held.reason}",
+            "the other tables go on; this one is copied by itself when it can be published again",
+        )
     yield _fine(f"definitions: {len(plan.copies)} subscriber tables with an initial copy")
     # Building the routes compiles every filter and every schema.
     routes = routes_of(connection, plan, facts, settings, CollectedSchemas())
@@ -189,6 +197,12 @@ def _slot_findings(
         return
     check_slot(status, facts.database)
     yield _fine(f"slot: {settings.source.slot} exists, WAL {status.wal_status}")
+    kept = None
+    if status.restart_lsn is not None:
+        kept = max(0, wal_flush_lsn(connection) - status.restart_lsn)
+    near = retention_problem(status, kept)
+    if near is not None:
+        yield Finding(Severity.WARNING, f"slot: {near.message}", near.hint)
 
 
 # Every database's: the slot keeps WAL from the first record of any of them.

@@ -9,7 +9,10 @@ from typing import Final
 from gateway.commands.signals import end_in_time, reload_on_signal, stop_on_signals
 from gateway.config import Settings
 from gateway.lsn import Lsn
-from gateway.observe import event
+from gateway.monitor.http import serve
+from gateway.monitor.notify import Notifier
+from gateway.monitor.watch import Watch
+from gateway.observe import Troubles, event
 from gateway.runtime.copier import CopyStanding
 from gateway.runtime.daemon import Daemon
 
@@ -26,19 +29,27 @@ def run(settings: Settings, *, endpos: Lsn | None) -> int:
         TransientError: gave up after ``limits.retry_for_s``.
         FatalError: a person must act.
     """
+    troubles = Troubles()
+    logging.getLogger().addHandler(troubles)
+    notifier = Notifier()
     with (
         stop_on_signals() as flag,
         reload_on_signal() as reload,
         end_in_time(flag, settings.limits.shutdown_timeout_s),
     ):
-        Daemon(
+        daemon = Daemon(
             settings,
             endpos=endpos,
             stopping=flag.is_set,
             pause=flag.wait,
             reload=reload.take,
             report_copy=_show_bar if sys.stderr.isatty() else _log_copy,
-        ).run()
+        )
+        watch = Watch(settings, daemon.counters, notifier, server=settings.http.listen is not None)
+        with serve(settings, watch, troubles) as port, watch:
+            if port is not None:
+                event(_LOG, logging.INFO, "metrics, health and status are served", port=port)
+            daemon.run()
     return 0
 
 

@@ -1,9 +1,17 @@
-"""``pgsluice status``: where slot, watermark and copies stand, and how far behind."""
+"""``pgsluice status``: where slot, watermark and tables stand, and what is wrong."""
 
 from __future__ import annotations
 
+import json
+import sys
+import time
+from collections.abc import Iterator
+from typing import Final
+
 from gateway.config import Settings
+from gateway.errors import TransientError
 from gateway.lsn import format_lsn
+from gateway.monitor.status import Severity, Status, TableStatus, tables_of
 from gateway.records import Watermark
 from gateway.runtime.provision import slot_identity
 from gateway.sink.progress import read_progress
@@ -12,45 +20,107 @@ from gateway.source.connection import connect, server_facts, wal_flush_lsn
 from gateway.source.slot import slot_status
 from gateway.source.tables import estimated_rows
 
-__all__ = ["show_status"]
+__all__ = ["read_status", "show_status"]
+
+_READ_S: Final = 30.0
+_CODES: Final = {None: 0, Severity.ACT: 1, Severity.WAIT: 75}
 
 
-def show_status(settings: Settings) -> int:
-    """Print one ``name: value`` a line.
+def show_status(
+    settings: Settings,
+    *,
+    as_json: bool = False,
+    every_s: float | None = None,
+) -> int:
+    """Print it, one ``name: value`` a line or as one JSON object; return the exit code.
+
+    0: a gateway reads the slot, and all tables are copied; 75: not so, but that may pass; 1: a
+    person must act.
+
+    Args:
+        settings: Which gateway.
+        as_json: One object on one line, with the same names as at ``/status``.
+        every_s: Print it again and again, until interrupted.
 
     Raises:
-        TransientError: PostgreSQL or Kafka cannot be reached.
+        TransientError: PostgreSQL or Kafka cannot be reached; not after the first time.
     """
+    status = read_status(settings)
+    _print(status, as_json=as_json)
+    if every_s is None:
+        problems = status.problems()
+        return _CODES[problems[0].severity if problems else None]
+    while True:
+        time.sleep(every_s)
+        if not as_json:
+            print()
+        try:
+            _print(read_status(settings), as_json=as_json)
+        except TransientError as error:
+            print(f"pgsluice: {error}", file=sys.stderr)
+
+
+def read_status(settings: Settings) -> Status:
+    """Ask PostgreSQL and Kafka.
+
+    Raises:
+        TransientError: one of them cannot be reached.
+    """
+    name, topic = settings.source.slot, settings.topics.progress
     with connect(settings.source.dsn) as connection:
         facts = server_facts(connection)
-        status = slot_status(connection, settings.source.slot)
-        current = wal_flush_lsn(connection)
+        slot = slot_status(connection, name)
+        server_lsn = wal_flush_lsn(connection)
         estimates = estimated_rows(connection)
     watermark: Watermark | None = None
-    if describe_topics(settings.kafka, [settings.topics.progress]):
-        watermark = read_progress(
-            settings.kafka, settings.topics.progress, slot_identity(facts, settings), 30.0
-        ).watermark
-    print(f"slot: {settings.source.slot}")
-    if status is None:
-        print("slot state: does not exist")
-    else:
-        print(f"slot state: {'active' if status.active else 'inactive'}, WAL {status.wal_status}")
-        if status.restart_lsn is not None:
-            print(f"WAL kept for the slot: {current - status.restart_lsn} bytes")
-    print(f"server is at: {format_lsn(current)}")
+    if describe_topics(settings.kafka, [topic]):
+        identity = slot_identity(facts, settings)
+        watermark = read_progress(settings.kafka, topic, identity, _READ_S).watermark
     if watermark is None:
-        print("watermark: none")
-        return 0
-    print(f"watermark: {format_lsn(watermark.end_lsn)}")
-    print(f"behind: {max(0, current - watermark.end_lsn)} bytes of WAL")
-    for copy in watermark.copies:
-        how_far: str = copy.state
-        if copy.state == "copying":
-            how_far += f", {copy.progress.rows} rows"
-            if (estimate := estimates.get((copy.schema, copy.table))) is not None:
-                how_far += f" of about {estimate}"
-        if copy.reason:
-            how_far += f", {copy.reason}"
-        print(f"copy of {copy.subscription}: {copy.schema}.{copy.table}: {how_far}")
-    return 0
+        return Status(name, slot, server_lsn, None)
+    tables = tables_of(watermark.copies, lambda c: estimates.get((c.schema, c.table)))
+    return Status(name, slot, server_lsn, watermark.end_lsn, tables)
+
+
+def _print(status: Status, *, as_json: bool) -> None:
+    if as_json:
+        print(json.dumps(status.as_json(), ensure_ascii=False), flush=True)
+        return
+    for line in _lines(status):
+        print(line)
+    sys.stdout.flush()
+
+
+def _lines(status: Status) -> Iterator[str]:
+    yield f"slot: {status.name}"
+    if status.slot is None:
+        yield "slot state: does not exist"
+    else:
+        active = "active" if status.slot.active else "inactive"
+        yield f"slot state: {active}, WAL {status.slot.wal_status}"
+        if status.retained is not None:
+            yield f"WAL kept for the slot: {status.retained} bytes"
+        if status.left is not None:
+            yield f"WAL until the slot may be lost: {max(0, status.left)} bytes"
+    yield f"server is at: {format_lsn(status.server_lsn)}"
+    if status.durable_lsn is None:
+        yield "watermark: none"
+    else:
+        yield f"watermark: {format_lsn(status.durable_lsn)}"
+        yield f"behind: {status.behind} bytes of WAL"
+    for table in status.tables:
+        yield f"copy of {table.subscription}: {table.table}: {_how_far(table)}"
+    for problem in status.problems():
+        urgent = "to do" if problem.severity is Severity.ACT else "for now"
+        yield f"{urgent}: {problem.message}"
+        if problem.hint is not None:
+            yield f"  -> {problem.hint}"
+
+
+def _how_far(table: TableStatus) -> str:
+    text = table.state
+    if table.state == "copying":
+        text += f", {table.rows} rows"
+        if table.estimate is not None:
+            text += f" of about {table.estimate}"
+    return f"{text}, {table.reason}" if table.reason else text

@@ -27,7 +27,9 @@ from gateway.config.tables import (
     DefinitionsTable,
     FiltersTable,
     GatewayTable,
+    HttpTable,
     LimitsTable,
+    LogTable,
     MessagesTable,
     OnErrorTable,
     Settings,
@@ -87,6 +89,8 @@ _TABLES: Final[Mapping[str, type]] = {
     "messages": MessagesTable,
     "limits": LimitsTable,
     "copy": CopyTable,
+    "http": HttpTable,
+    "log": LogTable,
     "consumer": ConsumerTable,
 }
 
@@ -198,6 +202,8 @@ def _check_ranges(settings: Settings) -> None:
             raise ConfigError("must be greater than 0", key=f"copy.{f.name}")
     if settings.topics.partitions < 1:
         raise ConfigError("must be at least 1", key="topics.partitions")
+    if settings.http.listen is not None:
+        _check_listen(settings.http.listen)
     if settings.filters.dsn is not None:
         _parse_dsn("filters.dsn", settings.filters.dsn)
     slot = settings.source.slot
@@ -209,6 +215,14 @@ def _check_ranges(settings: Settings) -> None:
         raise ConfigError(
             "a slot's name has lower case letters, digits and underscores, at most 50 here",
             key="source.slot",
+        )
+
+
+def _check_listen(listen: str) -> None:
+    host, colon, port = listen.rpartition(":")
+    if not (host and colon and port.isascii() and port.isdigit() and int(port) < 65536):
+        raise ConfigError(
+            "not host:port", key="http.listen", hint="for example 127.0.0.1:9187, or [::1]:9187"
         )
 
 

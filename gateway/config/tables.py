@@ -15,7 +15,9 @@ __all__ = [
     "DefinitionsTable",
     "FiltersTable",
     "GatewayTable",
+    "HttpTable",
     "LimitsTable",
+    "LogTable",
     "MessagesTable",
     "OnErrorTable",
     "Settings",
@@ -190,6 +192,24 @@ class CopyTable:
 
 
 @dataclass(frozen=True, slots=True)
+class HttpTable:
+    """``[http]``: metrics, health and status. See docs/monitoring.md.
+
+    Attributes:
+        listen: ``host:port``; None for nowhere.
+    """
+
+    listen: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LogTable:
+    """``[log]``: how log lines look: for people, or one JSON object each."""
+
+    format: Literal["text", "json"] = "text"
+
+
+@dataclass(frozen=True, slots=True)
 class ConsumerTable:
     """``[consumer]``: the Spark job.
 
@@ -242,5 +262,7 @@ class Settings:
     messages: MessagesTable = MessagesTable()
     limits: LimitsTable = LimitsTable()
     copy: CopyTable = CopyTable()
+    http: HttpTable = HttpTable()
+    log: LogTable = LogTable()
     consumer: ConsumerTable = field(default_factory=ConsumerTable)
     warnings: tuple[str, ...] = ()

@@ -106,7 +106,7 @@ class Addresses:
             TransientError: the registry cannot be reached.
         """
         topic = topic_of(subscription, table.schema, table.name, self._settings.topic_names)
-        counter = self._counter(topic, subscription)
+        counter = self._counter(topic, subscription, table)
         refused = self.refused.get((subscription, table.oid))
         if refused is None:
             try:
@@ -131,10 +131,10 @@ class Addresses:
         partitions = {topic: self._settings.partitions[topic] for topic in sorted(topics)}
         return Feed(subscription, markers, prefix, partitions)
 
-    def _counter(self, topic: str, subscription: str) -> TopicCounter:
+    def _counter(self, topic: str, subscription: str, table: Table) -> TopicCounter:
         if topic not in self.counters:
             partitions, most = self._settings.partitions[topic], self.most_bytes(topic)
-            self.counters[topic] = TopicCounter(topic, subscription, partitions, most)
+            self.counters[topic] = TopicCounter(topic, subscription, table, partitions, most)
         return self.counters[topic]
 
     def _register(self, subject: str, schema: Mapping[str, object]) -> bytes:

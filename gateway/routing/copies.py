@@ -47,7 +47,8 @@ class CopyRoute:
         out: list[Record] = []
         for group in self.groups:
             for taker in group.takers:
-                group.truncate(lsn, tx, taker, out)
+                group.truncate(lsn, tx, taker, out, told=False)
+                taker.counter.end_copy(rows=False)
         return out
 
     def publish(
@@ -82,7 +83,7 @@ class CopyRoute:
             yield out
         for group in self.groups:
             for taker in group.takers:
-                taker.counter.records = 0  # of no transaction
+                taker.counter.end_copy(rows=True)
 
 
 class CopyWatch:

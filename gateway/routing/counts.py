@@ -1,28 +1,101 @@
-"""How many records a source transaction has in each table's topic: what its END markers say."""
+"""What is counted while rows are routed: for END markers, and for whoever watches the gateway.
+
+The hot path only adds one to a number here and there. Everything else is done once per transaction
+(`take_counts`), or once in a while for all tables together (`tally`).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
 
-__all__ = ["TopicCounter", "take_counts"]
+from gateway.definitions.model import Table
+
+__all__ = ["RowKey", "Tally", "TopicCounter", "take_counts"]
+
+RowOperation: TypeAlias = Literal["insert", "update", "delete", "truncate", "copy"]
+"""What a subscriber does with it, so after filtering; ``copy`` is a row of a copied table."""
+
+RowKey: TypeAlias = tuple[str, str, RowOperation]
+"""Subscription, table, operation."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """Totals since the routes were made.
+
+    Attributes:
+        rows: Changes that a subscription took.
+        changes: By subscription and table, the changes that were looked at for it.
+    """
+
+    rows: Mapping[RowKey, int] = field(default_factory=dict)
+    changes: Mapping[tuple[str, str], int] = field(default_factory=dict)
 
 
 class TopicCounter:
-    """A table's topic, and the records that the transaction under way has there.
+    """A table's topic, and what was published there.
 
     Attributes:
+        table: Schema and name, as one text.
+        table_oid: Of the table.
         most_bytes: Of a record, as `gateway.records.wire_size` counts them.
-        records: Tombstones left out.
+        records: Those of the transaction under way, tombstones left out.
+        others: How many of `records` are not of an INSERT that was one at the source, too.
+        inserts: By UPDATEs that became INSERTs; and in transactions that have ended, all others.
+        updates: A change of the key counts as one.
     """
 
-    __slots__ = ("most_bytes", "partitions", "records", "subscription", "topic")
+    __slots__ = (
+        "copied",
+        "deletes",
+        "inserts",
+        "most_bytes",
+        "others",
+        "partitions",
+        "records",
+        "subscription",
+        "table",
+        "table_oid",
+        "topic",
+        "truncates",
+        "updates",
+    )
 
-    def __init__(self, topic: str, subscription: str, partitions: int, most_bytes: int) -> None:
+    def __init__(
+        self, topic: str, subscription: str, table: Table, partitions: int, most_bytes: int
+    ) -> None:
         self.topic = topic
         self.subscription = subscription
+        self.table = str(table)
+        self.table_oid = table.oid
         self.partitions = partitions
         self.most_bytes = most_bytes
-        self.records = 0
+        self.records = self.others = 0
+        self.inserts = self.updates = self.deletes = self.truncates = self.copied = 0
+
+    def end_transaction(self) -> None:
+        """Count the plain INSERTs of a transaction, and begin the next one."""
+        self.inserts += self.records - self.others
+        self.records = self.others = 0
+
+    def end_copy(self, *, rows: bool) -> None:
+        """Forget `records`, which belong to no transaction; they are rows that were copied."""
+        if rows:
+            self.copied += self.records
+        self.records = self.others = 0
+
+    def rows(self) -> dict[RowKey, int]:
+        """Return what the subscription took in all."""
+        key = (self.subscription, self.table)
+        return {
+            (*key, "insert"): self.inserts,
+            (*key, "update"): self.updates,
+            (*key, "delete"): self.deletes,
+            (*key, "truncate"): self.truncates,
+            (*key, "copy"): self.copied,
+        }
 
 
 def take_counts(counters: Iterable[TopicCounter]) -> dict[str, list[tuple[str, int]]]:
@@ -31,5 +104,5 @@ def take_counts(counters: Iterable[TopicCounter]) -> dict[str, list[tuple[str, i
     for counter in counters:
         if counter.records:
             found.setdefault(counter.subscription, []).append((counter.topic, counter.records))
-            counter.records = 0
+            counter.end_transaction()
     return found

@@ -152,5 +152,10 @@ class Forms:
             self._order(table.oid),
         )
 
+    def changes(self, oid: int) -> int:
+        """Return how many row changes of a table have been looked at."""
+        order = self._orders.get(oid)
+        return 0 if order is None else order.rows
+
     def _order(self, oid: int) -> CollectionOrder:
         return self._orders.setdefault(oid, CollectionOrder())

@@ -170,7 +170,7 @@ class Group:
                 drafts = made.get(action)
                 if drafts is None:
                     drafts = made[action] = self.draft_update(action, old, full, new, lsn, tx)
-                self.emit(drafts, taker, out)
+                self.emit(drafts, taker, action, out)
             except UnfitError as error:
                 change = UnfitChange(b"u", old, full, new, lsn)
                 self.fail(error, Operation.UPDATE, change, taker, tx, out)
@@ -188,13 +188,21 @@ class Group:
                     continue
                 if drafts is None:
                     drafts = self.draft_delete(old, full, lsn, tx.seq, tx)
-                self.emit(drafts, taker, out)
+                self.emit(drafts, taker, Action.DELETE, out)
             except UnfitError as error:
                 change = UnfitChange(b"d", old, full, None, lsn)
                 self.fail(error, Operation.DELETE, change, taker, tx, out)
 
-    def truncate(self, lsn: int, tx: TransactionState, taker: Taker, out: list[Record]) -> None:
-        """Publish a TRUNCATE to every partition of the taker's topic."""
+    def truncate(
+        self,
+        lsn: int,
+        tx: TransactionState,
+        taker: Taker,
+        out: list[Record],
+        *,
+        told: bool = True,
+    ) -> None:
+        """Publish a TRUNCATE to every partition of the taker's topic; the source `told` of it."""
         if taker.refused is not None:
             change = UnfitChange(b"t", None, False, None, lsn)
             self.fail(taker.refused, Operation.TRUNCATE, change, taker, tx, out)
@@ -207,6 +215,8 @@ class Group:
         partitions = range(taker.counter.partitions)
         out.extend((taker.topic, partition, None, value, headers) for partition in partitions)
         taker.counter.records += len(partitions)
+        taker.counter.others += len(partitions)
+        taker.counter.truncates += told
 
     def draft_update(
         self,
@@ -286,7 +296,7 @@ class Group:
             self._prefix_of = tx
         return self._prefix
 
-    def emit(self, drafts: list[Draft], taker: Taker, out: list[Record]) -> None:
+    def emit(self, drafts: list[Draft], taker: Taker, action: Action, out: list[Record]) -> None:
         """Address drafts to one taker's topic, and count them: all of them or none.
 
         Raises:
@@ -310,6 +320,13 @@ class Group:
                     raise
             out.append(record)
             counter.records += 1
+        counter.others += counter.records - counted
+        if action is Action.UPDATE:
+            counter.updates += 1
+        elif action is Action.DELETE:
+            counter.deletes += 1
+        else:
+            counter.inserts += 1
 
     def fail(
         self,

@@ -27,7 +27,7 @@ from gateway.lsn import Lsn, format_lsn
 from gateway.pgoutput.decoder import decode_message
 from gateway.pgoutput.messages import LogicalMessage, Relation, Truncate, Type
 from gateway.records import Feed, Record
-from gateway.routing.counts import take_counts
+from gateway.routing.counts import RowKey, Tally, take_counts
 from gateway.routing.pieces import Piece, parts_of
 from gateway.routing.ports import UnannouncedError
 from gateway.routing.quarantine import check_size
@@ -97,6 +97,16 @@ class Router:
         """Return, per table and kind since the last call, the records for the error topic."""
         quarantined, self._quarantined = self._quarantined, Counter()
         return quarantined
+
+    def tally(self) -> Tally:
+        """Return what was counted since the routes were made."""
+        rows: dict[RowKey, int] = {}
+        changes: dict[tuple[str, str], int] = {}
+        for counter in self._addresses.counters.values():
+            rows |= counter.rows()
+            changed = self._routes.forms.changes(counter.table_oid)
+            changes[counter.subscription, counter.table] = changed
+        return Tally(rows, changes)
 
     def foresee(self, item: Transaction | PreparedTransaction) -> None:
         """Take what will be routed, or marked, after all that was foreseen before.
@@ -310,7 +320,7 @@ class Router:
             tx.seq += 1
             tx.total_order += 1
             for order in self._routes.by_oid[oid].orders:
-                order.advance(tx)
+                order.truncate(tx)
             for group, taker in self._routes.truncated(oid, named):
                 if taker.topic in done or (tx.has_origin and taker.skips_origins):
                     continue

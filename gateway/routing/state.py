@@ -42,17 +42,33 @@ class TransactionState:
 
 
 class CollectionOrder:
-    """``data_collection_order`` of one published table within the transaction."""
+    """``data_collection_order`` of one published table within the transaction.
 
-    __slots__ = ("count", "transaction")
+    Attributes:
+        before: Row changes in transactions before this one.
+    """
+
+    __slots__ = ("before", "count", "transaction")
 
     def __init__(self) -> None:
         self.transaction: TransactionState | None = None
         self.count = 0
+        self.before = 0
 
     def advance(self, transaction: TransactionState) -> None:
         """Count one more change of the table."""
         if self.transaction is not transaction:
             self.transaction = transaction
+            self.before += self.count
             self.count = 0
         self.count += 1
+
+    def truncate(self, transaction: TransactionState) -> None:
+        """Count a TRUNCATE, which has its number and is no row."""
+        self.advance(transaction)
+        self.before -= 1
+
+    @property
+    def rows(self) -> int:
+        """Row changes in all."""
+        return self.before + self.count

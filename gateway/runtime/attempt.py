@@ -112,6 +112,7 @@ class Attempt:
             FatalError: a person must act.
         """
         settings = self.settings
+        self.counters.enter("starting")
         with ExitStack() as stack:
             connection = stack.enter_context(
                 connect(settings.source.dsn, on_wait=self._look_at_the_clock)
@@ -119,7 +120,7 @@ class Attempt:
             setup = set_up(settings, connection)
             registry = Registry(settings.registry, on_wait=self._look_at_the_clock)
             stack.callback(registry.close)
-            evaluator = make_evaluator(settings, on_wait=self._look_at_the_clock)
+            evaluator = self._evaluator()
             stack.callback(evaluator.close)
             outside = Outside(connection, registry, evaluator)
             made: Lsn | None = None
@@ -280,6 +281,7 @@ class Attempt:
                 binary=protocol.binary,
             )
             self.streaming_since = time.monotonic()
+            self.counters.enter("streaming")
             copier = stack.enter_context(
                 self._copier(setup, routes, watermark, stack.enter_context)
             )
@@ -320,7 +322,7 @@ class Attempt:
         copying = any(state.state != "ready" for state in watermark.copies)
         if copying and routes.filters.ask_server:
             # The stream's own is asked about one transaction while another is routed.
-            evaluator = enter(closing(make_evaluator(settings, on_wait=self._look_at_the_clock)))
+            evaluator = enter(closing(self._evaluator()))
             evaluator.open()
         return TableCopier(
             setup.plan,
@@ -337,6 +339,10 @@ class Attempt:
             evaluator=evaluator,
             report=self.report_copy,
         )
+
+    def _evaluator(self) -> ServerEvaluator:
+        counted = self.counters.count_evaluated
+        return make_evaluator(self.settings, on_wait=self._look_at_the_clock, asked=counted)
 
     def _facts(self, setup: Setup, outside: Outside, recovered: Recovered | None = None) -> Facts:
         """Gather what a start is decided by; the server last, because it only moves forward.
@@ -435,6 +441,7 @@ class Attempt:
 
     def _stand_by(self, seconds: float) -> None:
         self.stood_by = True
+        self.counters.enter("standby")
         self.pause(seconds)
 
     def _ensure_publications(self, connection: psycopg.Connection, plan: Plan) -> None:

@@ -17,7 +17,7 @@ from gateway.errors import TransientError
 from gateway.lsn import Lsn
 from gateway.observe import Counters, event
 from gateway.runtime.attempt import Attempt
-from gateway.runtime.copier import CopyReport
+from gateway.runtime.copier import CopyReport, CopyStanding
 from gateway.runtime.leadership import StoppedWaiting
 from gateway.runtime.pipeline import GRACE, Outcome
 from gateway.runtime.retries import Retries
@@ -39,6 +39,9 @@ class Daemon:
         pause: Waits for so many seconds, or until `stopping` may have changed.
         reload: True once after a person asked for the definitions to be read anew.
         report_copy: Told how far the copies of tables are.
+
+    Attributes:
+        counters: Read by others only as they are posted.
     """
 
     def __init__(
@@ -58,7 +61,7 @@ class Daemon:
         self._pause = pause
         self._reload = reload
         self.counters = Counters()
-        self._report_copy = report_copy
+        self._tell_copy = report_copy
 
     def run(self) -> Outcome:
         """Run until stopped or at endpos; try again after what may pass.
@@ -69,6 +72,12 @@ class Daemon:
         """
         for warning in self._settings.warnings:
             event(_LOG, logging.WARNING, "doubtful setting", detail=warning)
+        try:
+            return self._attempts()
+        finally:
+            self.counters.enter("stopped")
+
+    def _attempts(self) -> Outcome:
         retries = Retries(self._settings.limits.retry_for_s, self._settings.source.slot)
         while not self._stopping():
             before = self.counters.durable_lsn
@@ -83,6 +92,7 @@ class Daemon:
             except TransientError as error:
                 if self._stopping():
                     break  # what is not committed was not acknowledged either
+                self.counters.count_error(error)
                 now = time.monotonic()
                 pause_s = retries.after(
                     error,
@@ -91,6 +101,7 @@ class Daemon:
                     stood_by=attempt.stood_by,
                 )
                 event(_LOG, logging.WARNING, "trying again", in_s=pause_s, error=error.message)
+                self.counters.enter("retrying")
                 self._pause(pause_s)
         return Outcome.STOPPED
 
@@ -106,6 +117,13 @@ class Daemon:
             close_timeout_s=self._close_timeout_s,
             time_is_up=self._time_is_up,
         )
+
+    def _report_copy(self, standing: CopyStanding) -> None:
+        if standing.estimate is not None:
+            for subscription in standing.subscriptions:
+                of_table = subscription, str(standing.table)
+                self.counters.estimates[of_table] = standing.estimate
+        self._tell_copy(standing)
 
     def _stopping(self) -> bool:
         if self._stop_by is None and self._asked_to_stop():

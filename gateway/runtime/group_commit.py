@@ -22,6 +22,7 @@ from gateway.lsn import ZERO_LSN, Lsn, format_lsn
 from gateway.observe import Counters
 from gateway.records import Batch, CopyState, Cut, LastCommit, Record, Watermark
 from gateway.runtime.ports import Sink, TransactionRouter
+from gateway.runtime.reporting import Reporter
 from gateway.transactions import Transaction
 
 __all__ = ["GroupCommit"]
@@ -76,6 +77,7 @@ class GroupCommit:
         subscriptions: Sequence[str],
         limits: LimitsTable,
         counters: Counters,
+        reporter: Reporter,
         copies: Callable[[], tuple[CopyState, ...]] | None,
         clock: Callable[[], float],
     ) -> None:
@@ -83,6 +85,7 @@ class GroupCommit:
         self._router = router
         self._limits = limits
         self._counters = counters
+        self._reporter = reporter
         self._copies = copies
         self._clock = clock
         self.durable = watermark
@@ -94,6 +97,9 @@ class GroupCommit:
         # Of the Kafka transaction that is gathered, and of the one that is being committed.
         self._largest: Transaction | None = None
         self._committing: Transaction | None = None
+        # Commit time of the first source transaction in each of the two.
+        self._oldest: int | None = None
+        self._oldest_committing: int | None = None
         # What earlier runs have marked is not known: mark once at the start.
         self._marked: dict[str, Lsn] = dict.fromkeys(subscriptions, _NEVER)
         self._next_progress = clock()
@@ -107,6 +113,16 @@ class GroupCommit:
     def records(self) -> int:
         """How many are gathered."""
         return len(self._batch.records)
+
+    @property
+    def size(self) -> int:
+        """Bytes that are gathered."""
+        return self._batch.size
+
+    @property
+    def oldest(self) -> int | None:
+        """When the first transaction that was routed and is not committed was, at the source."""
+        return self._oldest if self._oldest_committing is None else self._oldest_committing
 
     @property
     def is_full(self) -> bool:
@@ -139,6 +155,8 @@ class GroupCommit:
 
     def begin(self, transaction: Transaction) -> None:
         """Note which one is being routed, for what is said when Kafka finds it too large."""
+        if self._oldest is None:
+            self._oldest = transaction.commit_time
         if self._largest is None or transaction.byte_size > self._largest.byte_size:
             self._largest = transaction
 
@@ -172,6 +190,7 @@ class GroupCommit:
             )
         )
         if due and not batch.whole:
+            self._reporter.hand_over(len(batch.records))
             self._sink.submit(Batch(batch.records))
             self._uncommitted = True
             fail_point("pipeline.piece_submitted")
@@ -193,6 +212,9 @@ class GroupCommit:
         self._mark(idle, published)
         self._uncommitted = False
         self._committing, self._largest = self._largest, None
+        self._oldest_committing, self._oldest = self._oldest, None
+        self._reporter.hand_over(len(batch.records))
+        self._reporter.commit()
         self._sink.submit(
             Batch(
                 batch.records,
@@ -227,6 +249,8 @@ class GroupCommit:
         if batch is None or batch.watermark is None:
             return False
         self._committing = None
+        self._oldest_committing = None
+        self._reporter.committed()
         self.durable = batch.watermark
         self._counters.durable_lsn = batch.watermark.end_lsn
         return True

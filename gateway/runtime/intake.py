@@ -58,6 +58,9 @@ class Intake:
         spool_directory: For what cannot be taken yet; None: the system's temporary directory.
         feedback_interval_s: A standby status update at least this often while `attended`.
         clock: Seconds, monotonic.
+
+    Attributes:
+        heard_at: When something came from the server last, on that clock.
     """
 
     def __init__(
@@ -78,6 +81,7 @@ class Intake:
         self._pings = ShutdownPings()
         self._flush_lsn = ZERO_LSN
         self._received_lsn = ZERO_LSN
+        self.heard_at = clock()
 
     def fileno(self) -> int:
         """Readable when the server has sent something.
@@ -96,6 +100,16 @@ class Intake:
     def reads(self) -> bool:
         """Whether there is room for what the server sends."""
         return not self._unstored
+
+    @property
+    def spooled(self) -> int:
+        """Bytes on disk that wait to be taken."""
+        return self._backlog.size
+
+    @property
+    def silent_for_s(self) -> float:
+        """When the server has said nothing for so long it is given up; 0: never."""
+        return self._source.silent_for_s
 
     def receive(self) -> Sequence[bytes]:
         """Return the next frames of the stream, a bounded number of them, without waiting.
@@ -232,6 +246,7 @@ class Intake:
 
     def _note(self, frames: Sequence[bytes]) -> None:
         if frames:
+            self.heard_at = self._clock()
             (position,) = _POSITION.unpack_from(frames[-1])
             self._received_lsn = max(self._received_lsn, Lsn(position))
 

@@ -26,13 +26,14 @@ from typing import Final, TypeAlias
 from gateway.config import LimitsTable
 from gateway.descriptors import wait_readable
 from gateway.lsn import ZERO_LSN, Lsn
-from gateway.observe import Counters, event, report_quarantined
+from gateway.observe import Counters, LoopState, event, report_quarantined
 from gateway.records import Record, Watermark
 from gateway.runtime.continuity import Continuity
 from gateway.runtime.garbage import rare_collections
 from gateway.runtime.group_commit import GroupCommit
 from gateway.runtime.intake import Intake
 from gateway.runtime.ports import Copier, Sink, Switch, TransactionRouter
+from gateway.runtime.reporting import Reporter, unix_time
 from gateway.transactions import (
     Assembler,
     KeepaliveEvent,
@@ -121,6 +122,7 @@ class Pipeline:
         self._copier = copier
         self._placing: Iterator[list[Record]] | None = None
         self._routed: Transaction | None = None
+        self._reporter = Reporter(counters, router, clock)
         self._commits = GroupCommit(
             sink,
             router,
@@ -128,6 +130,7 @@ class Pipeline:
             subscriptions,
             limits,
             counters,
+            self._reporter,
             None if copier is None else copier.states,
             clock,
         )
@@ -176,6 +179,9 @@ class Pipeline:
                 self._next_feedback = min(self._next_feedback, self._asked_at + _ASK_S)
             if self._clock() >= self._next_feedback:
                 self._feed_back(reply_requested=asks or self._awaits_endpos())
+            if self._reporter.is_due():
+                settled = self._placing is None and self._routing is None and self._commits.is_empty
+                self._reporter.post(self._state(), settled=settled)
             if received == 0 and not self._has_work():
                 self._wait()
 
@@ -416,6 +422,30 @@ class Pipeline:
             and self._placing is None
             and self._commits.is_empty
             and not self._commits.is_progress_due(busy=False)
+        )
+
+    def _state(self) -> LoopState:
+        oldest = self._commits.oldest
+        if oldest is None and self._routed is not None:
+            oldest = self._routed.commit_time
+        if oldest is None:
+            waiting = (item for item in self._waiting if isinstance(item, Transaction))
+            oldest = next((item.commit_time for item in waiting), None)
+        in_memory, on_disk = self._assembler.sizes()
+        return LoopState(
+            at=time.time(),
+            durable_lsn=self.durable.end_lsn,
+            waiting_since=unix_time(oldest),
+            waiting_transactions=len(self._waiting),
+            heard_at=self._intake.heard_at,
+            silent_for_s=self._intake.silent_for_s,
+            buffers={
+                "open": in_memory,
+                "waiting": self._waiting_bytes,
+                "batch": self._commits.size,
+            },
+            spools={"open": on_disk, "intake": self._intake.spooled},
+            copies=self.durable.copies,
         )
 
     def _needs_new_plan(self) -> bool:

@@ -13,11 +13,18 @@ from typing import Protocol
 from gateway.errors import UnfitKind
 from gateway.lsn import Lsn
 from gateway.records import Batch, CopyState, Feed, Record
+from gateway.routing.counts import Tally
 from gateway.transactions import PreparedTransaction, RolledBack, StandaloneMessage, Transaction
 
 
 class Source(Protocol):
-    """A started replication stream."""
+    """A started replication stream.
+
+    Attributes:
+        silent_for_s: When the server has said nothing for so long it is given up; 0: never.
+    """
+
+    silent_for_s: float
 
     def fileno(self) -> int:
         """Readable when the server has sent something."""
@@ -109,6 +116,9 @@ class TransactionRouter(Protocol):
 
     def mark(self, event: PreparedTransaction | RolledBack) -> list[Record]:
         """Return PREPARE or ROLLBACK_PREPARED markers."""
+
+    def tally(self) -> Tally:
+        """Return what was routed so far, by table."""
 
     def take_lost_values(self) -> Mapping[str, int]:
         """Return, per table since the last call, the rows sent with NULL for a value not sent."""

@@ -51,6 +51,7 @@ __all__ = [
     "check_partitions",
     "commit_claim",
     "ensure_all_topics",
+    "known_plan",
     "make_evaluator",
     "make_sink",
     "recall",
@@ -118,7 +119,7 @@ def set_up(settings: Settings, connection: psycopg.Connection) -> Setup:
                 "CONNECTION is not used, source.dsn is",
                 subscription=subscription.name,
             )
-    plan = _known_plan(settings, connection, definitions, facts)
+    plan = known_plan(settings, connection, definitions, facts)
     for warning in plan.warnings:
         event(_LOG, logging.WARNING, "definition", detail=warning)
     protocol = negotiate(plan.subscriptions, facts.version_num)
@@ -127,10 +128,15 @@ def set_up(settings: Settings, connection: psycopg.Connection) -> Setup:
     return Setup(facts, definitions, plan, routing, protocol, topics.batch_bytes)
 
 
-def _known_plan(
+def known_plan(
     settings: Settings, connection: psycopg.Connection, definitions: Definitions, facts: ServerFacts
 ) -> Plan:
-    """Read the plan; a table that is listed may be gone if it was published already."""
+    """Read the plan; tables that were published already may be gone, or be held.
+
+    Raises:
+        DefinitionError: the definitions cannot be served.
+        TransientError: a server does not answer.
+    """
     try:
         return read_plan(settings, connection, definitions)
     except DefinitionError as error:
@@ -226,14 +232,20 @@ def routing_settings(
     )
 
 
-def make_evaluator(settings: Settings, *, on_wait: OnWait = keep_waiting) -> ServerEvaluator:
-    """Make what asks a server about row filters; not yet connected."""
+def make_evaluator(
+    settings: Settings,
+    *,
+    on_wait: OnWait = keep_waiting,
+    asked: Callable[[int], None] = lambda rows: None,
+) -> ServerEvaluator:
+    """Make what asks a server about row filters; not yet connected. `asked` as there."""
     source = settings.source.dsn
     return ServerEvaluator(
         settings.filters.dsn or source,
         timeout_s=settings.filters.timeout_s,
         source_dsn=source,
         on_wait=on_wait,
+        asked=asked,
     )
 
 

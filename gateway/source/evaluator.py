@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import struct
 import time
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
@@ -86,6 +86,7 @@ class ServerEvaluator:
         timeout_s: How long the server may work on one statement.
         source_dsn: Of the source, whose answers are wanted.
         on_wait: Called while connecting; see `gateway.background.OnWait`.
+        asked: Told how many rows each question is about.
     """
 
     def __init__(
@@ -95,7 +96,9 @@ class ServerEvaluator:
         timeout_s: float,
         source_dsn: str,
         on_wait: OnWait = keep_waiting,
+        asked: Callable[[int], None] = lambda rows: None,
     ) -> None:
+        self._asked = asked
         self._dsn = dsn
         self._timeout_s = timeout_s
         self._source_dsn = source_dsn
@@ -150,6 +153,7 @@ class ServerEvaluator:
         """
         assert self._work is None
         self.open()
+        self._asked(len(rows))
         self._work = self._judge_all(question, rows)
         self._advance()
 

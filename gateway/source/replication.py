@@ -97,6 +97,7 @@ class ReplicationConnection:
         self._conn = self._session.pgconn
         self._conn.notice_handler = self._note
         self._receiver_timeout_s = receiver_timeout_s
+        self.silent_for_s = 0.0
         self._silence = SilenceWatch(0.0)
         self._slot = ""
         self._sent_lsn = self._flush_lsn = self._write_lsn = ZERO_LSN
@@ -253,7 +254,8 @@ class ReplicationConnection:
         listed = ", ".join(f"{name} {_quote_literal(value)}" for name, value in options.items())
         command = f'START_REPLICATION SLOT "{slot}" LOGICAL {format_lsn(start_lsn)} ({listed})'
         self._slot = slot
-        self._silence = SilenceWatch(self._find_receiver_timeout_s())
+        self.silent_for_s = self._find_receiver_timeout_s()
+        self._silence = SilenceWatch(self.silent_for_s)
         doing = f'starting replication from slot "{slot}"'
         result = run(self._session, command, doing=doing)
         if result.status != pq.ExecStatus.COPY_BOTH:

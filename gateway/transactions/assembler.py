@@ -158,6 +158,11 @@ class Assembler:
         self._settle(room)
         return events
 
+    def sizes(self) -> tuple[int, int]:
+        """Return the bytes in memory and on disk of transactions that have not ended."""
+        buffers = [transaction.buffer for transaction in self._unended()]
+        return sum(b.memory for b in buffers), sum(b.spooled for b in buffers)
+
     def close(self) -> None:
         """Forget everything that has not ended, and free its memory and spools."""
         for transaction in self._unended():

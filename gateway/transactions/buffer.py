@@ -48,6 +48,11 @@ class FrameBuffer:
         """Bytes of the frames received, headers and aborted subtransactions included."""
         return self._spooled_bytes + self.memory - FRAME_OVERHEAD * len(self.frames)
 
+    @property
+    def spooled(self) -> int:
+        """Bytes on disk."""
+        return 0 if self._spool is None else self._spool.size
+
     def abort(self, subxid: int) -> None:
         """Leave out the frames of `subxid` when reading. Streamed transactions only."""
         self._aborted.add(subxid.to_bytes(4, "big"))

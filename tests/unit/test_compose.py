@@ -72,7 +72,11 @@ def test_the_settings_are_ones_that_the_gateway_reads(
     )
 
     assert settings.definitions.file == tmp_path / "replication.sql"
-    assert settings.source.slot in str(compose["services"]["gateway"]["healthcheck"]["test"])
+    assert settings.http.listen is not None
+    port = settings.http.listen.rpartition(":")[2]
+    gateway = compose["services"]["gateway"]
+    assert f":{port}/readyz" in str(gateway["healthcheck"]["test"])
+    assert gateway["ports"] == [f"127.0.0.1:{port}:{port}"]
 
 
 def test_the_definitions_are_ones_that_the_gateway_reads(compose: dict[str, Any]) -> None:

@@ -80,6 +80,8 @@ def plan_of(shown: Table) -> Plan:
 class Stream:
     """The model's log as frames. Each turn something happens on the server, until `quiet`."""
 
+    silent_for_s = 0.0
+
     def __init__(
         self, server: Server, random: Random, lock: Lock, start: Lsn, shown: Table
     ) -> None:

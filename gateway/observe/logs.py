@@ -1,7 +1,6 @@
-"""What the daemon says of itself: log lines with fields, and counters.
+"""Log lines: one event per line, for people or as JSON.
 
-One event per line: a lower-case constant, then ``name=value`` fields; never a column value, never a
-DSN. Counters are plain attributes, incremented per batch and not per row.
+An event is a lower-case constant, then its fields; never a column value, never a DSN.
 """
 
 from __future__ import annotations
@@ -10,24 +9,16 @@ import json
 import logging
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Final, Literal, TypeAlias
 
 from gateway.errors import UnfitKind
+from gateway.observe.counters import Counters
 
-__all__ = ["Counters", "event", "report_quarantined", "set_up_logging"]
+__all__ = ["LogFormat", "event", "report_quarantined", "set_up_logging"]
 
-
-@dataclass(slots=True)
-class Counters:
-    """Since the start of the process."""
-
-    frames: int = 0
-    transactions: int = 0
-    records: int = 0
-    copied_rows: int = 0
-    durable_lsn: int = 0
-    lost_values: int = 0
-    quarantined: int = 0
+LogFormat: TypeAlias = Literal["text", "json"]
+_NOISY: Final = ("py4j", "httpx", "httpx2", "httpcore", "httpcore2")
 
 
 def event(logger: logging.Logger, level: int, message: str, **fields: object) -> None:
@@ -41,7 +32,7 @@ def report_quarantined(
 ) -> None:
     """Count the records for the error topic, by table and kind, and warn once for each."""
     for (table, kind), records in changes.items():
-        counters.quarantined += records
+        counters.quarantined[table, kind] = counters.quarantined.get((table, kind), 0) + records
         event(
             logger,
             logging.WARNING,
@@ -65,18 +56,35 @@ class _FieldFormatter(logging.Formatter):
         return line + "".join(f" {name}={_quote(value)}" for name, value in fields.items())
 
 
+class _JsonFormatter(logging.Formatter):
+    """One JSON object per line: ``time``, ``level``, ``logger``, ``message``, and the fields."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        fields: dict[str, object] = getattr(record, "fields", {})
+        line: dict[str, object] = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+            **fields,
+        }
+        if record.exc_info:
+            line["traceback"] = self.formatException(record.exc_info)
+        return json.dumps(line, default=str, ensure_ascii=False)
+
+
 def _quote(value: object) -> str:
     text = str(value)
     return json.dumps(text) if not text or any(c in text for c in ' \n\t"=') else text
 
 
-def set_up_logging(*, verbose: bool = False) -> None:
+def set_up_logging(*, verbose: bool = False, form: LogFormat = "text") -> None:
     """Send log lines to standard error."""
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(_FieldFormatter())
+    handler.setFormatter(_JsonFormatter() if form == "json" else _FieldFormatter())
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(logging.INFO)
     logging.getLogger("gateway").setLevel(logging.DEBUG if verbose else logging.INFO)
-    for noisy in ("py4j", "httpx", "httpx2", "httpcore", "httpcore2"):
+    for noisy in _NOISY:
         logging.getLogger(noisy).setLevel(logging.WARNING)

@@ -1,0 +1,1 @@
+"""What people and machines are shown of a gateway: status, health and metrics."""

@@ -1,0 +1,63 @@
+"""Whether the daemon is alive, and whether it does its work. Pure.
+
+Alive is what a supervisor restarts it for: only what a restart can mend. A server that is down is
+no reason, the daemon tries again by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from gateway.observe import Figures
+
+__all__ = ["lag_seconds", "why_not_alive", "why_not_ready"]
+
+_TURN_S: Final = 120.0
+"""The loop waits for nothing longer than that: a statement of the server may take 65 seconds."""
+_SILENT: Final = 2.0
+"""So many times the limit, after which the daemon itself should have given the stream up."""
+
+
+def why_not_alive(figures: Figures | None, now: float, unix_now: float) -> list[str]:
+    """Return the reasons; none means alive. `now` on the monotonic clock, `unix_now` since 1970."""
+    return [] if figures is None else list(_stuck(figures, now, unix_now))
+
+
+def _stuck(figures: Figures, now: float, unix_now: float) -> Iterator[str]:
+    loop = figures.loop
+    if figures.phase != "streaming":
+        return
+    if now - figures.at > _TURN_S:
+        yield f"the loop has not turned for {now - figures.at:.0f} s"
+    elif loop is not None and loop.silent_for_s:
+        silent = now - max(loop.heard_at, figures.phase_since)
+        if silent > _SILENT * loop.silent_for_s:
+            yield f"the server has said nothing for {silent:.0f} s"
+
+
+def why_not_ready(figures: Figures | None, now: float, unix_now: float) -> list[str]:
+    """Return the reasons; none means that it streams, or stands by to take over."""
+    if figures is None:
+        return ["starting"]
+    found = why_not_alive(figures, now, unix_now)
+    if figures.phase not in ("streaming", "standby"):
+        found.append(figures.phase)
+    return found
+
+
+def lag_seconds(figures: Figures, unix_now: float) -> float | None:
+    """Return for how long at most the oldest change has waited; None where that is not known.
+
+    Since the source committed the oldest transaction that waits; 0 when none does. While nothing
+    is received, since the last time that it was known; not for a gateway that stands by.
+    """
+    loop = figures.loop
+    if loop is None or figures.phase == "standby":
+        return None
+    since = loop.waiting_since
+    if since is None:
+        if figures.phase == "streaming":
+            return 0.0
+        since = loop.at
+    return max(0.0, unix_now - since)

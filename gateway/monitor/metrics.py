@@ -1,0 +1,202 @@
+"""The figures in Prometheus' format: made when they are asked for, from what the loop has posted.
+
+Labels name subscriptions, tables and kinds, never values. Tables are as many as the definitions
+have; one that is left out while the gateway runs stays with its last value until the next start.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Final
+
+from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    Metric,
+)
+from prometheus_client.registry import Collector
+
+from gateway.envelope.envelope import package_version
+from gateway.monitor.health import lag_seconds
+from gateway.monitor.status import Status
+from gateway.observe import Figures, Histogram
+
+__all__ = ["CONTENT_TYPE", "PREFIX", "Exposition"]
+
+PREFIX: Final = "pgsluice_gateway_"
+CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
+_ROLES: Final = {"streaming": "leader", "standby": "standby"}
+_STATES: Final = ("pending", "copying", "ready", "held", "missing")
+_OF_TABLE: Final = ("subscription", "table")
+
+
+class Exposition(Collector):
+    """What is served at ``/metrics``.
+
+    Args:
+        figures: As the loop has posted them; None before it has.
+        status: Slot and tables; None before the server was seen.
+        troubles: Warnings and errors of the log, by level and source.
+    """
+
+    def __init__(
+        self,
+        figures: Callable[[], Figures | None],
+        status: Callable[[], Status | None],
+        troubles: Callable[[], Mapping[tuple[str, str], int]],
+    ) -> None:
+        self._figures = figures
+        self._status = status
+        self._troubles = troubles
+        self._registry = CollectorRegistry()
+        self._registry.register(self)
+        ProcessCollector(namespace="pgsluice_gateway", registry=self._registry)
+
+    def text(self) -> bytes:
+        """Return everything, in Prometheus' text format."""
+        return generate_latest(self._registry)
+
+    def describe(self) -> Iterable[Metric]:
+        """Say nothing at registration; see `Collector`."""
+        return ()
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield everything; see `Collector`."""
+        version = _gauge("info", "1; the version is a label.", ("version",))
+        version.add_metric([package_version()], 1)
+        yield version
+        logged = _counter("log_events", "Warnings and errors in the log.", ("level", "source"))
+        for labels, count in self._troubles().items():
+            logged.add_metric(labels, count)
+        yield logged
+        figures = self._figures()
+        if figures is not None:
+            yield from _of_process(figures)
+            yield from _of_rows(figures)
+            yield from _of_loop(figures)
+        status = self._status()
+        if status is not None:
+            yield from _of_status(status)
+
+
+def _of_process(figures: Figures) -> Iterator[Metric]:
+    role = _gauge("role", "1 for what the gateway is now.", ("role",))
+    mine = _ROLES.get(figures.phase, "none")
+    for name in ("leader", "standby", "none"):
+        role.add_metric([name], name == mine)
+    yield role
+    yield _plain_counter("frames", "Messages received from the server.", figures.frames)
+    yield _plain_counter("transactions", "Source transactions routed.", figures.transactions)
+    yield _plain_counter("records", "Records made, markers included.", figures.records)
+    yield _plain_counter("copied_rows", "Rows of copies made into records.", figures.copied_rows)
+    yield _plain_counter(
+        "server_evaluated_rows",
+        "Rows that a server was asked about because of a row filter.",
+        figures.evaluated_rows,
+    )
+    yield _plain_counter(
+        "lost_values", "Rows sent with NULL for an unchanged large value.", figures.lost_values
+    )
+    quarantined = _counter("quarantined_records", "Records in the error topic.", ("table", "kind"))
+    for labels, count in figures.quarantined.items():
+        quarantined.add_metric(labels, count)
+    yield quarantined
+    errors = _counter("errors", "Attempts that ended by an error.", ("kind",))
+    for kind, count in figures.errors.items():
+        errors.add_metric([kind], count)
+    yield errors
+    yield _histogram(
+        "commit_seconds", "From a batch's going to Kafka to its commit.", figures.commit_seconds
+    )
+    yield _histogram("commit_records", "Records of a Kafka transaction.", figures.commit_records)
+
+
+def _of_rows(figures: Figures) -> Iterator[Metric]:
+    rows = _counter("rows", "Changes and copied rows in Kafka.", (*_OF_TABLE, "operation"))
+    for of_rows, count in figures.rows.items():
+        rows.add_metric(of_rows, count)
+    yield rows
+    filtered = _counter(
+        "filtered_rows", "Changes of its tables that a subscription did not take.", _OF_TABLE
+    )
+    for of_table, count in figures.filtered.items():
+        filtered.add_metric(of_table, count)
+    yield filtered
+
+
+def _of_loop(figures: Figures) -> Iterator[Metric]:
+    loop = figures.loop
+    lag = lag_seconds(figures, time.time())
+    if loop is None or lag is None:
+        return
+    yield _plain("lag_seconds", "For how long the oldest change has waited.", lag)
+    yield _plain("durable_lsn", "The watermark in Kafka.", loop.durable_lsn)
+    yield _plain("waiting_transactions", "Received and not routed yet.", loop.waiting_transactions)
+    for name, sizes, text in (
+        ("buffer_bytes", loop.buffers, "Memory of transactions that are not in Kafka."),
+        ("spool_bytes", loop.spools, "Disk used by what does not fit into memory."),
+    ):
+        family = _gauge(name, text, ("buffer",))
+        for buffer, size in sizes.items():
+            family.add_metric([buffer], size)
+        yield family
+
+
+def _of_status(status: Status) -> Iterator[Metric]:
+    slot = status.slot
+    yield _plain("server_lsn", "How far the server's WAL is.", status.server_lsn)
+    active = slot is not None and slot.active
+    yield _plain("slot_active", "1 while some process reads the slot.", active)
+    yield _plain("slot_lost", "1 when it can never be read again.", slot is not None and slot.lost)
+    if status.behind is not None:
+        yield _plain("lag_bytes", "WAL of the server that is not in Kafka.", status.behind)
+    if status.retained is not None:
+        yield _plain("retained_wal_bytes", "WAL kept for the slot.", status.retained)
+    if status.left is not None:
+        yield _plain(
+            "retained_wal_left_bytes", "WAL until the slot may be lost.", max(0, status.left)
+        )
+    counts = dict.fromkeys(_STATES, 0)
+    rows = _gauge("copy_rows", "Rows copied so far.", _OF_TABLE)
+    estimates = _gauge("copy_estimated_rows", "What a copy has in all, about.", _OF_TABLE)
+    aside = _gauge("table_aside", "1 for a table that is held or missing.", (*_OF_TABLE, "state"))
+    for table in status.tables:
+        counts[table.state] += 1
+        of_table = [table.subscription, table.table]
+        rows.add_metric(of_table, table.rows)
+        if table.estimate is not None:
+            estimates.add_metric(of_table, table.estimate)
+        if table.state in ("held", "missing"):
+            aside.add_metric([*of_table, table.state], 1)
+    tables = _gauge("tables", "Tables of subscriptions, by state.", ("state",))
+    for state, count in counts.items():
+        tables.add_metric([state], count)
+    yield from (tables, rows, estimates, aside)
+
+
+def _gauge(name: str, text: str, labels: tuple[str, ...]) -> GaugeMetricFamily:
+    return GaugeMetricFamily(PREFIX + name, text, labels=labels)
+
+
+def _counter(name: str, text: str, labels: tuple[str, ...]) -> CounterMetricFamily:
+    return CounterMetricFamily(PREFIX + name, text, labels=labels)
+
+
+def _plain(name: str, text: str, value: float) -> GaugeMetricFamily:
+    return GaugeMetricFamily(PREFIX + name, text, value=value)
+
+
+def _plain_counter(name: str, text: str, value: float) -> CounterMetricFamily:
+    return CounterMetricFamily(PREFIX + name, text, value=value)
+
+
+def _histogram(name: str, text: str, histogram: Histogram) -> HistogramMetricFamily:
+    buckets: list[tuple[str, float]] = []
+    count = 0
+    for bound, in_range in zip((*histogram.bounds, "+Inf"), histogram.counts, strict=True):
+        count += in_range
+        buckets.append((str(bound), count))
+    return HistogramMetricFamily(PREFIX + name, text, buckets=buckets, sum_value=histogram.total)

@@ -1,0 +1,60 @@
+"""Tells systemd that the daemon is ready, and that it is alive: ``Type=notify``, ``WatchdogSec=``.
+
+One datagram to the socket that ``NOTIFY_SOCKET`` names; without it nothing is sent.
+
+Source: sd_notify(3).
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Mapping
+
+__all__ = ["Notifier"]
+
+
+class Notifier:
+    """Sends the states of a unit.
+
+    Args:
+        environment: Where NOTIFY_SOCKET stands, if anywhere.
+    """
+
+    def __init__(self, environment: Mapping[str, str] | None = None) -> None:
+        self._address = (os.environ if environment is None else environment).get("NOTIFY_SOCKET")
+        self._ready = False
+        self._stopping = False
+
+    @property
+    def listens(self) -> bool:
+        """Whether there is somebody to be told."""
+        return bool(self._address)
+
+    def alive(self, doing: str, *, ready: bool) -> None:
+        """Say that the daemon is alive and what it does, and once that it is ready."""
+        if self._stopping:
+            return
+        lines = ["WATCHDOG=1", f"STATUS={doing}"]
+        if ready and not self._ready:
+            self._ready = True
+            lines.insert(0, "READY=1")
+        self._send(lines)
+
+    def stopping(self) -> None:
+        """Say that the daemon ends by its own will."""
+        self._stopping = True
+        self._send(["STOPPING=1"])
+
+    def _send(self, lines: list[str]) -> None:
+        if not self._address:
+            return
+        address = self._address
+        if address.startswith("@"):
+            address = "\0" + address[1:]  # a name without a file
+        try:
+            with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
+                sender.settimeout(1.0)
+                sender.sendto("\n".join(lines).encode(), address)
+        except OSError:
+            return  # a supervisor that does not listen is no reason to stop

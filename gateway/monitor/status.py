@@ -1,0 +1,225 @@
+"""Where slot, watermark and tables stand, what is wrong with it, and what to do. Pure.
+
+One value, made from what the server and Kafka say; the command, the HTTP endpoint and the page show
+the same, and judge it by the same rules.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any, Final
+
+from gateway.lsn import Lsn, format_lsn
+from gateway.records import CopyState
+from gateway.source.slot import SlotStatus
+
+__all__ = [
+    "Problem",
+    "Severity",
+    "Status",
+    "TableStatus",
+    "of_table",
+    "retention_problem",
+    "tables_of",
+]
+
+NEAR: Final = 0.25
+"""The part of max_slot_wal_keep_size that is left when it is time to say so."""
+
+
+class Severity(IntEnum):
+    """How bad it is: what a supervisor should do."""
+
+    WAIT = 1
+    """It may pass by itself."""
+    ACT = 2
+    """A person must act."""
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Something that is not as it should be."""
+
+    severity: Severity
+    message: str
+    hint: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TableStatus:
+    """One table of one subscription.
+
+    Attributes:
+        rows: Copied so far.
+        estimate: Of all its rows, by the server's statistics; None: not known.
+        reason: Why it is held.
+    """
+
+    subscription: str
+    table: str
+    state: str
+    rows: int
+    estimate: int | None = None
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """A gateway as its servers see it.
+
+    Attributes:
+        name: Of the slot.
+        slot: None: there is none.
+        server_lsn: How far the server's WAL is.
+        durable_lsn: The watermark in Kafka; None: there is none.
+    """
+
+    name: str
+    slot: SlotStatus | None
+    server_lsn: Lsn
+    durable_lsn: Lsn | None
+    tables: Sequence[TableStatus] = ()
+
+    @property
+    def behind(self) -> int | None:
+        """Bytes of WAL between the watermark and the server; None without a watermark."""
+        if self.durable_lsn is None:
+            return None
+        return max(0, self.server_lsn - self.durable_lsn)
+
+    @property
+    def retained(self) -> int | None:
+        """Bytes of WAL that the server keeps for the slot; None when it keeps none."""
+        if self.slot is None or self.slot.restart_lsn is None:
+            return None
+        return max(0, self.server_lsn - self.slot.restart_lsn)
+
+    @property
+    def left(self) -> int | None:
+        """Bytes of WAL that can be written before the slot may be lost; None: there is no limit."""
+        return None if self.slot is None else self.slot.safe_wal_bytes
+
+    def problems(self) -> list[Problem]:
+        """Return what is wrong, the worst first."""
+        return sorted(self._problems(), key=lambda problem: -problem.severity)
+
+    def _problems(self) -> Iterator[Problem]:
+        if self.slot is None:
+            if self.durable_lsn:
+                yield Problem(
+                    Severity.ACT,
+                    f"replication slot {self.name} is gone; changes since the watermark are lost",
+                    "`pgsluice slot drop` forgets the watermark, too; the next `pgsluice run` "
+                    "copies all tables anew",
+                )
+            else:
+                yield Problem(Severity.WAIT, "no gateway has run yet", "start `pgsluice run`")
+            return
+        if self.slot.lost:
+            why = self.slot.invalidation_reason or "its WAL was removed"
+            yield Problem(
+                Severity.ACT,
+                f"replication slot {self.name} is lost ({why})",
+                "raise max_slot_wal_keep_size, then `pgsluice slot drop` and `pgsluice run`: all "
+                "tables are copied anew",
+            )
+        elif not self.slot.active:
+            yield Problem(
+                Severity.WAIT,
+                "no gateway reads the slot: the server keeps WAL for it",
+                "start `pgsluice run`, or read its log",
+            )
+        near = retention_problem(self.slot, self.retained)
+        if near is not None:
+            yield near
+        for table in self.tables:
+            named = f"table {table.table} of subscription {table.subscription}"
+            if table.state == "held":
+                yield Problem(
+                    Severity.ACT,
+                    f"{named} is held: {table.reason}",
+                    "alter the table or the definitions so that it can be published; it is copied "
+                    "then by itself",
+                )
+            elif table.state == "missing":
+                yield Problem(
+                    Severity.ACT,
+                    f"{named} is not in the source database any more",
+                    "make it again, or take it out of the definitions and `pgsluice reload`",
+                )
+            elif table.state != "ready":
+                yield Problem(Severity.WAIT, f"{named} is not copied yet")
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it as JSON has it."""
+        return {
+            "slot": {
+                "name": self.name,
+                "exists": self.slot is not None,
+                "active": self.slot is not None and self.slot.active,
+                "wal_status": None if self.slot is None else self.slot.wal_status,
+                "retained_bytes": self.retained,
+                "left_bytes": self.left,
+            },
+            "server_lsn": format_lsn(self.server_lsn),
+            "watermark": None if self.durable_lsn is None else format_lsn(self.durable_lsn),
+            "behind_bytes": self.behind,
+            "tables": [
+                {
+                    "subscription": table.subscription,
+                    "table": table.table,
+                    "state": table.state,
+                    "rows": table.rows,
+                    "estimate": table.estimate,
+                    "reason": table.reason or None,
+                }
+                for table in self.tables
+            ],
+            "problems": [
+                {
+                    "severity": problem.severity.name.lower(),
+                    "message": problem.message,
+                    "hint": problem.hint,
+                }
+                for problem in self.problems()
+            ],
+        }
+
+
+def retention_problem(slot: SlotStatus, retained: int | None) -> Problem | None:
+    """Say when the WAL that is kept for the slot comes near its limit."""
+    left = slot.safe_wal_bytes
+    if slot.lost or left is None or retained is None:
+        return None
+    most = left + retained
+    if left > NEAR * most:
+        return None
+    return Problem(
+        Severity.ACT,
+        f"the slot keeps {_mib(retained)} MiB of WAL, and is lost when the server has written "
+        f"{_mib(max(0, left))} MiB more (max_slot_wal_keep_size)",
+        "find out what holds the gateway back, or raise max_slot_wal_keep_size; a slot that is "
+        "lost means that all tables are copied anew",
+    )
+
+
+def of_table(copy: CopyState) -> tuple[str, str]:
+    """Return subscription and table, as figures name them."""
+    return copy.subscription, f"{copy.schema}.{copy.table}"
+
+
+def tables_of(
+    copies: Sequence[CopyState], estimate: Callable[[CopyState], int | None]
+) -> list[TableStatus]:
+    """Return the tables of a watermark; `estimate` says how many rows one may have."""
+    return [
+        TableStatus(*of_table(c), c.state, c.progress.rows, estimate(c), c.reason)
+        for c in copies
+        if c.state != "gone"
+    ]
+
+
+def _mib(size: int) -> int:
+    return round(size / (1 << 20))

@@ -1,0 +1,200 @@
+"""A thread that looks at the source server now and then, beside the loop and without it.
+
+It has a connection of its own and shares nothing with the loop but the figures that the loop posts.
+It also keeps the last hour of lag, and tells systemd that the daemon is alive.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import deque
+from dataclasses import dataclass
+from typing import Final, Self
+
+import psycopg
+
+from gateway.config import Settings
+from gateway.errors import GatewayError
+from gateway.lsn import Lsn
+from gateway.monitor.health import lag_seconds, why_not_alive, why_not_ready
+from gateway.monitor.notify import Notifier
+from gateway.monitor.status import Status, of_table, tables_of
+from gateway.observe import Counters, Figures, event
+from gateway.source.connection import connect, wal_flush_lsn
+from gateway.source.slot import SlotStatus, slot_status
+
+__all__ = ["Sample", "View", "Watch"]
+
+_LOG: Final = logging.getLogger(__name__)
+_TURN_S: Final = 0.5
+_LOOK_S: Final = 5.0
+_STATEMENT_S: Final = 10.0
+_KEPT: Final = 720
+_JOIN_S: Final = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """The source server as it was seen last.
+
+    Attributes:
+        at: When the look began, in seconds of the monotonic clock.
+        slot: None: there is none.
+    """
+
+    at: float
+    server_lsn: Lsn
+    slot: SlotStatus | None
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One moment of the last hour.
+
+    Attributes:
+        at: Seconds since 1970.
+        lag_s: See `lag_seconds`.
+        lag_bytes: WAL that is not in Kafka; None: not known.
+        records: Since the start of the process.
+        frames: Likewise.
+    """
+
+    at: float
+    lag_s: float | None
+    lag_bytes: int | None
+    records: int
+    frames: int
+
+
+class _Ended(Exception):
+    """The daemon has ended."""
+
+
+class Watch:
+    """Start it with `with`; its thread has ended when the block has. Any thread may ask it.
+
+    Args:
+        server: Whether to look at the server at all.
+    """
+
+    def __init__(
+        self, settings: Settings, counters: Counters, notifier: Notifier, *, server: bool
+    ) -> None:
+        self._settings = settings
+        self._counters = counters
+        self._notifier = notifier
+        self._server = server
+        self._connection: psycopg.Connection | None = None
+        self._history: deque[Sample] = deque(maxlen=_KEPT)
+        self._ended = threading.Event()
+        self.view: View | None = None
+        self._threads = []
+        if notifier.listens:
+            beat = threading.Thread(target=self._beat, name="pgsluice alive", daemon=True)
+            self._threads.append(beat)
+        if server:
+            watching = threading.Thread(target=self._look, name="pgsluice watch", daemon=True)
+            self._threads.append(watching)
+
+    def __enter__(self) -> Self:
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        self._notifier.stopping()
+        for thread in self._threads:
+            thread.join(_JOIN_S)
+
+    @property
+    def figures(self) -> Figures | None:
+        """As the loop has posted them."""
+        return self._counters.posted
+
+    def history(self) -> list[Sample]:
+        """Return the last hour, oldest first."""
+        return list(self._history)
+
+    def status(self) -> Status | None:
+        """Return what is known of slot and tables; None before the server was seen.
+
+        What was seen before the loop began says nothing: a start makes the slot.
+        """
+        view, figures = self.view, self.figures
+        if view is None or (figures is not None and view.at < figures.phase_since):
+            return None
+        name, loop = self._settings.source.slot, None if figures is None else figures.loop
+        if figures is None or loop is None:
+            return Status(name, view.slot, view.server_lsn, None)
+        tables = tables_of(loop.copies, lambda copy: figures.estimates.get(of_table(copy)))
+        return Status(name, view.slot, view.server_lsn, Lsn(loop.durable_lsn), tables)
+
+    # The threads
+
+    def _beat(self) -> None:
+        """Tell systemd; by a thread that waits for no server."""
+        while not self._ended.wait(_TURN_S):
+            figures, now, unix_now = self.figures, time.monotonic(), time.time()
+            if not why_not_alive(figures, now, unix_now):
+                phase = "starting" if figures is None else figures.phase
+                ready = not why_not_ready(figures, now, unix_now)
+                self._notifier.alive(phase, ready=ready)
+
+    def _look(self) -> None:
+        looked = next_look = 0.0
+        while not self._ended.wait(_TURN_S):
+            figures = self.figures
+            changed = figures is not None and looked < figures.phase_since
+            if time.monotonic() < next_look and not changed:
+                continue
+            looked = time.monotonic()
+            next_look = looked + _LOOK_S
+            try:
+                self._look_at_server()
+            except _Ended:
+                break
+            except (GatewayError, psycopg.Error) as error:
+                # The log of the loop says what is wrong with the server; here it is only not seen.
+                message = error.message if isinstance(error, GatewayError) else "connection lost"
+                event(_LOG, logging.DEBUG, "the server is not watched", error=message)
+                self._forget_connection()
+            self._take_sample()
+        self._forget_connection()
+
+    def _look_at_server(self) -> None:
+        began = time.monotonic()
+        source = self._settings.source
+        if self._connection is None:
+            self._connection = connect(
+                source.dsn,
+                application_name="pgsluice watch",
+                statement_timeout_s=_STATEMENT_S,
+                on_wait=self._go_on,
+            )
+        connection = self._connection
+        self.view = View(
+            began,
+            wal_flush_lsn(connection),
+            slot_status(connection, source.slot),
+        )
+
+    def _take_sample(self) -> None:
+        figures, now = self.figures, time.time()
+        if figures is None:
+            return
+        status = self.status()
+        lag_bytes = None if status is None or figures.phase == "standby" else status.behind
+        lag_s = lag_seconds(figures, now)
+        self._history.append(Sample(now, lag_s, lag_bytes, figures.records, figures.frames))
+
+    def _forget_connection(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def _go_on(self) -> None:
+        if self._ended.is_set():
+            raise _Ended

@@ -1,0 +1,19 @@
+"""What the daemon says of itself: log lines with fields, and figures that others may read."""
+
+from gateway.observe.counters import Counters, Figures, Histogram, LoopState, Phase
+from gateway.observe.logs import LogFormat, event, report_quarantined, set_up_logging
+from gateway.observe.troubles import Trouble, Troubles
+
+__all__ = [
+    "Counters",
+    "Figures",
+    "Histogram",
+    "LogFormat",
+    "LoopState",
+    "Phase",
+    "Trouble",
+    "Troubles",
+    "event",
+    "report_quarantined",
+    "set_up_logging",
+]

@@ -1,0 +1,182 @@
+"""Figures of the daemon: counted by the thread that runs the loop, read by any other.
+
+`Counters` belongs to the loop's thread alone. Now and then that thread posts a copy, `Figures`,
+which never changes; all other threads look at nothing else. What is counted is counted per batch or
+per table, so that a row costs nothing here.
+"""
+
+from __future__ import annotations
+
+import time
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, Literal, TypeAlias
+
+from gateway.records import CopyState
+
+__all__ = ["Counters", "Figures", "Histogram", "LoopState", "Phase"]
+
+Phase: TypeAlias = Literal["starting", "standby", "streaming", "retrying", "stopped"]
+
+_SECONDS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
+_RECORDS: Final = (1, 3, 10, 30, 100, 300, 1_000, 3_000, 10_000, 30_000, 100_000, 1_000_000)
+
+
+class Histogram:
+    """How often values were in which range.
+
+    Attributes:
+        bounds: The upper ones, ascending; a last range has none.
+        counts: By range.
+        total: Sum of all values.
+    """
+
+    __slots__ = ("bounds", "counts", "total")
+
+    def __init__(
+        self, bounds: Sequence[float], counts: Sequence[int] = (), total: float = 0.0
+    ) -> None:
+        self.bounds = tuple(bounds)
+        self.counts = list(counts) or [0] * (len(self.bounds) + 1)
+        self.total = total
+
+    def add(self, value: float) -> None:
+        """Count a value."""
+        self.counts[bisect_left(self.bounds, value)] += 1
+        self.total += value
+
+    def copy(self) -> Histogram:
+        """Return one that does not change when this does."""
+        return Histogram(self.bounds, self.counts, self.total)
+
+
+@dataclass(frozen=True, slots=True)
+class LoopState:
+    """Where the loop is.
+
+    Attributes:
+        at: When it was there, in seconds since 1970.
+        waiting_since: When the source committed the oldest transaction that has been received and
+            is not in Kafka, in seconds since 1970; None: there is none.
+        heard_at: When the server said something last, in seconds of the monotonic clock.
+        silent_for_s: A server that says nothing for so long is given up; 0: never.
+        buffers: Bytes in memory, by what for.
+        spools: Bytes on disk, by what for.
+        copies: Of all tables, as they are committed with the next watermark.
+    """
+
+    at: float
+    durable_lsn: int
+    waiting_since: float | None
+    waiting_transactions: int
+    heard_at: float
+    silent_for_s: float
+    buffers: Mapping[str, int]
+    spools: Mapping[str, int]
+    copies: Sequence[CopyState]
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """What `Counters` had when they were posted; see there.
+
+    Attributes:
+        at: When, in seconds of the monotonic clock.
+        phase_since: Likewise.
+        loop: None before the first loop has begun.
+    """
+
+    at: float
+    phase: Phase
+    phase_since: float
+    loop: LoopState | None
+    frames: int
+    transactions: int
+    records: int
+    copied_rows: int
+    evaluated_rows: int
+    lost_values: int
+    quarantined: Mapping[tuple[str, str], int]
+    errors: Mapping[str, int]
+    rows: Mapping[tuple[str, str, str], int]
+    filtered: Mapping[tuple[str, str], int]
+    estimates: Mapping[tuple[str, str], int]
+    commit_seconds: Histogram
+    commit_records: Histogram
+
+
+@dataclass(slots=True)
+class Counters:
+    """Since the start of the process.
+
+    Attributes:
+        durable_lsn: The watermark that Kafka has committed.
+        evaluated_rows: Rows that a server was asked about, because of a row filter.
+        lost_values: Rows sent with NULL for a value that was not in the stream.
+        quarantined: Records for the error topic, by table and kind.
+        errors: Attempts that ended by an error, by its class.
+        rows: By subscription, table and operation, what is in Kafka.
+        filtered: By subscription and table, changes that were not taken.
+        estimates: By subscription and table, how many rows a copy may have.
+        commit_seconds: How long it took from handing a batch over until it was committed.
+        commit_records: How many records a Kafka transaction had.
+        posted: The latest copy; the one thing here that other threads may look at.
+    """
+
+    frames: int = 0
+    transactions: int = 0
+    records: int = 0
+    copied_rows: int = 0
+    durable_lsn: int = 0
+    evaluated_rows: int = 0
+    lost_values: int = 0
+    quarantined: dict[tuple[str, str], int] = field(default_factory=dict)
+    errors: dict[str, int] = field(default_factory=dict)
+    rows: dict[tuple[str, str, str], int] = field(default_factory=dict)
+    filtered: dict[tuple[str, str], int] = field(default_factory=dict)
+    estimates: dict[tuple[str, str], int] = field(default_factory=dict)
+    commit_seconds: Histogram = field(default_factory=lambda: Histogram(_SECONDS))
+    commit_records: Histogram = field(default_factory=lambda: Histogram(_RECORDS))
+    phase: Phase = "starting"
+    phase_since: float = field(default_factory=time.monotonic)
+    loop: LoopState | None = None
+    posted: Figures | None = None
+
+    def enter(self, phase: Phase) -> None:
+        """Note what the daemon does from now on, and post."""
+        if phase != self.phase:
+            self.phase, self.phase_since = phase, time.monotonic()
+        self.post()
+
+    def count_evaluated(self, rows: int) -> None:
+        """Count rows that a server is asked about."""
+        self.evaluated_rows += rows
+
+    def count_error(self, error: Exception) -> None:
+        """Count what ended an attempt."""
+        kind = type(error).__name__
+        self.errors[kind] = self.errors.get(kind, 0) + 1
+
+    def post(self, loop: LoopState | None = None) -> None:
+        """Let others see the figures as they are now; `loop`: None where it has not changed."""
+        self.loop = loop or self.loop
+        self.posted = Figures(
+            at=time.monotonic(),
+            phase=self.phase,
+            phase_since=self.phase_since,
+            loop=self.loop,
+            frames=self.frames,
+            transactions=self.transactions,
+            records=self.records,
+            copied_rows=self.copied_rows,
+            evaluated_rows=self.evaluated_rows,
+            lost_values=self.lost_values,
+            quarantined=dict(self.quarantined),
+            errors=dict(self.errors),
+            rows=dict(self.rows),
+            filtered=dict(self.filtered),
+            estimates=dict(self.estimates),
+            commit_seconds=self.commit_seconds.copy(),
+            commit_records=self.commit_records.copy(),
+        )

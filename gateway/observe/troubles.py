@@ -1,0 +1,61 @@
+"""The latest warnings and errors of the log, kept for whoever asks."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import Counter, deque
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+__all__ = ["Trouble", "Troubles"]
+
+_KEPT: Final = 50
+
+
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """A warning or an error, as the log has it.
+
+    Attributes:
+        at: Seconds since 1970.
+        level: ``warning`` or ``error``.
+        source: The module that said so, without ``gateway.``.
+    """
+
+    at: float
+    level: str
+    source: str
+    message: str
+    fields: Mapping[str, str]
+
+
+class Troubles(logging.Handler):
+    """Counts warnings and errors, and keeps the latest. Any thread may ask."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self._latest: deque[Trouble] = deque(maxlen=_KEPT)
+        self._counts: Counter[tuple[str, str]] = Counter()
+        self._guard = threading.Lock()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Keep a record; see `logging.Handler`."""
+        level = "error" if record.levelno >= logging.ERROR else "warning"
+        source = record.name.removeprefix("gateway.")
+        fields = {name: str(value) for name, value in getattr(record, "fields", {}).items()}
+        trouble = Trouble(record.created, level, source, record.getMessage(), fields)
+        with self._guard:
+            self._latest.append(trouble)
+            self._counts[level, source] += 1
+
+    def latest(self) -> list[Trouble]:
+        """Return the latest ones, newest first."""
+        with self._guard:
+            return list(reversed(self._latest))
+
+    def counts(self) -> dict[tuple[str, str], int]:
+        """Return how many there were, by level and source."""
+        with self._guard:
+            return dict(self._counts)

@@ -1,0 +1,66 @@
+"""Alive is what a restart cannot mend; ready is what can be relied on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gateway.monitor.health import lag_seconds, why_not_alive, why_not_ready
+from gateway.observe import Phase
+from tests.unit.monitor.figures import figures, loop_state
+
+
+def test_a_loop_that_turns_and_hears_its_server_is_alive_and_ready() -> None:
+    assert why_not_alive(figures(), 51.0, 0.0) == []
+    assert why_not_ready(figures(), 51.0, 0.0) == []
+
+
+def test_a_loop_that_does_not_turn_is_not_alive() -> None:
+    (why,) = why_not_alive(figures(), 200.0, 0.0)
+
+    assert why == "the loop has not turned for 150 s"
+
+
+def test_a_stream_that_should_have_been_given_up_is_not_alive() -> None:
+    (why,) = why_not_alive(figures(at=180.0, phase_since=50.0), 181.0, 0.0)
+
+    assert why == "the server has said nothing for 131 s"
+
+
+def test_silence_before_the_stream_began_does_not_count() -> None:
+    assert why_not_alive(figures(at=180.0, phase_since=170.0), 181.0, 0.0) == []
+
+
+@pytest.mark.parametrize("phase", ["starting", "standby", "retrying", "stopped"])
+def test_nothing_but_a_stuck_stream_is_a_reason_to_restart(phase: Phase) -> None:
+    assert why_not_alive(figures(phase=phase), 1_000.0, 0.0) == []
+
+
+@pytest.mark.parametrize(
+    ("phase", "ready"),
+    [("starting", False), ("standby", True), ("retrying", False), ("stopped", False)],
+)
+def test_who_streams_or_stands_by_is_ready(phase: Phase, ready: bool) -> None:
+    assert (why_not_ready(figures(phase=phase), 51.0, 0.0) == []) == ready
+
+
+def test_who_has_not_begun_is_alive_and_not_ready() -> None:
+    assert why_not_alive(None, 1.0, 0.0) == []
+    assert why_not_ready(None, 1.0, 0.0) == ["starting"]
+
+
+@pytest.mark.parametrize(
+    ("phase", "loop", "lag"),
+    [
+        ("streaming", {"waiting_since": None}, 0.0),
+        ("streaming", {"waiting_since": 990.0}, 20.0),
+        ("retrying", {"waiting_since": None}, 10.0),
+        ("retrying", {"waiting_since": 990.0}, 20.0),
+        ("standby", {"waiting_since": 990.0}, None),
+    ],
+)
+def test_the_lag_counts_from_the_oldest_that_waits_or_from_when_it_was_known_last(
+    phase: Phase, loop: dict[str, Any], lag: float | None
+) -> None:
+    assert lag_seconds(figures(phase=phase, loop=loop_state(**loop)), 1_010.0) == lag

@@ -1,0 +1,99 @@
+"""What Prometheus reads, parsed back by its own client."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from prometheus_client import Metric
+from prometheus_client.parser import text_string_to_metric_families
+
+from gateway.monitor.metrics import PREFIX, Exposition
+from gateway.monitor.status import tables_of
+from gateway.observe import Figures
+from gateway.records import CopyState
+from tests.unit.monitor.figures import COPIES, figures, loop_state, status
+
+Sample = tuple[str, tuple[tuple[str, str], ...]]
+
+
+def scraped(of: Figures | None, *, safe_wal_bytes: int | None = None) -> dict[Sample, float]:
+    """Value by name without prefix, and labels."""
+    return {
+        (sample.name.removeprefix(PREFIX), tuple(sorted(sample.labels.items()))): sample.value
+        for family in families(of, safe_wal_bytes=safe_wal_bytes)
+        for sample in family.samples
+    }
+
+
+def families(of: Figures | None, *, safe_wal_bytes: int | None = None) -> Iterator[Metric]:
+    """What Prometheus makes of it."""
+    aside = CopyState("nsw", "public", "v", "held", reason="it has no identity")
+    tables = tables_of((*COPIES, aside), lambda c: len(c.table) + 8)
+    shown = replace(status(safe_wal_bytes=safe_wal_bytes), tables=tables)
+    exposition = Exposition(lambda: of, lambda: shown, lambda: {("warning", "sink.producer"): 2})
+    yield from text_string_to_metric_families(exposition.text().decode())
+
+
+def everything() -> Iterator[Metric]:
+    """Every metric that there can be."""
+    lively = figures(errors={"TransientError": 4}, quarantined={("public.t", "value"): 1})
+    yield from families(lively, safe_wal_bytes=5_000)
+
+
+def test_rows_are_told_by_subscription_table_and_operation() -> None:
+    found = scraped(figures())
+
+    of_table = (("subscription", "nsw"), ("table", "public.t"))
+    assert found["rows_total", (("operation", "insert"), *of_table)] == 3
+    assert found["filtered_rows_total", of_table] == 2
+
+
+def test_lag_and_what_is_left_of_the_wal_are_told() -> None:
+    found = scraped(figures(), safe_wal_bytes=5_000)
+
+    assert found["lag_bytes", ()] == 100
+    assert found["lag_seconds", ()] == 0
+    assert found["retained_wal_bytes", ()] == 200
+    assert found["retained_wal_left_bytes", ()] == 5_000
+
+
+def test_without_a_limit_nothing_is_said_of_what_is_left() -> None:
+    assert ("retained_wal_left_bytes", ()) not in scraped(figures())
+
+
+def test_the_role_is_one_of_three() -> None:
+    for phase, role in (("streaming", "leader"), ("standby", "standby"), ("retrying", "none")):
+        found = scraped(figures(phase=phase))  # type: ignore[arg-type]
+        roles = {labels[0][1]: value for (name, labels), value in found.items() if name == "role"}
+
+        assert roles == {"leader": 0, "standby": 0, "none": 0, role: 1}
+
+
+def test_commits_are_told_as_histograms() -> None:
+    found = scraped(figures())
+
+    assert found["commit_seconds_bucket", (("le", "0.0025"),)] == 0
+    assert found["commit_seconds_bucket", (("le", "0.005"),)] == 1
+    assert found["commit_seconds_count", ()] == 1
+    assert found["commit_records_sum", ()] == 40
+
+
+def test_buffers_spools_copies_and_errors_are_told() -> None:
+    found = scraped(figures(errors={"TransientError": 4}, loop=loop_state()))
+
+    assert found["buffer_bytes", (("buffer", "waiting"),)] == 2
+    assert found["spool_bytes", (("buffer", "intake"),)] == 5
+    assert found["tables", (("state", "copying"),)] == 1
+    assert found["copy_rows", (("subscription", "nsw"), ("table", "public.u"))] == 4
+    assert found["copy_estimated_rows", (("subscription", "nsw"), ("table", "public.u"))] == 9
+    assert found["errors_total", (("kind", "TransientError"),)] == 4
+    assert found["log_events_total", (("level", "warning"), ("source", "sink.producer"))] == 2
+    assert found["process_resident_memory_bytes", ()] > 0
+
+
+def test_before_the_loop_has_posted_there_is_what_is_known() -> None:
+    found = scraped(None)
+
+    assert ("slot_active", ()) in found
+    assert not any(name == "lag_seconds" for name, _ in found)

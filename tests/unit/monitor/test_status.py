@@ -1,0 +1,105 @@
+"""What is wrong with a gateway, and what to do: for the command, the endpoint and the page."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from gateway.lsn import Lsn
+from gateway.monitor.status import Severity, TableStatus, retention_problem
+from tests.unit.monitor.figures import SLOT, status
+
+MIB = 1 << 20
+
+
+def test_a_gateway_that_reads_its_slot_and_has_copied_all_has_no_problem() -> None:
+    assert status().problems() == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "severity", "text"),
+    [
+        ({"active_pid": None}, Severity.WAIT, "no gateway reads the slot"),
+        ({"wal_status": "lost"}, Severity.ACT, "is lost (its WAL was removed)"),
+        ({"invalidation_reason": "idle_timeout"}, Severity.ACT, "is lost (idle_timeout)"),
+        ({"safe_wal_bytes": 50}, Severity.ACT, "max_slot_wal_keep_size"),
+    ],
+    ids=lambda value: str(value)[:30],
+)
+def test_each_trouble_of_the_slot_is_named_and_says_what_to_do(
+    changes: dict[str, Any], severity: Severity, text: str
+) -> None:
+    (problem,) = status(**changes).problems()
+
+    assert problem.severity is severity
+    assert text in problem.message
+    assert problem.hint
+
+
+@pytest.mark.parametrize(
+    ("state", "severity"),
+    [
+        ("pending", Severity.WAIT),
+        ("copying", Severity.WAIT),
+        ("held", Severity.ACT),
+        ("missing", Severity.ACT),
+    ],
+)
+def test_a_table_that_is_not_ready_is_named(state: str, severity: Severity) -> None:
+    tables = [TableStatus("nsw", "public.t", state, 0, reason="it has no identity")]
+
+    (problem,) = replace(status(), tables=tables).problems()
+
+    assert problem.severity is severity
+    assert "table public.t of subscription nsw" in problem.message
+    assert ("it has no identity" in problem.message) == (state == "held")
+
+
+def test_the_worst_comes_first() -> None:
+    tables = [TableStatus("nsw", "t", "pending", 0), TableStatus("nsw", "u", "held", 0)]
+
+    found = replace(status(active_pid=None), tables=tables).problems()
+
+    assert [problem.severity for problem in found] == [Severity.ACT, Severity.WAIT, Severity.WAIT]
+
+
+def test_a_watermark_without_a_slot_is_a_loss_and_neither_is_a_beginning() -> None:
+    lost = replace(status(), slot=None)
+    new = replace(status(), slot=None, durable_lsn=None, tables=())
+
+    assert [p.severity for p in lost.problems()] == [Severity.ACT]
+    assert [p.severity for p in new.problems()] == [Severity.WAIT]
+
+
+@pytest.mark.parametrize(
+    ("kept", "left", "near"),
+    [(10, 90, False), (74, 26, False), (75, 25, True), (99, 1, True), (200, -100, True)],
+)
+def test_retained_wal_is_a_problem_when_a_quarter_of_its_limit_is_left(
+    kept: int, left: int, near: bool
+) -> None:
+    slot = replace(SLOT, safe_wal_bytes=left * MIB)
+
+    problem = retention_problem(slot, kept * MIB)
+
+    assert (problem is not None) == near
+
+
+def test_the_json_has_what_the_lines_have() -> None:
+    found = json.loads(json.dumps(status(safe_wal_bytes=1 << 30).as_json()))
+
+    assert found["slot"] == {
+        "name": "s",
+        "exists": True,
+        "active": True,
+        "wal_status": "reserved",
+        "retained_bytes": 200,
+        "left_bytes": 1 << 30,
+    }
+    assert (found["server_lsn"], found["watermark"]) == ("0/3E8", "0/384")
+    assert found["behind_bytes"] == Lsn(1000) - Lsn(900)
+    assert [table["table"] for table in found["tables"]] == ["public.t"]
+    assert found["problems"] == []
