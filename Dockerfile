@@ -7,6 +7,9 @@ RUN useradd --system --uid 10001 --create-home --home-dir /var/lib/pgsluice pgsl
 
 # Builds the two environments; neither pip's caches nor the build tools reach an image.
 FROM python AS build
+RUN apt-get update \
+ && apt-get install -y --no-install-recommends gcc libc6-dev \
+ && rm -rf /var/lib/apt/lists/*
 WORKDIR /src
 COPY requirements-gateway.lock requirements-consumer.lock ./
 RUN python -m venv /opt/gateway \
@@ -14,6 +17,7 @@ RUN python -m venv /opt/gateway \
 RUN python -m venv /opt/consumer \
  && /opt/consumer/bin/pip install --no-cache-dir --require-hashes -r requirements-consumer.lock
 COPY pyproject.toml README.md LICENSE ivy.xml ./
+COPY tools/build_rows.py tools/hatch_build.py tools/
 COPY gateway gateway
 COPY schemas schemas
 COPY spark_consumer spark_consumer

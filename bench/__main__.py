@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from bench import encode, subscriptions
+from bench import encode, rows, subscriptions
 from bench.load import CHANGES_PER_TRANSACTION
 from bench.stream import measure, stop_on_sigterm
 from gateway.errors import FatalError
@@ -22,6 +22,8 @@ def main() -> int:
             measure(arguments.rows, arguments.repeats)
         if arguments.only in (None, "encode"):
             encode.main()
+        if arguments.only in (None, "rows"):
+            rows.run()
         if arguments.only in (None, "subscriptions"):
             subscriptions.run()
         if arguments.only == "tables":
@@ -42,9 +44,10 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--only",
-        choices=("stream", "encode", "subscriptions", "tables"),
-        help="a full slot into Kafka, the cost of encoding a row, or of many subscriptions beside "
-        "as many native ones (default: these three); or the Spark job on a large table",
+        choices=("stream", "encode", "rows", "subscriptions", "tables"),
+        help="a full slot into Kafka, the cost of encoding a row, of routing it compiled and "
+        "interpreted, or of many subscriptions beside as many native ones (default: these four); "
+        "or the Spark job on a large table",
     )
     parser.add_argument(
         "--table-rows",

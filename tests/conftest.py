@@ -23,6 +23,7 @@ from gateway.embedded import jars
 from gateway.embedded.java import java_home
 from tests.seeds import SEED
 from tests.servers import BRIEF_JAVA, Database, DatabaseFactory, PostgresServer, Servers
+from tools import build_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -47,6 +48,7 @@ hypothesis.settings.load_profile(
 
 _servers = pytest.StashKey[Servers]()
 _passed = pytest.StashKey[Counter[str]]()
+_interpreted = pytest.StashKey[str | None]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -66,6 +68,8 @@ def pytest_configure(config: pytest.Config) -> None:
         config.option.hypothesis_seed = str(SEED)
     config.stash[_servers] = Servers()
     config.stash[_passed] = Counter()
+    # In this tree, which need not be the one that is installed; gateways are started from it, too.
+    config.stash[_interpreted] = build_rows.build()
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
@@ -75,7 +79,9 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 
 def pytest_report_header(config: pytest.Config) -> str:
-    return f"PGSLUICE_SEED={SEED}; servers: {config.stash[_servers].describe()}"
+    why = config.stash[_interpreted]
+    rows = "compiled" if why is None else f"interpreted: {why}"
+    return f"PGSLUICE_SEED={SEED}; servers: {config.stash[_servers].describe()}; rows {rows}"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

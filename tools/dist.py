@@ -5,6 +5,7 @@ The wheel, the connector jars for ``spark-submit --jars``, and the program that 
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
@@ -24,6 +25,8 @@ def main(arguments: list[str]) -> int:
         [sys.executable, *build],
         cwd=ROOT,
         check=False,
+        # For every machine of a cluster; the job does not route.
+        env={**os.environ, "PGSLUICE_INTERPRETED": "1"},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
     )

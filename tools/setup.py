@@ -2,8 +2,8 @@
 
 Runs under Python 3.7 or later and imports only the standard library, so that a machine where
 something is missing gets an answer that names the package to install instead of a traceback. When
-nothing has changed since the last run it does nothing but look at a stamp file and the cache
-folder.
+nothing has changed since the last run it does nothing but look at a stamp file, at the cache folder
+and at what is compiled (``tools/build_rows.py``).
 """
 
 from __future__ import annotations
@@ -40,7 +40,9 @@ def main() -> int:
         if code != 0:
             return code
         STAMP.write_text(fingerprint)
-    return subprocess.call([str(VENV / "bin" / "python"), "-m", "gateway.embedded.fetch"])
+    inside = str(VENV / "bin" / "python")
+    subprocess.call([inside, str(ROOT / "tools" / "build_rows.py")])
+    return subprocess.call([inside, "-m", "gateway.embedded.fetch"])
 
 
 def find_python() -> str | None:

@@ -142,21 +142,26 @@ class EnvelopeEncoder:
         encode_key: Tuple -> record ``Key``, or None without a key.
         canonical_key: Tuple -> canonical form of the key, or None without a key.
         encode_unchanged: Tuple -> Avro array of the names of unchanged TOAST columns.
+        identity: Names of the replica identity's columns.
+        indexes: For each field, the position of its column in the tuples.
+        table_part: What ``source`` says of the table.
 
     Raises:
         SchemaError: see `describe`.
     """
 
     __slots__ = (
-        "_table_part",
         "canonical_key",
         "encode_key",
         "encode_old",
         "encode_row",
         "encode_unchanged",
         "has_tombstones",
+        "identity",
+        "indexes",
         "key_schema",
         "schema",
+        "table_part",
         "value_schema",
     )
 
@@ -174,23 +179,25 @@ class EnvelopeEncoder:
     ) -> None:
         schema = describe(table_schema, table_name, columns, key, numeric=numeric)
         self.schema = schema
+        self.identity = frozenset(identity)
+        self.indexes = tuple(indexes)
         self.value_schema: dict[str, Any] = schema.value_schema
         self.key_schema = schema.key_schema
         self.has_tombstones = schema.key_kind is KeyKind.COLUMNS
         self.encode_row: RowEncoder = compile_row_encoder(schema, indexes)
-        self.encode_old: RowEncoder = compile_old_encoder(schema, indexes, frozenset(identity))
+        self.encode_old: RowEncoder = compile_old_encoder(schema, indexes, self.identity)
         self.encode_unchanged: RowEncoder = compile_unchanged_encoder(schema, indexes)
         self.encode_key: RowEncoder | None = None
         self.canonical_key: RowEncoder | None = None
         if schema.key_schema is not None:
             self.encode_key = compile_key_encoder(schema, indexes)
             self.canonical_key = compile_canonical_key(schema, indexes)
-        self._table_part = b"".join(map(encode_text, (table_schema, table_name, replica_identity)))
+        self.table_part = b"".join(map(encode_text, (table_schema, table_name, replica_identity)))
 
     def begin(self, context: TransactionContext) -> SourcePrefix:
         """Put together what this table's records of one transaction share."""
         return (
-            context.gateway_part + self._table_part + context.transaction_part,
+            context.gateway_part + self.table_part + context.transaction_part,
             context.transaction_id,
             context.processed,
         )

@@ -41,6 +41,11 @@ class HeaderMaker:
         self._high = commit_lsn >> 32
         self._low_format = b"%08X/%%08X" % self._high
 
+    @property
+    def shared(self) -> tuple[Header, Header | None, tuple[Header, ...]]:
+        """``commit_lsn``, ``xid``, and what comes last: the same in every record."""
+        return self._commit, self._xid, tuple(self._extra)
+
     def make(self, lsn: int, seq: int, op: bytes, rekey: bytes | None = None) -> list[Header]:
         """Return a new list of headers, to be shared but not changed.
 

@@ -134,7 +134,10 @@ class Addresses:
     def _counter(self, topic: str, subscription: str, table: Table) -> TopicCounter:
         if topic not in self.counters:
             partitions, most = self._settings.partitions[topic], self.most_bytes(topic)
-            self.counters[topic] = TopicCounter(topic, subscription, table, partitions, most)
+            number = len(self.counters)
+            self.counters[topic] = TopicCounter(
+                topic, subscription, table, partitions, most, number
+            )
         return self.counters[topic]
 
     def _register(self, subject: str, schema: Mapping[str, object]) -> bytes:

@@ -15,6 +15,7 @@ from gateway.pgoutput.messages import UNCHANGED, ColumnValue
 from gateway.pgoutput.tuples import split_tuple
 from gateway.records import Record
 from gateway.routing.binary import RowToText
+from gateway.routing.compiled import CompiledRows
 from gateway.routing.filters import Asking
 from gateway.routing.groups import Group
 from gateway.routing.state import TransactionState
@@ -26,8 +27,6 @@ __all__ = ["Change", "RelationRoute"]
 _TAG_AT: Final = 25
 _INSERT: Final = ord("I")
 _DELETE: Final = ord("D")
-_KEY: Final = ord("K")
-_FULL: Final = ord("O")
 
 
 @dataclass(slots=True)
@@ -77,11 +76,13 @@ class RelationRoute:
         to_text: Turns values in binary format into text; None where all come as text.
         asking: What the server is asked about its rows, if anything.
         watches: The copies under way that are shown its changes.
+        compiled: What takes most of its changes first, where there is such a thing.
     """
 
     __slots__ = (
         "asking",
         "columns",
+        "compiled",
         "groups",
         "name",
         "orders",
@@ -99,6 +100,7 @@ class RelationRoute:
         to_text: RowToText | None = None,
         asking: Asking | None = None,
         watches: Sequence[Watch] = (),
+        compiled: CompiledRows | None = None,
     ) -> None:
         self.relation_oid = relation_oid
         self.name = name
@@ -107,6 +109,7 @@ class RelationRoute:
         self.to_text = to_text
         self.asking = asking
         self.watches = watches
+        self.compiled = compiled
         # Two forms of one table share its order: it counts changes, not records.
         self.orders = list({id(group.order): group.order for group in groups}.values())
 
@@ -208,14 +211,14 @@ class RelationRoute:
         return old, full, new
 
     def _read_delete(self, frame: bytes, at: int) -> tuple[Row, bool]:
-        tag = frame[at + 4]
-        if tag not in (_KEY, _FULL):
+        tag = frame[at + 4 : at + 5]
+        if tag not in (b"K", b"O"):
             raise _unexpected(frame, at + 4, "K or O")
         old, end = split_tuple(frame, at + 5)
         self._check(frame, old, end)
         if self.to_text is not None:
             self.to_text(old)
-        return old, tag == _FULL
+        return old, tag == b"O"
 
     def _check(self, frame: bytes, row: Row, end: int) -> None:
         if end != len(frame):

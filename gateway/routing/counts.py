@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Literal, TypeAlias
+from operator import attrgetter
+from typing import Final, Literal, TypeAlias
 
 from gateway.definitions.model import Table
 
@@ -33,6 +34,8 @@ class Tally:
     rows: Mapping[RowKey, int] = field(default_factory=dict)
     changes: Mapping[tuple[str, str], int] = field(default_factory=dict)
 
+_NUMBER: Final = attrgetter("number")
+
 
 class TopicCounter:
     """A table's topic, and what was published there.
@@ -41,7 +44,9 @@ class TopicCounter:
         table: Schema and name, as one text.
         table_oid: Of the table.
         most_bytes: Of a record, as `gateway.records.wire_size` counts them.
-        records: Those of the transaction under way, tombstones left out.
+        number: Among all topics; what is said of several is in this order.
+        records: Those of the transaction under way, tombstones left out. Whoever counts the first
+            one says so to the transaction (`gateway.routing.state.TransactionState.touched`).
         others: How many of `records` are not of an INSERT that was one at the source, too.
         inserts: By UPDATEs that became INSERTs; and in transactions that have ended, all others.
         updates: A change of the key counts as one.
@@ -52,6 +57,7 @@ class TopicCounter:
         "deletes",
         "inserts",
         "most_bytes",
+        "number",
         "others",
         "partitions",
         "records",
@@ -64,7 +70,13 @@ class TopicCounter:
     )
 
     def __init__(
-        self, topic: str, subscription: str, table: Table, partitions: int, most_bytes: int
+        self,
+        topic: str,
+        subscription: str,
+        table: Table,
+        partitions: int,
+        most_bytes: int,
+        number: int,
     ) -> None:
         self.topic = topic
         self.subscription = subscription
@@ -72,6 +84,7 @@ class TopicCounter:
         self.table_oid = table.oid
         self.partitions = partitions
         self.most_bytes = most_bytes
+        self.number = number
         self.records = self.others = 0
         self.inserts = self.updates = self.deletes = self.truncates = self.copied = 0
 
@@ -99,9 +112,12 @@ class TopicCounter:
 
 
 def take_counts(counters: Iterable[TopicCounter]) -> dict[str, list[tuple[str, int]]]:
-    """End a transaction: topics and numbers of records of each subscription that had any."""
+    """End a transaction: topics and numbers of records of each subscription that had any.
+
+    `counters` are those that the transaction has touched, in any order, some of them twice.
+    """
     found: dict[str, list[tuple[str, int]]] = {}
-    for counter in counters:
+    for counter in sorted(counters, key=_NUMBER):
         if counter.records:
             found.setdefault(counter.subscription, []).append((counter.topic, counter.records))
             counter.end_transaction()

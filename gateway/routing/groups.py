@@ -46,12 +46,12 @@ class Group:
         canonical: Tuple -> bytes that are equal when the keys are, for the partition.
         unchanged: Tuple -> Avro array of the published columns that are UNCHANGED.
         quarantine: Where changes go that cannot be published; None: the error goes on.
+        surely_fits: A value of so many bytes makes no record that is too large.
     """
 
     __slots__ = (
         "_prefix",
         "_prefix_of",
-        "_surely_fits",
         "canonical",
         "deleting",
         "encode_key",
@@ -61,6 +61,7 @@ class Group:
         "inserting",
         "order",
         "quarantine",
+        "surely_fits",
         "takers",
         "target_oid",
         "tombstones",
@@ -95,7 +96,7 @@ class Group:
         self.canonical = encoder.canonical_key if spread else None
         # A key's columns are in the value as well, so it is no longer than that.
         least = min((taker.counter.most_bytes for taker in takers), default=0)
-        self._surely_fits = (least - _MOST_OF_HEADERS) // 2
+        self.surely_fits = (least - _MOST_OF_HEADERS) // 2
         self.inserting = Candidates(takers, Operation.INSERT)
         self.updating = Candidates(takers, Operation.UPDATE)
         self.deleting = Candidates(takers, Operation.DELETE)
@@ -129,7 +130,7 @@ class Group:
                         self.order.count,
                     )
                     headers = tx.headers.make(lsn, seq, op)
-                    large = len(body) > self._surely_fits
+                    large = len(body) > self.surely_fits
                     made = True
                 counter = taker.counter
                 partition = 0
@@ -148,6 +149,8 @@ class Group:
                 change = UnfitChange(tx.insert_op, None, False, row, lsn)
                 self.fail(error, Operation.INSERT, change, taker, tx, out)
                 continue
+            if not counter.records:
+                tx.touched.append(counter)
             counter.records += 1
             out.append(record)
 
@@ -170,7 +173,7 @@ class Group:
                 drafts = made.get(action)
                 if drafts is None:
                     drafts = made[action] = self.draft_update(action, old, full, new, lsn, tx)
-                self.emit(drafts, taker, action, out)
+                self.emit(drafts, taker, action, tx, out)
             except UnfitError as error:
                 change = UnfitChange(b"u", old, full, new, lsn)
                 self.fail(error, Operation.UPDATE, change, taker, tx, out)
@@ -188,7 +191,7 @@ class Group:
                     continue
                 if drafts is None:
                     drafts = self.draft_delete(old, full, lsn, tx.seq, tx)
-                self.emit(drafts, taker, Action.DELETE, out)
+                self.emit(drafts, taker, Action.DELETE, tx, out)
             except UnfitError as error:
                 change = UnfitChange(b"d", old, full, None, lsn)
                 self.fail(error, Operation.DELETE, change, taker, tx, out)
@@ -214,6 +217,7 @@ class Group:
         value = taker.value_prefix + body
         partitions = range(taker.counter.partitions)
         out.extend((taker.topic, partition, None, value, headers) for partition in partitions)
+        tx.touched.append(taker.counter)
         taker.counter.records += len(partitions)
         taker.counter.others += len(partitions)
         taker.counter.truncates += told
@@ -296,7 +300,14 @@ class Group:
             self._prefix_of = tx
         return self._prefix
 
-    def emit(self, drafts: list[Draft], taker: Taker, action: Action, out: list[Record]) -> None:
+    def emit(
+        self,
+        drafts: list[Draft],
+        taker: Taker,
+        action: Action,
+        tx: TransactionState,
+        out: list[Record],
+    ) -> None:
         """Address drafts to one taker's topic, and count them: all of them or none.
 
         Raises:
@@ -304,6 +315,8 @@ class Group:
         """
         counter = taker.counter
         before, counted = len(out), counter.records
+        if not counted:
+            tx.touched.append(counter)
         for key, canonical, body, headers in drafts:
             partition = partition_of(canonical, counter.partitions) if self.canonical else 0
             wire_key = None if key is None else taker.key_prefix + key
@@ -311,7 +324,7 @@ class Group:
                 out.append((taker.topic, partition, wire_key, None, headers))
                 continue
             record = (taker.topic, partition, wire_key, taker.value_prefix + body, headers)
-            if len(body) > self._surely_fits:
+            if len(body) > self.surely_fits:
                 try:
                     check_size(self.encoder.schema, record, counter.most_bytes)
                 except RecordSizeError:
@@ -356,4 +369,5 @@ class Group:
             raise error
         filters = taker.filters.get(operation, ())
         out.append(self.quarantine.record(error, taker.counter.subscription, filters, change, tx))
-        tx.quarantined[str(self.encoder.schema), error.kind] += 1
+        place = (str(self.encoder.schema), error.kind)
+        tx.quarantined[place] = tx.quarantined.get(place, 0) + 1

@@ -42,7 +42,7 @@ __all__ = ["Router"]
 _MESSAGE_AT: Final = 25
 _INSERT: Final = ord("I")
 _UPDATE: Final = ord("U")
-_DELETE: Final = ord("D")
+_CHANGES: Final = b"IUD"
 _RELATION: Final = ord("R")
 
 
@@ -145,7 +145,8 @@ class Router:
             yield from self._route_judged(self._verdicts, at, transaction, tx)
         for table, rows in tx.lost_values.items():
             self._lost_values[table] = self._lost_values.get(table, 0) + rows
-        self._quarantined.update(tx.quarantined)
+        if tx.quarantined:
+            self._quarantined.update(tx.quarantined)
         end = self._end_markers(transaction, tx)
         end += self._routes.take_put_aside(transaction.end_lsn)
         if end:
@@ -244,20 +245,31 @@ class Router:
         tx: TransactionState,
         out: list[Record],
     ) -> None:
-        """Dispatch by tag; this loop runs once per row."""
+        """Dispatch by tag; interpreted, this loop runs once per row."""
         route_of = self._routes.by_oid
         frame = b""
+        place, end = 0, len(frames)
         try:
-            for frame in frames:
+            while place < end:
+                frame = frames[place]
                 tag = frame[_MESSAGE_AT]
-                if tag == _INSERT:
-                    route_of[int.from_bytes(frame[at : at + 4])].insert(frame, at, tx, out)
-                elif tag == _UPDATE:
-                    route_of[int.from_bytes(frame[at : at + 4])].update(frame, at, tx, out)
-                elif tag == _DELETE:
-                    route_of[int.from_bytes(frame[at : at + 4])].delete(frame, at, tx, out)
-                else:
+                if tag not in _CHANGES:
                     self._route_other(frame, tag, transaction, tx, out)
+                    place += 1
+                    continue
+                route = route_of[int.from_bytes(frame[at : at + 4])]
+                if route.compiled is not None:
+                    reached = route.compiled.run(frames, place, at, tx, out)
+                    if reached > place:
+                        place = reached
+                        continue
+                place += 1
+                if tag == _INSERT:
+                    route.insert(frame, at, tx, out)
+                elif tag == _UPDATE:
+                    route.update(frame, at, tx, out)
+                else:
+                    route.delete(frame, at, tx, out)
         except UnannouncedError as error:
             raise ProtocolError(
                 f"relation {error.oid} was never announced",
@@ -361,7 +373,7 @@ class Router:
     def _end_markers(self, transaction: Transaction, tx: TransactionState) -> list[Record]:
         headers = tx.headers.make(transaction.commit_lsn, tx.seq, b"END")
         markers = []
-        for subscription, topics in take_counts(self._addresses.counters.values()).items():
+        for subscription, topics in take_counts(tx.touched).items():
             value = encode_end(
                 xid=transaction.xid,
                 commit_lsn=transaction.commit_lsn,

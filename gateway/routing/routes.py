@@ -9,12 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from gateway.copy import ChunkedCopy
-from gateway.definitions.model import (
-    Operation,
-    Plan,
-    Publish,
-    TableCopy,
-)
+from gateway.definitions.model import Operation, Plan, Publish, TableCopy
 from gateway.definitions.remembered import key_signature
 from gateway.envelope.envelope import EnvelopeEncoder
 from gateway.envelope.headers import HeaderMaker
@@ -28,6 +23,7 @@ from gateway.relations import Relations
 from gateway.routing.addresses import Addresses
 from gateway.routing.binary import RowToText, compile_row
 from gateway.routing.changes import RelationRoute
+from gateway.routing.compiled import compile_rows
 from gateway.routing.copies import CopyRoute, CopyWatch
 from gateway.routing.filters import Asking, Filters
 from gateway.routing.forms import Form, Forms
@@ -167,18 +163,15 @@ class RelationRoutes:
         groups = self._groups_of(relation, names, publishes, asking)
         aside_now = self.addresses.refused.keys() | self.outdated.keys()
         self._put_aside += self._copied & (aside_now - aside)
+        name = f"{relation.namespace}.{relation.name}"
+        sent = [(column.name, column.type_oid) for column in relation.columns]
+        to_text = self._to_text(relation_oid, name, sent)
+        watches = self._watches(relation, names)
+        compiled = None
+        if to_text is None and asking is None and not watches:
+            compiled = compile_rows(relation_oid, names, groups, self.filters)
         return RelationRoute(
-            relation_oid,
-            f"{relation.namespace}.{relation.name}",
-            len(names),
-            groups,
-            self._to_text(
-                relation.relation_oid,
-                f"{relation.namespace}.{relation.name}",
-                [(column.name, column.type_oid) for column in relation.columns],
-            ),
-            asking,
-            self._watches(relation, names),
+            relation_oid, name, len(names), groups, to_text, asking, watches, compiled
         )
 
     def _usable(self, relation: Relation) -> list[Publish]:

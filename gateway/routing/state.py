@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections import Counter
-
 from gateway.envelope.envelope import TransactionContext
 from gateway.envelope.headers import HeaderMaker
 from gateway.errors import UnfitKind
+from gateway.routing.counts import TopicCounter
 
 __all__ = ["CollectionOrder", "TransactionState"]
 
@@ -17,9 +16,11 @@ class TransactionState:
     Attributes:
         lost_values: Rows per table of which a value was neither in the stream nor in the old tuple.
         quarantined: Records for the error topic, per table and kind.
+        touched: The topics that have records of it; one may be there twice, or for nothing.
     """
 
     __slots__ = (
+        "_shared",
         "context",
         "has_origin",
         "headers",
@@ -28,6 +29,7 @@ class TransactionState:
         "quarantined",
         "seq",
         "total_order",
+        "touched",
     )
 
     def __init__(self, context: TransactionContext, headers: HeaderMaker) -> None:
@@ -38,7 +40,24 @@ class TransactionState:
         self.seq = 0
         self.total_order = 0
         self.lost_values: dict[str, int] = {}
-        self.quarantined: Counter[tuple[str, UnfitKind]] = Counter()
+        self.quarantined: dict[tuple[str, UnfitKind], int] = {}
+        self.touched: list[TopicCounter] = []
+        self._shared: tuple[object, ...] | None = None
+
+    @property
+    def shared(self) -> tuple[object, ...]:
+        """What all its records share, for `gateway.routing.compiled`; it has an xid."""
+        if self._shared is None:
+            context = self.context
+            self._shared = (
+                context.gateway_part,
+                context.transaction_part,
+                context.transaction_id,
+                context.processed,
+                *self.headers.shared,
+                self.has_origin,
+            )
+        return self._shared
 
 
 class CollectionOrder:
@@ -57,11 +76,15 @@ class CollectionOrder:
 
     def advance(self, transaction: TransactionState) -> None:
         """Count one more change of the table."""
+        self.enter(transaction)
+        self.count += 1
+
+    def enter(self, transaction: TransactionState) -> None:
+        """Begin to count anew where another transaction was counted."""
         if self.transaction is not transaction:
             self.transaction = transaction
             self.before += self.count
             self.count = 0
-        self.count += 1
 
     def truncate(self, transaction: TransactionState) -> None:
         """Count a TRUNCATE, which has its number and is no row."""

@@ -96,35 +96,40 @@ class Candidates:
 
     So the cost of a row does not grow with the number of subscriptions whose filters are of the
     form ``region = 'EU'``.
+
+    Attributes:
+        everyone: All that publish the operation.
+        others: Those that are asked about every row.
+        indexed: By position of a column, and by its text, the rest; None is NULL.
     """
 
-    __slots__ = ("_all", "_indexed", "_others")
+    __slots__ = ("everyone", "indexed", "others")
 
     def __init__(self, takers: Sequence[Taker], operation: Operation) -> None:
-        self._all: list[Candidate] = []
-        self._others: list[Candidate] = []
+        self.everyone: list[Candidate] = []
+        self.others: list[Candidate] = []
         indexed: dict[int, dict[bytes | None, list[Candidate]]] = {}
         for taker in takers:
             if operation not in taker.operations:
                 continue
             candidate = (taker, taker.passes[operation])
-            self._all.append(candidate)
+            self.everyone.append(candidate)
             lookup = taker.selections.get(operation)
             if lookup is None:
-                self._others.append(candidate)
+                self.others.append(candidate)
                 continue
             entries = indexed.setdefault(lookup.index, {})
             for text in lookup.texts:
                 entries.setdefault(text, []).append(candidate)
-        self._indexed = list(indexed.items())
+        self.indexed = list(indexed.items())
 
     def of(self, row: Row) -> list[Candidate]:
         """Return the takers to be asked about `row`; the list must not be changed."""
-        found = self._others
-        for index, entries in self._indexed:
+        found = self.others
+        for index, entries in self.indexed:
             value = row[index]
             if value is UNCHANGED:
-                return self._all
+                return self.everyone
             hits = entries.get(value)
             if hits is not None:
                 found = found + hits if found else hits
@@ -133,7 +138,7 @@ class Candidates:
     def of_both(self, old: Row | None, new: Row) -> list[Candidate]:
         """Return those to be asked about an UPDATE: `old` or `new` may concern them."""
         found = self.of(new)
-        if old is None or not self._indexed:
+        if old is None or not self.indexed:
             return found
         before = self.of(old)
         if before is found or before == found:

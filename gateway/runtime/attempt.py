@@ -37,6 +37,7 @@ from gateway.lsn import ZERO_LSN, Lsn, format_lsn
 from gateway.observe import Counters, event
 from gateway.records import Watermark
 from gateway.routing import Router
+from gateway.routing.compiled import why_interpreted
 from gateway.routing.routes import RelationRoutes
 from gateway.runtime.continuity import Continuity
 from gateway.runtime.copier import CopyReport, TableCopier
@@ -269,6 +270,7 @@ class Attempt:
         with ExitStack() as stack:
             stack.callback(assembler.close)
             self.counters.durable_lsn = watermark.end_lsn
+            why = why_interpreted()
             event(
                 _LOG,
                 logging.INFO,
@@ -279,6 +281,7 @@ class Attempt:
                 streaming=protocol.streaming,
                 two_phase=protocol.two_phase,
                 binary=protocol.binary,
+                rows="compiled" if why is None else f"interpreted: {why}",
             )
             self.streaming_since = time.monotonic()
             self.counters.enter("streaming")

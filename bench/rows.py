@@ -1,0 +1,179 @@
+"""What routing costs a row, compiled beside interpreted: ``python -m bench.rows``.
+
+From frames to records, in this process: assembling, routing, END markers. The table has seven
+columns, the changes are those of `bench.load` (83 inserts, 12 updates, 5 deletes in a hundred), in
+transactions of 1, 10 and 1,000 changes; 50 columns beside it. Times are the best of several
+rounds; only the ratios mean something on another machine.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from bench.encode import COLUMNS, make_rows
+from gateway.definitions.model import (
+    ALL_OPERATIONS,
+    Collation,
+    Column,
+    FilterClause,
+    Operation,
+    Plan,
+    Publish,
+    SubscriptionDefinition,
+    Table,
+)
+from gateway.pgoutput.messages import ReplicaIdentity
+from gateway.pgtypes.binary import TypeInfo
+from gateway.routing import Router, RoutingSettings
+from gateway.routing.compiled import INTERPRETED, why_interpreted
+from gateway.routing.routes import RelationRoutes
+from gateway.transactions import Assembler, Transaction
+
+__all__ = ["run"]
+
+ROUNDS = 5
+CHANGES = 20_000
+SIZES = (1, 10, 1_000)
+_OID = 16384
+_C = Collation('pg_catalog."C"', deterministic=True, c_order=True)
+
+
+class _Ids:
+    """A registry that gives every schema the same id."""
+
+    def register(self, subject: str, schema: Mapping[str, Any]) -> int:
+        return 1
+
+
+class _Catalog:
+    """The catalog of tables that do not change."""
+
+    def table(self, oid: int) -> Table | None:
+        return None
+
+    def column(self, name: str, type_oid: int, type_modifier: int) -> Column:
+        raise KeyError(name)
+
+    def type_info(self, oid: int) -> TypeInfo:
+        raise KeyError(oid)
+
+
+def run() -> None:
+    """Measure and print."""
+    print(f"\nCPU us a change, frames to records; load average {os.getloadavg()[0]:.1f}\n")
+    print(f"{'':46}{'interpreted':>12}{'compiled':>10}{'ratio':>8}")
+    everything = _router(COLUMNS, None)
+    for size in SIZES:
+        title = f"7 columns, transactions of {size:,}"
+        _report(title, everything, _load(COLUMNS, make_rows(), size))
+    frames = _load(COLUMNS, make_rows(), 1_000)
+    _report("7 columns, a filter that passes 10 %", _router(COLUMNS, "(quantity < 100)"), frames)
+    _report("7 columns, a filter that passes none", _router(COLUMNS, "(quantity < 0)"), frames)
+    wide = [("id", 20, -1, "bigint"), *((f"c{n}", 25, -1, "text") for n in range(49))]
+    rows = [(b"%d" % n, *(b"value %d" % (n * c) for c in range(49))) for n in range(1000)]
+    _report("50 columns, transactions of 1,000", _router(wide, None), _load(wide, rows, 1_000))
+
+
+def _report(title: str, make: Any, frames: Sequence[bytes]) -> None:
+    times: dict[str, float] = {}
+    for form in ("1", "0"):
+        os.environ[INTERPRETED] = form
+        if form == "0" and (why := why_interpreted()) is not None:
+            print(f"{title:46}{times['1']:12.2f}  {why}")
+            return
+        times[form] = _measure(make(), frames)
+    print(
+        f"{title:46}{times['1']:12.2f}{times['0']:10.2f}{times['1'] / times['0']:8.1f}", flush=True
+    )
+
+
+def _measure(router: Router, frames: Sequence[bytes]) -> float:
+    best = float("inf")
+    for _ in range(ROUNDS):
+        started = time.process_time()
+        for event in Assembler().push(frames):
+            assert isinstance(event, Transaction)
+            for _records in router.route(event):
+                pass
+        best = min(best, time.process_time() - started)
+    return best / CHANGES * 1e6
+
+
+def _router(columns: Sequence[tuple[str, int, int, str]], where: str | None) -> Any:
+    described = tuple(
+        Column(n, i, oid, mod, text, oid, mod, "b", False, "", _C if oid == 25 else None)
+        for i, (n, oid, mod, text) in enumerate(columns, 1)
+    )
+    table = Table(
+        _OID, "public", "orders", "r", described, ReplicaIdentity.DEFAULT, ("id",), ("id",)
+    )
+    clauses = () if where is None else (FilterClause("p", _OID, where),)
+    filters: dict[Operation, tuple[FilterClause, ...]] = {
+        o: clauses for o in ALL_OPERATIONS if o is not Operation.TRUNCATE
+    }
+    plan = Plan(
+        {_OID: table},
+        (SubscriptionDefinition("s", ("p",)),),
+        (Publish("s", _OID, _OID, ALL_OPERATIONS, filters, None),),
+        (),
+        (),
+    )
+    settings = RoutingSettings("bench", "bench", "1", {"s.public.orders": 1})
+
+    def make() -> Router:
+        return Router(RelationRoutes(plan, settings, _Catalog(), _Ids()), settings)
+
+    return make
+
+
+def _load(
+    columns: Sequence[tuple[str, int, int, str]], rows: Sequence[tuple[bytes, ...]], size: int
+) -> list[bytes]:
+    frames = []
+    announced = _relation(columns)
+    for first in range(0, CHANGES, size):
+        lsn = 1_000_000 + first * 100
+        header = b"w" + struct.pack(">QQq", lsn, lsn, 0)
+        frames.append(header + b"B" + struct.pack(">QqI", lsn, 0, 7))
+        if first == 0:
+            frames.append(header + announced)
+        frames += [header + change for change in _changes(rows, first, size)]
+        frames.append(header + b"C" + struct.pack(">BQQq", 0, lsn, lsn + 8, 0))
+    return frames
+
+
+def _relation(columns: Sequence[tuple[str, int, int, str]]) -> bytes:
+    relation = b"R" + struct.pack(">I", _OID) + b"public\0orders\0d"
+    relation += struct.pack(">H", len(columns))
+    for name, oid, modifier, _ in columns:
+        relation += struct.pack(">B", name == "id") + name.encode() + b"\0"
+        relation += struct.pack(">Ii", oid, modifier)
+    return relation
+
+
+def _changes(rows: Sequence[tuple[bytes, ...]], first: int, size: int) -> Iterator[bytes]:
+    oid = struct.pack(">I", _OID)
+    for number in range(first, first + size):
+        row = rows[number % len(rows)]
+        match number % 100:
+            case n if n < 83:
+                yield b"I" + oid + b"N" + _tuple(row)
+            case n if n < 95:
+                yield b"U" + oid + b"N" + _tuple(row)
+            case _:
+                yield b"D" + oid + b"K" + _tuple((row[0], *[None] * (len(row) - 1)))
+
+
+def _tuple(row: Sequence[bytes | None]) -> bytes:
+    data = struct.pack(">H", len(row))
+    for value in row:
+        data += b"n" if value is None else b"t" + struct.pack(">I", len(value)) + value
+    return data
+
+
+if __name__ == "__main__":
+    run()

@@ -1,0 +1,214 @@
+"""The compiled row path, where it was built: a route's rows in one call, in C.
+
+It takes the changes that are as most changes are and gives the same records as
+`gateway.routing.groups`, which is the reference and takes all others, one by one, in any mixture.
+``PGSLUICE_INTERPRETED=1`` leaves everything to the latter, and so does a machine on which nothing
+could be compiled (``tools/build_rows.py``).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from types import ModuleType
+from typing import Any, Final, TypeAlias
+
+from gateway.envelope.schema import AvroKind, Field, KeyKind
+from gateway.envelope.varint import encode_text
+from gateway.pgoutput.messages import UNCHANGED
+from gateway.records import Record
+from gateway.routing.filters import Filters
+from gateway.routing.groups import Group
+from gateway.routing.state import TransactionState
+from gateway.routing.takers import Candidate, Candidates
+
+__all__ = ["INTERPRETED", "CompiledRows", "compile_rows", "why_interpreted"]
+
+INTERPRETED: Final = "PGSLUICE_INTERPRETED"
+"""Name of the environment variable that switches the compiled path off."""
+
+_INTERFACE: Final = 1
+"""Of the module that this one goes with: another is of another version of the sources."""
+
+_VALUES: Final = {
+    AvroKind.BOOLEAN: "b",
+    AvroKind.INT: "i",
+    AvroKind.LONG: "i",
+    AvroKind.FLOAT: "f",
+    AvroKind.DOUBLE: "d",
+    AvroKind.DECIMAL: "n",
+    AvroKind.BYTES: "x",
+    AvroKind.DATE: "a",
+    AvroKind.TIMESTAMP: "t",
+    AvroKind.TIMESTAMPTZ: "z",
+    AvroKind.UUID: "s",
+    AvroKind.STRING: "s",
+}
+_CANONICAL: Final = {
+    700: "F",
+    701: "F",
+    1042: "B",
+    1184: "z",
+    1186: None,  # interval
+    1700: "N",
+    3802: None,  # jsonb
+}
+"""By type OID, how a key's column is made canonical; None: not in C. All others are as they are."""
+
+_Decisions: TypeAlias = tuple[tuple[int, object], ...]
+_CField: TypeAlias = tuple[int, int, int, bool]
+
+
+def _load() -> ModuleType | str:
+    """Return the module, or why there is none."""
+    try:
+        from gateway.routing import _rows
+    except ImportError:
+        return "not built"
+    if _rows.INTERFACE != _INTERFACE:
+        return "built from other sources"
+    return _rows
+
+
+_ROWS: Final = _load()
+
+
+def why_interpreted() -> str | None:
+    """Say why rows are not routed in C; None: they are."""
+    if os.environ.get(INTERPRETED, "0") not in ("", "0"):
+        return f"{INTERPRETED} is set"
+    return _ROWS if isinstance(_ROWS, str) else None
+
+
+class CompiledRows:
+    """The rows of one announced relation, in C."""
+
+    __slots__ = ("_groups", "_orders", "_run")
+
+    def __init__(self, rows: Any, groups: Sequence[Group]) -> None:
+        self._run = rows.run
+        self._groups = groups
+        self._orders = list({id(group.order): group.order for group in groups}.values())
+
+    def run(
+        self,
+        frames: Sequence[bytes],
+        place: int,
+        at: int,
+        tx: TransactionState,
+        out: list[Record],
+    ) -> int:
+        """Route the frames from `place` on, up to the first that is left to the interpreted path.
+
+        Args:
+            frames: A list.
+            place: Of a change.
+            at: Where the relation's OID stands in a frame.
+            tx: The transaction.
+            out: Where records are appended.
+
+        Returns:
+            The place of the first frame that was not routed.
+        """
+        for order in self._orders:
+            order.enter(tx)
+        counts = tuple([group.order.count for group in self._groups])
+        reached: int
+        reached, tx.seq = self._run(
+            frames, place, at, tx.shared, tx.seq, tx.total_order, counts, out, tx.touched
+        )
+        routed = reached - place
+        tx.total_order += routed
+        for order in self._orders:
+            order.count += routed
+        return reached
+
+
+def compile_rows(
+    relation_oid: int, names: Sequence[str], groups: Sequence[Group], filters: Filters
+) -> CompiledRows | None:
+    """Prepare a relation's rows; None where they are left to the interpreted path.
+
+    Args:
+        relation_oid: As its changes name it.
+        names: The columns of its tuples.
+        groups: The forms in which the rows are published.
+        filters: Those of the plan.
+    """
+    if why_interpreted() is not None or isinstance(_ROWS, str):
+        return None
+    specified = [_group(group) for group in groups]
+    if None in specified:
+        return None
+    read = {
+        column
+        for group in groups
+        for taker in group.takers
+        for clauses in taker.filters.values()
+        for clause in clauses
+        for column in filters.of(clause).columns
+    }
+    is_read = bytes(name in read for name in names)
+    rows = _ROWS.Rows(relation_oid, len(names), UNCHANGED, is_read, tuple(specified))
+    return CompiledRows(rows, groups)
+
+
+def _group(group: Group) -> tuple[object, ...] | None:
+    encoder = group.encoder
+    schema, position = (
+        encoder.schema,
+        dict(zip(encoder.schema.fields, encoder.indexes, strict=True)),
+    )
+    canonical: tuple[_CField, ...] | None = None
+    if group.canonical is not None:
+        codes = [_CANONICAL.get(field.base_type_oid, "s") for field in schema.key_fields]
+        if None in codes:
+            return None
+        canonical = tuple(
+            (ord(code), position[field], 0, True)
+            for field, code in zip(schema.key_fields, codes, strict=True)
+            if code is not None
+        )
+    number_of = {id(taker): number for number, taker in enumerate(group.takers)}
+
+    def decisions(candidates: Sequence[Candidate]) -> _Decisions:
+        return tuple((number_of[id(taker)], passes) for taker, passes in candidates)
+
+    def of(candidates: Candidates) -> tuple[object, ...]:
+        return (
+            decisions(candidates.everyone),
+            decisions(candidates.others),
+            tuple(
+                (index, {text: decisions(found) for text, found in entries.items()})
+                for index, entries in candidates.indexed
+            ),
+        )
+
+    def field(described: Field) -> _CField:
+        is_identity = described.column in encoder.identity
+        return ord(_VALUES[described.kind]), position[described], described.scale, is_identity
+
+    return (
+        tuple(field(described) for described in schema.fields),
+        tuple(encode_text(described.name) for described in schema.fields),
+        None
+        if schema.key_kind is KeyKind.NONE
+        else tuple(field(described) for described in schema.key_fields),
+        schema.key_kind is KeyKind.WHOLE_ROW,
+        canonical,
+        encoder.table_part,
+        group.surely_fits,
+        group.tombstones and encoder.has_tombstones,
+        tuple(
+            (
+                taker.topic,
+                taker.counter.partitions,
+                taker.key_prefix,
+                taker.value_prefix,
+                taker.counter,
+                taker.skips_origins,
+            )
+            for taker in group.takers
+        ),
+        (of(group.inserting), of(group.updating), of(group.deleting)),
+    )

@@ -1,0 +1,325 @@
+#include "draft.h"
+
+#include <string.h>
+
+static PyObject *lsn_name, *seq_name, *op_headers[3], *rekey_headers[2];
+
+static PyObject *header(const char *name, const char *text)
+{
+    return Py_BuildValue("(sy)", name, text);
+}
+
+int names_make(void)
+{
+    lsn_name = PyUnicode_InternFromString("lsn");
+    seq_name = PyUnicode_InternFromString("seq");
+    op_headers[0] = header("op", "c");
+    op_headers[1] = header("op", "u");
+    op_headers[2] = header("op", "d");
+    rekey_headers[0] = header("rekey", "old");
+    rekey_headers[1] = header("rekey", "new");
+    return lsn_name && seq_name && op_headers[0] && op_headers[1] && op_headers[2] &&
+                   rekey_headers[0] && rekey_headers[1]
+               ? DONE
+               : FAILED;
+}
+
+int grow(void **items, size_t *room, size_t count, size_t size)
+{
+    size_t wanted = *room < 16 ? 16 : *room * 2;
+    void *memory;
+
+    if (count < *room)
+        return DONE;
+    memory = PyMem_Realloc(*items, wanted * size);
+    if (memory == NULL) {
+        PyErr_NoMemory();
+        return FAILED;
+    }
+    *items = memory;
+    *room = wanted;
+    return DONE;
+}
+
+/* Split the TupleData at `*at`; a tuple of another width, or with binary values, is NOT_MINE. */
+int split(const Table *table, const uint8_t *frame, size_t size, size_t *at, Value *values)
+{
+    size_t position = *at;
+
+    if (size - position < 2 || (frame[position] << 8 | frame[position + 1]) != table->columns)
+        return NOT_MINE;
+    position += 2;
+    for (Py_ssize_t i = 0; i < table->columns; i++) {
+        Value *value = &values[i];
+        uint32_t length;
+
+        if (size - position < 1)
+            return NOT_MINE;
+        value->kind = frame[position++];
+        value->text = NULL;
+        value->size = 0;
+        if (value->kind == 'n' || value->kind == 'u')
+            continue;
+        if (value->kind != 't' || size - position < 4)
+            return NOT_MINE;
+        length = (uint32_t)frame[position] << 24 | (uint32_t)frame[position + 1] << 16 |
+                 (uint32_t)frame[position + 2] << 8 | frame[position + 3];
+        position += 4;
+        if (length > size - position)
+            return NOT_MINE;
+        value->text = frame + position;
+        value->size = length;
+        position += length;
+    }
+    *at = position;
+    return DONE;
+}
+
+int has_unchanged(const Table *table, const Value *values)
+{
+    for (Py_ssize_t i = 0; i < table->columns; i++)
+        if (values[i].kind == 'u')
+            return 1;
+    return 0;
+}
+
+static int put_row(Buffer *out, const Fields *fields, const Value *values, int identity_only)
+{
+    for (Py_ssize_t i = 0; i < fields->count; i++) {
+        const Field *field = &fields->fields[i];
+        const Value *value = &values[field->index];
+        int got;
+
+        if (value->kind != 't' || (identity_only && !field->is_identity)) {
+            if (put_bytes(out, "\x00", 1) != DONE)
+                return FAILED;
+            continue;
+        }
+        if (put_bytes(out, "\x02", 1) != DONE)
+            return FAILED;
+        got = encode_value(out, field->code, field->scale, value->text, value->size);
+        if (got != DONE)
+            return got;
+    }
+    return DONE;
+}
+
+static int put_key(Buffer *out, const Group *group, const Value *values)
+{
+    for (Py_ssize_t i = 0; i < group->key.count; i++) {
+        const Field *field = &group->key.fields[i];
+        const Value *value = &values[field->index];
+        int got;
+
+        if (value->kind == 'u' || (value->kind == 'n' && !group->key_is_union))
+            return NOT_MINE;
+        if (group->key_is_union &&
+            put_bytes(out, value->kind == 'n' ? "\x00" : "\x02", 1) != DONE)
+            return FAILED;
+        if (value->kind == 'n')
+            continue;
+        got = encode_value(out, field->code, field->scale, value->text, value->size);
+        if (got != DONE)
+            return got;
+    }
+    return DONE;
+}
+
+/* The hash of the key's canonical form; `out` is as before. */
+static int hash_key(Buffer *out, const Group *group, const Value *values, uint32_t *hash)
+{
+    size_t start = out->size;
+
+    for (Py_ssize_t i = 0; i < group->canonical.count; i++) {
+        const Field *field = &group->canonical.fields[i];
+        const Value *value = &values[field->index];
+        int got;
+
+        if (value->kind == 'u')
+            return NOT_MINE;
+        got = value->kind == 'n'
+                  ? put_bytes(out, "\xff\xff\xff\xff", 4)
+                  : encode_canonical(out, field->code, value->text, value->size);
+        if (got != DONE)
+            return got;
+    }
+    *hash = crc_of(out->data + start, out->size - start);
+    out->size = start;
+    return DONE;
+}
+
+static int put_unchanged(Buffer *out, const Group *group, const Value *values)
+{
+    int64_t count = 0;
+
+    for (Py_ssize_t i = 0; values != NULL && i < group->row.count; i++)
+        count += values[group->row.fields[i].index].kind == 'u';
+    if (count > 0 && put_long(out, count) != DONE)
+        return FAILED;
+    for (Py_ssize_t i = 0; count > 0 && i < group->row.count; i++) {
+        char *name;
+        Py_ssize_t size;
+
+        if (values[group->row.fields[i].index].kind != 'u')
+            continue;
+        if (PyBytes_AsStringAndSize(PyTuple_GetItem(group->names, i), &name, &size) < 0 ||
+            put_bytes(out, name, (size_t)size) != DONE)
+            return FAILED;
+    }
+    return put_bytes(out, "\x00", 1);
+}
+
+/* Steals the reference to `item`; NULL stands for a failure before. */
+static int add(PyObject *list, PyObject *item)
+{
+    int got = item == NULL ? FAILED : PyList_Append(list, item);
+
+    Py_XDECREF(item);
+    return got;
+}
+
+static PyObject *text_header(PyObject *name, const char *text, int size)
+{
+    PyObject *pair = PyTuple_New(2), *value = PyBytes_FromStringAndSize(text, size);
+
+    if (pair == NULL || value == NULL) {
+        Py_XDECREF(pair);
+        Py_XDECREF(value);
+        return NULL;
+    }
+    Py_INCREF(name);
+    PyTuple_SetItem(pair, 0, name);
+    PyTuple_SetItem(pair, 1, value);
+    return pair;
+}
+
+/* As gateway.envelope.headers.HeaderMaker makes them. */
+static PyObject *headers_of(const Work *work, int op, int64_t seq, int rekey)
+{
+    const Shared *shared = &work->shared;
+    PyObject *list = PyList_New(0);
+    char text[32];
+    int size, failed;
+
+    if (list == NULL)
+        return NULL;
+    size = PyOS_snprintf(text, sizeof text, "%08X/%08X", (unsigned)(work->lsn >> 32),
+                         (unsigned)(work->lsn & UINT32_MAX));
+    failed = add(list, text_header(lsn_name, text, size));
+    failed = failed || PyList_Append(list, shared->commit);
+    if (shared->xid != Py_None)
+        failed = failed || PyList_Append(list, shared->xid);
+    size = PyOS_snprintf(text, sizeof text, "%lld", (long long)seq);
+    failed = failed || add(list, text_header(seq_name, text, size));
+    failed = failed || PyList_Append(list, op_headers[op == INSERTED ? 0 : op == UPDATED ? 1 : 2]);
+    if (rekey)
+        failed = failed || PyList_Append(list, rekey_headers[rekey - 1]);
+    for (Py_ssize_t i = 0; i < PyTuple_Size(shared->extra); i++)
+        failed = failed || PyList_Append(list, PyTuple_GetItem(shared->extra, i));
+    if (failed)
+        Py_CLEAR(list);
+    return list;
+}
+
+/* The envelope, as gateway.envelope.envelope.EnvelopeEncoder.value joins it. */
+static int put_body(Work *work, const Group *group, int op, const Value *before, int full,
+                    const Value *after, int64_t seq)
+{
+    const Shared *shared = &work->shared;
+    Buffer *out = &work->scratch;
+    uint8_t letter[2] = {2, (uint8_t)op};
+    int got;
+
+    if (put_bytes(out, before == NULL ? "\x00" : "\x02", 1) != DONE)
+        return FAILED;
+    if (before != NULL && (got = put_row(out, &group->row, before, !full)) != DONE)
+        return got;
+    if (put_bytes(out, after == NULL ? "\x00" : "\x02", 1) != DONE)
+        return FAILED;
+    if (after != NULL && (got = put_row(out, &group->row, after, 0)) != DONE)
+        return got;
+    if (put_bytes(out, shared->gateway_part, (size_t)shared->gateway_size) != DONE ||
+        put_bytes(out, group->table_part, (size_t)group->table_part_size) != DONE ||
+        put_bytes(out, shared->transaction_part, (size_t)shared->transaction_size) != DONE ||
+        put_long(out, work->lsn) != DONE || put_long(out, seq) != DONE ||
+        put_bytes(out, shared->transaction_id, (size_t)shared->id_size) != DONE ||
+        put_long(out, work->total_order) != DONE || put_long(out, group->order) != DONE ||
+        put_bytes(out, letter, 2) != DONE ||
+        put_bytes(out, shared->processed, (size_t)shared->processed_size) != DONE)
+        return FAILED;
+    return put_unchanged(out, group, after);
+}
+
+/* Encode one record, as gateway.routing.groups.Group.draft. */
+int draft(Work *work, const Group *group, int op, const Value *keyed, const Value *before,
+                 int full, const Value *after, int64_t seq, int rekey, Drafts *to)
+{
+    Draft *made = &to->items[to->count];
+    Buffer *out = &work->scratch;
+    int got;
+
+    memset(made, 0, sizeof *made);
+    made->has_key = group->has_key;
+    made->has_tombstone = op == DELETED && group->tombstones;
+    made->key_at = out->size;
+    if (group->has_key && (got = put_key(out, group, keyed)) != DONE)
+        return got;
+    made->key_size = out->size - made->key_at;
+    if (group->is_spread && (got = hash_key(out, group, keyed, &made->hash)) != DONE)
+        return got;
+    made->body_at = out->size;
+    if ((got = put_body(work, group, op, before, full, after, seq)) != DONE)
+        return got;
+    made->body_size = out->size - made->body_at;
+    if (group->surely_fits < 0 || made->body_size > (size_t)group->surely_fits)
+        return NOT_MINE;
+    made->headers = headers_of(work, op, seq, rekey);
+    if (made->headers == NULL)
+        return FAILED;
+    to->count++;
+    return DONE;
+}
+
+/* Whether two rows have the same key, in its bytes. */
+static int same_key(Work *work, const Group *group, int *same)
+{
+    Buffer *out = &work->scratch;
+    size_t start = out->size, middle;
+    int got = put_key(out, group, work->old_values);
+
+    middle = out->size;
+    if (got == DONE)
+        got = put_key(out, group, work->new_values);
+    if (got == DONE)
+        *same = middle - start == out->size - middle &&
+                (middle == start ||
+                 memcmp(out->data + start, out->data + middle, middle - start) == 0);
+    out->size = start;
+    return got;
+}
+
+/* As gateway.routing.groups.Group.draft_update. */
+int draft_update(Work *work, const Group *group, int action, int has_old, int full,
+                        Drafts *to)
+{
+    const Value *old = work->old_values, *new = work->new_values;
+    int same = 1, got;
+
+    to->count = 0;
+    if (action == DELETE)
+        return draft(work, group, DELETED, old, old, full, NULL, work->seq, 0, to);
+    if (action == INSERT) /* with a value that was not sent, it is counted as lost */
+        return has_unchanged(&work->table, new)
+                   ? NOT_MINE
+                   : draft(work, group, INSERTED, new, NULL, 0, new, work->seq, 0, to);
+    if (!has_old)
+        return draft(work, group, UPDATED, new, NULL, 0, new, work->seq, 0, to);
+    if (group->has_key && (got = same_key(work, group, &same)) != DONE)
+        return got;
+    if (same)
+        return draft(work, group, UPDATED, new, old, full, new, work->seq, 0, to);
+    got = draft(work, group, DELETED, old, old, full, NULL, work->seq - 1, 1, to);
+    if (got != DONE)
+        return got;
+    return draft(work, group, INSERTED, new, old, full, new, work->seq, 2, to);
+}

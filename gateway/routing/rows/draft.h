@@ -1,0 +1,78 @@
+/* A change as records before they have a topic: tuples split, keys and envelopes encoded. */
+#ifndef PGSLUICE_DRAFT_H
+#define PGSLUICE_DRAFT_H
+
+#include "table.h"
+
+typedef struct {
+    uint8_t kind; /* t, n or u as on the wire */
+    const uint8_t *text;
+    size_t size;
+} Value;
+
+typedef struct {
+    Taker *taker;
+    PyObject *passes; /* borrowed */
+} Candidate;
+
+typedef struct {
+    Candidate *items;
+    size_t count, room;
+} CandidateList;
+
+typedef struct {
+    PyObject *record;
+    Taker *taker;
+    int is_tombstone;
+    int told; /* the operation that it is the first record of, for a change that is no plain
+                 INSERT; -1 for all others */
+    int is_other; /* it is not of a plain INSERT */
+} Made;
+
+typedef struct {
+    Made *items;
+    size_t count, room;
+} MadeList;
+
+/* What all changes of a transaction share; the objects are borrowed. */
+typedef struct {
+    const uint8_t *gateway_part, *transaction_part, *transaction_id, *processed;
+    Py_ssize_t gateway_size, transaction_size, id_size, processed_size;
+    PyObject *commit, *xid, *extra; /* headers; `extra` is a tuple of some */
+    int has_origin;
+} Shared;
+
+typedef struct {
+    Table table;
+    Value *old_values, *new_values;
+    PyObject *old_row, *new_row; /* of the change at hand, made when a decision wants them */
+    Buffer scratch;
+    CandidateList found, before;
+    MadeList made;
+    Shared shared;
+    int64_t lsn, seq, total_order;
+} Work;
+
+enum { INSERTED = 'c', UPDATED = 'u', DELETED = 'd' };
+
+typedef struct {
+    size_t key_at, key_size, body_at, body_size;
+    uint32_t hash;
+    PyObject *headers;
+    int has_key, has_tombstone;
+} Draft;
+
+typedef struct {
+    Draft items[2];
+    int count; /* -1: not made yet */
+} Drafts;
+
+int names_make(void);
+int grow(void **items, size_t *room, size_t count, size_t size);
+int split(const Table *table, const uint8_t *frame, size_t size, size_t *at, Value *values);
+int has_unchanged(const Table *table, const Value *values);
+int draft(Work *work, const Group *group, int op, const Value *keyed, const Value *before, int full,
+          const Value *after, int64_t seq, int rekey, Drafts *to);
+int draft_update(Work *work, const Group *group, int action, int has_old, int full, Drafts *to);
+
+#endif

@@ -1,0 +1,207 @@
+#include "table.h"
+
+#include <string.h>
+
+static int refuse(const char *why)
+{
+    PyErr_SetString(PyExc_ValueError, why);
+    return FAILED;
+}
+
+static void *allocate(Py_ssize_t count, size_t size)
+{
+    void *memory = PyMem_Calloc(count > 0 ? (size_t)count : 1, size);
+
+    if (memory == NULL)
+        PyErr_NoMemory();
+    return memory;
+}
+
+/* A tuple of (code, index, scale, is it part of the identity). */
+static int take_fields(Fields *to, PyObject *from, Py_ssize_t columns, int (*is_code)(int))
+{
+    if (!PyTuple_Check(from))
+        return refuse("fields are not a tuple");
+    to->count = PyTuple_Size(from);
+    to->fields = allocate(to->count, sizeof *to->fields);
+    if (to->fields == NULL)
+        return FAILED;
+    for (Py_ssize_t i = 0; i < to->count; i++) {
+        Field *field = &to->fields[i];
+        int code, index, scale, is_identity;
+        PyObject *item = PyTuple_GetItem(from, i);
+
+        if (!PyTuple_Check(item))
+            return refuse("a field is not a tuple");
+        if (!PyArg_ParseTuple(item, "iiip", &code, &index, &scale, &is_identity))
+            return FAILED;
+        if (!is_code(code) || index < 0 || index >= columns || scale < 0 || scale > 38)
+            return refuse("a field is out of range");
+        field->code = (uint8_t)code;
+        field->index = index;
+        field->scale = (int16_t)scale;
+        field->is_identity = (uint8_t)is_identity;
+    }
+    return DONE;
+}
+
+static int take_bytes(PyObject *from, const uint8_t **data, Py_ssize_t *size)
+{
+    char *start;
+
+    if (PyBytes_AsStringAndSize(from, &start, size) < 0)
+        return FAILED;
+    *data = (const uint8_t *)start;
+    return DONE;
+}
+
+static int take_takers(Group *group, PyObject *from)
+{
+    group->taker_count = PyTuple_Size(from);
+    group->takers = allocate(group->taker_count, sizeof *group->takers);
+    if (group->takers == NULL)
+        return FAILED;
+    for (Py_ssize_t i = 0; i < group->taker_count; i++) {
+        Taker *taker = &group->takers[i];
+        PyObject *key_prefix, *value_prefix, *item = PyTuple_GetItem(from, i);
+
+        if (!PyTuple_Check(item))
+            return refuse("a taker is not a tuple");
+        if (!PyArg_ParseTuple(item, "UlSSOp", &taker->topic, &taker->partitions, &key_prefix,
+                              &value_prefix, &taker->counter, &taker->skips_origins))
+            return FAILED;
+        if (taker->partitions < 1)
+            return refuse("a topic has no partition");
+        if (take_bytes(key_prefix, &taker->key_prefix, &taker->key_prefix_size) != DONE ||
+            take_bytes(value_prefix, &taker->value_prefix, &taker->value_prefix_size) != DONE)
+            return FAILED;
+    }
+    return DONE;
+}
+
+static int check_decisions(PyObject *from, Py_ssize_t takers)
+{
+    if (!PyTuple_Check(from))
+        return refuse("decisions are not a tuple");
+    for (Py_ssize_t i = 0; i < PyTuple_Size(from); i++) {
+        PyObject *passes, *item = PyTuple_GetItem(from, i);
+        Py_ssize_t number;
+
+        if (!PyTuple_Check(item))
+            return refuse("a decision is not a tuple");
+        if (!PyArg_ParseTuple(item, "nO", &number, &passes))
+            return FAILED;
+        if (number < 0 || number >= takers)
+            return refuse("there is no such taker");
+    }
+    return DONE;
+}
+
+static int take_candidates(Candidates *to, PyObject *from, Py_ssize_t takers, Py_ssize_t columns)
+{
+    if (!PyTuple_Check(from))
+        return refuse("candidates are not a tuple");
+    if (!PyArg_ParseTuple(from, "OOO!", &to->all, &to->others, &PyTuple_Type, &to->indexed))
+        return FAILED;
+    if (check_decisions(to->all, takers) != DONE || check_decisions(to->others, takers) != DONE)
+        return FAILED;
+    for (Py_ssize_t i = 0; i < PyTuple_Size(to->indexed); i++) {
+        PyObject *text, *found, *entries, *item = PyTuple_GetItem(to->indexed, i);
+        Py_ssize_t index, at = 0;
+
+        if (!PyTuple_Check(item))
+            return refuse("an index is not a tuple");
+        if (!PyArg_ParseTuple(item, "nO!", &index, &PyDict_Type, &entries))
+            return FAILED;
+        if (index < 0 || index >= columns)
+            return refuse("there is no such column");
+        while (PyDict_Next(entries, &at, &text, &found))
+            if (check_decisions(found, takers) != DONE)
+                return FAILED;
+    }
+    return DONE;
+}
+
+static int take_group(Group *group, PyObject *from, Py_ssize_t columns)
+{
+    PyObject *row, *key, *canonical, *table_part, *takers, *candidates[OPERATIONS];
+
+    if (!PyTuple_Check(from))
+        return refuse("a group is not a tuple");
+    if (!PyArg_ParseTuple(from, "OO!OpOSnpO!(OOO)", &row, &PyTuple_Type, &group->names, &key,
+                          &group->key_is_union, &canonical, &table_part, &group->surely_fits,
+                          &group->tombstones, &PyTuple_Type, &takers, &candidates[INSERT],
+                          &candidates[UPDATE], &candidates[DELETE]))
+        return FAILED;
+    group->has_key = key != Py_None;
+    group->is_spread = canonical != Py_None;
+    if (take_fields(&group->row, row, columns, is_value_code) != DONE)
+        return FAILED;
+    if (group->has_key && take_fields(&group->key, key, columns, is_value_code) != DONE)
+        return FAILED;
+    if (group->is_spread &&
+        take_fields(&group->canonical, canonical, columns, is_canonical_code) != DONE)
+        return FAILED;
+    if (PyTuple_Size(group->names) != group->row.count)
+        return refuse("not every field has a name");
+    for (Py_ssize_t i = 0; i < group->row.count; i++)
+        if (!PyBytes_Check(PyTuple_GetItem(group->names, i)))
+            return refuse("a field's name is not bytes");
+    if (take_bytes(table_part, &group->table_part, &group->table_part_size) != DONE)
+        return FAILED;
+    if (take_takers(group, takers) != DONE)
+        return FAILED;
+    for (int i = 0; i < OPERATIONS; i++)
+        if (take_candidates(&group->candidates[i], candidates[i], group->taker_count, columns))
+            return FAILED;
+    return DONE;
+}
+
+int table_take(Table *table, PyObject *specification)
+{
+    PyObject *groups, *is_read;
+    const uint8_t *read;
+    Py_ssize_t read_size;
+    unsigned int oid;
+
+    if (!PyArg_ParseTuple(specification, "InOSO!", &oid, &table->columns, &table->unchanged,
+                          &is_read, &PyTuple_Type, &groups))
+        return FAILED;
+    Py_INCREF(specification);
+    table->kept = specification;
+    table->oid = oid;
+    if (table->columns < 0 || table->columns > UINT16_MAX)
+        return refuse("a tuple cannot have so many columns");
+    if (take_bytes(is_read, &read, &read_size) != DONE)
+        return FAILED;
+    if (read_size != table->columns)
+        return refuse("it is not said of every column whether it is read");
+    table->is_read = allocate(table->columns, 1);
+    table->groups = allocate(PyTuple_Size(groups), sizeof *table->groups);
+    if (table->is_read == NULL || table->groups == NULL)
+        return FAILED;
+    memcpy(table->is_read, read, (size_t)read_size);
+    table->group_count = PyTuple_Size(groups);
+    for (Py_ssize_t i = 0; i < table->group_count; i++)
+        if (take_group(&table->groups[i], PyTuple_GetItem(groups, i), table->columns) != DONE)
+            return FAILED;
+    return DONE;
+}
+
+void table_free(Table *table)
+{
+    for (Py_ssize_t i = 0; i < table->group_count; i++) {
+        Group *group = &table->groups[i];
+        PyMem_Free(group->row.fields);
+        PyMem_Free(group->key.fields);
+        PyMem_Free(group->canonical.fields);
+        PyMem_Free(group->takers);
+    }
+    PyMem_Free(table->groups);
+    PyMem_Free(table->is_read);
+    table->groups = NULL;
+    table->is_read = NULL;
+    table->group_count = 0;
+    Py_XDECREF(table->kept);
+    table->kept = NULL;
+}

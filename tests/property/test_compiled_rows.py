@@ -1,0 +1,15 @@
+"""The compiled row path against the interpreted one, on a few inputs of tools/fuzz_rows.py."""
+
+from __future__ import annotations
+
+from gateway.routing.compiled import why_interpreted
+from tools.fuzz_rows import RowFuzzer
+
+if why_interpreted() is None:
+
+    def test_both_forms_make_the_same_of_usual_odd_and_broken_changes(seed: int) -> None:
+        fuzzer = RowFuzzer(seed)
+
+        fuzzer.run(5_000)
+
+        assert all(fuzzer.outcomes[outcome] for outcome in ("compiled", "routed", "failed"))

@@ -1,0 +1,21 @@
+"""Every test of routing runs with both forms of the row path, where the compiled one was built."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from gateway.routing.compiled import INTERPRETED, why_interpreted
+
+# Decided by the tree alone: a variable of the surroundings must not leave a form out unseen.
+os.environ.pop(INTERPRETED, None)
+FORMS = ("interpreted", "compiled") if why_interpreted() is None else ("interpreted",)
+
+
+@pytest.fixture(autouse=True, params=FORMS)
+def row_path(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The form in which rows are routed."""
+    form = str(request.param)
+    monkeypatch.setenv(INTERPRETED, "1" if form == "interpreted" else "0")
+    return form

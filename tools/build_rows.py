@@ -1,0 +1,85 @@
+"""Compile the row path in place: ``python tools/build_rows.py``, which ``make setup`` runs.
+
+The C sources in ``gateway/routing/rows`` become ``gateway/routing/_rows.abi3.so`` by the system's
+compiler, for this and all later versions of Python. Without a compiler or Python's headers the
+gateway works all the same, interpreted, and says so when it starts. Does nothing when nothing has
+changed. ``CC`` and ``CFLAGS`` are respected.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tempfile
+from pathlib import Path
+from typing import Final
+
+__all__ = ["MODULE", "build"]
+
+ROOT: Final = Path(__file__).resolve().parent.parent
+SOURCES: Final = ROOT / "gateway" / "routing" / "rows"
+MODULE: Final = ROOT / "gateway" / "routing" / "_rows.abi3.so"
+_FLAGS: Final = (
+    *("-std=c11", "-O2", "-fPIC", "-shared", "-Wall", "-Wextra", "-Werror=implicit"),
+    *("-fstack-protector-strong", "-fvisibility=hidden", "-DPy_LIMITED_API=0x030B0000"),
+)
+
+
+def build(module: Path = MODULE) -> str | None:
+    """Compile what is outdated; return why that is not possible, or None.
+
+    Args:
+        module: What to make. Several processes may do so at once.
+    """
+    inputs = [Path(__file__), *SOURCES.iterdir()]
+    newest = max(path.stat().st_mtime for path in inputs)
+    if module.exists() and module.stat().st_mtime >= newest:
+        return None
+    # What is left would be of other sources.
+    module.unlink(missing_ok=True)
+    compiler = _compiler()
+    if compiler is None:
+        return "there is no C compiler (Debian, Ubuntu: apt install gcc)"
+    include = Path(sysconfig.get_path("include"))
+    if not (include / "Python.h").exists():
+        return "Python's headers are not there (Debian, Ubuntu: apt install python3-dev)"
+    with tempfile.TemporaryDirectory(dir=module.parent, prefix="_rows-") as folder:
+        made = Path(folder) / module.name
+        flags = [*_FLAGS, *shlex.split(os.environ.get("CFLAGS", "")), f"-I{include}"]
+        sources = [str(path) for path in sorted(SOURCES.glob("*.c"))]
+        done = subprocess.run(
+            [*compiler, *flags, *sources, "-o", str(made)],
+            check=False,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        if done.returncode != 0:
+            return f"the compiler fails: {done.stdout}"
+        made.replace(module)
+    return None
+
+
+def _compiler() -> list[str] | None:
+    named = os.environ.get("CC")
+    for command in (named,) if named else (sysconfig.get_config_var("CC"), "cc", "gcc", "clang"):
+        words = shlex.split(command or "")
+        if words and shutil.which(words[0]):
+            return words
+    return None
+
+
+def main() -> int:
+    """Build, and say why not; the exit code is 0 either way."""
+    if (why := build()) is not None:
+        print(f"setup: rows are routed interpreted, which is slower: {why}", file=sys.stderr)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,34 @@
+"""What hatchling runs for a wheel: the compiled row path goes into it, where there is a compiler.
+
+A wheel without it is for every platform; ``PGSLUICE_INTERPRETED=1`` makes such a one, as
+``make dist`` does for the machines of a Spark cluster. A checkout that is installed in place is
+left to ``make setup``.
+"""
+
+from __future__ import annotations
+
+import os
+import runpy
+import sysconfig
+from pathlib import Path
+from typing import Any
+
+from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+
+
+class CustomBuildHook(BuildHookInterface[Any]):
+    """Compiles the row path."""
+
+    def initialize(self, version: str, build_data: dict[str, Any]) -> None:
+        """Add the module to the wheel, or warn."""
+        if version == "editable" or os.environ.get("PGSLUICE_INTERPRETED", "0") not in ("", "0"):
+            return
+        tool = runpy.run_path(str(Path(self.root) / "tools" / "build_rows.py"))
+        why = tool["build"]()
+        if why is not None:
+            self.app.display_warning(f"rows are routed interpreted: {why}")
+            return
+        platform = sysconfig.get_platform().replace("-", "_").replace(".", "_")
+        build_data["pure_python"] = False
+        build_data["tag"] = f"cp311-abi3-{platform}"
+        build_data["force_include"][str(tool["MODULE"])] = "gateway/routing/_rows.abi3.so"
