@@ -1,17 +1,19 @@
 """Records that are not rows: markers, logical messages, changes that cannot be published.
 
-Written and read by fastavro with the schemas in ``schemas/``; none of it is on the hot path.
-Encoders return Avro bytes without the wire format's prefix, decoders take the same.
+Written by fastavro with the schemas in ``schemas/``; but END, of which every source transaction
+has one for each subscription, is put together by hand. Encoders return Avro bytes without the wire
+format's prefix.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
-from typing import Any
+from typing import Any, Final
 
 from gateway.envelope.datums import write_datum
 from gateway.envelope.values import EPOCH_SHIFT_US
+from gateway.envelope.varint import encode_long, encode_text
 from gateway.errors import UnfitKind
 from gateway.pgoutput.messages import LogicalMessage
 from gateway.records import CopyState, PartitionOffsets
@@ -26,6 +28,13 @@ __all__ = [
     "encode_reload",
     "encode_rollback_prepared",
 ]
+
+
+_END: Final = b"\x00"  # the first of the kinds
+_NULL: Final = b"\x00"
+_PRESENT: Final = b"\x02"
+_REST_OF_END: Final = b"\x00\x00\x00\x00"
+"""The end of `topics`; no `offsets`, no `copy`, no `definitions`."""
 
 
 def _marker(kind: str, end_lsn: int, **fields: Any) -> bytes:
@@ -46,16 +55,23 @@ def encode_end(
 
     `topics` are pairs of a table's topic and the number of records of the transaction there.
     """
-    return _marker(
-        "END",
-        end_lsn,
-        commit_lsn=commit_lsn,
-        xid=xid,
-        # An int passes the logical type as it is; a datetime would lose years beyond 9999.
-        commit_time=commit_time + EPOCH_SHIFT_US,
-        origin=origin,
-        gid=gid,
-        topics=[{"topic": topic, "records": records} for topic, records in topics],
+    counts = [encode_text(topic) + encode_long(records) for topic, records in topics]
+    return b"".join(
+        (
+            _END,
+            encode_long(end_lsn),
+            _PRESENT,
+            encode_long(commit_lsn),
+            _PRESENT,
+            encode_long(xid),
+            _PRESENT,
+            encode_long(commit_time + EPOCH_SHIFT_US),
+            _NULL if origin is None else _PRESENT + encode_text(origin),
+            _NULL if gid is None else _PRESENT + encode_text(gid),
+            encode_long(len(counts)) if counts else b"",
+            *counts,
+            _REST_OF_END,
+        )
     )
 
 

@@ -68,6 +68,7 @@ _TRANSACTIONAL: Final = 1
 _CASCADE: Final = 1
 _RESTART_IDENTITY: Final = 2
 _IS_KEY: Final = 1
+_BLOCKS: Final = (b"S", b"E")  # Stream Start, Stream Stop
 
 
 class _Reader:
@@ -412,8 +413,8 @@ class Decoder:
         reader = _Reader(data, position)
         message = read(reader)
         reader.finish()
-        if isinstance(message, StreamStart | StreamStop):
-            self.in_stream = isinstance(message, StreamStart)
+        if tag in _BLOCKS:
+            self.in_stream = tag == b"S"
         return message
 
 

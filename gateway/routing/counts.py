@@ -34,6 +34,7 @@ class Tally:
     rows: Mapping[RowKey, int] = field(default_factory=dict)
     changes: Mapping[tuple[str, str], int] = field(default_factory=dict)
 
+
 _NUMBER: Final = attrgetter("number")
 
 

@@ -98,6 +98,8 @@ class RelationRoutes:
 
     def take_put_aside(self, lsn: Lsn) -> list[Record]:
         """Return COPY markers of the tables that were put aside since the last call, at `lsn`."""
+        if not self._put_aside:
+            return []
         put_aside, self._put_aside = self._put_aside, []
         headers = HeaderMaker(lsn, None, None, None).make(lsn, 0, b"COPY")
         markers = []

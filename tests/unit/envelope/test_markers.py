@@ -6,8 +6,10 @@ from datetime import UTC, datetime
 from io import BytesIO
 
 import fastavro
+import pytest
 
 import schemas
+from gateway.envelope.datums import write_datum
 from gateway.envelope.markers import (
     encode_copy,
     encode_end,
@@ -15,6 +17,7 @@ from gateway.envelope.markers import (
     encode_progress,
     encode_reload,
 )
+from gateway.envelope.values import EPOCH_SHIFT_US
 from gateway.lsn import Lsn
 from gateway.pgoutput.messages import LogicalMessage
 from gateway.records import CopyState, PartitionOffsets
@@ -58,6 +61,37 @@ def test_an_end_marker_says_what_the_transaction_brought() -> None:
         "copy": None,
         "definitions": None,
     }
+
+
+@pytest.mark.parametrize("origin", [None, "", "Knoten b, ü"])
+@pytest.mark.parametrize("gid", [None, "tx-1"])
+@pytest.mark.parametrize("topics", [[], [("s.public.t", 1)], [("t" * 200, 1 << 40)] * 200])
+def test_an_end_marker_has_the_bytes_that_fastavro_gives_it(
+    origin: str | None, gid: str | None, topics: list[tuple[str, int]]
+) -> None:
+    marker = encode_end(
+        xid=2**32 - 1,
+        commit_lsn=2**62,
+        end_lsn=2**62 + 8,
+        commit_time=-(2**60),
+        origin=origin,
+        gid=gid,
+        topics=topics,
+    )
+
+    assert marker == write_datum(
+        "transaction",
+        {
+            "kind": "END",
+            "commit_lsn": 2**62,
+            "end_lsn": 2**62 + 8,
+            "xid": 2**32 - 1,
+            "commit_time": -(2**60) + EPOCH_SHIFT_US,
+            "origin": origin,
+            "gid": gid,
+            "topics": [{"topic": topic, "records": records} for topic, records in topics],
+        },
+    )
 
 
 def test_a_progress_marker_says_how_far_everything_is_published() -> None:
