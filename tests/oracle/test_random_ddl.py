@@ -68,7 +68,11 @@ class Workload:
 
         `here`: another one for here.
         """
-        self._native.wait_until_applied(current_lsn(self._publisher))
+        try:
+            self._native.wait_until_applied(current_lsn(self._publisher))
+        except AssertionError as late:
+            late.add_note(f"after {self.done}")
+            raise
         with self._native.database.connect() as subscriber:
             subscriber.execute(ddl.encode())
         self._publisher.execute((here or ddl).encode())
