@@ -119,6 +119,24 @@ def _reload(arguments: argparse.Namespace) -> int:
     return reload(_settings(arguments), timeout_s=arguments.timeout)
 
 
+def _copy(arguments: argparse.Namespace) -> int:
+    from gateway.commands.copy import copy
+
+    if arguments.table is None and not arguments.cancel:
+        arguments.usage("TABLE is required, but for --cancel")
+    if arguments.cancel and arguments.where is not None:
+        arguments.usage("--cancel takes no --where")
+    return copy(
+        load_settings(arguments.config),
+        arguments.table,
+        subscription=arguments.subscription,
+        where=arguments.where or "",
+        cancel=arguments.cancel,
+        wait=arguments.wait,
+        timeout_s=arguments.timeout,
+    )
+
+
 def _slot_drop(arguments: argparse.Namespace) -> int:
     from gateway.commands.slot import drop
 
@@ -211,13 +229,40 @@ def _parser() -> argparse.ArgumentParser:
     reload = _configured(
         commands, "reload", _reload, "let the running gateway take on changed definitions"
     )
-    reload.add_argument(
-        "--timeout",
-        type=float,
-        default=600.0,
-        metavar="SECONDS",
-        help="give up waiting after so long (default 600)",
+    copy = _configured(
+        commands, "copy", _copy, "let the running gateway copy a table, or part of it, once more"
     )
+    copy.add_argument("table", nargs="?", metavar="TABLE", help="the source's, as SCHEMA.TABLE")
+    copy.add_argument(
+        "--where", metavar="CONDITION", help="only these rows; they replace what consumers have"
+    )
+    copy.add_argument(
+        "--cancel", action="store_true", help="end what was asked for; without TABLE, all of it"
+    )
+    resume = _configured(
+        commands, "resume", _copy, "take up a table that was put aside: the same as copy TABLE"
+    )
+    resume.add_argument("table", metavar="TABLE", help="the source's, as SCHEMA.TABLE")
+    resume.set_defaults(where=None, cancel=False)
+    for command in (copy, resume):
+        command.add_argument(
+            "--subscription", metavar="NAME", help="only for this one (default: all)"
+        )
+        command.add_argument(
+            "--no-wait",
+            action="store_false",
+            dest="wait",
+            help="return as soon as the gateway has taken the request",
+        )
+        command.set_defaults(usage=command.error)
+    for command in (copy, resume, reload):
+        command.add_argument(
+            "--timeout",
+            type=float,
+            default=600.0,
+            metavar="SECONDS",
+            help="give up waiting after so long (default 600)",
+        )
     slot = commands.add_parser("slot", help="the replication slot")
     slot_commands = slot.add_subparsers(title="commands", metavar="COMMAND", required=True)
     slot_drop = _configured(

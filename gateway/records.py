@@ -57,6 +57,9 @@ class CopyState:
         taken: How the table is published: `gateway.definitions.remembered`.
         reason: Why it is held.
         topic: That has its rows; empty when it is not known.
+        asked: What of a table that is ready is to be copied once more, because somebody asked for
+            it: the condition that rows fulfil, empty for the whole table; None: nothing. `progress`
+            is of that copy. The table stays ready until a whole copy begins.
     """
 
     subscription: str
@@ -70,6 +73,32 @@ class CopyState:
     taken: str = ""
     reason: str = ""
     topic: str = ""
+    asked: str | None = None
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether nothing of it is to be copied."""
+        return self.state == "ready" and self.asked is None
+
+
+@dataclass(frozen=True, slots=True)
+class CopyRequest:
+    """What somebody asks a gateway to copy once more; kept in Kafka until the gateway takes it.
+
+    Attributes:
+        name: Of the request, unlike that of any other.
+        table: None, and `schema` as well: all tables.
+        subscription: None: all that copy the table.
+        where: The condition that rows fulfil, on the table's columns; empty: the whole table.
+        cancel: Nothing is to be copied that was asked for before.
+    """
+
+    name: str
+    schema: str | None
+    table: str | None
+    subscription: str | None = None
+    where: str = ""
+    cancel: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,8 +195,10 @@ class Batch:
         records: In the order in which they are to be produced.
         watermark: Commit the Kafka transaction with this; None: more pieces follow.
         cut: What the PROGRESS markers say; only with a watermark. None: there are no markers.
+        taken: Requests that are forgotten with the watermark, because its copies have them.
     """
 
     records: list[Record]
     watermark: Watermark | None = None
     cut: Cut | None = None
+    taken: tuple[CopyRequest, ...] = ()

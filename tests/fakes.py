@@ -185,6 +185,7 @@ class FakeCopier:
         self._chunks = deque(chunks)
         self.altered = altered
         self.placed: list[Lsn] = []
+        self._states: tuple[CopyState, ...] = ()
         self._reader, self._writer = os.pipe()
 
     def fileno(self) -> int:
@@ -210,7 +211,9 @@ class FakeCopier:
 
     def states(self) -> tuple[CopyState, ...]:
         progress = Progress((b"%d" % len(self.placed),), not self._chunks)
-        return (CopyState("s", "public", "t", "copying", progress=progress),)
+        states = (CopyState("s", "public", "t", "copying", progress=progress),)
+        self._states = self._states if self._states == states else states
+        return self._states
 
     def close(self) -> None:
         os.close(self._reader)

@@ -13,7 +13,7 @@ from gateway.monitor.http import serve
 from gateway.monitor.notify import Notifier
 from gateway.monitor.watch import Watch
 from gateway.observe import Troubles, event
-from gateway.runtime.copier import CopyStanding
+from gateway.runtime.copy_jobs import CopyStanding
 from gateway.runtime.daemon import Daemon
 
 __all__ = ["run"]

@@ -123,4 +123,6 @@ def _how_far(table: TableStatus) -> str:
         text += f", {table.rows} rows"
         if table.estimate is not None:
             text += f" of about {table.estimate}"
+    if table.asked is not None:
+        text += f", to be copied again: {table.asked or 'all of it'}"
     return f"{text}, {table.reason}" if table.reason else text

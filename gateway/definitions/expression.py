@@ -26,3 +26,18 @@ def column_names(expression: str) -> frozenset[str]:
 def select_where(query: str) -> str:
     """Return the WHERE expression of a one-table SELECT as ``pg_get_viewdef`` prints it."""
     return SourceText(query).after_where()
+
+
+def is_expression(text: str) -> bool:
+    """Whether `text` is one expression, and nothing behind it, by PostgreSQL's grammar."""
+    try:
+        tree = postgast.parse(f"SELECT WHERE ({text}\n)")
+    except postgast.PgQueryError:
+        return False
+    if len(tree.stmts) != 1:
+        return False
+    select = pb.SelectStmt()
+    select.CopyFrom(tree.stmts[0].stmt.select_stmt)
+    select.ClearField("where_clause")
+    empty = postgast.parse("SELECT").stmts[0].stmt.select_stmt
+    return bool(select == empty)

@@ -1,7 +1,8 @@
 """What a gateway has committed, as records of the progress topic.
 
-A record for the position, one for each copy and one for each table's topic; so that a commit writes
-no more than has changed. Avro bytes without the wire format's prefix, by schemas/progress.avsc.
+A record for the position, one for each copy, one for each table's topic, and one for each request
+that waits; so that a commit writes no more than has changed. Avro bytes without the wire format's
+prefix, by schemas/progress.avsc.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from gateway.envelope.datums import read_datum, write_datum
 from gateway.envelope.naming import topic_part
 from gateway.errors import ProtocolError
 from gateway.lsn import Lsn
-from gateway.records import CopyState, LastCommit, Watermark
+from gateway.records import CopyRequest, CopyState, LastCommit, Watermark
 
 __all__ = [
     "PROGRESS_FORMAT",
@@ -33,13 +34,14 @@ __all__ = [
     "encode_key",
     "encode_offsets",
     "encode_position",
+    "encode_request",
 ]
 
-PROGRESS_FORMAT: Final = 5
+PROGRESS_FORMAT: Final = 6
 """Version of the records' meaning that this gateway writes and understands."""
 
 
-ProgressKind: TypeAlias = Literal["position", "copy", "offsets"]
+ProgressKind: TypeAlias = Literal["position", "copy", "offsets", "request"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +65,7 @@ class Position:
     last: LastCommit | None = None
 
 
-ProgressValue: TypeAlias = Position | CopyState | tuple[int, ...]
+ProgressValue: TypeAlias = Position | CopyState | tuple[int, ...] | CopyRequest
 """By the kind of the key; the tuple has the next offset of each partition."""
 
 
@@ -112,8 +114,15 @@ def encode_offsets(partitions: Sequence[int]) -> bytes:
     return _value(offsets=list(partitions))
 
 
-def decode_value(data: bytes) -> ProgressValue:
-    """Decode the value of any kind.
+def encode_request(request: CopyRequest) -> bytes:
+    """Encode a request; its name is the key's."""
+    said = asdict(request)
+    del said["name"]
+    return _value(request=said)
+
+
+def decode_value(data: bytes, name: str = "") -> ProgressValue:
+    """Decode the value of any kind; `name` is the key's.
 
     Raises:
         ProtocolError: written by a gateway of another format.
@@ -149,6 +158,8 @@ def decode_value(data: bytes) -> ProgressValue:
                 ),
             }
         )
+    if (request := datum["request"]) is not None:
+        return CopyRequest(name, **request)
     return tuple(datum["offsets"])
 
 

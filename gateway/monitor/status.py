@@ -55,6 +55,8 @@ class TableStatus:
         rows: Copied so far.
         estimate: Of all its rows, by the server's statistics; None: not known.
         reason: Why it is held.
+        asked: Of a table that is ready, the condition of the rows that are to be copied again;
+            empty for the whole table; None: nothing is. `rows` are of that copy.
     """
 
     subscription: str
@@ -63,6 +65,7 @@ class TableStatus:
     rows: int
     estimate: int | None = None
     reason: str = ""
+    asked: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,6 +177,7 @@ class Status:
                     "rows": table.rows,
                     "estimate": table.estimate,
                     "reason": table.reason or None,
+                    "asked": table.asked,
                 }
                 for table in self.tables
             ],
@@ -215,7 +219,7 @@ def tables_of(
 ) -> list[TableStatus]:
     """Return the tables of a watermark; `estimate` says how many rows one may have."""
     return [
-        TableStatus(*of_table(c), c.state, c.progress.rows, estimate(c), c.reason)
+        TableStatus(*of_table(c), c.state, c.progress.rows, estimate(c), c.reason, c.asked)
         for c in copies
         if c.state != "gone"
     ]

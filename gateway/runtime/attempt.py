@@ -40,8 +40,9 @@ from gateway.routing import Router
 from gateway.routing.compiled import why_interpreted
 from gateway.routing.routes import RelationRoutes
 from gateway.runtime.continuity import Continuity
-from gateway.runtime.copier import CopyReport, TableCopier
-from gateway.runtime.copies import begin, make_slot, put_into_force
+from gateway.runtime.copier import TableCopier
+from gateway.runtime.copies import begin, make_slot, put_into_force, take_requests
+from gateway.runtime.copy_jobs import CopyReport
 from gateway.runtime.intake import Intake
 from gateway.runtime.leadership import lock_first_start, start_stream
 from gateway.runtime.pipeline import Outcome, Pipeline
@@ -158,6 +159,15 @@ class Attempt:
                 if recovered.watermark is not None:
                     setup = recall(setup, settings, connection, recovered.watermark.copies)
                 going_on = self._take_over(setup, outside, intake, sink, made, recovered)
+                if going_on is not None and recovered.requests:
+                    watermark = take_requests(
+                        setup.plan,
+                        going_on.watermark,
+                        recovered.requests,
+                        sink,
+                        stopping=self.stopping,
+                    )
+                    going_on = replace(going_on, watermark=watermark)
             if going_on is None:
                 return Outcome.START_ANEW
             return self._go_on(setup, outside, intake, sink, going_on)
@@ -300,6 +310,7 @@ class Attempt:
                 endpos=self.endpos,
                 stopping=self.stopping,
                 switch=reloader,
+                renew=reloader.is_asked_to_copy,
                 copier=copier,
                 continuity=Continuity(watermark, going_on.confirmed_lsn),
             )
@@ -322,7 +333,7 @@ class Attempt:
         enter: Callable[[closing[ServerEvaluator]], ServerEvaluator],
     ) -> TableCopier:
         settings, evaluator = self.settings, None
-        copying = any(state.state != "ready" for state in watermark.copies)
+        copying = any(not state.is_settled for state in watermark.copies)
         if copying and routes.filters.ask_server:
             # The stream's own is asked about one transaction while another is routed.
             evaluator = enter(closing(self._evaluator()))

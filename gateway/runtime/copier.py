@@ -17,35 +17,33 @@ import os
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 from gateway.background import OnWait
 from gateway.config import CopyTable
-from gateway.copy import Chunk, ChunkedCopy, ChunkRequest, Snapshot
+from gateway.copy import Chunk, Snapshot
 from gateway.definitions.changes import fingerprint_of
-from gateway.definitions.model import Plan, Table, TableCopy
+from gateway.definitions.model import Plan, TableCopy
 from gateway.envelope.envelope import Snapshot as SnapshotKind
 from gateway.envelope.envelope import TransactionContext
 from gateway.envelope.headers import HeaderMaker
 from gateway.envelope.markers import encode_copy
-from gateway.envelope.schema import key_of
 from gateway.errors import GatewayError, TransientError
 from gateway.failpoints import fail_point
 from gateway.lsn import Lsn, format_lsn
 from gateway.observe import Counters, event, report_quarantined
 from gateway.records import CopyState, Record
 from gateway.routing import RoutingSettings
-from gateway.routing.copies import CopyRoute
 from gateway.routing.ports import Evaluator
 from gateway.routing.routes import RelationRoutes
 from gateway.routing.state import TransactionState
+from gateway.runtime.copy_jobs import CopyJob, CopyReport, CopyStanding, make_jobs
 from gateway.runtime.copy_states import CopyStates
 from gateway.runtime.ports import Placement
-from gateway.source.chunks import ChunkReader, ChunkSource, TableAltered, TableGone
+from gateway.source.chunks import ChunkReader, ConditionError, TableAltered, TableGone
 
-__all__ = ["CopyReport", "CopyStanding", "TableCopier"]
+__all__ = ["TableCopier"]
 
 _LOG: Final = logging.getLogger(__name__)
 _FIRST_CHUNK_ROWS: Final = 500
@@ -55,62 +53,6 @@ _REMIND_S: Final = 10.0
 _REPORT_S: Final = 5.0
 _JOIN_S: Final = 5.0
 _OUTDATED: Final = "a table was altered; it is copied anew when it can be published"
-
-
-@dataclass(frozen=True, slots=True)
-class CopyStanding:
-    """How far the copy of a table is.
-
-    Attributes:
-        subscriptions: Their names.
-        rows: Read so far.
-        estimate: Of all rows of the table, by the server's statistics; None: it has none.
-        rows_per_second: Since the copy began, or went on.
-    """
-
-    subscriptions: tuple[str, ...]
-    table: Table
-    rows: int
-    estimate: int | None
-    rows_per_second: float
-    done: bool
-
-    @property
-    def seconds_left(self) -> int | None:
-        """What is left of the estimate at this rate; None: not known."""
-        if self.estimate is None or not self.rows_per_second:
-            return None
-        return max(0, round((self.estimate - self.rows) / self.rows_per_second))
-
-
-CopyReport = Callable[[CopyStanding], None]
-"""Told now and then."""
-
-
-@dataclass(slots=True, eq=False)
-class _Job:
-    """The copy of one table for the subscriptions that are equally far.
-
-    Attributes:
-        request: What a worker is to read next; None while the loop has to place a chunk first.
-        reading: A chunk is being read, or waits to be placed.
-        rows: Read so far, in this run.
-        over: Ready, or given up.
-    """
-
-    table: Table
-    copies: tuple[TableCopy, ...]
-    route: CopyRoute
-    source: ChunkSource
-    copy: ChunkedCopy
-    request: ChunkRequest
-    placed: threading.Event = field(default_factory=threading.Event)
-    reading: bool = False
-    rows: int = 0
-    estimate: int | None = None
-    began_at: float = 0.0
-    reported_at: float = 0.0
-    over: bool = False
 
 
 class TableCopier:
@@ -130,7 +72,7 @@ class TableCopier:
     def __init__(
         self,
         plan: Plan,
-        states: Iterable[CopyState],
+        states: tuple[CopyState, ...],
         routes: RelationRoutes,
         routing: RoutingSettings,
         settings: CopyTable,
@@ -151,10 +93,11 @@ class TableCopier:
         self._report = report
         self._retry_s = retry_s
         self._states = CopyStates(plan, states, routes.addresses)
-        self._jobs = list(self._make_jobs())
+        self._jobs = list(make_jobs(plan, self._states, routes))
         self._queue = deque(self._jobs)
-        self._waiting: deque[tuple[_Job, Chunk]] = deque()
+        self._waiting: deque[tuple[CopyJob, Chunk]] = deque()
         self._snapshots: deque[Snapshot] = deque()
+        self._given_up: deque[tuple[CopyJob, ConditionError]] = deque()
         self._placing = False
         self._sure_from: int | None = None
         self._not_before = 0.0
@@ -243,6 +186,8 @@ class TableCopier:
             return
         if self._failure is not None:
             raise self._failure
+        while self._given_up:
+            self._give_up(*self._given_up.popleft())
         while self._snapshots:
             self._forget(self._snapshots.popleft())
 
@@ -252,10 +197,10 @@ class TableCopier:
         for job in idle:
             job.copy.forget(snapshot)
 
-    def _publish(self, job: _Job, chunk: Chunk, lsn: Lsn) -> Iterator[list[Record]]:
+    def _publish(self, job: CopyJob, chunk: Chunk, lsn: Lsn) -> Iterator[list[Record]]:
         self._placing = True
-        if not job.copy.started:
-            yield self._mark(job, lsn, state="copying")
+        if not job.copy.started and not job.part:
+            yield self._mark(job, lsn, state="copying", asked=None)
             yield job.route.begin(lsn, self._transaction(lsn, "first"))
         transaction = self._transaction(lsn, "true")
         rows = job.copy.place(chunk)
@@ -276,18 +221,20 @@ class TableCopier:
             job.reading = False
         job.placed.set()
 
-    def _finish(self, job: _Job, lsn: Lsn) -> list[Record]:
+    def _finish(self, job: CopyJob, lsn: Lsn) -> list[Record]:
         fail_point("copy.before_ready")
-        job.over = True
-        self._routes.unwatch(job.route, job.copy)
+        self._end(job)
         records: list[Record] = []
         for copy in job.copies:
-            definition = fingerprint_of(self._plan, copy)
-            records += self._mark(job, lsn, [copy], state="ready", definition=definition)
+            if job.part:  # it was ready all the time
+                self._states.set(copy, progress=job.copy.progress, asked=None)
+            else:
+                definition = fingerprint_of(self._plan, copy)
+                records += self._mark(job, lsn, [copy], state="ready", definition=definition)
             event(
                 _LOG,
                 logging.INFO,
-                "table copied",
+                "part of a table copied" if job.part else "table copied",
                 subscription=copy.subscription,
                 relation=job.table,
                 rows=job.copy.progress.rows,
@@ -297,9 +244,20 @@ class TableCopier:
             event(_LOG, logging.INFO, "all tables are copied")
         return records
 
+    def _end(self, job: CopyJob) -> None:
+        job.over = True
+        self._routes.unwatch(job.route, job.copy)
+
+    def _give_up(self, job: CopyJob, error: ConditionError) -> None:
+        """Forget a part whose condition fails; the table is as complete as it was."""
+        self._end(job)
+        for copy in job.copies:
+            self._states.set(copy, asked=None)
+        event(_LOG, logging.ERROR, "a part of a table is not copied", because=error.message)
+
     def _mark(
         self,
-        job: _Job,
+        job: CopyJob,
         lsn: Lsn,
         copies: Sequence[TableCopy] | None = None,
         **changes: object,
@@ -316,11 +274,14 @@ class TableCopier:
             )
         return records
 
-    def _set_progress(self, job: _Job) -> None:
+    def _set_progress(self, job: CopyJob) -> None:
         for copy in job.copies:
-            self._states.set(copy, progress=job.copy.progress)
+            # One that has to start over has lost its progress for good.
+            outdated = (copy.subscription, copy.target_oid) in self._routes.outdated
+            if not outdated and not self._states.is_aside(copy):
+                self._states.set(copy, progress=job.copy.progress)
 
-    def _tell(self, job: _Job) -> None:
+    def _tell(self, job: CopyJob) -> None:
         now = time.monotonic()
         if job.over or now - job.reported_at >= _REPORT_S:
             job.reported_at = now
@@ -350,34 +311,11 @@ class TableCopier:
         )
         return TransactionState(context, HeaderMaker(lsn, None, None, None))
 
-    def _make_jobs(self) -> Iterator[_Job]:
-        """One for each table, key and progress among the copies that are not ready."""
-        groups: dict[tuple[object, ...], list[TableCopy]] = {}
-        for copy in self._plan.copies:
-            state = self._states.of(copy)
-            if state.state == "ready":
-                continue
-            key = key_of(self._plan.tables[copy.target_oid], copy.columns) or ()
-            groups.setdefault((copy.target_oid, key, state.progress), []).append(copy)
-        for copies in groups.values():
-            table = self._plan.tables[copies[0].target_oid]
-            state = self._states.of(copies[0])
-            route = self._routes.copy_route(copies, key_of(table, copies[0].columns) or ())
-            if any(map(self._states.is_aside, copies)):
-                copies = [copy for copy in copies if not self._states.is_aside(copy)]
-                if not copies:
-                    continue
-                route = self._routes.copy_route(copies, key_of(table, copies[0].columns) or ())
-            source = ChunkSource(table, route.columns, route.key)
-            chunked = ChunkedCopy(source.key_positions, state.progress)
-            self._routes.watch(route, chunked)
-            yield _Job(table, tuple(copies), route, source, chunked, chunked.request())
-
     # The workers
 
     def _work(self) -> None:
         reader: ChunkReader | None = None
-        job: _Job | None = None
+        job: CopyJob | None = None
         try:
             while not self._closed.is_set():
                 try:
@@ -388,6 +326,11 @@ class TableCopier:
                         return
                     self._copy(reader, job)
                     job = None
+                except ConditionError as error:
+                    assert job is not None
+                    self._given_up.append((job, error))
+                    job = None
+                    self._wake()
                 except TableGone as error:
                     event(_LOG, logging.ERROR, "the table is not copied", because=error.message)
                     assert job is not None
@@ -417,7 +360,7 @@ class TableCopier:
         if self._closed.is_set():
             raise TransientError("the copy is interrupted")
 
-    def _next_job(self) -> _Job | None:
+    def _next_job(self) -> CopyJob | None:
         with self._lock:
             return self._queue.popleft() if self._queue else None
 
@@ -443,10 +386,10 @@ class TableCopier:
                 )
             self._closed.wait(_GATE_S)
 
-    def _copy(self, reader: ChunkReader, job: _Job) -> None:
+    def _copy(self, reader: ChunkReader, job: CopyJob) -> None:
         if not job.began_at:
             job.began_at = time.monotonic()
-            job.estimate = reader.estimate_rows(job.table)
+            job.estimate = None if job.part else reader.estimate_rows(job.table)
         rows = _FIRST_CHUNK_ROWS
         while not job.over and not self._closed.is_set():
             job.placed.clear()

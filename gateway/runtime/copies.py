@@ -9,6 +9,7 @@ from typing import Final
 
 from gateway.background import OnWait
 from gateway.config import Settings
+from gateway.definitions import requests
 from gateway.definitions.changes import copy_states, departed
 from gateway.definitions.model import Plan
 from gateway.descriptors import wait_readable
@@ -18,13 +19,13 @@ from gateway.errors import TransientError
 from gateway.failpoints import fail_point
 from gateway.lsn import Lsn, format_lsn
 from gateway.observe import event
-from gateway.records import Batch, Cut, Watermark
+from gateway.records import Batch, CopyRequest, Cut, Watermark
 from gateway.routing.routes import RelationRoutes
 from gateway.runtime.ports import Sink
 from gateway.source.negotiation import Protocol
 from gateway.source.replication import ReplicationConnection
 
-__all__ = ["begin", "make_slot", "put_into_force"]
+__all__ = ["begin", "make_slot", "put_into_force", "take_requests"]
 
 _LOG: Final = logging.getLogger(__name__)
 
@@ -146,6 +147,38 @@ def put_into_force(
         subscriptions=len(plan.subscriptions),
         tables_to_copy=len(pending),
     )
+    return after
+
+
+def take_requests(
+    plan: Plan,
+    watermark: Watermark,
+    asked: tuple[CopyRequest, ...],
+    sink: Sink,
+    *,
+    stopping: Callable[[], bool],
+) -> Watermark:
+    """Let the tables be copied that somebody asks for; in one Kafka transaction with the requests.
+
+    Args:
+        plan: In force.
+        watermark: What is committed.
+        asked: In the order in which they came.
+        sink: Not busy.
+        stopping: Asked while waiting; True gives up.
+
+    Returns:
+        What is committed now.
+
+    Raises:
+        TransientError: an edge failed, or `stopping` said so: the requests are there still.
+    """
+    states, refused = requests.take(plan, watermark.copies, asked)
+    after = replace(watermark, copies=states)
+    _commit(sink, Batch([], after, taken=asked), stopping)
+    for because in refused:
+        event(_LOG, logging.WARNING, "a request for a copy is refused", because=because)
+    event(_LOG, logging.INFO, "requests for copies are taken", requests=len(asked))
     return after
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
 from dataclasses import replace
 from typing import Final
 
@@ -32,12 +31,12 @@ class CopyStates:
         addresses: Know which tables are put aside.
     """
 
-    def __init__(self, plan: Plan, states: Iterable[CopyState], addresses: Addresses) -> None:
+    def __init__(self, plan: Plan, states: tuple[CopyState, ...], addresses: Addresses) -> None:
         self._plan = plan
         self._states = {(s.subscription, s.schema, s.table): s for s in states}
         self._addresses = addresses
-        self._changed = True
-        self._last: tuple[CopyState, ...] = ()
+        self._changed = False
+        self._last = states
 
     def of(self, copy: TableCopy) -> CopyState:
         """Return the state of one table for one subscription."""
@@ -52,7 +51,7 @@ class CopyStates:
         return after
 
     def all(self) -> tuple[CopyState, ...]:
-        """Return all of them; the same object from call to call while nothing changes.
+        """Return all of them; the same object from call to call, and at first, while none changes.
 
         A table that is put aside is pending, whatever was set: it is copied from its beginning when
         the registry takes its schema.
@@ -72,7 +71,9 @@ class CopyStates:
     def start_over(self, copy: TableCopy, why: str, **said: object) -> bool:
         """Let a table be copied from its beginning at the next start; False if that is so."""
         before = self.of(copy)
-        after = self.set(copy, state="pending", consistent_point=None, progress=Progress())
+        after = self.set(
+            copy, state="pending", consistent_point=None, progress=Progress(), asked=None
+        )
         if after == before:
             return False
         event(

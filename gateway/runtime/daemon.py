@@ -17,7 +17,7 @@ from gateway.errors import TransientError
 from gateway.lsn import Lsn
 from gateway.observe import Counters, event
 from gateway.runtime.attempt import Attempt
-from gateway.runtime.copier import CopyReport, CopyStanding
+from gateway.runtime.copy_jobs import CopyReport, CopyStanding
 from gateway.runtime.leadership import StoppedWaiting
 from gateway.runtime.pipeline import GRACE, Outcome
 from gateway.runtime.retries import Retries

@@ -222,7 +222,7 @@ class GroupCommit:
                     self.durable,
                     end_lsn=batch.end_lsn,
                     last=batch.last or self.durable.last,
-                    copies=self.durable.copies if self._copies is None else self._copies(),
+                    copies=self._states(),
                 ),
                 Cut(published, self._router.feeds, batch.commit_time, idle),
             )
@@ -263,7 +263,8 @@ class GroupCommit:
         """
         if busy or not self._batch.whole or not self._is_progress_time():
             return False
-        return self.position > self.durable.end_lsn or bool(self._behind(self._published()))
+        moved = self.position > self.durable.end_lsn or self._states() is not self.durable.copies
+        return moved or bool(self._behind(self._published()))
 
     def due_at(self) -> list[float]:
         """When the clock makes something due, while the sink is free."""
@@ -275,6 +276,9 @@ class GroupCommit:
         if self._batch.records:
             due.append(self._batch.since + self._limits.max_batch_ms / 1000)
         return due
+
+    def _states(self) -> tuple[CopyState, ...]:
+        return self.durable.copies if self._copies is None else self._copies()
 
     def _is_progress_time(self) -> bool:
         return self.hurry or self._clock() >= self._next_progress

@@ -77,6 +77,7 @@ class Pipeline:
         endpos: Publish every transaction with ``end_lsn`` <= this and none after, then end.
         stopping: Asked once per turn; what is complete is committed, then the loop ends.
         switch: Asked once per turn; its point ends the loop as an earlier endpos would.
+        renew: Asked once per turn; True ends the loop, so that it is started anew.
         copier: Copies tables meanwhile. Until it has finished, endpos does not end the loop.
         continuity: Refuses a stream that does not continue what Kafka has.
         clock: Seconds, monotonic.
@@ -96,6 +97,7 @@ class Pipeline:
         endpos: Lsn | None = None,
         stopping: Callable[[], bool] = lambda: False,
         switch: Switch | None = None,
+        renew: Callable[[], bool] = lambda: False,
         copier: Copier | None = None,
         continuity: Continuity | None = None,
         clock: Callable[[], float] = time.monotonic,
@@ -110,6 +112,7 @@ class Pipeline:
         self._stopping = stopping
         self._switch = switch
         self._switching = False
+        self._renew = renew
         self._continuity = continuity or Continuity(watermark, None)
         self._clock = clock
 
@@ -449,7 +452,7 @@ class Pipeline:
         )
 
     def _needs_new_plan(self) -> bool:
-        return self._copier is not None and self._copier.altered
+        return self._renew() or (self._copier is not None and self._copier.altered)
 
     def _awaits_endpos(self) -> bool:
         return self._endpos is not None and not self._passed_endpos and not self._is_copying()

@@ -182,4 +182,7 @@ class Copier(Protocol):
         """
 
     def states(self) -> tuple[CopyState, ...]:
-        """Return what is to be committed with everything that was published so far."""
+        """Return what is to be committed with everything that was published so far.
+
+        The same object from call to call while nothing changes.
+        """

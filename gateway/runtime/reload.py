@@ -2,7 +2,8 @@
 
 A thread of its own with a connection of its own, so that the loop never waits for it. It is asked
 by SIGHUP or by `pgsluice reload` (a NOTIFY on the source server), and looks at the catalog now and
-then. What it does then, in this order:
+then. `pgsluice copy` asks in the same way for a look at the requests for copies, which are in
+Kafka. What it does for definitions, in this order:
 
     1. read the definitions, make the plan, build all routes: what would be refused at a start is
        refused here, and the old definitions stay in force
@@ -36,20 +37,31 @@ from gateway.records import CopyState, Watermark
 from gateway.routing import RoutingSettings
 from gateway.routing.routes import RelationRoutes
 from gateway.runtime.plan import read_definitions, read_plan
-from gateway.runtime.provision import TOPICS_TIMEOUT_S, ensure_all_topics, routing_settings
+from gateway.runtime.provision import (
+    TOPICS_TIMEOUT_S,
+    ensure_all_topics,
+    routing_settings,
+    slot_identity,
+)
+from gateway.sink.progress import read_progress
 from gateway.sink.registry import Registry
 from gateway.source.catalog import ServerCatalog
 from gateway.source.connection import connect, server_facts, wal_flush_lsn
 from gateway.source.publications import extend_publications
 from gateway.source.watch import catalog_digest
 
-__all__ = ["Reloader", "Takeover", "channel_of"]
+__all__ = ["LOOK_FOR_REQUESTS", "Reloader", "Takeover", "channel_of"]
 
 _LOG: Final = logging.getLogger(__name__)
 _LISTEN_S: Final = 0.25
 _ALIVE_S: Final = 30.0
 _RETRY_S: Final = 5.0
 _JOIN_S: Final = 5.0
+_READ_S: Final = 30.0
+
+
+LOOK_FOR_REQUESTS: Final = "copy"
+"""What a NOTIFY says that asks only for a look at the requests in Kafka."""
 
 
 def channel_of(slot: str) -> str:
@@ -106,6 +118,8 @@ class Reloader:
         self._held = threading.Event()
         self._takeover: Takeover | None = None
         self._found = False
+        self._look_for_requests = False
+        self._asked_to_copy = False
         self._refused = ""
         self._thread = threading.Thread(target=self._run, name="pgsluice reload", daemon=True)
 
@@ -135,6 +149,10 @@ class Reloader:
         assert self._takeover is not None
         return self._takeover
 
+    def is_asked_to_copy(self) -> bool:
+        """Whether the loop has to be started anew, which takes the requests for copies."""
+        return self._asked_to_copy
+
     # The thread
 
     def _run(self) -> None:
@@ -161,13 +179,14 @@ class Reloader:
         next_look = time.monotonic() + (interval or _ALIVE_S)
         while not self._ended.is_set():
             notified = list(connection.notifies(timeout=_LISTEN_S, stop_after=1))
-            asked = self._requested() or bool(notified)
+            asked = self._requested() or any(n.payload != LOOK_FOR_REQUESTS for n in notified)
+            self._look_for_requests |= asked or bool(notified)
             if time.monotonic() >= next_look:
                 next_look = time.monotonic() + (interval or _ALIVE_S)
                 connection.execute("SELECT")  # a dead connection would never bring a request
                 now = self._digest(connection) if interval else ""
                 self._pending, digest = self._pending or now != digest, now
-            if not (asked or self._pending):
+            if not (asked or self._pending or self._look_for_requests):
                 continue
             self._pending = not self._consider(connection, asked=asked)
             if self._found:
@@ -184,6 +203,10 @@ class Reloader:
             # Set before the loop is let go: it must not receive beyond the point.
             self._takeover = self._prepare(connection, asked=asked)
             self._found = self._takeover is not None
+            if self._look_for_requests and not self._found:
+                # Requests are taken by a start, which definitions that are refused would end.
+                self._found = self._asked_to_copy = self._has_requests(connection)
+            self._look_for_requests = False
         except TransientError as error:
             event(_LOG, logging.WARNING, "reload put off", error=error.message)
             return False
@@ -197,6 +220,7 @@ class Reloader:
                     hint=error.hint or "",
                 )
             self._refused = error.message
+            self._look_for_requests = False
             return True
         finally:
             self._hold = False
@@ -230,6 +254,13 @@ class Reloader:
             event(_LOG, logging.INFO, "publication", detail=line)
         self._hold_loop()
         return Takeover(definitions, plan, routing, reconcile, wal_flush_lsn(connection))
+
+    def _has_requests(self, connection: psycopg.Connection) -> bool:
+        settings = self._settings
+        identity = slot_identity(server_facts(connection), settings)
+        topic = settings.topics.progress
+        found = read_progress(settings.kafka, topic, identity, _READ_S, settled=False)
+        return bool(found.requests)
 
     def _hold_loop(self) -> None:
         """Make the loop receive nothing more, and wait until it does not."""

@@ -20,6 +20,7 @@ __all__ = [
     "consumer_properties",
     "make_client",
     "producer_properties",
+    "sender_properties",
 ]
 
 _FIXED: Final = {
@@ -111,6 +112,17 @@ def producer_properties(
         "acks": "all",
         "logger": _logger,
     }
+
+
+def sender_properties(user: Mapping[str, str | int | bool]) -> dict[str, Any]:
+    """Properties for a producer outside of Kafka transactions, beside the gateway's own.
+
+    Raises:
+        ConfigError: `user` sets a property that must not be changed.
+    """
+    transactional = ("transactional.id", "transaction.timeout.ms")
+    properties = producer_properties(user, "")
+    return {name: value for name, value in properties.items() if name not in transactional}
 
 
 def _request_limits(user: Mapping[str, str | int | bool]) -> dict[str, int]:

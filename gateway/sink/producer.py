@@ -26,7 +26,7 @@ import os
 import queue
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Final, Protocol, Self
@@ -34,7 +34,7 @@ from typing import Final, Protocol, Self
 from gateway.errors import FatalError, GatewayError, KafkaTransactionTimeout, TransientError
 from gateway.failpoints import fail_point
 from gateway.observe import event
-from gateway.records import Batch, Cut, Record, Watermark
+from gateway.records import Batch, CopyRequest, Cut, Record, Watermark
 from gateway.sink.identity import SlotIdentity
 from gateway.sink.offsets import Ledger
 from gateway.sink.transactions import KafkaTransactions
@@ -54,8 +54,8 @@ _KEPT_PIECES: Final = 4
 class ProgressStore(Protocol):
     """Where the watermark is kept: `gateway.sink.progress.KafkaProgress`."""
 
-    def encode(self, watermark: Watermark) -> list[Record]:
-        """The records that say so."""
+    def encode(self, watermark: Watermark, taken: Iterable[CopyRequest] = ()) -> list[Record]:
+        """The records that say so, and forget the requests that are taken."""
 
     def encode_offsets(self, offsets: Mapping[str, tuple[int, ...]]) -> list[Record]:
         """The records that keep the next offsets of some topics; the index is the partition."""
@@ -71,10 +71,12 @@ class Recovered:
     Attributes:
         watermark: None when there never was one.
         offsets: By topic, behind the last record of each partition; the index is the partition.
+        requests: Those that were not taken yet, in the order in which they came.
     """
 
     watermark: Watermark | None
     offsets: Mapping[str, tuple[int, ...]]
+    requests: tuple[CopyRequest, ...] = ()
 
 
 class TransactionalSink:
@@ -282,7 +284,7 @@ class TransactionalSink:
         fail_point("sink.produced")
         if batch.watermark is not None:
             # Before the flush: so Kafka takes all partitions into the transaction at once.
-            transactions.produce(self._progress.encode(batch.watermark))
+            transactions.produce(self._progress.encode(batch.watermark, batch.taken))
             if batch.cut is not None:
                 self._mark(batch.cut)
             fail_point("sink.before_commit")

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from typing import Final, TypeVar
 
 from confluent_kafka import (
@@ -30,6 +31,7 @@ from gateway.envelope.progress import (
     Position,
     ProgressKey,
     ProgressKind,
+    ProgressValue,
     copy_name,
     decode_key,
     decode_value,
@@ -37,9 +39,10 @@ from gateway.envelope.progress import (
     encode_key,
     encode_offsets,
     encode_position,
+    encode_request,
 )
 from gateway.errors import FatalError, ProtocolError, TransientError
-from gateway.records import CopyState, Record, Watermark
+from gateway.records import CopyRequest, CopyState, Record, Watermark
 from gateway.routing.ports import SchemaIds
 from gateway.sink.clients import admin_properties, consumer_properties, make_client
 from gateway.sink.complaints import Complaints
@@ -90,8 +93,11 @@ class KafkaProgress:
         self._value_id = schema_ids.register(f"{topic}-value", load("progress"))
         self._copies: tuple[CopyState, ...] = ()
 
-    def encode(self, watermark: Watermark) -> list[Record]:
-        """The records that carry `watermark`: its position, and the copies that have changed."""
+    def encode(self, watermark: Watermark, taken: Iterable[CopyRequest] = ()) -> list[Record]:
+        """The records that carry `watermark`: its position, and the copies that have changed.
+
+        Requests that are `taken` are forgotten.
+        """
         records: list[Record] = []
         if watermark.copies is not self._copies:
             known = {copy_name(state): state for state in self._copies}
@@ -101,8 +107,13 @@ class KafkaProgress:
                     records.append(self._record("copy", name, encode_copy_state(state)))
             records += [self._record("copy", name, None) for name in known if name not in now]
             self._copies = watermark.copies
+        records += [self._record("request", request.name, None) for request in taken]
         records.append(self._record("position", "", encode_position(watermark)))
         return records
+
+    def encode_request(self, request: CopyRequest) -> Record:
+        """The record that asks the gateway of this slot."""
+        return self._record("request", request.name, encode_request(request))
 
     def encode_offsets(self, offsets: Mapping[str, tuple[int, ...]]) -> list[Record]:
         """The records that carry the next offsets of some topics."""
@@ -160,14 +171,16 @@ def read_progress(
             found.pop(key, None)
         else:
             found[key] = value
-    return _recovered((key, _decoded(decode_value, data, topic)) for key, data in found.items())
+    return _recovered(
+        (key, _decoded(partial(decode_value, name=key.name), data, topic))
+        for key, data in found.items()
+    )
 
 
-def _recovered(
-    records: Iterable[tuple[ProgressKey, Position | CopyState | tuple[int, ...]]],
-) -> Recovered:
+def _recovered(records: Iterable[tuple[ProgressKey, ProgressValue]]) -> Recovered:
     position: Position | None = None
     copies: list[CopyState] = []
+    requests: list[CopyRequest] = []
     offsets: dict[str, tuple[int, ...]] = {}
     for key, value in records:
         match value:
@@ -175,14 +188,16 @@ def _recovered(
                 position = value
             case CopyState():
                 copies.append(value)
+            case CopyRequest():
+                requests.append(value)
             case _:
                 offsets[key.name] = value
     if position is None:
-        return Recovered(None, offsets)
+        return Recovered(None, offsets, tuple(requests))
     watermark = Watermark(
         position.end_lsn, position.timeline, position.definitions, tuple(copies), position.last
     )
-    return Recovered(watermark, offsets)
+    return Recovered(watermark, offsets, tuple(requests))
 
 
 def read_systems(

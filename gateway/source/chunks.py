@@ -1,4 +1,4 @@
-r"""Read a table in chunks, each in a short transaction of its own.
+"""Read a table in chunks, each in a short transaction of its own.
 
 Values come by COPY in text format from a session with the walsender's settings, so they are byte
 for byte what the stream has for the same values.
@@ -7,16 +7,12 @@ A range is asked for by the key's index: ``(k1, k2) > (...) ORDER BY k1, k2 LIMI
 order of columns and under its collations, so that any type and collation does, and the server
 finds the rows without sorting. Key values go back to the server as the text that it gave.
 
-COPY ends each row with a newline and separates columns by tabs; both, and the backslash, are
-escaped inside values, and NULL is ``\N``. So a line without a backslash is split and done.
-
-Source: PostgreSQL manual, COPY, "Text Format"; CopyAttributeOutText in copyto.c;
-CopyReadAttributesText in copyfromparse.c.
+A condition can narrow what is read. The server may evaluate it on any row, also on one that is not
+in the range, so that it can fail on a row that would not be taken.
 """
 
 from __future__ import annotations
 
-import re
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -33,12 +29,10 @@ from gateway.definitions.model import Table
 from gateway.errors import FatalError, GatewayError, TransientError
 from gateway.lsn import Lsn, parse_lsn
 from gateway.source.connection import SESSION_SETTINGS, classify_server_error, connect
+from gateway.source.copy_lines import CopyRow, split_copy_line
 from gateway.source.session import DEFAULT_SILENCE_S
 
-__all__ = ["ChunkReader", "ChunkSource", "CopyRow", "TableAltered", "TableGone", "split_copy_line"]
-
-CopyRow = list[bytes | None]
-"""One row: its columns' text as the output functions write it, in UTF-8; None is NULL."""
+__all__ = ["ChunkReader", "ChunkSource", "ConditionError", "TableAltered", "TableGone"]
 
 _SETTINGS: Final = {
     **SESSION_SETTINGS,
@@ -48,8 +42,8 @@ _SETTINGS: Final = {
     "row_security": "off",
 }
 
-_ESCAPE: Final = re.compile(rb"\\(?:x([0-9A-Fa-f]{1,2})|([0-7]{1,3})|(.))", re.DOTALL)
-_CONTROL: Final = {b"b": b"\b", b"f": b"\f", b"n": b"\n", b"r": b"\r", b"t": b"\t", b"v": b"\v"}
+# Of a condition: data exceptions, and what is said of its text.
+_OF_CONDITIONS: Final = ("22", "42", "38", "39", "P0", "54")
 
 # The names of the table's files are those of its rows: another one after a rewrite or TRUNCATE.
 _SHAPE: Final = """
@@ -84,6 +78,10 @@ class TableAltered(TransientError):
     """The table is no longer as the plan has it: a new plan is needed."""
 
 
+class ConditionError(TransientError):
+    """The condition that narrows what is read cannot be evaluated."""
+
+
 class TableGone(TableAltered):
     """The table, or its schema, was dropped or renamed."""
 
@@ -95,11 +93,13 @@ class ChunkSource:
     Attributes:
         columns: Which, in which order; may be empty without a key.
         key: Those of the key among them, in the table's order; empty: all rows are one chunk.
+        where: A condition that the rows of a range fulfil; empty: there is none.
     """
 
     table: Table
     columns: tuple[str, ...]
     key: tuple[str, ...]
+    where: str = ""
 
     def __post_init__(self) -> None:
         assert set(self.key) <= set(self.columns)
@@ -194,6 +194,7 @@ class ChunkReader:
         """Read the next `limit` rows of the key, and the rows of the keys asked for.
 
         Raises:
+            ConditionError: the server cannot evaluate the condition of `source`.
             TableAltered: its columns are not those that `source` knows, or it is gone.
             TransientError: the connection is gone, the table stayed locked, or it was rewritten or
                 truncated meanwhile.
@@ -204,8 +205,7 @@ class ChunkReader:
         doing = f"copying {table}"
         self.rows = self.bytes = 0
         try:
-            if self._connection.info.transaction_status != pq.TransactionStatus.IDLE:
-                self._connection.execute("ROLLBACK")  # what an error has left open
+            self._end_transaction()
             self._connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY")
             text, in_recovery, shape, files = self._row(_BEFORE, doing, about)
             _check_shape(table, shape)
@@ -220,7 +220,7 @@ class ChunkReader:
             self._connection.execute("COMMIT")
             insert_lsn, shape, files_now = self._row(_AFTER, doing, about)
         except psycopg.Error as error:
-            raise _copy_error(error, table) from None
+            raise _copy_error(error, source) from None
         _check_shape(table, shape)
         if files != files_now:
             # Rewritten or truncated, a table looks empty to an older snapshot.
@@ -230,6 +230,11 @@ class ChunkReader:
         # On a standby the position may still be that of a commit whose effect can be seen.
         position = Lsn(parse_lsn(insert_lsn) + (1 if in_recovery else 0))
         return Chunk(request, rows, snapshot, position, last, end, size)
+
+    def _end_transaction(self) -> None:
+        """End what an error has left open."""
+        if self._connection.info.transaction_status != pq.TransactionStatus.IDLE:
+            self._connection.execute("ROLLBACK")
 
     def _check_name(self, table: Table, doing: str) -> None:
         """Refuse what was read by the name of the table when another table bears it now."""
@@ -246,11 +251,13 @@ class ChunkReader:
         last: Key | None = None
         size = 0
         if request.ranged:
-            where: sql.Composable = sql.SQL("")
+            where = _condition(source)
             if request.after is not None:
                 values = sql.SQL(", ").join(c.literal(request.after) for c in columns)
-                where = sql.SQL(" WHERE ({}) > ({})").format(listed, values)
-            tail = sql.SQL("{} ORDER BY {} LIMIT {}").format(where, listed, sql.Literal(limit))
+                where.append(sql.SQL("({}) > ({})").format(listed, values))
+            tail = sql.SQL("{} ORDER BY {} LIMIT {}").format(
+                _where(where), listed, sql.Literal(limit)
+            )
             rows = [_split(line) for line in self._lines(source, tail)]
             size = len(rows)
             if rows:
@@ -266,7 +273,7 @@ class ChunkReader:
 
     def _spool(self, source: ChunkSource) -> _SpooledRows:
         file = tempfile.TemporaryFile(dir=self._spool_directory)  # noqa: SIM115  _SpooledRows has it
-        for line in self._lines(source, sql.SQL("")):
+        for line in self._lines(source, _where(_condition(source))):
             file.write(line)
         return _SpooledRows(file, bool(source.columns))
 
@@ -276,12 +283,7 @@ class ChunkReader:
         The rows of a partitioned table are those of all its leaves; for any other table only its
         own, without those of tables that inherit from it.
         """
-        statement = sql.SQL("COPY (SELECT {} FROM {}{}{}) TO STDOUT").format(
-            sql.SQL(", ").join(map(sql.Identifier, source.columns)),
-            sql.SQL("" if source.table.kind == "p" else "ONLY "),
-            sql.Identifier(source.table.schema, source.table.name),
-            tail,
-        )
+        statement = sql.SQL("COPY ({}) TO STDOUT").format(_select(source, tail))
         with self._connection.cursor() as cursor, cursor.copy(statement) as copy:
             for line in copy:  # the server sends one row a message
                 self.rows += 1
@@ -324,6 +326,8 @@ class ChunkReader:
 
     def _row(self, query: str, doing: str, parameters: Any = None) -> Sequence[Any]:
         try:
+            if self._connection.info.transaction_status == pq.TransactionStatus.INERROR:
+                self._end_transaction()
             row = self._connection.execute(query.encode(), parameters).fetchone()
         except psycopg.Error as error:
             text = error.diag.message_primary or str(error)
@@ -392,7 +396,39 @@ def _split(line: bytes) -> CopyRow:
     return split_copy_line(line[:-1])
 
 
-def _copy_error(error: psycopg.Error, table: Table) -> GatewayError:
+def _select(source: ChunkSource, tail: sql.Composable) -> sql.Composed:
+    return sql.SQL("SELECT {} FROM {}{}{}").format(
+        sql.SQL(", ").join(map(sql.Identifier, source.columns)),
+        sql.SQL("" if source.table.kind == "p" else "ONLY "),
+        sql.Identifier(source.table.schema, source.table.name),
+        tail,
+    )
+
+
+def _condition(source: ChunkSource) -> list[sql.Composable]:
+    return [sql.SQL("({}\n)").format(sql.SQL(source.where))] if source.where else []
+
+
+def _where(conditions: Sequence[sql.Composable]) -> sql.Composable:
+    if not conditions:
+        return sql.SQL("")
+    return sql.SQL(" WHERE {}").format(sql.SQL(" AND ").join(conditions))
+
+
+def check_condition(connection: psycopg.Connection, table: Table, where: str) -> str | None:
+    """Return why the server cannot take `where` as a condition on rows of a table; None: it can."""
+    try:
+        with connection.transaction():
+            connection.execute("SET TRANSACTION READ ONLY; SET LOCAL search_path = pg_catalog")
+            source = ChunkSource(table, (), (), where)
+            connection.execute(_select(source, _where(_condition(source)) + sql.SQL(" LIMIT 0")))
+    except psycopg.Error as error:
+        return error.diag.message_primary or str(error)
+    return None
+
+
+def _copy_error(error: psycopg.Error, source: ChunkSource) -> GatewayError:
+    table = source.table
     doing = f"copying {table}"
     text = error.diag.message_primary or str(error)
     if error.sqlstate == "42501" and "row-level security" in text:
@@ -403,29 +439,8 @@ def _copy_error(error: psycopg.Error, table: Table) -> GatewayError:
         )
     if error.sqlstate in ("42P01", "3F000"):
         return TableGone(f"{doing}: {text}", hint="define it anew, or leave it out, and reload")
+    if source.where and (error.sqlstate or "")[:2] in _OF_CONDITIONS:
+        return ConditionError(f"{doing}: the condition on its rows fails: {text}")
     if error.sqlstate == "42703":
         return TableAltered(f"{doing}: it was altered since the definitions were read: {text}")
     return classify_server_error(error.sqlstate, text, doing=doing)
-
-
-def split_copy_line(line: bytes) -> CopyRow:
-    r"""Split one line of COPY text format, without its newline, into columns.
-
-    Source: CopyReadAttributesText. What COPY writes is read exactly; ``\.`` cannot occur inside a
-    row that COPY has written.
-    """
-    if b"\\" not in line:
-        return list(line.split(b"\t"))
-    return [
-        None if field == rb"\N" else _ESCAPE.sub(_unescape, field) if b"\\" in field else field
-        for field in line.split(b"\t")
-    ]
-
-
-def _unescape(match: re.Match[bytes]) -> bytes:
-    hexadecimal, octal, character = match.groups()
-    if hexadecimal is not None:
-        return bytes((int(hexadecimal, 16),))
-    if octal is not None:
-        return bytes((int(octal, 8) & 0xFF,))
-    return _CONTROL.get(character, character)

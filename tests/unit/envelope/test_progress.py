@@ -19,10 +19,11 @@ from gateway.envelope.progress import (
     encode_key,
     encode_offsets,
     encode_position,
+    encode_request,
 )
 from gateway.errors import ProtocolError
 from gateway.lsn import Lsn
-from gateway.records import CopyState, Watermark
+from gateway.records import CopyRequest, CopyState, Watermark
 
 
 def test_a_position_is_read_back_without_the_copies() -> None:
@@ -37,6 +38,8 @@ def test_a_position_is_read_back_without_the_copies() -> None:
     [
         CopyState("s1", "public", "t1", "ready", Lsn(5), "60303ae22b998861"),
         CopyState("s1", "public", "t2", "pending"),
+        CopyState("s1", "public", "t3", "ready", Lsn(5), asked=""),
+        CopyState("s1", "public", "t4", "ready", Lsn(5), asked="a > 5"),
     ],
 )
 def test_the_state_of_a_copy_is_read_back_as_it_was(state: CopyState) -> None:
@@ -45,6 +48,17 @@ def test_the_state_of_a_copy_is_read_back_as_it_was(state: CopyState) -> None:
 
 def test_next_offsets_are_read_back_by_partition() -> None:
     assert decode_value(encode_offsets([1, 0, 2**40])) == (1, 0, 2**40)
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        CopyRequest("n", "public", "t1", "s", "a > 5"),
+        CopyRequest("n", None, None, cancel=True),
+    ],
+)
+def test_a_request_is_read_back_under_its_name(request_: CopyRequest) -> None:
+    assert decode_value(encode_request(request_), "n") == request_
 
 
 def test_keys_are_read_back() -> None:

@@ -39,7 +39,8 @@ from gateway.pgoutput.messages import (
 from gateway.records import Record, Watermark
 from gateway.routing import Router, RoutingSettings
 from gateway.routing.routes import RelationRoutes
-from gateway.runtime.copier import CopyStanding, TableCopier
+from gateway.runtime.copier import TableCopier
+from gateway.runtime.copy_jobs import CopyStanding
 from gateway.runtime.intake import Intake
 from gateway.runtime.pipeline import Outcome, Pipeline
 from gateway.source.chunks import ChunkReader, ChunkSource, TableAltered

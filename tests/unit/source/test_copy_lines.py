@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.source.chunks import CopyRow, split_copy_line
+from gateway.source.copy_lines import CopyRow, split_copy_line
 
 
 @pytest.mark.parametrize(

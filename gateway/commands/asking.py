@@ -1,0 +1,77 @@
+"""How commands reach the running gateway: a NOTIFY on the source server; the answer is in Kafka."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Final
+
+import psycopg
+
+from gateway.config import Settings
+from gateway.errors import GatewayError
+from gateway.runtime.provision import slot_identity
+from gateway.runtime.reload import channel_of
+from gateway.sink.producer import Recovered
+from gateway.sink.progress import read_progress
+from gateway.source.connection import server_facts
+from gateway.source.slot import slot_status
+
+__all__ = ["READ_S", "ask"]
+
+READ_S: Final = 30.0
+"""How long reading what the gateway has committed may take."""
+_ASK_AGAIN_S: Final = 5.0
+_ABSENT_S: Final = 10.0
+"""A gateway that starts anew, as it does when definitions take over, is back before that."""
+
+
+def ask(
+    settings: Settings,
+    connection: psycopg.Connection,
+    saying: str,
+    done: Callable[[Recovered], bool],
+    timeout_s: float,
+    *,
+    absent: GatewayError,
+    late: GatewayError,
+) -> None:
+    """Notify the gateway until `done` says so of what it has committed.
+
+    Args:
+        settings: Of the gateway.
+        connection: To the source server.
+        saying: The text of the NOTIFY.
+        done: Called again and again.
+        timeout_s: When to give up.
+        absent: Raised when no gateway runs, or it has ended meanwhile.
+        late: Raised after `timeout_s`.
+    """
+    identity = slot_identity(server_facts(connection), settings)
+    deadline = time.monotonic() + timeout_s
+    seen = time.monotonic()
+    while True:
+        # Again and again: a gateway that is just starting does not listen yet.
+        connection.execute("SELECT pg_notify(%s, %s)", (channel_of(settings.source.slot), saying))
+        asked = time.monotonic()
+        while time.monotonic() - asked < _ASK_AGAIN_S:
+            if done(read_progress(settings.kafka, settings.topics.progress, identity, READ_S)):
+                return
+            if _is_running(connection, settings.source.slot):
+                seen = time.monotonic()
+            elif time.monotonic() - seen > _ABSENT_S:
+                raise absent
+            if time.monotonic() >= deadline:
+                raise late
+
+
+def _is_running(connection: psycopg.Connection, slot: str) -> bool:
+    """Whether a gateway streams, or copies tables for definitions that are taking over."""
+    status = slot_status(connection, slot)
+    if status is not None and status.active:
+        return True
+    row = connection.execute(
+        "SELECT count(*) FROM pg_catalog.pg_stat_activity WHERE datname = current_database()"
+        " AND application_name IN ('pgsluice reload', 'pgsluice copy')"
+    ).fetchone()
+    return row is not None and row[0] > 0

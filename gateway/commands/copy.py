@@ -1,0 +1,214 @@
+"""``pgsluice copy``: let the running gateway copy a table, or a part of it, once more.
+
+The request is a record in Kafka beside the watermark. The gateway takes it in the Kafka transaction
+in which the states of the tables say what is to be copied, so neither can be lost.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Sequence
+from typing import Final
+
+import psycopg
+
+from gateway.commands.asking import READ_S, ask
+from gateway.commands.consume import known_subscriptions
+from gateway.config import Settings
+from gateway.definitions.changes import key_of_copy
+from gateway.definitions.expression import is_expression
+from gateway.definitions.model import Plan, TableCopy
+from gateway.definitions.requests import concerned, refusal
+from gateway.errors import ConfigError, SlotError, TransientError
+from gateway.records import CopyRequest, CopyState, Watermark
+from gateway.runtime.plan import read_definitions, read_plan
+from gateway.runtime.provision import slot_identity
+from gateway.runtime.reload import LOOK_FOR_REQUESTS
+from gateway.sink.producer import Recovered
+from gateway.sink.progress import read_progress
+from gateway.sink.registry import Registry
+from gateway.sink.requests import send_request
+from gateway.sink.topics import describe_topics
+from gateway.source.chunks import check_condition
+from gateway.source.connection import connect, server_facts
+
+__all__ = ["copy"]
+
+_ASIDE_S: Final = 20.0
+_STATUS: Final = "`pgsluice status` says how far the copies are"
+
+
+def copy(
+    settings: Settings,
+    table: str | None,
+    *,
+    subscription: str | None = None,
+    where: str = "",
+    cancel: bool = False,
+    wait: bool = True,
+    timeout_s: float = 600.0,
+) -> int:
+    """Ask the gateway, and wait until it has copied the rows, or for `cancel` has ended the copy.
+
+    Args:
+        settings: Of the gateway.
+        table: ``schema.table``, or a name that only one table has; None only with `cancel`: all.
+        subscription: None: all that copy the table.
+        where: A condition on the table's columns; empty: the whole table.
+        cancel: End what was asked for before.
+        wait: False: return as soon as the gateway has taken the request.
+        timeout_s: Give up waiting after so long.
+
+    Raises:
+        ConfigError: what is asked for is not there, or not possible.
+        SlotError: no gateway runs; the next one takes the request.
+        TransientError: not done within `timeout_s`; the gateway goes on.
+    """
+    if subscription is not None:
+        known_subscriptions(settings, [subscription])
+    definitions = read_definitions(settings)
+    with connect(settings.source.dsn) as connection:
+        identity = slot_identity(server_facts(connection), settings)
+        topic = settings.topics.progress
+        known: Watermark | None = None
+        if describe_topics(settings.kafka, [topic]):
+            known = read_progress(settings.kafka, topic, identity, READ_S).watermark
+        if known is None:
+            raise ConfigError(
+                f'Kafka has no watermark of replication slot "{settings.source.slot}"',
+                key="source.slot",
+                hint="`pgsluice run` copies all tables when it starts for the first time",
+            )
+        plan = read_plan(settings, connection, definitions, known)
+        schema, name = (None, None) if table is None else _table(plan, known, table)
+        request = CopyRequest(uuid.uuid4().hex, schema, name, subscription, where, cancel)
+        chosen = _chosen(plan, known.copies, request, connection)
+        registry = Registry(settings.registry)
+        try:
+            send_request(settings.kafka, topic, identity, registry, request)
+        finally:
+            registry.close()
+        ask(
+            settings,
+            connection,
+            LOOK_FOR_REQUESTS,
+            _Answer(request, chosen, wait),
+            timeout_s,
+            absent=SlotError(
+                f'no gateway reads replication slot "{settings.source.slot}"',
+                hint="the request is kept: `pgsluice run` takes it when it starts, and `pgsluice "
+                "copy --cancel` takes it back",
+            ),
+            late=TransientError(
+                f"not done after {timeout_s:.0f} s", hint=f"the gateway goes on; {_STATUS}"
+            ),
+        )
+    print("cancelled" if cancel else "copied" if wait else f"the gateway copies; {_STATUS}")
+    return 0
+
+
+def _table(plan: Plan, known: Watermark, name: str) -> tuple[str, str]:
+    """Return schema and table that `name` stands for."""
+    found = {(state.schema, state.table) for state in known.copies}
+    found |= {key_of_copy(plan, copy)[1:] for copy in plan.copies}
+    fitting = [each for each in sorted(found) if name in (".".join(each), each[1])]
+    exact = [each for each in fitting if name == ".".join(each)]
+    if len(exact or fitting) == 1:
+        return (exact or fitting)[0]
+    if fitting:
+        listed = ", ".join(".".join(each) for each in fitting)
+        raise ConfigError(f"{name} can be {listed}", key="TABLE", hint="give the schema as well")
+    raise ConfigError(
+        f"no subscription copies a table {name}",
+        key="TABLE",
+        hint="it must be published, and the subscription must not have copy_data = false; "
+        "`pgsluice status` lists the tables",
+    )
+
+
+def _chosen(
+    plan: Plan,
+    states: Sequence[CopyState],
+    request: CopyRequest,
+    connection: psycopg.Connection,
+) -> set[tuple[str, str, str]]:
+    """Return what the request is about: subscription, schema and table.
+
+    Raises:
+        ConfigError: the gateway would refuse it.
+    """
+    copies = concerned(plan, request)
+    if not copies:
+        raise ConfigError(_why_not(plan, request), key="TABLE")
+    by_key = {(state.subscription, state.schema, state.table): state for state in states}
+    reasons = []
+    for one in copies:
+        state = by_key.get(key_of_copy(plan, one))
+        why = None if state is None else refusal(plan, one, state, request)
+        if why is not None:
+            reasons.append(why)
+    if request.where:
+        _check_where(plan, copies[0], request.where, connection)
+    if reasons and not (request.cancel and len(reasons) < len(copies)):
+        key = "--cancel" if request.cancel else "--where"
+        raise ConfigError("; ".join(reasons), key=key)
+    return {key_of_copy(plan, one) for one in copies}
+
+
+def _why_not(plan: Plan, request: CopyRequest) -> str:
+    name = f"{request.schema}.{request.table}"
+    for held in plan.held:
+        if (held.schema, held.table) == (request.schema, request.table) and (
+            request.subscription in (None, held.subscription)
+        ):
+            return f"table {name} cannot be published as it is: {held.reason}"
+    for schema, table, reason in plan.missing:
+        if (schema, table) == (request.schema, request.table):
+            return f"table {name} is not there: {reason}"
+    return f"subscription {request.subscription} does not copy table {name}"
+
+
+def _check_where(plan: Plan, copy: TableCopy, where: str, connection: psycopg.Connection) -> None:
+    why = None
+    if not is_expression(where):
+        why = "it is not one expression"
+    why = why or check_condition(connection, plan.tables[copy.target_oid], where)
+    if why is not None:
+        raise ConfigError(f"{where!r} is no condition on rows: {why}", key="--where")
+
+
+class _Answer:
+    """Whether a request is done, by what the gateway has committed."""
+
+    def __init__(self, request: CopyRequest, chosen: set[tuple[str, str, str]], wait: bool) -> None:
+        self._request = request
+        self._chosen = chosen
+        self._wait = wait
+        self._aside_since: float | None = None
+
+    def __call__(self, found: Recovered) -> bool:
+        if found.watermark is None or self._request in found.requests:
+            return False
+        if not self._wait or self._request.cancel:
+            return True
+        states = [
+            state
+            for state in found.watermark.copies
+            if (state.subscription, state.schema, state.table) in self._chosen
+        ]
+        aside = [state for state in states if state.state in ("held", "missing")]
+        if not aside:
+            self._aside_since = None
+            return all(state.is_settled for state in states)
+        # A gateway that starts can have seen the catalog before the cause was repaired.
+        now = time.monotonic()
+        self._aside_since = self._aside_since or now
+        if now - self._aside_since > _ASIDE_S:
+            state = aside[0]
+            raise ConfigError(
+                f"table {state.schema}.{state.table} of subscription {state.subscription} is "
+                f"{state.state}: {state.reason}",
+                key="TABLE",
+            )
+        return False

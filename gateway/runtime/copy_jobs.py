@@ -1,0 +1,106 @@
+"""What is to be copied: one job for each table and all subscriptions that are equally far."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+from gateway.copy import ChunkedCopy, ChunkRequest
+from gateway.definitions.model import Plan, Table, TableCopy
+from gateway.envelope.schema import key_of
+from gateway.routing.copies import CopyRoute
+from gateway.routing.routes import RelationRoutes
+from gateway.runtime.copy_states import CopyStates
+from gateway.source.chunks import ChunkSource
+
+__all__ = ["CopyJob", "CopyReport", "CopyStanding", "make_jobs"]
+
+
+@dataclass(frozen=True, slots=True)
+class CopyStanding:
+    """How far the copy of a table is.
+
+    Attributes:
+        subscriptions: Their names.
+        rows: Read so far.
+        estimate: Of all rows of the table, by the server's statistics; None: it has none.
+        rows_per_second: Since the copy began, or went on.
+    """
+
+    subscriptions: tuple[str, ...]
+    table: Table
+    rows: int
+    estimate: int | None
+    rows_per_second: float
+    done: bool
+
+    @property
+    def seconds_left(self) -> int | None:
+        """What is left of the estimate at this rate; None: not known."""
+        if self.estimate is None or not self.rows_per_second:
+            return None
+        return max(0, round((self.estimate - self.rows) / self.rows_per_second))
+
+
+CopyReport = Callable[[CopyStanding], None]
+"""Told now and then."""
+
+
+@dataclass(slots=True, eq=False)
+class CopyJob:
+    """The copy of one table for the subscriptions that are equally far.
+
+    Attributes:
+        part: The condition of the rows that are copied once more, of a table that stays ready;
+            empty: the whole table is copied.
+        request: What a worker is to read next; None while the loop has to place a chunk first.
+        reading: A chunk is being read, or waits to be placed.
+        rows: Read so far, in this run.
+        over: Ready, or given up.
+    """
+
+    table: Table
+    copies: tuple[TableCopy, ...]
+    route: CopyRoute
+    source: ChunkSource
+    copy: ChunkedCopy
+    request: ChunkRequest
+    placed: threading.Event = field(default_factory=threading.Event)
+    reading: bool = False
+    rows: int = 0
+    estimate: int | None = None
+    began_at: float = 0.0
+    reported_at: float = 0.0
+    part: str = ""
+    over: bool = False
+
+
+def make_jobs(plan: Plan, states: CopyStates, routes: RelationRoutes) -> Iterator[CopyJob]:
+    """Prepare what is to be copied, and let `routes` show it the changes of its table.
+
+    Yields:
+        One for each table, key, progress and condition among the copies that are not settled.
+    """
+    groups: dict[tuple[object, ...], list[TableCopy]] = {}
+    for copy in plan.copies:
+        state = states.of(copy)
+        if state.is_settled:
+            continue
+        key = key_of(plan.tables[copy.target_oid], copy.columns) or ()
+        group = (copy.target_oid, key, state.progress, state.asked)
+        groups.setdefault(group, []).append(copy)
+    for copies in groups.values():
+        table = plan.tables[copies[0].target_oid]
+        state = states.of(copies[0])
+        route = routes.copy_route(copies, key_of(table, copies[0].columns) or ())
+        if any(map(states.is_aside, copies)):
+            copies = [copy for copy in copies if not states.is_aside(copy)]
+            if not copies:
+                continue
+            route = routes.copy_route(copies, key_of(table, copies[0].columns) or ())
+        part = state.asked or ""
+        source = ChunkSource(table, route.columns, route.key, part)
+        chunked = ChunkedCopy(source.key_positions, state.progress)
+        routes.watch(route, chunked)
+        yield CopyJob(table, tuple(copies), route, source, chunked, chunked.request(), part=part)
