@@ -44,6 +44,9 @@ Snapshot: TypeAlias = Literal["false", "true", "first"]
 SourcePrefix: TypeAlias = tuple[bytes, bytes | None, bytes]
 """``source`` up to ``origin``; ``transaction.id`` behind its branch index, or None; ``ts_ms``."""
 
+_Encoded: TypeAlias = tuple[bytes, bytes, bytes | None, bytes]
+"""``source`` before and behind the table, ``transaction.id`` or None, ``ts_ms``."""
+
 _NULL: Final = b"\x00"
 _PRESENT: Final = b"\x02"
 _OPS: Final = {op: encode_text(op.decode()) for op in (b"c", b"u", b"d", b"t", b"r")}
@@ -90,31 +93,41 @@ class TransactionContext:
     origin: str | None
     snapshot: Snapshot
     ts_ms: int
-    gateway_part: bytes = field(init=False, repr=False, compare=False)
-    transaction_part: bytes = field(init=False, repr=False, compare=False)
-    transaction_id: bytes | None = field(init=False, repr=False, compare=False)
-    processed: bytes = field(init=False, repr=False, compare=False)
+    _encoded: _Encoded | None = field(init=False, default=None, repr=False, compare=False)
 
-    def __post_init__(self) -> None:
-        """Encode everything once: a transaction may touch many tables."""
+    @property
+    def gateway_part(self) -> bytes:
+        """What ``source`` says of the gateway."""
+        return _gateway_part(self.version, self.gateway, self.db)
+
+    @property
+    def commit_ms(self) -> int:
+        """When it was committed, in milliseconds since 1970-01-01 00:00 UTC."""
+        return (self.commit_time + EPOCH_SHIFT_US) // 1000
+
+    @property
+    def encoded(self) -> _Encoded:
+        """What all records share: encoded once, a transaction may touch many tables."""
+        if self._encoded is None:
+            object.__setattr__(self, "_encoded", self._encode())
+        assert self._encoded is not None
+        return self._encoded
+
+    def _encode(self) -> _Encoded:
         xid, transaction_id = _NULL, None
         if self.xid is not None:
             xid = _PRESENT + encode_long(self.xid)
             transaction_id = _PRESENT + encode_text(f"{self.xid}:{self.commit_lsn}")
         part = b"".join(
             (
-                encode_long((self.commit_time + EPOCH_SHIFT_US) // 1000),
+                encode_long(self.commit_ms),
                 encode_text(self.snapshot),
                 encode_long(self.commit_lsn),
                 xid,
                 _NULL if self.origin is None else _PRESENT + encode_text(self.origin),
             )
         )
-        set_field = object.__setattr__
-        set_field(self, "gateway_part", _gateway_part(self.version, self.gateway, self.db))
-        set_field(self, "transaction_part", part)
-        set_field(self, "transaction_id", transaction_id)
-        set_field(self, "processed", _PRESENT + encode_long(self.ts_ms))
+        return self.gateway_part, part, transaction_id, _PRESENT + encode_long(self.ts_ms)
 
 
 class EnvelopeEncoder:
@@ -196,11 +209,8 @@ class EnvelopeEncoder:
 
     def begin(self, context: TransactionContext) -> SourcePrefix:
         """Put together what this table's records of one transaction share."""
-        return (
-            context.gateway_part + self.table_part + context.transaction_part,
-            context.transaction_id,
-            context.processed,
-        )
+        gateway, transaction, transaction_id, processed = context.encoded
+        return gateway + self.table_part + transaction, transaction_id, processed
 
     def value(
         self,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Final
 
 from gateway.lsn import header_lsn
@@ -12,6 +13,11 @@ __all__ = ["HeaderMaker"]
 _OPS: Final = {op: ("op", op) for op in (b"c", b"u", b"d", b"t", b"r", b"m")}
 _REKEY: Final = {half: ("rekey", half) for half in (b"old", b"new")}
 _SEQ: Final = [("seq", b"%d" % seq) for seq in range(4096)]
+
+
+@cache
+def _low_format(high: int) -> bytes:
+    return b"%08X/%%08X" % high
 
 
 class HeaderMaker:
@@ -39,7 +45,7 @@ class HeaderMaker:
         self._extra = extra
         # Changes lie close to their commit: the high half is nearly always the same.
         self._high = commit_lsn >> 32
-        self._low_format = b"%08X/%%08X" % self._high
+        self._low_format = _low_format(self._high)
 
     @property
     def shared(self) -> tuple[Header, Header | None, tuple[Header, ...]]:

@@ -27,7 +27,7 @@ __all__ = ["INTERPRETED", "CompiledRows", "compile_rows", "why_interpreted"]
 INTERPRETED: Final = "PGSLUICE_INTERPRETED"
 """Name of the environment variable that switches the compiled path off."""
 
-_INTERFACE: Final = 1
+_INTERFACE: Final = 2
 """Of the module that this one goes with: another is of another version of the sources."""
 
 _VALUES: Final = {

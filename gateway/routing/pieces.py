@@ -47,7 +47,7 @@ class Piece:
 
 def parts_of(frames: Sequence[bytes], subscriptions: int) -> Iterator[Sequence[bytes]]:
     """Yield `frames` in parts that make a piece, more or less, when all subscriptions take all."""
-    if subscriptions <= 1:
+    if subscriptions <= 1 or len(frames) == 1:
         yield frames  # chunks of frames are bounded alike
         return
     most = max(1, PIECE_RECORDS // subscriptions)

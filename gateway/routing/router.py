@@ -95,7 +95,9 @@ class Router:
 
     def take_quarantined(self) -> Mapping[tuple[str, UnfitKind], int]:
         """Return, per table and kind since the last call, the records for the error topic."""
-        quarantined, self._quarantined = self._quarantined, Counter()
+        quarantined = self._quarantined
+        if quarantined:
+            self._quarantined = Counter()
         return quarantined
 
     def tally(self) -> Tally:
@@ -132,25 +134,28 @@ class Router:
         """
         tx = self._state(transaction)
         at = _MESSAGE_AT + (5 if transaction.streamed else 1)
+        last: list[Record] = []
         if self._verdicts is None:
             piece = Piece()
             for frames in transaction.frames():
+                if last:
+                    yield last
                 for part in parts_of(frames, len(self._feeds)):
-                    self._route_frames(part, at, transaction, tx, piece.records)
-                    if piece.is_full():
+                    if piece.records and piece.is_full():
                         yield piece.take()
-                if piece.records:
-                    yield piece.take()
+                    self._route_frames(part, at, transaction, tx, piece.records)
+                last = piece.take()
         else:
             yield from self._route_judged(self._verdicts, at, transaction, tx)
         for table, rows in tx.lost_values.items():
             self._lost_values[table] = self._lost_values.get(table, 0) + rows
         if tx.quarantined:
             self._quarantined.update(tx.quarantined)
-        end = self._end_markers(transaction, tx)
-        end += self._routes.take_put_aside(transaction.end_lsn)
-        if end:
-            yield end
+        # The markers go with the last piece: most transactions are a piece or less.
+        last += self._end_markers(transaction, tx)
+        last += self._routes.take_put_aside(transaction.end_lsn)
+        if last:
+            yield last
 
     def _route_judged(
         self, verdicts: Verdicts, at: int, transaction: Transaction, tx: TransactionState

@@ -51,9 +51,11 @@ class TransactionState:
             context = self.context
             self._shared = (
                 context.gateway_part,
-                context.transaction_part,
-                context.transaction_id,
-                context.processed,
+                context.xid,
+                context.commit_lsn,
+                context.commit_ms,
+                context.ts_ms,
+                None if context.origin is None else context.origin.encode(),
                 *self.headers.shared,
                 self.has_origin,
             )

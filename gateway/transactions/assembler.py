@@ -211,9 +211,10 @@ class Assembler:
         if tag == KEEPALIVE_TAG:
             events.append(decode_keepalive(frame))
         elif tag == XLOGDATA_TAG:
-            start = wal_start(frame)
+            if len(frame) < XLOGDATA_HEADER:
+                wal_start(frame)  # says so
             try:
-                event = self._handle(self._decoder.decode(frame, XLOGDATA_HEADER), start)
+                event = self._handle(self._decoder.decode(frame, XLOGDATA_HEADER), frame)
             except _Violation as violation:
                 raise message_error(frame, XLOGDATA_HEADER, str(violation)) from None
             if event is not None:
@@ -221,7 +222,7 @@ class Assembler:
         else:
             raise ProtocolError("neither XLogData nor a keepalive", tag=frame[:1], offset=0)
 
-    def _handle(self, message: Message, start: Lsn) -> Event | None:
+    def _handle(self, message: Message, frame: bytes) -> Event | None:
         match message:
             case Begin() | BeginPrepare():
                 self._nothing_open()
@@ -243,11 +244,11 @@ class Assembler:
             case StreamPrepare(xid=xid):
                 return self._hold(self._end_stream(xid), message)
             case CommitPrepared():
-                return self._commit_prepared(message, start)
+                return self._commit_prepared(message, wal_start(frame))
             case RollbackPrepared():
                 return self._rollback_prepared(message)
             case LogicalMessage(transactional=False):
-                return StandaloneMessage(message, start)
+                return StandaloneMessage(message, wal_start(frame))
             case _:
                 raise _Violation("a data message outside of any transaction")
         return None

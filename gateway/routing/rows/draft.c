@@ -226,6 +226,7 @@ static int put_body(Work *work, const Group *group, int op, const Value *before,
                     const Value *after, int64_t seq)
 {
     const Shared *shared = &work->shared;
+    const uint8_t *common = shared->encoded.data;
     Buffer *out = &work->scratch;
     uint8_t letter[2] = {2, (uint8_t)op};
     int got;
@@ -240,12 +241,13 @@ static int put_body(Work *work, const Group *group, int op, const Value *before,
         return got;
     if (put_bytes(out, shared->gateway_part, (size_t)shared->gateway_size) != DONE ||
         put_bytes(out, group->table_part, (size_t)group->table_part_size) != DONE ||
-        put_bytes(out, shared->transaction_part, (size_t)shared->transaction_size) != DONE ||
+        put_bytes(out, common, shared->transaction_end) != DONE ||
         put_long(out, work->lsn) != DONE || put_long(out, seq) != DONE ||
-        put_bytes(out, shared->transaction_id, (size_t)shared->id_size) != DONE ||
+        put_bytes(out, common + shared->transaction_end,
+                  shared->id_end - shared->transaction_end) != DONE ||
         put_long(out, work->total_order) != DONE || put_long(out, group->order) != DONE ||
         put_bytes(out, letter, 2) != DONE ||
-        put_bytes(out, shared->processed, (size_t)shared->processed_size) != DONE)
+        put_bytes(out, common + shared->id_end, shared->encoded.size - shared->id_end) != DONE)
         return FAILED;
     return put_unchanged(out, group, after);
 }

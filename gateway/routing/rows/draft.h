@@ -36,8 +36,10 @@ typedef struct {
 
 /* What all changes of a transaction share; the objects are borrowed. */
 typedef struct {
-    const uint8_t *gateway_part, *transaction_part, *transaction_id, *processed;
-    Py_ssize_t gateway_size, transaction_size, id_size, processed_size;
+    const uint8_t *gateway_part;
+    Py_ssize_t gateway_size;
+    Buffer encoded; /* the parts of the envelope that are the same for all, one behind the other */
+    size_t transaction_end, id_end;
     PyObject *commit, *xid, *extra; /* headers; `extra` is a tuple of some */
     int has_origin;
 } Shared;

@@ -30,6 +30,7 @@ static void rows_dealloc(PyObject *self)
 
     work_forget(work);
     buffer_free(&work->scratch);
+    buffer_free(&work->shared.encoded);
     PyMem_Free(work->old_values);
     PyMem_Free(work->new_values);
     PyMem_Free(work->found.items);
@@ -79,24 +80,47 @@ static int take_bytes(PyObject *from, const uint8_t **data, Py_ssize_t *size)
     return DONE;
 }
 
+/* As gateway.envelope.envelope.TransactionContext encodes it; not of a snapshot. */
 static int take_shared(Shared *shared, PyObject *from)
 {
-    PyObject *gateway_part, *transaction_part, *transaction_id, *processed;
+    PyObject *gateway_part, *origin;
+    long long xid, commit_lsn, commit_ms, ts_ms;
+    Buffer *out = &shared->encoded;
+    const uint8_t *name;
+    Py_ssize_t size;
+    char text[48];
 
     if (!PyTuple_Check(from)) {
         PyErr_SetString(PyExc_TypeError, "what a transaction shares is not a tuple");
         return FAILED;
     }
-    if (!PyArg_ParseTuple(from, "SSSSOOO!p", &gateway_part, &transaction_part, &transaction_id,
-                          &processed, &shared->commit, &shared->xid, &PyTuple_Type,
-                          &shared->extra, &shared->has_origin))
+    if (!PyArg_ParseTuple(from, "SLLLLOOOO!p", &gateway_part, &xid, &commit_lsn, &commit_ms, &ts_ms,
+                          &origin, &shared->commit, &shared->xid, &PyTuple_Type, &shared->extra,
+                          &shared->has_origin))
         return FAILED;
-    if (take_bytes(gateway_part, &shared->gateway_part, &shared->gateway_size) != DONE ||
-        take_bytes(transaction_part, &shared->transaction_part, &shared->transaction_size) != DONE ||
-        take_bytes(transaction_id, &shared->transaction_id, &shared->id_size) != DONE ||
-        take_bytes(processed, &shared->processed, &shared->processed_size) != DONE)
+    if (take_bytes(gateway_part, &shared->gateway_part, &shared->gateway_size) != DONE)
         return FAILED;
-    return DONE;
+    out->size = 0;
+    if (put_long(out, commit_ms) != DONE || put_bytes(out, "\x0a" "false", 6) != DONE ||
+        put_long(out, commit_lsn) != DONE || put_bytes(out, "\x02", 1) != DONE ||
+        put_long(out, xid) != DONE)
+        return FAILED;
+    if (origin == Py_None) {
+        if (put_bytes(out, "\x00", 1) != DONE)
+            return FAILED;
+    } else if (take_bytes(origin, &name, &size) != DONE || put_bytes(out, "\x02", 1) != DONE ||
+               put_long(out, size) != DONE || put_bytes(out, name, (size_t)size) != DONE) {
+        return FAILED;
+    }
+    shared->transaction_end = out->size;
+    size = PyOS_snprintf(text, sizeof text, "%lld:%lld", xid, commit_lsn);
+    if (put_bytes(out, "\x02", 1) != DONE || put_long(out, size) != DONE ||
+        put_bytes(out, text, (size_t)size) != DONE)
+        return FAILED;
+    shared->id_end = out->size;
+    if (put_bytes(out, "\x02", 1) != DONE)
+        return FAILED;
+    return put_long(out, ts_ms);
 }
 
 static void count(const Made *made)
@@ -316,7 +340,7 @@ PyMODINIT_FUNC PyInit__rows(void)
     module = PyModule_Create(&module_definition);
     type = module == NULL ? NULL : PyType_FromSpec(&rows_spec);
     if (type == NULL || PyModule_AddObjectRef(module, "Rows", type) < 0 ||
-        PyModule_AddIntConstant(module, "INTERFACE", 1) < 0)
+        PyModule_AddIntConstant(module, "INTERFACE", 2) < 0)
         Py_CLEAR(module);
     Py_XDECREF(type);
     return module;
