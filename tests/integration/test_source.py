@@ -155,9 +155,13 @@ def test_feedback_beyond_what_the_server_has_sent_does_not_move_the_slot(
         commit = next(m for m in messages(source, commits(1)) if m[:1] == b"C")
         (end_lsn,) = struct.unpack_from(">Q", commit, 10)
         source.send_feedback(Lsn(end_lsn), write_lsn=beyond)
-        _reply(source)
-        status = slot_status(writer, name)
-        assert status is not None and status.confirmed_flush_lsn == end_lsn
+
+        def confirmed() -> bool:
+            status = slot_status(writer, name)
+            return status is not None and status.confirmed_flush_lsn == end_lsn
+
+        # Not by a keepalive: the server also sends one of its own behind the commit.
+        wait_until(confirmed, 20, "confirmed_flush_lsn to reach the commit")
 
 
 def _reply(source: ReplicationConnection) -> bytes:
