@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from operator import itemgetter
 from typing import Final
 
 from gateway.config import LimitsTable
@@ -28,6 +29,7 @@ from gateway.transactions import Transaction
 __all__ = ["GroupCommit"]
 
 _NEVER: Final = ZERO_LSN
+_VALUE: Final = itemgetter(3)
 
 
 @dataclass(slots=True)
@@ -145,7 +147,7 @@ class GroupCommit:
         if not batch.records:
             batch.since = self._clock()
         batch.records += records
-        batch.size += sum(len(record[3] or b"") for record in records)
+        batch.size += sum(map(len, filter(None, map(_VALUE, records))))
         self._counters.records += len(records)
 
     def reach(self, end_lsn: Lsn) -> None:

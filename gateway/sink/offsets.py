@@ -7,14 +7,21 @@ each batch; nobody can know which batch is the last. All others would only cost 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
+from typing import Final, TypeAlias
 
 from gateway.envelope.headers import HeaderMaker
 from gateway.envelope.markers import encode_progress
 from gateway.records import Cut, Feed, PartitionOffsets, Record
 
 __all__ = ["Ledger"]
+
+
+_Place: TypeAlias = tuple[str, int]
+_PLACE: Final = itemgetter(0, 1)
+_FEW: Final = 4
 
 
 @dataclass(slots=True)
@@ -30,6 +37,24 @@ class _Span:
     awaited: int = 0
     first: int = -1
     last: int = -1
+
+
+def _first_indexes(places: list[_Place], of: Collection[_Place]) -> set[int]:
+    """Return where each of `of` is first; for a few, looking is faster than a dict of all."""
+    if len(of) <= _FEW:
+        return {places.index(place) for place in of}
+    top = len(places) - 1
+    first = {place: top - index for index, place in enumerate(reversed(places))}
+    return {first[place] for place in of}
+
+
+def _last_indexes(places: list[_Place], of: Collection[_Place]) -> set[int]:
+    """Return where each of `of` is last."""
+    if len(of) <= _FEW:
+        top, backwards = len(places) - 1, places[::-1]
+        return {top - backwards.index(place) for place in of}
+    last = {place: index for index, place in enumerate(places)}
+    return {last[place] for place in of}
 
 
 class Ledger:
@@ -48,14 +73,12 @@ class Ledger:
 
     def enter(self, records: Sequence[Record]) -> set[int]:
         """Count `records`; return the indexes of those whose delivery is to be reported."""
-        places = [record[:2] for record in records]
-        last = {place: index for index, place in enumerate(places)}
-        wanted = set(last.values())
-        if not self._spans.keys() >= last.keys():
-            top = len(places) - 1
-            first = {place: top - index for index, place in enumerate(reversed(places))}
-            wanted.update(index for place, index in first.items() if place not in self._spans)
-        for place, count in Counter(places).items():
+        places = list(map(_PLACE, records))
+        counts = Counter(places)
+        wanted = _last_indexes(places, counts)
+        if new := [place for place in counts if place not in self._spans]:
+            wanted |= _first_indexes(places, new)
+        for place, count in counts.items():
             self._spans.setdefault(place, _Span()).records += count
         for index in wanted:
             self._spans[places[index]].awaited += 1
