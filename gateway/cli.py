@@ -113,6 +113,35 @@ def _status(arguments: argparse.Namespace) -> int:
     return show_status(_settings(arguments), as_json=arguments.json, every_s=arguments.watch)
 
 
+def _init(arguments: argparse.Namespace) -> int:
+    from gateway.commands.init import init
+
+    return init(
+        arguments.dsn,
+        arguments.folder,
+        subscription=arguments.subscription,
+        kafka=arguments.kafka,
+        registry=arguments.registry,
+    )
+
+
+def _tail(arguments: argparse.Namespace) -> int:
+    from gateway.commands.tail import tail
+
+    return tail(
+        _settings(arguments),
+        arguments.what,
+        from_beginning=arguments.from_beginning,
+        to_end=arguments.no_follow,
+    )
+
+
+def _explain(arguments: argparse.Namespace) -> int:
+    from gateway.commands.explain import explain
+
+    return explain(_settings(arguments), arguments.table, arguments.row)
+
+
 def _reload(arguments: argparse.Namespace) -> int:
     from gateway.commands.reload import reload
 
@@ -171,6 +200,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     demo.set_defaults(command=_demo)
 
+    _add_init(commands)
     run = _configured(commands, "run", _run, "the gateway daemon: replication slot to Kafka")
     _add_endpos(run, "publish every transaction that ends at or before LSN, then stop")
 
@@ -263,6 +293,7 @@ def _parser() -> argparse.ArgumentParser:
             metavar="SECONDS",
             help="give up waiting after so long (default 600)",
         )
+    _add_looking(commands)
     slot = commands.add_parser("slot", help="the replication slot")
     slot_commands = slot.add_subparsers(title="commands", metavar="COMMAND", required=True)
     slot_drop = _configured(
@@ -282,6 +313,44 @@ def _parser() -> argparse.ArgumentParser:
         help="forget the watermark of another server, whose place this one takes; drop nothing",
     )
     return parser
+
+
+def _add_init(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    help_ = "write a commented configuration and definitions for a database"
+    init = commands.add_parser("init", help=help_, description=help_)
+    init.add_argument("dsn", metavar="DSN", help="connection string or URI of the database")
+    init.add_argument(
+        "--folder", type=Path, default=Path(), metavar="FOLDER", help="where to (default: here)"
+    )
+    init.add_argument(
+        "--subscription", metavar="NAME", help="first part of every topic (default: the database)"
+    )
+    init.add_argument(
+        "--kafka", default="localhost:9092", metavar="HOST:PORT", help="bootstrap.servers"
+    )
+    init.add_argument(
+        "--registry", default="http://localhost:8081", metavar="URL", help="schema registry"
+    )
+    init.set_defaults(command=_init)
+
+
+def _add_looking(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    tail = _configured(commands, "tail", _tail, "print changes as they are published")
+    tail.add_argument("what", metavar="SUBSCRIPTION[.TABLE]", help="s, s.t, or s.schema.t")
+    tail.add_argument(
+        "--from-beginning", action="store_true", help="also those that are in Kafka already"
+    )
+    tail.add_argument("--no-follow", action="store_true", help="stop at what is there now")
+    explain = _configured(
+        commands, "explain", _explain, "which subscriptions take a row, filter by filter"
+    )
+    explain.add_argument("table", metavar="TABLE", help="t, or schema.t")
+    explain.add_argument(
+        "row",
+        metavar="ROW",
+        help="'(1,NSW)' as PostgreSQL writes it, '{\"a\": 1}', or the key of a row that is there: "
+        "'1', 'a=1,c=NSW'",
+    )
 
 
 def _configured(

@@ -15,6 +15,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from types import FrameType
+from typing import Final
 
 import psycopg
 from confluent_kafka import KafkaException
@@ -27,6 +28,8 @@ from gateway.demo.servers import Parts
 from gateway.errors import GatewayError
 
 __all__ = ["demo"]
+
+_START_S: Final = 60.0
 
 
 def demo(*, keep: bool, postgres_major: int) -> int:
@@ -84,7 +87,14 @@ def _interruptible() -> Iterator[None]:
 
 def _keep(console: Console, parts: Parts) -> None:
     """Start gateway and Spark job again, say how to connect, and wait to be interrupted."""
+    before = len(parts.pages(GATEWAY))
     parts.launch(GATEWAY, ["-m", "gateway", "run", "--config", parts.config])
+    console.wait_until(
+        lambda: len(parts.pages(GATEWAY)) > before,
+        "the gateway starts again",
+        timeout_s=_START_S,
+        check=parts.check,
+    )
     parts.launch(SPARK_JOB, ["-m", "gateway", "consume", "--config", parts.config])
     console.say("\n".join(_how_to_connect(parts)))
     # Being told to stop is how this ends, and no failure.
@@ -96,7 +106,7 @@ def _how_to_connect(parts: Parts) -> list[str]:
     """Lines with an address, and a command to try, for each part."""
     postgres, folder = parts.postgres, parts.folder
     psql = postgres.bin / "psql"
-    topic = "s1.public.t1"
+    topic, pgsluice = "s1.t1", f"{sys.executable} -m gateway"
     lines = [
         "",
         "=== Everything is running. To look at it:",
@@ -104,8 +114,9 @@ def _how_to_connect(parts: Parts) -> list[str]:
         f"  native subscriber {psql} {postgres.dsn(NativeSubscriptions.database('s1'))}",
         f"  Kafka             bootstrap.servers = {parts.kafka.bootstrap_servers}",
         f"  schema registry   curl {parts.registry.url}/subjects",
-        f"  a topic           {sys.executable} -m gateway.demo.tail"
-        f" {parts.kafka.bootstrap_servers} {parts.registry.url} {topic}",
+        f"  the gateway       {parts.pages(GATEWAY)[-1]}",
+        f"  a topic           {pgsluice} tail --config {parts.config} {topic} --from-beginning",
+        f"  a row             {pgsluice} explain --config {parts.config} t1 '(6,1,NSW)'",
         f"  Delta tables      {parts.warehouse}/<subscription>/<schema>/<table>",
         f"  configuration     {parts.config}",
         f"  definitions       {folder / 'replication.sql'}",

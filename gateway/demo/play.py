@@ -102,6 +102,7 @@ class Play:
 
         self._wait_until(complete, "the gateway copies the tables")
         console.timed(f"gateway streams from slot {SLOT} into {len(topics)} topics")
+        console.say(f"    its page: {parts.pages(GATEWAY)[-1]}")
         console.head("Initial data synchronization: how many rows passed a filter")
         copied = Counter(c.topic for c in watcher.taken() if c.op == "r")
         for topic in topics:

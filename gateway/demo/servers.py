@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import shutil
 import signal
 import sys
@@ -31,6 +32,7 @@ __all__ = ["SLOT", "Parts"]
 
 SLOT: Final = "pgsluice"
 _STOP_AGAIN_S: Final = 0.2
+_PAGE: Final = re.compile(r"are served port=(\d+)")
 _CONFIG: Final = """\
 [source]
 dsn = "{dsn}"
@@ -44,6 +46,9 @@ file = "replication.sql"
 
 [registry]
 url = "{registry_url}"
+
+[http]
+listen = "127.0.0.1:0"
 
 [limits]
 progress_interval_s = 0.2
@@ -87,6 +92,11 @@ class Parts:
     def warehouse(self) -> Path:
         """Where the Spark job rebuilds the tables."""
         return self.folder / "warehouse"
+
+    def pages(self, gateway: str) -> list[str]:
+        """Return the addresses of the status page, one for each time that the gateway has begun."""
+        log = (self.logs / f"{gateway}.log").read_text(errors="replace")
+        return [f"http://127.0.0.1:{port}/" for port in _PAGE.findall(log)]
 
     def start_servers(self) -> dict[str, Future[str]]:
         """Start PostgreSQL, Kafka and the registry at once; each result says where it listens."""

@@ -19,12 +19,14 @@ from gateway.config import Settings
 from gateway.errors import ConfigError
 from gateway.monitor.health import lag_seconds, why_not_alive, why_not_ready
 from gateway.monitor.metrics import CONTENT_TYPE, Exposition
+from gateway.monitor.page import SECURITY, fragment, page
 from gateway.monitor.watch import Watch
 from gateway.observe import Troubles
 
 __all__ = ["serve"]
 
 _TEXT: Final = "text/plain; charset=utf-8"
+_HTML: Final = "text/html; charset=utf-8"
 _JSON: Final = "application/json"
 _REQUEST_S: Final = 10.0
 
@@ -41,6 +43,8 @@ class _Endpoints:
         self._troubles = troubles
         self._metrics = Exposition(lambda: watch.figures, watch.status, troubles.counts)
         self.paths: Mapping[str, Callable[[], Answer]] = {
+            "/": lambda: (200, _HTML, page(self.status(), watch.history()).encode()),
+            "/fragment": lambda: (200, _HTML, fragment(self.status(), watch.history()).encode()),
             "/metrics": lambda: (200, CONTENT_TYPE, self._metrics.text()),
             "/healthz": lambda: self._verdict(why_not_alive),
             "/readyz": lambda: self._verdict(why_not_ready),
@@ -72,6 +76,9 @@ class _Endpoints:
                 {"subscription": s, "table": t, "operation": operation, "rows": rows}
                 for (s, t, operation), rows in figures.rows.items()
             ]
+            found["filters"] = [
+                {"subscription": s, "table": t, "by": by} for (s, t), by in figures.filters.items()
+            ]
             found["filtered"] = [
                 {"subscription": s, "table": t, "rows": rows}
                 for (s, t), rows in figures.filtered.items()
@@ -82,7 +89,7 @@ class _Endpoints:
                 "level": trouble.level,
                 "source": trouble.source,
                 "message": trouble.message,
-                **{"fields": dict(trouble.fields)},
+                "fields": dict(trouble.fields),
             }
             for trouble in self._troubles.latest()
         ]
@@ -149,6 +156,9 @@ def _handler(paths: Mapping[str, Callable[[], Answer]]) -> type[BaseHTTPRequestH
             self.send_header("Content-Type", content)
             self.send_header("Content-Length", str(len(body)))
             self.send_header("Cache-Control", "no-store")
+            self.send_header("X-Content-Type-Options", "nosniff")
+            if content == _HTML:
+                self.send_header("Content-Security-Policy", SECURITY)
             self.end_headers()
             if with_body:
                 self.wfile.write(body)

@@ -102,6 +102,7 @@ class Figures:
     rows: Mapping[tuple[str, str, str], int]
     filtered: Mapping[tuple[str, str], int]
     estimates: Mapping[tuple[str, str], int]
+    filters: Mapping[tuple[str, str], str]
     commit_seconds: Histogram
     commit_records: Histogram
 
@@ -119,6 +120,7 @@ class Counters:
         rows: By subscription, table and operation, what is in Kafka.
         filtered: By subscription and table, changes that were not taken.
         estimates: By subscription and table, how many rows a copy may have.
+        filters: By subscription and table, who evaluates the filters; replaced, never changed.
         commit_seconds: How long it took from handing a batch over until it was committed.
         commit_records: How many records a Kafka transaction had.
         posted: The latest copy; the one thing here that other threads may look at.
@@ -136,6 +138,7 @@ class Counters:
     rows: dict[tuple[str, str, str], int] = field(default_factory=dict)
     filtered: dict[tuple[str, str], int] = field(default_factory=dict)
     estimates: dict[tuple[str, str], int] = field(default_factory=dict)
+    filters: Mapping[tuple[str, str], str] = field(default_factory=dict)
     commit_seconds: Histogram = field(default_factory=lambda: Histogram(_SECONDS))
     commit_records: Histogram = field(default_factory=lambda: Histogram(_RECORDS))
     phase: Phase = "starting"
@@ -177,6 +180,7 @@ class Counters:
             rows=dict(self.rows),
             filtered=dict(self.filtered),
             estimates=dict(self.estimates),
+            filters=self.filters,
             commit_seconds=self.commit_seconds.copy(),
             commit_records=self.commit_records.copy(),
         )

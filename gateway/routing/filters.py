@@ -88,6 +88,14 @@ class Filters:
             found.append((f"{row_filter.source}", who))
         return sorted(set(found))
 
+    def evaluators(self, publish: Publish) -> str:
+        """Return who evaluates the filters by which a table is taken, in a word or two."""
+        clauses = {clause for found in publish.filters.values() for clause in found}
+        asked = {self.of(clause).refused is not None for clause in clauses}
+        if not asked:
+            return "no filter"
+        return "gateway and server" if len(asked) > 1 else "server" if True in asked else "gateway"
+
     @property
     def ask_server(self) -> bool:
         """Whether the server evaluates one of them."""

@@ -294,6 +294,10 @@ class Attempt:
                 rows="compiled" if why is None else f"interpreted: {why}",
             )
             self.streaming_since = time.monotonic()
+            self.counters.filters = {
+                (p.subscription, str(setup.plan.tables[p.target_oid])): routes.filters.evaluators(p)
+                for p in setup.plan.publishes
+            }
             self.counters.enter("streaming")
             copier = stack.enter_context(
                 self._copier(setup, routes, watermark, stack.enter_context)

@@ -128,6 +128,18 @@ class Registry:
         except Exception as error:  # the HTTP library's own classes, whichever it is
             raise self._classify(error, subject) from None
 
+    def text_of(self, schema_id: int) -> str:
+        """Return the schema of an id, as it was registered.
+
+        Raises:
+            TransientError: the registry cannot be reached.
+            FatalError: it refuses the request, or has no such schema.
+        """
+        try:
+            return self._client.get_schema(schema_id).schema_str or ""
+        except Exception as error:  # as above
+            raise self._classify(error, "") from None
+
     def check(self) -> None:
         """Ask for the subjects, to learn whether the registry answers.
 

@@ -1,0 +1,271 @@
+"""``pgsluice init``: a commented configuration and definitions, from what a database has."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Final
+
+import psycopg
+from psycopg import sql
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+
+from gateway.definitions.combine import make_plan
+from gateway.definitions.model import Plan, Table
+from gateway.definitions.parser import parse_definitions
+from gateway.errors import ConfigError, FatalError
+from gateway.source.catalog import read_catalog
+from gateway.source.connection import ServerFacts, connect, server_facts
+from gateway.source.tables import estimated_rows
+
+__all__ = ["init"]
+
+_NOT_A_NAME: Final = re.compile(r"[^a-z0-9_]+")
+_EVERYTHING: Final = (
+    "CREATE PUBLICATION everything FOR ALL TABLES;"
+    "CREATE SUBSCRIPTION everything CONNECTION '' PUBLICATION everything;"
+)
+_SIZES: Final = """
+SELECT c.oid, pg_catalog.pg_size_pretty(
+    CASE WHEN c.relkind = 'p' THEN (
+        SELECT coalesce(sum(pg_catalog.pg_total_relation_size(t.relid)), 0)::bigint
+        FROM pg_catalog.pg_partition_tree(c.oid) AS t WHERE t.isleaf)
+    ELSE pg_catalog.pg_total_relation_size(c.oid) END)
+FROM pg_catalog.pg_class AS c WHERE c.oid = ANY (%s)
+"""
+_HEAD: Final = """\
+-- What pgsluice publishes of database {database}, in PostgreSQL's own statements.
+--
+-- A row filter goes behind its table: public.t WHERE (region = 'NSW'). Where updates and deletes
+-- are published it may use the columns of the key only; after ALTER TABLE ... REPLICA IDENTITY
+-- FULL, any column. Each subscription has topics of its own: <subscription>.<schema>.<table>.
+-- Publications that exist in the database can be named as well.
+"""
+_SECRETS: Final = ("password", "sslpassword")
+_UNLOGGED: Final = """
+SELECT n.nspname || '.' || c.relname
+FROM pg_catalog.pg_class AS c JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace
+WHERE c.relkind = 'r' AND c.relpersistence = 'u' AND c.oid >= 16384 ORDER BY 1
+"""
+
+
+def init(
+    dsn: str,
+    folder: Path,
+    *,
+    subscription: str | None = None,
+    kafka: str = "localhost:9092",
+    registry: str = "http://localhost:8081",
+) -> int:
+    """Write ``pgsluice.toml`` and ``replication.sql``; nothing is changed on the server.
+
+    Tables that would be refused are in the definitions as comments, with PostgreSQL's reason.
+
+    Args:
+        dsn: Of the database.
+        folder: For the two files, which must not exist.
+        subscription: Its name, the first part of every topic; None: the database's.
+        kafka: ``bootstrap.servers``.
+        registry: URL of the schema registry.
+
+    Raises:
+        ConfigError: a file is there already, or `dsn` does not read.
+        FatalError: the server refuses.
+        TransientError: the server cannot be reached.
+    """
+    settings, definitions = folder / "pgsluice.toml", folder / "replication.sql"
+    for path in (settings, definitions):
+        if path.exists():
+            raise ConfigError(f"{path} exists", hint="remove it, or name another --folder")
+    with connect(dsn) as connection:
+        facts = server_facts(connection)
+        name = subscription or _name_of(facts.database)
+        text = _definitions(connection, facts, name)
+        _check(connection, text)
+    written = _settings(dsn, name, kafka, registry)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for path, content in ((settings, written), (definitions, text)):
+            path.write_text(content, encoding="utf-8")
+            print(f"{path} written")
+    except OSError as error:
+        raise FatalError(f"{folder} cannot be written: {error.strerror}") from error
+    if _has_secret(dsn):
+        print("the password of the connection string is in neither: the file says where it goes")
+    print(f"next: pgsluice check --config {settings}")
+    sys.stdout.flush()
+    return 0
+
+
+def _name_of(database: str) -> str:
+    name = _NOT_A_NAME.sub("_", database.lower()).strip("_")
+    return name if name and not name[0].isdigit() else f"db_{name}"
+
+
+def _has_secret(dsn: str) -> bool:
+    return any(conninfo_to_dict(dsn).get(name) for name in _SECRETS)
+
+
+# The definitions
+
+
+def _definitions(connection: psycopg.Connection, facts: ServerFacts, name: str) -> str:
+    everything = parse_definitions(_EVERYTHING)
+    catalog = read_catalog(connection, everything)
+    tables = {
+        oid: table
+        for oid, table in catalog.tables.items()
+        if not table.ancestors and (table.kind == "r" or table.leaves)
+    }
+    keys = {("everything", table.schema, table.name) for table in catalog.tables.values()}
+    plan = make_plan(
+        everything, catalog, prefix="pgsluice", missing_identity="refuse", holdable=keys
+    )
+    refused = _refused(plan, catalog.tables)
+    sizes = _sizes(connection, tables)
+    lines = list(_lines(connection, facts, name, tables, refused, sizes))
+    lines += [f"-- {table}: unlogged, so its changes are not in the WAL" for (table,) in
+              connection.execute(_UNLOGGED)]  # fmt: skip
+    return "\n".join(lines) + "\n"
+
+
+def _refused(plan: Plan, tables: Mapping[int, Table]) -> dict[int, str]:
+    """Return why a table cannot be published, by OID; a tree for the first of its leaves."""
+    refused: dict[int, str] = {}
+    for held in plan.held:
+        table = tables[held.oid]
+        root = table.ancestors[-1] if table.ancestors else table.oid
+        refused.setdefault(root, held.reason)
+    return refused
+
+
+def _sizes(connection: psycopg.Connection, tables: Mapping[int, Table]) -> dict[int, str]:
+    estimates = estimated_rows(connection)
+    found = {}
+    for oid, size in connection.execute(_SIZES, [list(tables)]):
+        table = tables[oid]
+        rows = estimates.get((table.schema, table.name))
+        about = "rows not counted yet" if rows is None else f"about {rows} rows"
+        found[oid] = f"{about}, {size}"
+    return found
+
+
+def _lines(
+    connection: psycopg.Connection,
+    facts: ServerFacts,
+    name: str,
+    tables: Mapping[int, Table],
+    refused: Mapping[int, str],
+    sizes: Mapping[int, str],
+) -> Iterator[str]:
+    yield _HEAD.format(database=_in_comment(facts.database))
+    publication = sql.Identifier(f"{name}_tables").as_string(connection)
+    subscription = sql.Identifier(name).as_string(connection)
+    taken = [table for oid, table in tables.items() if oid not in refused]
+    if taken:
+        yield f"CREATE PUBLICATION {publication} FOR TABLE"
+        for place, table in enumerate(taken):
+            end = "," if place + 1 < len(taken) else ""
+            yield f"    {_quoted(connection, table)}{end}  -- {_key(table)}; {sizes[table.oid]}"
+        yield "WITH (publish_via_partition_root = true);"
+        yield ""
+        yield "-- CONNECTION is not used: the gateway reads the database of [source] dsn."
+        yield f"CREATE SUBSCRIPTION {subscription} CONNECTION '' PUBLICATION {publication};"
+    else:
+        yield "-- No table can be published as it is."
+    if refused:
+        yield ""
+        yield "-- Left out, because PostgreSQL would refuse writes to them:"
+    for oid, reason in refused.items():
+        table = tables[oid]
+        yield f"-- {_quoted(connection, table)}; {sizes[oid]}"
+        yield f"--     {_in_comment(reason)}"
+        if not table.identity:
+            yield f"--     ALTER TABLE {_quoted(connection, table)} ADD PRIMARY KEY (...); or"
+            yield f"--     ALTER TABLE {_quoted(connection, table)} REPLICA IDENTITY FULL;"
+
+
+def _in_comment(text: str) -> str:
+    """A name may have a line break, which would end the comment."""
+    return " ".join(text.split())
+
+
+def _quoted(connection: psycopg.Connection, table: Table) -> str:
+    return sql.Identifier(table.schema, table.name).as_string(connection)
+
+
+def _key(table: Table) -> str:
+    if table.primary_key:
+        return f"key ({', '.join(table.primary_key)})"
+    if table.identity and len(table.identity) < len(table.columns):
+        return f"replica identity ({', '.join(table.identity)})"
+    return "no key; every column is the replica identity"
+
+
+def _check(connection: psycopg.Connection, text: str) -> None:
+    """Read what was made as `check` will; it must be served as it is."""
+    definitions = parse_definitions(text)
+    if definitions.subscriptions:
+        catalog = read_catalog(connection, definitions)
+        make_plan(definitions, catalog, prefix="pgsluice", missing_identity="refuse")
+
+
+# The settings
+
+
+def _settings(dsn: str, name: str, kafka: str, registry: str) -> str:
+    parameters = {k: v for k, v in conninfo_to_dict(dsn).items() if k not in _SECRETS}
+    shown = make_conninfo("", **parameters)
+    note = ""
+    if _has_secret(dsn):
+        note = """
+# The password does not belong here. Put the whole connection string into a file that only the
+# daemon can read, and its name into PGSLUICE_SOURCE__DSN_FILE; or use ~/.pgpass."""
+    return f"""\
+# Configuration of pgsluice. Every value can be set in the environment instead, which wins:
+# [source] dsn is PGSLUICE_SOURCE__DSN; with _FILE behind it, the variable names a file.
+# docs/operations.md has all settings; these are the ones that most need.
+
+[source]{note}
+dsn = {_toml(shown)}
+# The replication slot; also the prefix of the gateway's own publications. One daemon per slot.
+slot = {_toml(f"pgsluice_{_name_of(name)}"[:50])}
+
+[definitions]
+file = "replication.sql"
+# A table without a key: "refuse" to start, or "insert_only".
+# missing_identity = "refuse"
+
+[gateway]
+# The name in source.name of every record.
+name = {_toml(name)}
+
+[kafka]
+# Any property of librdkafka; secrets go into the environment (PGSLUICE_KAFKA__SASL_PASSWORD_FILE).
+"bootstrap.servers" = {_toml(kafka)}
+
+[registry]
+url = {_toml(registry)}
+
+[topics]
+# -1: as the broker has it.
+# replication_factor = -1
+
+[http]
+# Metrics for Prometheus, /healthz, /readyz and /status.
+listen = "127.0.0.1:9187"
+
+[consumer]
+# The Spark job: Delta tables at <warehouse>/<subscription>/<schema>/<table>.
+warehouse = "warehouse"
+checkpoint = "checkpoint"
+"""
+
+
+def _toml(text: str) -> str:
+    escaped = "".join(
+        f"\\u{ord(c):04X}" if ord(c) < 32 else f"\\{c}" if c in '"\\' else c for c in text
+    )
+    return f'"{escaped}"'

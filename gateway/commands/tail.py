@@ -1,0 +1,126 @@
+"""``pgsluice tail``: the changes of a subscription as they are published, in SQL's words."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from contextlib import closing
+from typing import Any, Final
+
+from gateway.config import Settings
+from gateway.envelope.naming import topic_of, topic_part, transaction_topic
+from gateway.errors import ConfigError
+from gateway.sink.follow import Followed, follow, list_topics
+from gateway.sink.registry import Registry
+
+__all__ = ["change_line", "tail", "topics_of"]
+
+_SCHEMA: Final = "public"
+_LONGEST: Final = 60
+
+
+def tail(
+    settings: Settings, what: str, *, from_beginning: bool = False, to_end: bool = False
+) -> int:
+    """Print a line for each change of ``SUBSCRIPTION`` or ``SUBSCRIPTION.[SCHEMA.]TABLE``.
+
+    Args:
+        settings: Where Kafka and the registry are.
+        what: Which changes.
+        from_beginning: Also those that are in Kafka already.
+        to_end: Stop at what is there now.
+
+    Raises:
+        ConfigError: there is no such topic.
+        TransientError: Kafka or the registry cannot be reached.
+    """
+    topics = topics_of(what, list_topics(settings.kafka), settings.topics.names)
+    with closing(Registry(settings.registry)) as registry:
+        for record in follow(
+            settings.kafka, registry, topics, from_beginning=from_beginning, to_end=to_end
+        ):
+            line = change_line(record)
+            if line is not None:
+                sys.stdout.write(line + "\n")
+                sys.stdout.flush()
+    return 0
+
+
+def topics_of(what: str, known: list[str], names: Mapping[str, str]) -> list[str]:
+    """Return the topics of tables that `what` names, among those that are `known`.
+
+    Raises:
+        ConfigError: there is none.
+    """
+    subscription, _, table = what.partition(".")
+    if table:
+        schema, point, name = table.partition(".")
+        wanted = {topic_of(subscription, *((schema, name) if point else (_SCHEMA, table)), names)}
+    else:
+        begin, markers = f"{topic_part(subscription)}.", transaction_topic(subscription)
+        wanted = {topic for topic in known if topic.startswith(begin) and topic != markers}
+        wanted |= {topic for of, topic in names.items() if of.startswith(f"{subscription}.")}
+    found = sorted(wanted.intersection(known))
+    if not found:
+        raise ConfigError(
+            f"Kafka has no topic of {what}",
+            hint="write SUBSCRIPTION, SUBSCRIPTION.TABLE or SUBSCRIPTION.SCHEMA.TABLE; topics are "
+            "made by `pgsluice run`",
+        )
+    return found
+
+
+def change_line(record: Followed) -> str | None:
+    """Say in one line what a record does; None where the one before or behind has said it.
+
+    ``0000000A/16B3748  nsw.public.orders  UPDATE id=3: amount 10.50 -> 12.00``
+    """
+    value = record.value
+    if value is None or record.headers.get("rekey") == "old":
+        return None
+    did = _did(value, record.headers.get("rekey"))
+    return f"{record.headers.get('lsn', '')}  {record.topic}  {did}"
+
+
+def _did(value: Mapping[str, Any], rekey: str | None) -> str:
+    before, after = value["before"], value["after"]
+    match value["op"]:
+        case "t":
+            return "TRUNCATE"
+        case "d":
+            return f"DELETE {_shown(_known(before))}"
+        case "r":
+            return f"COPY {_shown(after)}"
+        case "c" if rekey != "new":
+            return f"INSERT {_shown(after)}"
+    unsent = set(value["unchanged"])
+    whole = value["source"]["identity"] == "f"
+    old = {} if before is None else before if whole else _known(before)
+    changed = [name for name in old if name not in unsent and old[name] != after[name]]
+    if whole and before is not None:
+        same = {name: old[name] for name in old if name not in changed}
+        moves = ", ".join(f"{n} {_text(old[n])} -> {_text(after[n])}" for n in changed)
+        return f"UPDATE {_shown(same)}: {moves or 'nothing'}"
+    told = {name: v for name, v in after.items() if name not in unsent}
+    left = f", unchanged: {', '.join(sorted(unsent))}" if unsent else ""
+    moved = f"{_shown(old)} to " if changed else ""
+    return f"UPDATE {moved}{_shown(told)}{left}"
+
+
+def _known(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The columns of an old row that were logged; what is not logged reads as NULL."""
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def _shown(values: Mapping[str, Any]) -> str:
+    return " ".join(f"{name}={_text(value)}" for name, value in values.items()) or "()"
+
+
+def _text(value: object) -> str:
+    if value is None:
+        return "NULL"
+    text = value.hex() if isinstance(value, bytes) else str(value)
+    if len(text) > _LONGEST:
+        text = f"{text[: _LONGEST - 3]}..."
+    plain = text and not any(c.isspace() or c in "=,'" for c in text)
+    return text if plain else "'" + text.replace("'", "''").replace("\n", "\\n") + "'"
