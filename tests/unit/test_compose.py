@@ -41,7 +41,7 @@ def test_every_service_has_a_tagged_image_or_a_stage_of_the_dockerfile(
 ) -> None:
     for service in compose["services"].values():
         if "image" in service:
-            assert re.fullmatch(r"[a-z/-]+:\d[\w.]*", service["image"])
+            assert re.fullmatch(r"[a-z/-]+:v?\d[\w.]*", service["image"])
         else:
             assert service["build"]["target"] in stages()
 
@@ -77,6 +77,27 @@ def test_the_settings_are_ones_that_the_gateway_reads(
     gateway = compose["services"]["gateway"]
     assert f":{port}/readyz" in str(gateway["healthcheck"]["test"])
     assert gateway["ports"] == [f"127.0.0.1:{port}:{port}"]
+
+
+def test_prometheus_reads_where_gateway_and_spark_job_listen(
+    compose: dict[str, Any], tmp_path: Path
+) -> None:
+    (tmp_path / "pgsluice.toml").write_text(compose["configs"]["settings"]["content"])
+    settings = load_settings(tmp_path / "pgsluice.toml", {"PGSLUICE_SOURCE__DSN": "dbname=shop"})
+    prometheus = yaml.safe_load(compose["configs"]["prometheus"]["content"])
+    (job,) = prometheus["scrape_configs"]
+
+    listening = {
+        "gateway": settings.http.listen,
+        "consumer": settings.consumer.metrics_listen,
+    }
+    assert job["static_configs"][0]["targets"] == [
+        f"{service}:{str(listen).rpartition(':')[2]}" for service, listen in listening.items()
+    ]
+    files = [config["file"] for config in compose["configs"].values() if "file" in config]
+    assert files and all((ROOT / file).is_file() for file in files)
+    names = [mount["target"] for mount in compose["services"]["prometheus"]["configs"]]
+    assert {Path(name).name for name in names} >= set(prometheus["rule_files"])
 
 
 def test_the_definitions_are_ones_that_the_gateway_reads(compose: dict[str, Any]) -> None:
