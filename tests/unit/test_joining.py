@@ -1,0 +1,66 @@
+"""What somebody who joins relies on: workflows name what exists, and packages say what they are."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).resolve().parents[2]
+WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
+
+
+def jobs(workflow: Path) -> dict[str, Any]:
+    found = yaml.safe_load(workflow.read_text())["jobs"]
+    assert isinstance(found, dict)
+    return found
+
+
+@pytest.mark.parametrize("workflow", WORKFLOWS, ids=lambda path: path.stem)
+def test_workflows_are_given_no_more_rights_than_they_say(workflow: Path) -> None:
+    assert yaml.safe_load(workflow.read_text())["permissions"] == {"contents": "read"}
+    for job in jobs(workflow).values():
+        for step in job["steps"]:
+            assert ("uses" in step) != ("run" in step)
+            # A version, not a branch that others can move under us.
+            assert re.fullmatch(r"[\w/-]+@v\d[\w.]*", step.get("uses", "a/b@v1"))
+
+
+def test_the_workflow_runs_what_a_person_runs() -> None:
+    steps = jobs(ROOT / ".github/workflows/test.yml")["check-and-test"]["steps"]
+
+    assert ".ci/run" in [step.get("run") for step in steps]
+    assert (ROOT / ".ci" / "run").stat().st_mode & 0o111
+
+
+def test_images_are_stages_of_the_dockerfile() -> None:
+    stages = set(re.findall(r"^FROM \S+ AS (\w+)$", (ROOT / "Dockerfile").read_text(), re.M))
+    targets = {
+        target
+        for workflow in WORKFLOWS
+        for job in jobs(workflow).values()
+        for target in job.get("strategy", {}).get("matrix", {}).get("target", [])
+    }
+
+    assert targets == {"gateway", "consumer"}
+    assert targets <= stages
+
+
+def test_every_package_is_typed_and_the_project_says_what_it_is() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    packages = project["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]
+
+    assert all((ROOT / package / "py.typed").is_file() for package in packages)
+    assert (ROOT / project["project"]["readme"]).is_file()
+    assert "Typing :: Typed" in project["project"]["classifiers"]
+
+
+def test_make_help_names_every_target() -> None:
+    text = (ROOT / "Makefile").read_text()
+    targets = set(re.findall(r"^([a-z-]+):", text, re.M))
+
+    assert targets == set(re.findall(r"^([a-z-]+):.*## .+$", text, re.M))
