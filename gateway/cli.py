@@ -104,7 +104,7 @@ def _check(arguments: argparse.Namespace) -> int:
 def _schemas(arguments: argparse.Namespace) -> int:
     from gateway.commands.schemas import show_schemas
 
-    return show_schemas(_settings(arguments))
+    return show_schemas(_settings(arguments), asyncapi=arguments.asyncapi)
 
 
 def _status(arguments: argparse.Namespace) -> int:
@@ -239,7 +239,12 @@ def _parser() -> argparse.ArgumentParser:
     )
 
     _configured(commands, "check", _check, "look for what would go wrong, and say what to do")
-    _configured(commands, "schemas", _schemas, "print the Avro schemas that will be registered")
+    schemas = _configured(
+        commands, "schemas", _schemas, "print the Avro schemas that will be registered"
+    )
+    schemas.add_argument(
+        "--asyncapi", action="store_true", help="as an AsyncAPI 3 document of all topics"
+    )
     status = _configured(
         commands,
         "status",

@@ -9,6 +9,7 @@ from typing import Any
 
 import psycopg
 
+from gateway.commands.asyncapi import document
 from gateway.config import Settings
 from gateway.definitions.model import Plan
 from gateway.routing.ports import SchemaIds
@@ -33,10 +34,14 @@ class CollectedSchemas:
         return len(self.schemas)
 
 
-def show_schemas(settings: Settings) -> int:
+def show_schemas(settings: Settings, *, asyncapi: bool = False) -> int:
     """Print a JSON object from subject to schema; nothing is registered or created.
 
     Who evaluates which row filter, and why, is told on standard error.
+
+    Args:
+        settings: Of the gateway.
+        asyncapi: Print a document of the topics instead, which has the schemas in it.
 
     Raises:
         TransientError: the source server cannot be reached.
@@ -50,7 +55,18 @@ def show_schemas(settings: Settings) -> int:
         routes = routes_of(connection, plan, facts, settings, schemas)
     for row_filter, who in routes.filters.evaluations():
         print(f"{row_filter}: {who}", file=sys.stderr)
-    json.dump(dict(sorted(schemas.schemas.items())), sys.stdout, indent=2, ensure_ascii=False)
+    shown: Mapping[str, Any] = dict(sorted(schemas.schemas.items()))
+    if asyncapi:
+        shown = document(
+            plan,
+            schemas.schemas,
+            name=settings.gateway.name,
+            kafka=settings.kafka,
+            registry_url=settings.registry["url"],
+            topic_names=settings.topics.names,
+            partitions={topic.name: topic.partitions for topic in table_topics(plan, settings)},
+        )
+    json.dump(shown, sys.stdout, indent=2, ensure_ascii=False)
     sys.stdout.write("\n")
     return 0
 
