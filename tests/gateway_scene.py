@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import logging
 import time
+from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
@@ -243,11 +244,8 @@ def assert_exactly_once(
             assert span["previous_offset"] == behind[place]
             assert span["first_offset"] >= span["previous_offset"]
             behind[place] = span["next_offset"]
-            covered = [
-                offset
-                for offset in offsets[place]
-                if span["first_offset"] <= offset < span["next_offset"]
-            ]
+            begin = bisect_left(offsets[place], span["first_offset"])
+            covered = offsets[place][begin : bisect_left(offsets[place], span["next_offset"])]
             assert covered[0] == span["first_offset"]
             assert covered[-1] + 1 == span["next_offset"]
             assert len(covered) == span["records"]
