@@ -129,7 +129,8 @@ def test_a_long_outage_is_read_on_disk_and_made_up_for(
         grown = memory(gateway, "VmHWM") - before
     assert gateway.terminate() == 0
     assert grown < 100 * BUFFER_BYTES, f"{grown} bytes more than before the outage"
-    assert "trying again" not in gateway.log()
+    # The sink may have taken another producer; the attempt, with the stream, was one.
+    assert gateway.log().count(": streaming ") == 1
     assert_all(server, s)
 
 
