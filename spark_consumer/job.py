@@ -104,14 +104,14 @@ class Subscription:
         return endpos is not None and complete is not None and complete >= endpos
 
     def is_stuck(self) -> bool:
-        """All up to `ConsumerSettings.endpos` has been read, and some table is set aside."""
+        """All up to `ConsumerSettings.endpos` has been read, and some table is in trouble."""
         endpos = self._settings.endpos
         manifest = self.manifest
         return (
             endpos is not None
             and manifest.marker >= 0
             and manifest.end_lsn >= endpos
-            and bool(manifest.aside)
+            and manifest.in_trouble
         )
 
     def is_there(self) -> bool:
@@ -293,7 +293,7 @@ def _look_after(
             subscription.name,
             lsn_text(subscription.manifest.end_lsn),
         )
-        if subscription.manifest.aside:
+        if subscription.manifest.in_trouble:
             raise _left_aside(subscription)
     elif subscription.is_stuck():
         raise _left_aside(subscription)
@@ -304,7 +304,12 @@ def _left_aside(subscription: Subscription) -> FatalConsumerError:
     return FatalConsumerError(
         f"subscription {subscription.name}: everything up to {lsn_text(manifest.end_lsn)} is read,"
         f" but {'; '.join(manifest.missing())}",
-        hint="; ".join(sorted({aside.hint or "" for aside in manifest.aside.values()})),
+        hint="; ".join(
+            sorted(
+                {aside.hint or "" for aside in manifest.aside.values()}
+                | {"remove the cause at the source, or copy the table again" for _ in manifest.held}
+            )
+        ),
     )
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Final
 
@@ -19,11 +19,13 @@ from pyspark.sql import SparkSession
 
 from spark_consumer.errors import FatalConsumerError
 from spark_consumer.files import Folder
+from spark_consumer.markers import Copy
 from spark_consumer.names import part
 
 __all__ = ["Aside", "Manifest", "Manifests", "TableState", "manifest_folder"]
 
-_FORMAT: Final = 2
+_FORMAT: Final = 3
+_ENDED: Final = ("missing", "gone")
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +70,10 @@ class Manifest:
         commit_time: The source's commit time then, where it is known.
         tables: By ``schema.table``, both as in names of folders and topics.
         aside: By ``schema.table``, or by topic while the table is not known.
-        copies: By ``schema.table``, the state of the copy.
+        copies: By ``schema.table``, the state of the copy. Tables that are not published any more
+            are not among them; their last state is in `tables`.
+        held: By ``schema.table``, why the gateway holds it: until it is copied, changes of it are
+            missing.
         fenced: Topics whose table comes from another topic now.
     """
 
@@ -82,12 +87,33 @@ class Manifest:
     tables: Mapping[str, TableState] = field(default_factory=dict)
     aside: Mapping[str, Aside] = field(default_factory=dict)
     copies: Mapping[str, str] = field(default_factory=dict)
+    held: Mapping[str, str] = field(default_factory=dict)
     fenced: tuple[str, ...] = ()
+
+    def after(self, copies: Iterable[Copy]) -> Manifest:
+        """Return the manifest in which `copies` have come to other states."""
+        states, held = dict(self.copies), dict(self.held)
+        aside = dict(self.aside)
+        for copy in copies:
+            states.pop(copy.table, None)
+            held.pop(copy.table, None)
+            if copy.state == "held":
+                held[copy.table] = copy.reason
+            elif copy.state in _ENDED:
+                aside.pop(copy.table, None)
+            else:
+                states[copy.table] = copy.state
+        return replace(self, copies=states, held=held, aside=aside)
 
     @property
     def complete_lsn(self) -> int | None:
         """All tables hold everything up to this ``end_lsn``; None when some do not."""
         return None if self.marker < 0 or self.missing() else self.end_lsn
+
+    @property
+    def in_trouble(self) -> bool:
+        """Whether some table will not be complete before somebody does something."""
+        return bool(self.aside or self.held)
 
     def missing(self) -> list[str]:
         """What keeps the tables from being complete, a line each."""
@@ -96,7 +122,11 @@ class Manifest:
             for table, state in sorted(self.copies.items())
             if state != "ready"
         ]
-        return copying + [
+        held = [
+            f"table {table} is held by the gateway: {reason}"
+            for table, reason in sorted(self.held.items())
+        ]
+        return [*copying, *held] + [
             f"table {table} is set aside: {aside.reason}"
             for table, aside in sorted(self.aside.items())
         ]
@@ -182,7 +212,9 @@ class Manifests:
 
 
 def _same(one: Manifest, other: Manifest) -> bool:
-    return (one.tables, one.aside, one.copies) == (other.tables, other.aside, other.copies)
+    return all(
+        getattr(one, name) == getattr(other, name) for name in ("tables", "aside", "copies", "held")
+    )
 
 
 def _to_json(manifest: Manifest) -> str:

@@ -70,12 +70,15 @@ class Copy:
     Attributes:
         offset: Its place in the marker topic.
         table: ``schema.table``.
-        state: ``pending``, ``copying`` or ``ready``.
+        state: ``pending``, ``copying``, ``ready``; ``held``: the gateway publishes nothing of it
+            until it is copied; ``missing``, ``gone``: it is not published any more.
+        reason: Why it is held, or missing.
     """
 
     offset: int
     table: str
     state: str
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,6 +180,7 @@ def read_markers(records: DataFrame, schemas: Schemas) -> list[Marker | Copy]:
                 F.expr("m.copy.schema AS schema"),
                 F.expr("m.copy.table AS table"),
                 F.expr("m.copy.state AS state"),
+                F.expr("m.copy.reason AS reason"),
             )
         )
     if not frames:
@@ -187,7 +191,8 @@ def read_markers(records: DataFrame, schemas: Schemas) -> list[Marker | Copy]:
 
 def _marker(row: Any) -> Marker | Copy:
     if row["kind"] == "COPY":
-        return Copy(row["offset"], f"{part(row['schema'])}.{part(row['table'])}", row["state"])
+        table = f"{part(row['schema'])}.{part(row['table'])}"
+        return Copy(row["offset"], table, row["state"], row["reason"] or "")
     ranges: dict[str, tuple[Range, ...]] = {}
     for one in row["offsets"]:
         ranges[one["topic"]] = (*ranges.get(one["topic"], ()), _range(one))

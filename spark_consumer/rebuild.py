@@ -233,9 +233,10 @@ class Rebuild:
         begin = next((one for one in reversed(cut.markers) if one.ranges), cut.end)
         back = {*tables, *(state.topic for state in tables.values())}
         kept = {name: why for name, why in before.aside.items() if name not in back}
+        after = replace(before, aside={**kept, **aside}).after(cut.copies)
         self._store(
             replace(
-                before,
+                after,
                 marker=cut.end.offset,
                 since_lsn=begin.end_lsn,
                 since_time=begin.commit_time or before.since_time,
@@ -243,8 +244,6 @@ class Rebuild:
                 end_lsn=cut.end.end_lsn,
                 commit_time=cut.end.commit_time or before.commit_time,
                 tables={**before.tables, **tables},
-                aside={**kept, **aside},
-                copies={**before.copies, **{copy.table: copy.state for copy in cut.copies}},
                 fenced=self._fenced_after(tables),
             )
         )

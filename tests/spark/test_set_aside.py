@@ -56,6 +56,7 @@ class Scene:
             subscriptions=(self.name,),
         )
         self.end_lsn = 0x100
+        self.said: list[dict[str, Any]] = []
 
     def copy(self, *names: str) -> None:
         for name in names:
@@ -69,10 +70,15 @@ class Scene:
                 "c", self.end_lsn, key, after={"a": key, "b": "added", **changed}
             )
 
+    def say(self, table: str, state: str, reason: str | None = None) -> None:
+        copy = {"schema": "public", "table": table, "state": state, "reason": reason}
+        self.said.append({"kind": "COPY", "end_lsn": self.end_lsn, "copy": copy})
+
     def publish(self) -> None:
         self.end_lsn += 0x100
         marker = {"kind": "PROGRESS", "end_lsn": self.end_lsn}
-        self.topics.commit(self.tables.values(), [marker])
+        self.topics.commit(self.tables.values(), [*self.said, marker])
+        self.said.clear()
 
     def run(self, spark: SparkSession) -> None:
         settings = replace(self.settings, endpos=self.end_lsn)
@@ -171,6 +177,27 @@ def test_a_copy_from_another_topic_takes_the_table_over_and_fences_the_first(
     scene.run(spark)
 
     assert scene.keys(spark, HEALTHY) == [7, 8]
+
+
+def test_a_held_table_ends_the_wait_with_its_reason_and_one_that_is_gone_keeps_nothing_waiting(
+    spark: SparkSession, kafka: str, registry: str, tmp_path: Path
+) -> None:
+    scene = Scene(kafka, registry, tmp_path)
+    scene.copy(HEALTHY, TRIMMED)
+    scene.publish()
+    scene.say(HEALTHY, "ready")
+    scene.say(TRIMMED, "held", "no identity")
+    scene.publish()
+
+    with pytest.raises(FatalConsumerError, match=r"table public\.trimmed is held .*: no identity"):
+        scene.run(spark)
+    scene.say(TRIMMED, "gone")
+    scene.add(3, HEALTHY)
+    scene.publish()
+    scene.run(spark)
+
+    assert scene.keys(spark, HEALTHY) == [1, 2, 3]
+    assert scene.keys(spark, TRIMMED) == [1, 2]
 
 
 def test_a_range_with_fewer_records_than_its_marker_says_changes_nothing(

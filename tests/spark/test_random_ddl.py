@@ -1,0 +1,88 @@
+"""Random DDL at the source: the Delta tables end as a native subscription's do."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+from typing import TYPE_CHECKING
+
+import pytest
+
+from gateway.lsn import parse_lsn
+from spark_consumer.config import ConsumerSettings
+from spark_consumer.job import run
+from tests.ddl_workload import TABLES, Workload, ddl_of, is_quiet
+from tests.gateway_scene import Scene, current_lsn, scene
+from tests.native import NativeSubscription
+from tests.oracle.test_changing_publications import published_to
+from tests.servers import Database, DatabaseFactory
+from tests.waiting import wait_until
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["scene"]
+
+pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.postgres]
+
+STEPS = int(os.environ.get("PGSLUICE_DDL_STEPS", "12"))
+CUTS = 3
+"""How often the job looks at what has come."""
+
+
+def test_random_ddl_ends_in_the_native_tables(
+    spark: SparkSession,
+    scene: Callable[..., Scene],
+    database: Database,
+    make_database: DatabaseFactory,
+    kafka: str,
+    registry: str,
+    tmp_path: Path,
+    seed: int,
+) -> None:
+    rng, tables = Random(seed), list(TABLES)
+    warehouse = tmp_path / "warehouse"
+
+    def consume(endpos: str) -> None:
+        settings = ConsumerSettings(
+            kafka={"bootstrap.servers": kafka},
+            registry_url=registry,
+            warehouse=str(warehouse),
+            checkpoint=str(tmp_path / "checkpoint"),
+            subscriptions=(s.slot,),
+            endpos=parse_lsn(endpos),
+        )
+        assert run(settings, spark, stopping=threading.Event()) == 0, workload.done
+
+    with database.connect() as connection:
+        connection.execute(ddl_of(tables).encode())
+        connection.execute("CREATE PUBLICATION p FOR ALL TABLES")
+        native = NativeSubscription(database, make_database, ddl_of(tables), ["p"])
+        native.wait_until_copied()
+        s = scene(
+            "CREATE SUBSCRIPTION {s} CONNECTION '' PUBLICATION p;",
+            definitions={"watch_interval_s": 0.5},
+        )
+        workload = Workload(connection, native, rng, tables)
+        process = s.project.start()
+        process.wait_for("all tables are copied")
+        for number in range(1, STEPS + 1):
+            workload.step()
+            if number % (STEPS // CUTS) == 0:
+                wait_until(lambda: is_quiet(s, tables), 120, f"all of {tables}")
+                end = current_lsn(connection)
+                published_to(s, end)
+                consume(end)
+        native.wait_until_applied(end)
+        assert process.terminate() == 0, process.log()
+
+    for table in tables:
+        with native.database.connect() as subscriber:
+            cursor = subscriber.execute(f"SELECT * FROM {table} LIMIT 0".encode())
+            columns = [column.name for column in cursor.description or ()]
+        frame = spark.read.format("delta").load(str(warehouse / s.slot / Path(*table.split("."))))
+        rows = sorted((tuple(row) for row in frame.select(*columns).collect()), key=repr)
+        assert rows == native.rows(table), (table, workload.done)
