@@ -8,12 +8,14 @@ become much more than that.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from operator import itemgetter
 from typing import Final
 
 from gateway.records import Record
 
 __all__ = ["PIECE_BYTES", "PIECE_RECORDS", "Piece", "parts_of"]
 
+_VALUE: Final = itemgetter(3)
 PIECE_RECORDS: Final = 1000
 PIECE_BYTES: Final = 1 << 20
 """A piece ends with the part that reaches one of these."""
@@ -34,7 +36,7 @@ class Piece:
         records = self.records
         if len(records) >= PIECE_RECORDS:
             return True
-        self._size += sum(len(record[3] or b"") for record in records[self._counted :])
+        self._size += sum(map(len, filter(None, map(_VALUE, records[self._counted :]))))
         self._counted = len(records)
         return self._size >= PIECE_BYTES
 

@@ -134,28 +134,26 @@ class Router:
         """
         tx = self._state(transaction)
         at = _MESSAGE_AT + (5 if transaction.streamed else 1)
-        last: list[Record] = []
+        piece = Piece()
         if self._verdicts is None:
-            piece = Piece()
             for frames in transaction.frames():
-                if last:
-                    yield last
+                if piece.records:
+                    yield piece.take()
                 for part in parts_of(frames, len(self._feeds)):
-                    if piece.records and piece.is_full():
-                        yield piece.take()
                     self._route_frames(part, at, transaction, tx, piece.records)
-                last = piece.take()
+                    if piece.is_full():
+                        yield piece.take()
         else:
             yield from self._route_judged(self._verdicts, at, transaction, tx)
         for table, rows in tx.lost_values.items():
             self._lost_values[table] = self._lost_values.get(table, 0) + rows
         if tx.quarantined:
             self._quarantined.update(tx.quarantined)
-        # The markers go with the last piece: most transactions are a piece or less.
-        last += self._end_markers(transaction, tx)
-        last += self._routes.take_put_aside(transaction.end_lsn)
-        if last:
-            yield last
+        # The markers go with the last piece, where there is room: most transactions are no more.
+        piece.records += self._end_markers(transaction, tx)
+        piece.records += self._routes.take_put_aside(transaction.end_lsn)
+        if piece.records:
+            yield piece.take()
 
     def _route_judged(
         self, verdicts: Verdicts, at: int, transaction: Transaction, tx: TransactionState

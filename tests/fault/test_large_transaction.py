@@ -14,7 +14,7 @@ from tests.waiting import wait_until
 pytestmark = [pytest.mark.postgres, pytest.mark.kafka, pytest.mark.slow]
 
 MakeScene = Callable[..., Scene]
-ROWS = 150_000
+ROWS = 200_000
 FRAMES = ROWS * 200
 """Bytes that the frames of these rows would take, at least."""
 

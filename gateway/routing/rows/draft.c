@@ -170,12 +170,15 @@ static int put_unchanged(Buffer *out, const Group *group, const Value *values)
 }
 
 /* Steals the reference to `item`; NULL stands for a failure before. */
-static int add(PyObject *list, PyObject *item)
+static int put_item(PyObject *list, Py_ssize_t *at, PyObject *item)
 {
-    int got = item == NULL ? FAILED : PyList_Append(list, item);
+    return item == NULL ? FAILED : PyList_SetItem(list, (*at)++, item);
+}
 
-    Py_XDECREF(item);
-    return got;
+static PyObject *shared_item(PyObject *item)
+{
+    Py_INCREF(item);
+    return item;
 }
 
 static PyObject *text_header(PyObject *name, const char *text, int size)
@@ -197,7 +200,9 @@ static PyObject *text_header(PyObject *name, const char *text, int size)
 static PyObject *headers_of(const Work *work, int op, int64_t seq, int rekey)
 {
     const Shared *shared = &work->shared;
-    PyObject *list = PyList_New(0);
+    Py_ssize_t extra = PyTuple_Size(shared->extra), at = 0;
+    PyObject *list = PyList_New(4 + (shared->xid != Py_None) + (rekey != 0) + extra);
+    PyObject *op_header = op_headers[op == INSERTED ? 0 : op == UPDATED ? 1 : 2];
     char text[32];
     int size, failed;
 
@@ -205,17 +210,17 @@ static PyObject *headers_of(const Work *work, int op, int64_t seq, int rekey)
         return NULL;
     size = PyOS_snprintf(text, sizeof text, "%08X/%08X", (unsigned)(work->lsn >> 32),
                          (unsigned)(work->lsn & UINT32_MAX));
-    failed = add(list, text_header(lsn_name, text, size));
-    failed = failed || PyList_Append(list, shared->commit);
+    failed = put_item(list, &at, text_header(lsn_name, text, size));
+    failed = failed || put_item(list, &at, shared_item(shared->commit));
     if (shared->xid != Py_None)
-        failed = failed || PyList_Append(list, shared->xid);
+        failed = failed || put_item(list, &at, shared_item(shared->xid));
     size = PyOS_snprintf(text, sizeof text, "%lld", (long long)seq);
-    failed = failed || add(list, text_header(seq_name, text, size));
-    failed = failed || PyList_Append(list, op_headers[op == INSERTED ? 0 : op == UPDATED ? 1 : 2]);
+    failed = failed || put_item(list, &at, text_header(seq_name, text, size));
+    failed = failed || put_item(list, &at, shared_item(op_header));
     if (rekey)
-        failed = failed || PyList_Append(list, rekey_headers[rekey - 1]);
-    for (Py_ssize_t i = 0; i < PyTuple_Size(shared->extra); i++)
-        failed = failed || PyList_Append(list, PyTuple_GetItem(shared->extra, i));
+        failed = failed || put_item(list, &at, shared_item(rekey_headers[rekey - 1]));
+    for (Py_ssize_t i = 0; i < extra; i++)
+        failed = failed || put_item(list, &at, shared_item(PyTuple_GetItem(shared->extra, i)));
     if (failed)
         Py_CLEAR(list);
     return list;
