@@ -29,7 +29,7 @@ from gateway.definitions.model import (
 from gateway.pgoutput.messages import ReplicaIdentity
 from gateway.pgtypes.binary import TypeInfo
 from gateway.routing import Router, RoutingSettings
-from gateway.routing.compiled import INTERPRETED, why_interpreted
+from gateway.routing.compiled import INTERPRETED, why_not_built
 from gateway.routing.routes import RelationRoutes
 from gateway.transactions import Assembler, Transaction
 
@@ -80,12 +80,14 @@ def run() -> None:
 
 def _report(title: str, make: Any, frames: Sequence[bytes]) -> None:
     times: dict[str, float] = {}
+    before = os.environ.get(INTERPRETED, "0")
     for form in ("1", "0"):
         os.environ[INTERPRETED] = form
-        if form == "0" and (why := why_interpreted()) is not None:
-            print(f"{title:46}{times['1']:12.2f}  {why}")
-            return
         times[form] = _measure(make(), frames)
+    os.environ[INTERPRETED] = before
+    if (why := why_not_built()) is not None:
+        print(f"{title:46}{times['1']:12.2f}  {why}")
+        return
     print(
         f"{title:46}{times['1']:12.2f}{times['0']:10.2f}{times['1'] / times['0']:8.1f}", flush=True
     )

@@ -33,7 +33,7 @@ from gateway.pgoutput.messages import ReplicaIdentity
 from gateway.pgtypes.binary import TypeInfo
 from gateway.records import Record
 from gateway.routing import Router, RoutingSettings
-from gateway.routing.compiled import INTERPRETED, why_interpreted
+from gateway.routing.compiled import INTERPRETED, why_not_built
 from gateway.routing.routes import RelationRoutes
 from gateway.transactions import Assembler, Transaction
 
@@ -366,7 +366,7 @@ def main() -> int:
     parser.add_argument("--inputs", type=int, default=1_000_000)
     parser.add_argument("--seed", type=int, default=1)
     arguments = parser.parse_args()
-    if (why := why_interpreted()) is not None:
+    if (why := why_not_built()) is not None:
         print(f"fuzz_rows: nothing is compiled here: {why}", file=sys.stderr)
         return 1
     fuzzer, started = RowFuzzer(arguments.seed), time.monotonic()

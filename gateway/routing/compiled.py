@@ -22,7 +22,7 @@ from gateway.routing.groups import Group
 from gateway.routing.state import TransactionState
 from gateway.routing.takers import Candidate, Candidates
 
-__all__ = ["INTERPRETED", "CompiledRows", "compile_rows", "why_interpreted"]
+__all__ = ["INTERPRETED", "CompiledRows", "compile_rows", "why_interpreted", "why_not_built"]
 
 INTERPRETED: Final = "PGSLUICE_INTERPRETED"
 """Name of the environment variable that switches the compiled path off."""
@@ -77,6 +77,11 @@ def why_interpreted() -> str | None:
     """Say why rows are not routed in C; None: they are."""
     if os.environ.get(INTERPRETED, "0") not in ("", "0"):
         return f"{INTERPRETED} is set"
+    return why_not_built()
+
+
+def why_not_built() -> str | None:
+    """Say why there is nothing that could be switched off; None: there is."""
     return _ROWS if isinstance(_ROWS, str) else None
 
 

@@ -34,6 +34,11 @@ typedef struct {
     size_t count, room;
 } MadeList;
 
+typedef struct {
+    Taker **items;
+    size_t count, room;
+} TakerList;
+
 /* What all changes of a transaction share; the objects are borrowed. */
 typedef struct {
     const uint8_t *gateway_part;
@@ -51,6 +56,7 @@ typedef struct {
     Buffer scratch;
     CandidateList found, before;
     MadeList made;
+    TakerList counted; /* those whose counts have not been told */
     Shared shared;
     int64_t lsn, seq, total_order;
 } Work;

@@ -36,6 +36,7 @@ static void rows_dealloc(PyObject *self)
     PyMem_Free(work->found.items);
     PyMem_Free(work->before.items);
     PyMem_Free(work->made.items);
+    PyMem_Free(work->counted.items);
     table_free(&work->table);
     release(self);
     Py_DECREF(type);
@@ -123,16 +124,24 @@ static int take_shared(Shared *shared, PyObject *from)
     return put_long(out, ts_ms);
 }
 
-static void count(const Made *made)
+static int count(Work *work, const Made *made)
 {
     Py_ssize_t *counts = made->taker->counts;
+    TakerList *counted = &work->counted;
 
     if (made->is_tombstone)
-        return;
+        return DONE;
+    if (counts[RECORDS] == 0) {
+        if (grow((void **)&counted->items, &counted->room, counted->count,
+                 sizeof *counted->items) != DONE)
+            return FAILED;
+        counted->items[counted->count++] = made->taker;
+    }
     counts[RECORDS]++;
     counts[OTHERS] += made->is_other;
     if (made->told >= 0)
         counts[made->told]++;
+    return DONE;
 }
 
 /* Move the records of a change into `out`, and count them. */
@@ -143,7 +152,8 @@ static int hand_over(Work *work, PyObject *out)
     for (size_t i = 0; i < made->count; i++) {
         if (PyList_Append(out, made->items[i].record) < 0)
             return FAILED;
-        count(&made->items[i]);
+        if (count(work, &made->items[i]) != DONE)
+            return FAILED;
     }
     work_forget(work);
     return DONE;
@@ -169,27 +179,21 @@ static Py_ssize_t add_to(PyObject *counter, PyObject *name, Py_ssize_t more)
 }
 
 /* Tell the topics' counters what was counted; those without a record before are in `touched`. */
-static int tell_counters(Table *table, PyObject *touched)
+static int tell_counters(TakerList *counted, PyObject *touched)
 {
-    for (Py_ssize_t g = 0; g < table->group_count; g++) {
-        Group *group = &table->groups[g];
+    for (; counted->count > 0; counted->count--) {
+        Taker *taker = counted->items[counted->count - 1];
 
-        for (Py_ssize_t i = 0; i < group->taker_count; i++) {
-            Taker *taker = &group->takers[i];
+        for (int k = 0; k < COUNTS; k++) {
+            Py_ssize_t before = 1;
 
-            if (taker->counts[RECORDS] == 0)
-                continue;
-            for (int k = 0; k < COUNTS; k++) {
-                Py_ssize_t before = 1;
-
-                if (taker->counts[k] != 0)
-                    before = add_to(taker->counter, count_names[k], taker->counts[k]);
-                if (before < 0)
-                    return FAILED;
-                if (k == RECORDS && before == 0 && PyList_Append(touched, taker->counter) < 0)
-                    return FAILED;
-                taker->counts[k] = 0;
-            }
+            if (taker->counts[k] != 0)
+                before = add_to(taker->counter, count_names[k], taker->counts[k]);
+            if (before < 0)
+                return FAILED;
+            if (k == RECORDS && before == 0 && PyList_Append(touched, taker->counter) < 0)
+                return FAILED;
+            taker->counts[k] = 0;
         }
     }
     return DONE;
@@ -295,7 +299,7 @@ static PyObject *rows_run(PyObject *self, PyObject *const *arguments, Py_ssize_t
     rows->is_busy = 1;
     got = run(work, frames, &place, (size_t)at, out);
     if (got == DONE)
-        got = tell_counters(&work->table, touched);
+        got = tell_counters(&work->counted, touched);
     rows->is_busy = 0;
     if (got != DONE)
         return NULL;
