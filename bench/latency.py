@@ -97,7 +97,7 @@ def _one_at_a_time(
     times: dict[str, list[float]] = {name: [] for name in TABLES}
     with ExitStack() as stack:
         readers = {
-            name: stack.enter_context(closing(_Reader(kafka, topic)))
+            name: stack.enter_context(closing(Reader(kafka, topic)))
             for name, topic in TOPICS.items()
         }
         for number in range(ROUNDS + _WARM_UP):
@@ -112,7 +112,7 @@ def _one_at_a_time(
 
 def _at_rate(server: EmbeddedPostgres, kafka: EmbeddedKafka, rate: int) -> list[float]:
     """Read while another process writes."""
-    with closing(_Reader(kafka, TOPICS["unfiltered"])) as reader:
+    with closing(Reader(kafka, TOPICS["unfiltered"])) as reader:
         writer = subprocess.Popen(
             [sys.executable, "-m", "bench.latency", server.dsn(), str(rate), str(SECONDS)],
             stdout=subprocess.PIPE,
@@ -157,7 +157,7 @@ def _kafka_alone(kafka: EmbeddedKafka) -> list[float]:
     )
     producer.init_transactions(_TIMEOUT_S)
     times: list[float] = []
-    with closing(_Reader(kafka, _EMPTY)) as reader:
+    with closing(Reader(kafka, _EMPTY)) as reader:
         for number in range(ROUNDS + _WARM_UP):
             key = time.monotonic_ns()
             producer.begin_transaction()
@@ -169,7 +169,7 @@ def _kafka_alone(kafka: EmbeddedKafka) -> list[float]:
     return times
 
 
-class _Reader:
+class Reader:
     """Committed records of a topic from its end on."""
 
     def __init__(self, kafka: EmbeddedKafka, topic: str) -> None:
@@ -186,6 +186,7 @@ class _Reader:
         self._consumer.assign([TopicPartition(topic, 0, end)])
 
     def close(self) -> None:
+        """End the connection."""
         self._consumer.close()
 
     def poll(self, timeout_s: float) -> tuple[int, float] | None:
@@ -194,6 +195,8 @@ class _Reader:
         if message is None:
             return None
         key = message.key()
+        if message.error() is None and key is None:
+            return None  # the `t` with which a copy begins
         if message.error() is not None or not isinstance(key, bytes):
             raise BenchError(f"{self._topic} cannot be read: {message.error()}")
         sent = _from_zigzag(key[5:])

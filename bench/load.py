@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import psycopg
 
-__all__ = ["CHANGES_PER_TRANSACTION", "SELECTED", "Expected", "Load"]
+__all__ = ["CHANGES_PER_TRANSACTION", "SELECTED", "Expected", "Load", "make_rows"]
 
 _INSERTS: Final = 83
 _UPDATES: Final = 12
@@ -37,6 +37,12 @@ SELECT id, 'customer number ' || id, 'a note of some forty characters, row ' || 
        id % 3 <> 0
 FROM generate_series({first}, {last}) id
 """
+
+
+def make_rows(connection: psycopg.Connection[Any], rows: int) -> None:
+    """Make the table, with ids from 1 to `rows`."""
+    connection.execute(_TABLE)
+    connection.execute(_ROWS.format(first=1, last=rows))
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,8 +81,7 @@ class Load:
 
     def prepare(self, connection: psycopg.Connection[Any]) -> None:
         """Make the table, with the rows that the first transaction needs."""
-        connection.execute(_TABLE)
-        connection.execute(_ROWS.format(first=1, last=_INSERTS))
+        make_rows(connection, _INSERTS)
 
     def write(self, connection: psycopg.Connection[Any]) -> str:
         """Write all transactions; the position behind the last.
