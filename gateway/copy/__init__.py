@@ -42,6 +42,10 @@ chunk is read when all transactions have ended that ran when the stream was begu
 waits for that): every snapshot from then on sees them. The same makes up for changes that
 transactions made before a table was added to the publications.
 
+Chunks may be read ahead: the second one before the first is placed. They are placed in the order in
+which they were read, so the snapshot of a later one sees all that an earlier one's sees; what is
+forgotten when the earlier one is placed is nothing that the later one lacks.
+
 A table without a key has no ranges, and consumers keep it as a multiset: it is one chunk, behind
 a ``t``. What it costs: one transaction that lasts as long as reading the table takes, the
 table's rows in a spool file, and a stream that waits while they are published.

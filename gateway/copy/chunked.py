@@ -54,6 +54,16 @@ class Chunk:
     end: bool
     size: int
 
+    def following(self, again: tuple[Key, ...]) -> ChunkRequest | None:
+        """Return the request for the range behind it, also before it is placed; None at the end.
+
+        Args:
+            again: Of any request that was made before.
+        """
+        if self.end or not self.request.ranged:
+            return None
+        return ChunkRequest(True, self.last or self.request.after, again)
+
 
 class _Op(Enum):
     PUT = "put"
@@ -101,7 +111,11 @@ class ChunkedCopy:
         return self._complete or self._copied is not None
 
     def request(self) -> ChunkRequest:
-        """Say what to read next; one chunk is read and placed at a time."""
+        """Say what to read next when all that was read is placed.
+
+        Chunks are read one after the other, and placed in this order; `Chunk.following` says what
+        can be read meanwhile.
+        """
         return ChunkRequest(not self._complete, self._copied, tuple(self._again))
 
     # What is published
@@ -140,7 +154,7 @@ class ChunkedCopy:
     # What is read
 
     def forget(self, snapshot: Snapshot) -> None:
-        """Drop what every later snapshot sees as well; not while a chunk is read or waits."""
+        """Drop what every later snapshot sees as well; not while an earlier chunk waits."""
         self._unseen = [entry for entry in self._unseen if not snapshot.sees(entry[0])]
 
     def place(self, chunk: Chunk) -> Iterable[Row]:

@@ -1,8 +1,8 @@
 """Copies tables while the stream goes on: threads read chunks, the loop places them.
 
     worker threads                          the loop
-    read a chunk ─────── waiting ─────────► place() between two transactions, behind the chunk's
-    wait until it is placed ◄── placed ──── position: its records, and how far the copy is now
+    read chunks ──────── waiting ─────────► place() between two transactions, behind the chunk's
+    wait until one is placed ◄── placed ─── position: its records, and how far the copy is now
 
 What a chunk is and why this is exact: `gateway.copy`. Threads share nothing with the loop but what
 `_lock` guards; only the loop looks into a `ChunkedCopy`. A worker that loses its connection makes
@@ -22,7 +22,7 @@ from typing import Final
 
 from gateway.background import OnWait
 from gateway.config import CopyTable
-from gateway.copy import Chunk, Snapshot
+from gateway.copy import Chunk, ChunkRequest, Progress, Snapshot
 from gateway.definitions.changes import fingerprint_of
 from gateway.definitions.model import Plan, TableCopy
 from gateway.envelope.envelope import Snapshot as SnapshotKind
@@ -52,6 +52,8 @@ _FLUSH_S: Final = 0.1
 _REMIND_S: Final = 10.0
 _REPORT_S: Final = 5.0
 _JOIN_S: Final = 5.0
+_AHEAD: Final = 2
+"""Chunks of a table that are read while one before them waits for its place."""
 _OUTDATED: Final = "a table was altered; it is copied anew when it can be published"
 
 
@@ -193,7 +195,7 @@ class TableCopier:
 
     def _forget(self, snapshot: Snapshot) -> None:
         with self._lock:
-            idle = [job for job in self._jobs if not job.reading]
+            idle = [job for job in self._jobs if not job.outstanding]
         for job in idle:
             job.copy.forget(snapshot)
 
@@ -218,7 +220,7 @@ class TableCopier:
             job.request = job.copy.request()
         self._tell(job)
         with self._lock:
-            job.reading = False
+            job.outstanding -= 1
         job.placed.set()
 
     def _finish(self, job: CopyJob, lsn: Lsn) -> list[Record]:
@@ -231,6 +233,10 @@ class TableCopier:
             else:
                 definition = fingerprint_of(self._plan, copy)
                 records += self._mark(job, lsn, [copy], state="ready", definition=definition)
+                if not self._states.of(copy).is_settled:
+                    # What partitions have brought that came meanwhile: the next attempt copies it.
+                    self._states.set(copy, progress=Progress())
+                    self._altered = True
             event(
                 _LOG,
                 logging.INFO,
@@ -328,12 +334,14 @@ class TableCopier:
                     job = None
                 except ConditionError as error:
                     assert job is not None
+                    self._settle(job)
                     self._given_up.append((job, error))
                     job = None
                     self._wake()
                 except TableGone as error:
                     event(_LOG, logging.ERROR, "the table is not copied", because=error.message)
                     assert job is not None
+                    self._settle(job)
                     job.over, job = True, None
                     self._wake()
                 except TableAltered as error:
@@ -391,17 +399,17 @@ class TableCopier:
             job.began_at = time.monotonic()
             job.estimate = None if job.part else reader.estimate_rows(job.table)
         rows = _FIRST_CHUNK_ROWS
-        while not job.over and not self._closed.is_set():
-            job.placed.clear()
+        while (request := self._await_turn(reader, job)) is not None:
             with self._lock:
-                job.reading = True
+                job.outstanding += 1
             try:
-                chunk = reader.read(job.source, job.request, self._bounded(rows))
+                chunk = reader.read(job.source, request, self._bounded(rows))
             except BaseException:
                 with self._lock:
-                    job.reading = False
+                    job.outstanding -= 1
                 raise
             job.rows += chunk.size
+            job.newest = chunk
             rows = self._settings.chunk_bytes // max(1, reader.bytes // max(1, reader.rows))
             with self._lock:
                 self._waiting.append((job, chunk))
@@ -409,11 +417,38 @@ class TableCopier:
                 if self._settings.rows_per_second:
                     self._not_before += reader.rows / self._settings.rows_per_second
             self._wake()
-            if not job.placed.wait(_FLUSH_S):
+            self._closed.wait(max(0.0, self._not_before - time.monotonic()))
+        job.newest = None  # with its rows
+
+    def _await_turn(self, reader: ChunkReader, job: CopyJob) -> ChunkRequest | None:
+        """Wait until a chunk may be read; None: the job is over.
+
+        The stream needs time to get to a chunk's place, on a gateway that lags as much as it lags;
+        meanwhile the next ones are read, no more than can be kept in memory.
+        """
+        flushed = False
+        while not job.over and not self._closed.is_set():
+            job.placed.clear()
+            with self._lock:
+                outstanding = job.outstanding
+            if not outstanding:
+                return job.request
+            if outstanding <= _AHEAD and job.newest is not None:
+                following = job.newest.following(job.request.again)
+                if following is not None:
+                    return following
+            if not job.placed.wait(None if flushed else _FLUSH_S):
+                flushed = True
                 with contextlib.suppress(GatewayError):  # the server writes it out later, too
                     reader.flush()
-                job.placed.wait()
-            self._closed.wait(max(0.0, self._not_before - time.monotonic()))
+        return None
+
+    def _settle(self, job: CopyJob) -> None:
+        """Wait until what was read of it is placed."""
+        while job.outstanding and not self._closed.is_set():
+            job.placed.clear()
+            if job.outstanding:
+                job.placed.wait(_FLUSH_S)
 
     def _bounded(self, rows: int) -> int:
         most: int = self._settings.chunk_rows

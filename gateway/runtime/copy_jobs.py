@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-from gateway.copy import ChunkedCopy, ChunkRequest
+from gateway.copy import Chunk, ChunkedCopy, ChunkRequest
 from gateway.definitions.model import Plan, Table, TableCopy
 from gateway.envelope.schema import key_of
 from gateway.routing.copies import CopyRoute
@@ -54,8 +54,9 @@ class CopyJob:
     Attributes:
         part: The condition of the rows that are copied once more, of a table that stays ready;
             empty: the whole table is copied.
-        request: What a worker is to read next; None while the loop has to place a chunk first.
-        reading: A chunk is being read, or waits to be placed.
+        request: What a worker is to read next when all that it has read is placed.
+        newest: What it has read last.
+        outstanding: How many chunks are being read, or wait to be placed.
         rows: Read so far, in this run.
         over: Ready, or given up.
     """
@@ -67,7 +68,8 @@ class CopyJob:
     copy: ChunkedCopy
     request: ChunkRequest
     placed: threading.Event = field(default_factory=threading.Event)
-    reading: bool = False
+    newest: Chunk | None = None
+    outstanding: int = 0
     rows: int = 0
     estimate: int | None = None
     began_at: float = 0.0
@@ -99,7 +101,7 @@ def make_jobs(plan: Plan, states: CopyStates, routes: RelationRoutes) -> Iterato
             if not copies:
                 continue
             route = routes.copy_route(copies, key_of(table, copies[0].columns) or ())
-        part = state.asked or ""
+        part = (state.asked or "") if state.state == "ready" else ""
         source = ChunkSource(table, route.columns, route.key, part)
         chunked = ChunkedCopy(source.key_positions, state.progress)
         routes.watch(route, chunked)

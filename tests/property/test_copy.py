@@ -96,7 +96,8 @@ class Gateway:
 
     def start(self, progress: Progress) -> None:
         self.copy = self.make([0], progress)
-        self.chunk: Chunk | None = None
+        self.chunks: list[Chunk] = []  # read, and not placed
+        self.asked = self.copy.request()
         self.sure = self.server.next_xid  # all before have ended before the first chunk is read
 
     def die(self) -> None:
@@ -130,17 +131,22 @@ class Gateway:
             self.copy.update(xid, old, new if old is None else fill_unchanged(old, new))
 
     def read(self) -> None:
-        if self.chunk is not None or self.copy.progress.ready:
+        if len(self.chunks) > 2 or self.copy.progress.ready:
             return
         snapshot, state = self.server.snapshot()
         if snapshot.xmin < self.sure:
             return
-        request = self.copy.request()
+        request = self.asked
+        if self.chunks:
+            following = self.chunks[-1].following(self.asked.again)
+            if following is None:
+                return
+            request = following
         again = {int(key[0]) for key in request.again}
         after = -1 if request.after is None else int(request.after[0])
         behind = sorted(key for key in state if key > after) if request.ranged else []
         ranged = behind[: self.size]
-        self.chunk = Chunk(
+        chunk = Chunk(
             request,
             [state[key] for key in {*ranged, *(again & state.keys())}],
             snapshot,
@@ -149,17 +155,18 @@ class Gateway:
             len(behind) < self.size,
             len(ranged),
         )
+        self.chunks.append(chunk)
 
     def place(self) -> None:
-        if self.chunk is None or self.published + 1 < self.chunk.insert_lsn // 10:
+        if not self.chunks or self.published + 1 < self.chunks[0].insert_lsn // 10:
             return
         if not self.copy.started:
             self.consumer.rows.clear()
-        for row in self.copy.place(self.chunk):
+        for row in self.copy.place(self.chunks.pop(0)):
             assert UNCHANGED not in row
             if self.passes(tuple(row)):
                 self.consumer.rows[number(tuple(row))] = tuple(row)
-        self.chunk = None
+        self.asked = self.copy.request()
         self.judge()
 
     def judge(self) -> None:
