@@ -59,7 +59,8 @@ class CopyState:
         topic: That has its rows; empty when it is not known.
         asked: What of a table that is ready is to be copied once more, because somebody asked for
             it: the condition that rows fulfil, empty for the whole table; None: nothing. `progress`
-            is of that copy. The table stays ready until a whole copy begins.
+            is of that copy. The table stays ready until a whole copy begins. Of one that is being
+            copied: what follows then.
     """
 
     subscription: str

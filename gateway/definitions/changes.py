@@ -13,11 +13,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from gateway.definitions.model import Plan, Publish, TableCopy
-from gateway.definitions.remembered import describe, has_same_key
+from gateway.definitions.remembered import describe, has_same_key, relations_of
 from gateway.envelope.naming import topic_of
 from gateway.records import CopyState
 
-__all__ = ["copy_states", "departed", "fingerprint_of", "key_of_copy"]
+__all__ = ["attached", "copy_states", "departed", "fingerprint_of", "key_of_copy"]
 
 _MIXED = "~"
 """Behind a fingerprint: some rows of the table may have come by an earlier definition."""
@@ -92,7 +92,8 @@ def copy_states(
         topic = "" if names is None else topic_of(*key, names)
         if state is not None and state.topic != topic and names is not None:
             state = None
-        state = None if state is None else replace(state, taken=taken)
+        if state is not None and not (state.state == "copying" and attached(state, taken)):
+            state = replace(state, taken=taken)  # else `requests.take` sees what was attached
         if state is not None and state.definition.removesuffix(_MIXED) == fingerprint:
             found.append(state)
         elif state is not None and state.state == "ready" and not reconcile:
@@ -118,6 +119,13 @@ def copy_states(
             if why is not None:
                 found.append(replace(state, state="missing", taken="", reason=why))
     return tuple(found)
+
+
+def attached(state: CopyState, taken: str) -> frozenset[int]:
+    """Return the partitions in `taken` that the table had not when its copy began."""
+    if not state.taken:
+        return frozenset()
+    return relations_of(taken) - relations_of(state.taken) - {state.oid}
 
 
 def _taken_on(definition: str, fingerprint: str) -> str:

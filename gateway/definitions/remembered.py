@@ -26,7 +26,15 @@ from gateway.envelope.schema import KeyColumns, key_of
 from gateway.pgoutput.messages import ReplicaIdentity
 from gateway.records import CopyState
 
-__all__ = ["describe", "has_same_key", "key_signature", "known_tables", "oids_of", "recall"]
+__all__ = [
+    "describe",
+    "has_same_key",
+    "key_signature",
+    "known_tables",
+    "oids_of",
+    "recall",
+    "relations_of",
+]
 
 # int2, int4, int8; float4, float8; varchar, text
 _SAME_KEYS: Final = {21: 20, 23: 20, 20: 20, 700: 701, 701: 701, 1043: 25, 25: 25}
@@ -78,6 +86,11 @@ def key_signature(columns: Iterable[Column], key: KeyColumns) -> list[str] | Non
 def has_same_key(before: str, after: str) -> bool:
     """Whether two texts of `describe` have the same key."""
     return bool(json.loads(before)["key"] == json.loads(after)["key"])
+
+
+def relations_of(taken: str) -> frozenset[int]:
+    """Return the OIDs of the relations that a text of `describe` has."""
+    return frozenset(publish["relation"] for publish in json.loads(taken)["publishes"])
 
 
 def known_tables(states: Iterable[CopyState]) -> dict[tuple[str, str], int]:

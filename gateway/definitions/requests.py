@@ -1,21 +1,41 @@
-"""What a request to copy tables once more means for the states of their copies. Pure."""
+"""What is to be copied once more, because somebody asks for it or a partition has come. Pure.
+
+A partition that is attached to a tree brings rows of which the stream says nothing. When that is
+while the tree is copied under its root, those with keys that the copy has passed would be missing:
+the rows that the partition can have are copied once more as a part, when the rest is done.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from gateway.copy.progress import Progress
-from gateway.definitions.changes import key_of_copy
+from gateway.definitions.changes import TableKey, attached, key_of_copy
 from gateway.definitions.model import Plan, TableCopy
+from gateway.definitions.remembered import describe
 from gateway.envelope.schema import key_of
 from gateway.records import CopyRequest, CopyState
 
-__all__ = ["concerned", "refusal", "take"]
+__all__ = ["concerned", "new_partitions", "refusal", "take"]
+
+
+def new_partitions(plan: Plan, states: Iterable[CopyState]) -> dict[TableKey, frozenset[int]]:
+    """Return the partitions that trees were given while they are copied."""
+    known = {(state.subscription, state.schema, state.table): state for state in states}
+    found = {}
+    for copy in plan.copies:
+        key = key_of_copy(plan, copy)
+        if (state := known.get(key)) is not None and state.state == "copying":
+            found[key] = attached(state, describe(plan, copy))
+    return {key: partitions for key, partitions in found.items() if partitions}
 
 
 def take(
-    plan: Plan, states: Iterable[CopyState], requests: Iterable[CopyRequest]
+    plan: Plan,
+    states: Iterable[CopyState],
+    requests: Iterable[CopyRequest],
+    conditions: Mapping[int, str],
 ) -> tuple[tuple[CopyState, ...], list[str]]:
     """Return the states after all requests, and why something of these was refused.
 
@@ -23,8 +43,16 @@ def take(
         plan: In force.
         states: Of all tables.
         requests: In the order in which they came.
+        conditions: What the rows of a partition fulfil, by OID, of those of `new_partitions`.
     """
     found = {(state.subscription, state.schema, state.table): state for state in states}
+    for copy in plan.copies:
+        key = key_of_copy(plan, copy)
+        partitions = new_partitions(plan, found.values()).get(key, frozenset())
+        parts = [conditions[oid] for oid in sorted(partitions) if oid in conditions]
+        if partitions:
+            asked = " OR ".join([*filter(None, [found[key].asked]), *parts]) or None
+            found[key] = replace(found[key], asked=asked, taken=describe(plan, copy))
     refused = []
     for request in requests:
         copies = concerned(plan, request)
@@ -77,4 +105,4 @@ def _asked(state: CopyState, request: CopyRequest) -> CopyState:
     if state.state == "ready":
         # Consumers have the whole table, until a copy of all of it begins with its `t`.
         return replace(state, asked=request.where, progress=Progress())
-    return replace(state, state="pending", consistent_point=None, progress=Progress())
+    return replace(state, state="pending", consistent_point=None, progress=Progress(), asked=None)

@@ -30,6 +30,7 @@ import psycopg
 
 from gateway.config import Settings
 from gateway.definitions.model import Plan
+from gateway.definitions.requests import new_partitions
 from gateway.definitions.server import SUFFIXES
 from gateway.errors import TransientError
 from gateway.failpoints import fail_point
@@ -66,6 +67,7 @@ from gateway.sink.registry import Registry
 from gateway.source.chunks import ChunkReader
 from gateway.source.connection import connect
 from gateway.source.evaluator import ServerEvaluator
+from gateway.source.partitions import partition_conditions
 from gateway.source.publications import ensure_publications
 from gateway.source.replication import ReplicationConnection
 from gateway.source.server import server_position
@@ -159,15 +161,8 @@ class Attempt:
                 if recovered.watermark is not None:
                     setup = recall(setup, settings, connection, recovered.watermark.copies)
                 going_on = self._take_over(setup, outside, intake, sink, made, recovered)
-                if going_on is not None and recovered.requests:
-                    watermark = take_requests(
-                        setup.plan,
-                        going_on.watermark,
-                        recovered.requests,
-                        sink,
-                        stopping=self.stopping,
-                    )
-                    going_on = replace(going_on, watermark=watermark)
+                if going_on is not None:
+                    going_on = self._take_requests(setup, outside, sink, recovered, going_on)
             if going_on is None:
                 return Outcome.START_ANEW
             return self._go_on(setup, outside, intake, sink, going_on)
@@ -219,6 +214,29 @@ class Attempt:
             stopping=self.stopping,
         )
         return replace(decision, watermark=watermark)
+
+    def _take_requests(
+        self,
+        setup: Setup,
+        outside: Outside,
+        sink: TransactionalSink,
+        recovered: Recovered,
+        going_on: GoOn,
+    ) -> GoOn:
+        """Let be copied what was asked for, and what came with new partitions."""
+        found = new_partitions(setup.plan, going_on.watermark.copies)
+        if not (found or recovered.requests):
+            return going_on
+        conditions = partition_conditions(outside.connection, frozenset().union(*found.values()))
+        watermark = take_requests(
+            setup.plan,
+            going_on.watermark,
+            recovered.requests,
+            conditions,
+            sink,
+            stopping=self.stopping,
+        )
+        return replace(going_on, watermark=watermark)
 
     def _go_on(
         self,

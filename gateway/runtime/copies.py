@@ -154,16 +154,20 @@ def take_requests(
     plan: Plan,
     watermark: Watermark,
     asked: tuple[CopyRequest, ...],
+    conditions: Mapping[int, str],
     sink: Sink,
     *,
     stopping: Callable[[], bool],
 ) -> Watermark:
-    """Let the tables be copied that somebody asks for; in one Kafka transaction with the requests.
+    """Let be copied what somebody asks for, and what new partitions have brought.
+
+    All in one Kafka transaction with the end of the requests.
 
     Args:
         plan: In force.
         watermark: What is committed.
         asked: In the order in which they came.
+        conditions: What the rows of partitions fulfil that have come to trees under copy, by OID.
         sink: Not busy.
         stopping: Asked while waiting; True gives up.
 
@@ -173,12 +177,18 @@ def take_requests(
     Raises:
         TransientError: an edge failed, or `stopping` said so: the requests are there still.
     """
-    states, refused = requests.take(plan, watermark.copies, asked)
+    states, refused = requests.take(plan, watermark.copies, asked, conditions)
     after = replace(watermark, copies=states)
     _commit(sink, Batch([], after, taken=asked), stopping)
     for because in refused:
         event(_LOG, logging.WARNING, "a request for a copy is refused", because=because)
-    event(_LOG, logging.INFO, "requests for copies are taken", requests=len(asked))
+    event(
+        _LOG,
+        logging.INFO,
+        "requests for copies are taken",
+        requests=len(asked),
+        new_partitions=len(conditions),
+    )
     return after
 
 

@@ -1,0 +1,28 @@
+"""What the catalog says of partitions."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+import psycopg
+
+__all__ = ["partition_conditions"]
+
+
+def partition_conditions(
+    connection: psycopg.Connection, partitions: Collection[int]
+) -> dict[int, str]:
+    """Return by OID what the rows of each partition fulfil, as an expression on its tree's columns.
+
+    Names in it are qualified, but for those of ``pg_catalog``. A relation that is no partition any
+    more is left out.
+    """
+    if not partitions:
+        return {}
+    with connection.transaction():
+        connection.execute("SET LOCAL search_path = pg_catalog")
+        found = connection.execute(
+            "SELECT oid, pg_get_partition_constraintdef(oid) FROM pg_class WHERE oid = ANY (%s)",
+            [sorted(partitions)],
+        ).fetchall()
+    return {oid: condition for oid, condition in found if condition is not None}
