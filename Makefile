@@ -10,7 +10,7 @@ BIN := .venv/bin
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' Makefile
 
-setup: ## Create .venv from the lock file and fetch the jars (does nothing when nothing changed)
+setup: ## Create .venv from the lock file, compile, fetch the jars (nothing when nothing changed)
 	@command -v $(PYTHON) >/dev/null || { echo "setup: no $(PYTHON): install Python 3.11 or later (Debian, Ubuntu: apt install python3 python3-venv)" >&2; exit 1; }
 	@$(PYTHON) tools/setup.py
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from gateway.routing.compiled import why_not_built
 from tools import build_rows
 
 
@@ -47,3 +48,9 @@ def test_what_is_newer_than_the_sources_is_kept(
 
     assert build_rows.build(module) is None
     assert module.read_bytes() == b"of these sources"
+
+
+def test_what_is_built_in_this_tree_is_taken() -> None:
+    can_be_built = build_rows.build() is None
+
+    assert (why_not_built() is None) == can_be_built
