@@ -1,4 +1,7 @@
-"""Relations that the source no longer has, while their last rows are still in the stream. Pure."""
+"""Relations that are gone or not published any more, and whose last rows may be in the stream.
+
+Pure.
+"""
 
 from __future__ import annotations
 
@@ -13,10 +16,15 @@ __all__ = ["with_departed"]
 def with_departed(plan: Plan, before: Plan, gone: Collection[int]) -> Plan:
     """Return `plan` with what `before` published of the relations in `gone`.
 
-    What a dropped relation was published as cannot change any more. Nothing else of `plan` changes:
-    there is nothing of it to copy, and nothing to ask of the server.
+    Nothing else of `plan` changes: there is nothing of them to copy, and nothing to ask of the
+    server. What `plan` publishes itself, it publishes in its own way.
     """
-    kept = [publish for publish in before.publishes if publish.relation_oid in gone]
+    now = {(publish.subscription, publish.relation_oid) for publish in plan.publishes}
+    kept = [
+        publish
+        for publish in before.publishes
+        if publish.relation_oid in gone and (publish.subscription, publish.relation_oid) not in now
+    ]
     if not kept:
         return plan
     oids = {oid for publish in kept for oid in (publish.relation_oid, publish.target_oid)}

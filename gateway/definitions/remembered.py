@@ -98,7 +98,13 @@ def known_tables(states: Iterable[CopyState]) -> dict[tuple[str, str], int]:
     return {(state.schema, state.table): state.oid for state in states if state.oid}
 
 
-def recall(plan: Plan, states: Iterable[CopyState], existing: Collection[int]) -> Plan:
+def recall(
+    plan: Plan,
+    states: Iterable[CopyState],
+    existing: Collection[int],
+    *,
+    same_definitions: bool = False,
+) -> Plan:
     """Return `plan` with what was published of relations that are gone.
 
     A table that was made again under the same name is not recalled: its copy replaces all that
@@ -108,6 +114,8 @@ def recall(plan: Plan, states: Iterable[CopyState], existing: Collection[int]) -
         plan: As of now.
         states: As committed with the watermark.
         existing: The OIDs of relations that there are, among those of `oids_of`.
+        same_definitions: What was published under them and is not any more has left a publication
+            or a tree, and is recalled, too; otherwise somebody has taken it out of the definitions.
     """
     named = {
         (copy.subscription, plan.tables[copy.target_oid].schema, plan.tables[copy.target_oid].name)
@@ -115,6 +123,8 @@ def recall(plan: Plan, states: Iterable[CopyState], existing: Collection[int]) -
     }
     subscriptions = {subscription.name for subscription in plan.subscriptions}
     copied = {(copy.subscription, copy.target_oid) for copy in plan.copies}
+    published = {(publish.subscription, publish.relation_oid) for publish in plan.publishes}
+    published |= {(table.subscription, table.oid) for table in plan.held}
     tables: dict[int, Table] = {}
     publishes: list[Publish] = []
     for state in states:
@@ -125,8 +135,13 @@ def recall(plan: Plan, states: Iterable[CopyState], existing: Collection[int]) -
         if not state.taken or replaced or state.subscription not in subscriptions:
             continue
         table, found = _read(state)
-        departed = [p for p in found if p.relation_oid not in existing]
-        if departed and (state.oid in plan.tables or state.oid not in existing):
+        departed = [
+            p
+            for p in found
+            if p.relation_oid not in existing
+            or (same_definitions and (p.subscription, p.relation_oid) not in published)
+        ]
+        if departed and (state.oid in plan.tables or state.oid not in existing or same_definitions):
             tables |= {p.relation_oid: replace(table, oid=p.relation_oid) for p in departed}
             tables[table.oid] = table
             publishes += departed

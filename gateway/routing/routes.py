@@ -49,7 +49,8 @@ class RelationRoutes:
 
     Args:
         replan: Asked when the stream shows that something about a relation, or about who publishes
-            it, may have changed: the plan as of now, or None when it is the same.
+            it, may have changed: the plan as of now, or None when it is the same. It is given the
+            OID of the relation that is announced, if that was announced before.
         evaluator: Evaluates the filters that are not evaluated here; without it no row of theirs
             can be routed.
     """
@@ -61,7 +62,7 @@ class RelationRoutes:
         catalog: CatalogReader,
         schemas: SchemaIds,
         *,
-        replan: Callable[[], Plan | None] = lambda: None,
+        replan: Callable[[int | None], Plan | None] = lambda again: None,
         evaluator: Evaluator | None = None,
     ) -> None:
         self.by_oid = _LazyRoutes(self._build)
@@ -125,9 +126,9 @@ class RelationRoutes:
 
         Source: rel_sync_cache_relation_cb, get_rel_sync_entry in pgoutput.c.
         """
-        if (plan := self._replan()) is not None:
-            self._adopt(plan)
         before = self._relations.get(relation.relation_oid)
+        if (plan := self._replan(None if before is None else relation.relation_oid)) is not None:
+            self._adopt(plan)
         if self._relations.learn(relation):
             self.by_oid.pop(relation.relation_oid, None)
             if before is not None and any(self._watched.values()):

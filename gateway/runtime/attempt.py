@@ -159,7 +159,7 @@ class Attempt:
             with intake.attended():
                 recovered = sink.open(_OPEN_TIMEOUT_S, stopping=self.stopping)
                 if recovered.watermark is not None:
-                    setup = recall(setup, settings, connection, recovered.watermark.copies)
+                    setup = recall(setup, settings, connection, recovered.watermark)
                 going_on = self._take_over(setup, outside, intake, sink, made, recovered)
                 if going_on is not None:
                     going_on = self._take_requests(setup, outside, sink, recovered, going_on)

@@ -3,14 +3,13 @@
 A publication of the database can be altered, and partitions come and go, while the gateway runs.
 pgoutput decodes each change with the catalog of its moment; what the gateway reads is the catalog
 of now. The two are the same as long as the gateway keeps up; one that is behind takes the changes
-before the last alteration by the last definition already. Not so what was dropped: it stays as it
-was until the stream has passed its end.
+before the last alteration by the last definition already. Not so what was dropped, or had left the
+publications when an attempt began: it stays as it was until the stream has passed its end.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
 from typing import Final
 
 import psycopg
@@ -23,7 +22,7 @@ from gateway.definitions.parser import parse_definitions
 from gateway.definitions.remembered import known_tables, oids_of, recall
 from gateway.errors import ConfigError, GatewayError, TransientError
 from gateway.observe import event
-from gateway.records import CopyState, Watermark
+from gateway.records import Watermark
 from gateway.source.catalog import read_catalog
 from gateway.source.tables import existing_relations
 from gateway.source.watch import catalog_digest
@@ -88,14 +87,24 @@ def read_plan(
     )
 
 
-def recalled_plan(connection: psycopg.Connection, plan: Plan, states: Iterable[CopyState]) -> Plan:
-    """Return `plan` with what was published of relations that were dropped meanwhile.
+def recalled_plan(
+    connection: psycopg.Connection,
+    definitions: Definitions,
+    plan: Plan,
+    watermark: Watermark,
+) -> Plan:
+    """Return `plan` with what was published of relations that were dropped or left meanwhile.
 
     Raises:
         TransientError: the connection is gone.
     """
-    states = tuple(states)
-    return recall(plan, states, existing_relations(connection, oids_of(states)))
+    states = watermark.copies
+    return recall(
+        plan,
+        states,
+        existing_relations(connection, oids_of(states)),
+        same_definitions=definitions.fingerprint == watermark.definitions,
+    )
 
 
 class PlanReader:
@@ -115,19 +124,27 @@ class PlanReader:
         self._plan = plan
         self._watermark = watermark
         self._digest = ""  # what `plan` was made from may have changed since: look once
+        self._left = _left(plan)
 
-    def now(self) -> Plan | None:
+    def now(self, again: int | None) -> Plan | None:
         """Return the plan as of now; None when it is as it was, or cannot be made.
 
         Relations that were dropped are in it as they were: the stream may still have rows of them.
+        So are those that had left a publication or a tree when the attempt began, each until the
+        stream announces it once more, as it does behind such a change.
+
+        Args:
+            again: The OID of the relation that is announced now, and was before.
 
         Raises:
             TransientError: the connection is gone.
         """
         digest = catalog_digest(self._connection, self._definitions, self._plan)
-        if digest == self._digest:
+        if digest == self._digest and again not in self._left:
             return None
         self._digest = digest
+        if again is not None:
+            self._left.discard(again)
         try:
             plan = read_plan(self._settings, self._connection, self._definitions, self._watermark)
         except TransientError:
@@ -142,8 +159,17 @@ class PlanReader:
             )
             return None
         gone = set(self._plan.tables) - existing_relations(self._connection, self._plan.tables)
-        plan = with_departed(plan, self._plan, gone)
+        plan = with_departed(plan, self._plan, gone | self._left)
         if plan == self._plan:
             return None
         self._plan = plan
         return plan
+
+
+def _left(plan: Plan) -> set[int]:
+    """The relations that are published only because their last rows may be in the stream."""
+    return {
+        publish.relation_oid
+        for publish in plan.publishes
+        if (publish.subscription, publish.target_oid) in plan.departed
+    }

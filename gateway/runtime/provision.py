@@ -7,7 +7,7 @@ nothing (`check`, `schemas`, `slot drop`) stand on the same ground as the daemon
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -28,7 +28,7 @@ from gateway.envelope.naming import (
 from gateway.errors import ConfigError, DefinitionError, FatalError
 from gateway.lsn import ZERO_LSN
 from gateway.observe import event
-from gateway.records import Batch, CopyState, Watermark
+from gateway.records import Batch, Watermark
 from gateway.routing import RoutingSettings
 from gateway.routing.routes import RelationRoutes
 from gateway.runtime.plan import read_definitions, read_plan, recalled_plan
@@ -157,14 +157,14 @@ def known_plan(
 
 
 def recall(
-    setup: Setup, settings: Settings, connection: psycopg.Connection, states: Iterable[CopyState]
+    setup: Setup, settings: Settings, connection: psycopg.Connection, watermark: Watermark
 ) -> Setup:
-    """Return `setup` with the tables that were dropped and of which the stream may have rows.
+    """Return `setup` with the tables that are gone and of which the stream may have rows.
 
     Raises:
         TransientError: a server does not answer.
     """
-    plan = recalled_plan(connection, setup.plan, states)
+    plan = recalled_plan(connection, setup.definitions, setup.plan, watermark)
     if plan == setup.plan:
         return setup
     topics = ensure_all_topics(settings, plan, timeout_s=TOPICS_TIMEOUT_S)
@@ -185,7 +185,7 @@ class Outside:
         plan: Plan,
         routing: RoutingSettings,
         *,
-        replan: Callable[[], Plan | None] = lambda: None,
+        replan: Callable[[int | None], Plan | None] = lambda again: None,
     ) -> RelationRoutes:
         """Make the routes of `plan`; `replan` as there."""
         return RelationRoutes(

@@ -256,3 +256,40 @@ def test_a_listed_table_is_followed_to_its_new_name(
 
     assert s.rebuilt("t2") == rows
     assert "is called public.t2 now" in process.log() or not down
+
+
+@pytest.mark.parametrize(
+    "leave",
+    ["ALTER TABLE tree DETACH PARTITION high", "ALTER PUBLICATION p DROP TABLE tree"],
+    ids=["detached", "dropped from the publication"],
+)
+def test_what_leaves_a_publication_while_the_gateway_is_down_is_published_up_to_there(
+    scene: MakeScene, database: Database, make_database: DatabaseFactory, leave: str
+) -> None:
+    leaves = "CREATE TABLE low (a int PRIMARY KEY); CREATE TABLE high (a int PRIMARY KEY);"
+    tables = "CREATE TABLE u (a int PRIMARY KEY);"
+    tree = (
+        "CREATE TABLE tree (a int PRIMARY KEY) PARTITION BY RANGE (a);"
+        "CREATE TABLE low PARTITION OF tree FOR VALUES FROM (0) TO (100);"
+        "CREATE TABLE high PARTITION OF tree FOR VALUES FROM (100) TO (200);"
+    )
+    with database.connect() as connection:
+        connection.execute(f"{tables} {tree}".encode())
+        connection.execute("CREATE PUBLICATION p FOR TABLE u, tree")
+        native = NativeSubscription(database, make_database, tables + leaves, ["p"])
+        native.wait_until_copied()
+        s = scene(DEFINED, **QUICK)
+        s.run_to("0/1")
+        connection.execute("INSERT INTO tree VALUES (1), (101), (102)")
+        connection.execute("DELETE FROM tree WHERE a = 102; INSERT INTO u VALUES (1)")
+        connection.execute(leave.encode())
+        connection.execute("INSERT INTO high VALUES (103); INSERT INTO u VALUES (2)")
+        process = s.project.start()
+        process.wait_for("definitions in force")
+        connection.execute("INSERT INTO high VALUES (104); INSERT INTO u VALUES (3)")
+        finish(s, process, native, current_lsn(connection))
+
+    assert s.rebuilt("u") == native.rows("u") == [(1,), (2,), (3,)]
+    assert s.rebuilt("high") == native.rows("high") == [(101,)]
+    assert s.rebuilt("low") == native.rows("low") == [(1,)]
+    assert _copy_states(s, "high")[-1] == "gone"

@@ -12,6 +12,7 @@ from gateway.definitions.model import (
     ALL_OPERATIONS,
     Column,
     FilterClause,
+    HeldTable,
     Operation,
     Plan,
     Publish,
@@ -175,6 +176,21 @@ def test_a_dropped_table_is_recalled_as_it_was_published() -> None:
     assert copy_states(recalled, [state], reconcile=False) == (state,)
     assert copy_states(after, [state], reconcile=False) == ()
     assert recall(after, [state], existing={1}) == after
+
+
+def test_a_table_that_has_left_its_publication_is_recalled_under_the_same_definitions() -> None:
+    before = plan("(a > 5)")
+    after = replace(before, tables={}, publishes=(), copies=(), subscriptions=(SUBSCRIPTION,))
+    state = replace(ready(before), taken=describe(before, before.copies[0]))
+
+    recalled = recall(after, [state], existing={1}, same_definitions=True)
+
+    assert recalled.publishes == before.publishes
+    assert copy_states(recalled, [state], reconcile=False) == (state,)
+    held = HeldTable("s", "public", "t", 1, "trouble")
+    assert recall(replace(after, held=(held,)), [state], existing={1}, same_definitions=True) == (
+        replace(after, held=(held,))
+    )
 
 
 def test_a_listed_table_that_is_not_there_is_missing_until_it_is_made_again() -> None:

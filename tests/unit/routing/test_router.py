@@ -221,7 +221,7 @@ class Gateway:
             settings,
             catalog,
             self.schemas,
-            replan=lambda: self.replanned.pop() if self.replanned else None,
+            replan=lambda _: self.replanned.pop() if self.replanned else None,
             evaluator=evaluator,
         )
         self.router = Router(self.routes, settings, now_ms=lambda: 1)

@@ -1,0 +1,81 @@
+"""Partitions that are detached, moved and dropped while the stream is behind, and natively."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from tests.gateway_scene import Scene, current_lsn
+from tests.native import NativeSubscription
+from tests.oracle.majors import MAJORS
+from tests.oracle.test_changing_publications import finish, started
+from tests.oracle.test_leaving_tables import lagging
+from tests.servers import Database, DatabaseFactory
+
+pytestmark = [
+    pytest.mark.postgres,
+    pytest.mark.kafka,
+    pytest.mark.parametrize("postgres_major", MAJORS, indirect=True),
+]
+
+TREES = """
+    CREATE TABLE r (a int PRIMARY KEY, b text) PARTITION BY RANGE (a);
+    CREATE TABLE r1 PARTITION OF r FOR VALUES FROM (0) TO (100);
+    CREATE TABLE r2 PARTITION OF r FOR VALUES FROM (100) TO (200);
+    CREATE TABLE q (a int PRIMARY KEY, b text) PARTITION BY RANGE (a);
+    CREATE TABLE q1 PARTITION OF q FOR VALUES FROM (0) TO (100);
+    INSERT INTO r VALUES (1, 'one'), (101, 'hundred'); INSERT INTO q VALUES (2, 'two')"""
+MOVES = (
+    "INSERT INTO r VALUES (3, 'three'), (103, 'third')",
+    "UPDATE r SET b = b || '!' WHERE a IN (1, 101)",
+    "BEGIN; ALTER TABLE r DETACH PARTITION r2;"
+    "ALTER TABLE q ATTACH PARTITION r2 FOR VALUES FROM (100) TO (200); COMMIT",
+    "INSERT INTO q VALUES (107, 'seventh')",
+    "UPDATE q SET b = b || '?' WHERE a IN (2, 101)",
+    "DELETE FROM q WHERE a = 103",
+    "INSERT INTO r VALUES (4, 'four')",
+    "DROP TABLE r1",
+    "INSERT INTO q VALUES (5, 'five')",
+)
+
+
+@pytest.mark.parametrize("down", [False, True], ids=["lagging", "down"])
+@pytest.mark.parametrize("via_root", [False, True], ids=["by leaf", "by root"])
+def test_partitions_that_move_and_go_end_as_natively(
+    scene: Callable[..., Scene],
+    database: Database,
+    make_database: DatabaseFactory,
+    *,
+    via_root: bool,
+    down: bool,
+) -> None:
+    subscribed = ["r", "q"] if via_root else ["r1", "r2", "q1"]
+    tables = "".join(f"CREATE TABLE {name} (a int PRIMARY KEY, b text);" for name in subscribed)
+    with database.connect() as connection:
+        connection.execute(TREES.encode())
+        options = f"WITH (publish_via_partition_root = {via_root})"
+        connection.execute(f"CREATE PUBLICATION p FOR TABLE r, q {options}".encode())
+        native = NativeSubscription(database, make_database, tables, ["p"])
+        native.wait_until_copied()
+        s = scene(
+            "CREATE SUBSCRIPTION {s} CONNECTION '' PUBLICATION p;",
+            definitions={"watch_interval_s": 0.5},
+        )
+        process = started(s)
+        if down:
+            assert process.terminate() == 0, process.log()
+            for move in MOVES:
+                connection.execute(move.encode())
+            process = s.project.start()
+            process.wait_for("streaming slot")
+        else:
+            with lagging(process):
+                for move in MOVES:
+                    connection.execute(move.encode())
+        connection.execute("INSERT INTO q VALUES (6, 'six'), (108, 'eighth')")
+        finish(s, process, native, current_lsn(connection))
+
+    assert {name: s.rebuilt(name) for name in subscribed} == {
+        name: native.rows(name) for name in subscribed
+    }
