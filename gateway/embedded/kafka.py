@@ -8,13 +8,12 @@ import tempfile
 import uuid
 from collections.abc import Mapping
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
 from gateway.embedded import jars
+from gateway.embedded.base import Embedded
 from gateway.embedded.java import java
 from gateway.embedded.processes import Server, ServerError, free_port, port_answers
 
@@ -31,7 +30,7 @@ _silent.addHandler(logging.NullHandler())
 _silent.propagate = False
 
 
-class EmbeddedKafka:
+class EmbeddedKafka(Embedded):
     """One Kafka broker in a temporary folder, listening on 127.0.0.1 only.
 
     Topics have to be created, as on a well-kept cluster (``auto.create.topics.enable=false``). The
@@ -59,107 +58,35 @@ class EmbeddedKafka:
         advertised_port: int | None = None,
         sasl_ssl: bool = False,
     ) -> None:
-        self.port = 0
+        super().__init__("Kafka")
         self.proxied_port = 0
         self.sasl_ssl_port = 0
         self._sasl_ssl = sasl_ssl
         self._advertised_port = advertised_port
         self._config = dict(config or {})
         self._heap_mb = heap_mb
-        self._server: Server | None = None
-        self._folder: Path | None = None
 
     @property
     def bootstrap_servers(self) -> str:
         """Value of ``bootstrap.servers`` for clients."""
         return f"127.0.0.1:{self.port}"
 
-    @property
-    def folder(self) -> Path:
-        """The temporary folder of data (``data``), settings and log (``log``)."""
-        if self._folder is None:
-            raise ServerError("Kafka has not been started")
-        return self._folder
-
-    @property
-    def log(self) -> Path:
-        """The broker's log file."""
-        return self.folder / "log"
-
-    @property
-    def pid(self) -> int | None:
-        """The broker's process id, None while it does not run."""
-        return self._server.pid if self._server and self._server.returncode() is None else None
-
-    def start(self) -> Self:
-        """Format the storage and start the broker; returns when it answers clients.
-
-        Raises:
-            ServerError: it did not come up; with the end of its log.
-        """
-        assert self._server is None, "already started"
+    def _make(self) -> None:
         self._folder = Path(tempfile.mkdtemp(prefix="pgsluice-kafka-"))
         (self._folder / "log4j.properties").write_text(_LOG4J)
-        try:
-            for attempt in range(1, _PORT_ATTEMPTS + 1):
-                self._configure()
-                self._format()
-                try:
-                    self._launch()
-                except ServerError:
-                    # Somebody took a port between our look and the broker's bind.
-                    taken = "Address already in use" in self.log.read_text(errors="replace")
-                    if not taken or attempt == _PORT_ATTEMPTS:
-                        raise
-                    shutil.rmtree(self._folder / "data", ignore_errors=True)
-                else:
-                    break
-        except BaseException:
-            self._remove()
-            raise
-        return self
-
-    def stop(self) -> None:
-        """Stop the broker and remove its data."""
-        if self._server is not None:
-            # The data goes with the broker, so an orderly shutdown would only cost time.
-            self._server.kill()
-            self._server = None
-        self._remove()
-
-    def kill(self) -> None:
-        """``kill -9``; the data stays for `restart`."""
-        assert self._server is not None
-        self._server.kill()
-
-    def shut_down(self) -> None:
-        """Stop the broker in good order but keep its data for `restart`."""
-        assert self._server is not None
-        self._server.stop(timeout_s=30)
-
-    def restart(self) -> None:
-        """Start the broker again on the same data and port, after a stop if it still runs.
-
-        Raises:
-            ServerError: it did not come up; with the end of its log.
-        """
-        assert self._server is not None, "was never started"
-        if self._server.returncode() is None:
-            self.shut_down()
-        self._launch()
-
-    def __enter__(self) -> Self:
-        """Start the broker."""
-        return self.start()
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """Stop the broker."""
-        self.stop()
+        for attempt in range(1, _PORT_ATTEMPTS + 1):
+            self._configure()
+            self._format()
+            try:
+                self._server = self._launch()
+            except ServerError:
+                # Somebody took a port between our look and the broker's bind.
+                taken = "Address already in use" in self.log.read_text(errors="replace")
+                if not taken or attempt == _PORT_ATTEMPTS:
+                    raise
+                shutil.rmtree(self._folder / "data", ignore_errors=True)
+            else:
+                return
 
     def _configure(self) -> None:
         ports: set[int] = set()
@@ -232,7 +159,7 @@ class EmbeddedKafka:
             remove=self.folder,
         ).await_success(timeout_s=120)
 
-    def _launch(self) -> None:
+    def _launch(self) -> Server:
         server = Server(
             "Kafka",
             self._java("kafka.Kafka", self._properties),
@@ -241,7 +168,7 @@ class EmbeddedKafka:
             remove=self.folder,
         )
         server.await_ready(self._answers, timeout_s=90)
-        self._server = server
+        return server
 
     def _answers(self) -> bool:
         """Whether the broker tells clients about itself; a port that is open is not enough."""
@@ -251,11 +178,6 @@ class EmbeddedKafka:
         with contextlib.suppress(KafkaException):
             return len(admin.list_topics(timeout=5).brokers) == 1
         return False
-
-    def _remove(self) -> None:
-        if self._folder is not None:
-            shutil.rmtree(self._folder, ignore_errors=True)
-            self._folder = None
 
 
 def _endpoints(ports: Mapping[str, int]) -> str:

@@ -12,12 +12,11 @@ import shutil
 import signal
 from collections.abc import Mapping
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 import psycopg
 
 from gateway.embedded import jars
+from gateway.embedded.base import Embedded
 from gateway.embedded.cache import cache_folder, locked
 from gateway.embedded.processes import (
     Server,
@@ -38,7 +37,7 @@ _SHARED_CACHE = Path("/var/cache/pgsluice")
 _PORT_ATTEMPTS = 5
 
 
-class EmbeddedPostgres:
+class EmbeddedPostgres(Embedded):
     """One PostgreSQL cluster in a temporary folder, listening on 127.0.0.1 only.
 
     Connections from this machine are trusted; the superuser is ``postgres``. A session that is
@@ -62,35 +61,16 @@ class EmbeddedPostgres:
     ) -> None:
         if major not in MAJORS:
             raise ConfigError(f"there is no embedded PostgreSQL {major}; there are {MAJORS}")
+        super().__init__("PostgreSQL")
         self.major = major
-        self.port = 0
         self._config = {**_defaults(major, fsync=fsync), **(config or {})}
-        self._server: Server | None = None
-        self._folder: Path | None = None
         self._bin = Path()
         self._user: pwd.struct_passwd | None = None
-
-    @property
-    def folder(self) -> Path:
-        """The temporary folder of data (``data``) and log (``log``)."""
-        if self._folder is None:
-            raise ServerError("PostgreSQL has not been started")
-        return self._folder
-
-    @property
-    def log(self) -> Path:
-        """The server's log file."""
-        return self.folder / "log"
 
     @property
     def bin(self) -> Path:
         """The folder of the server's programs; psql and pg_recvlogical in majors 16 and 18 only."""
         return self._bin
-
-    @property
-    def pid(self) -> int | None:
-        """The postmaster's process id, None while it does not run."""
-        return self._server.pid if self._server and self._server.returncode() is None else None
 
     def dsn(self, dbname: str = "postgres", *, user: str = SUPERUSER) -> str:
         """A connection URI for a database of this server."""
@@ -102,64 +82,26 @@ class EmbeddedPostgres:
         """A new autocommit connection; the caller closes it."""
         return psycopg.connect(self.dsn(dbname, user=user), autocommit=True)
 
-    def start(self) -> Self:
-        """Create the cluster and start the server; returns when it accepts connections.
-
-        Raises:
-            ServerError: initdb or the server failed; with the end of its log.
-        """
-        assert self._server is None, "already started"
+    def _make(self) -> None:
         self._user = ordinary_user()
         self._bin = _installation(self.major, self._user) / "bin"
         self._folder = scratch_folder(f"pgsluice-postgres{self.major}-")
-        try:
-            self._initdb()
-            self._launch(new_port=True)
-        except BaseException:
-            self._remove()
-            raise
-        return self
+        self._initdb()
+        for attempt in range(1, _PORT_ATTEMPTS + 1):
+            self.port = free_port()
+            try:
+                self._server = self._launch()
+            except ServerError:
+                # Somebody took the port between our look and the server's bind.
+                taken = "could not bind" in self.log.read_text(errors="replace")
+                if not taken or attempt == _PORT_ATTEMPTS:
+                    raise
+            else:
+                return
 
-    def stop(self) -> None:
-        """Stop the server ("fast": open transactions are rolled back) and remove the cluster."""
-        if self._server is not None:
-            self._server.stop(timeout_s=30)
-            self._server = None
-        self._remove()
-
-    def kill(self) -> None:
-        """``kill -9`` for the postmaster and all its processes; the data stays for `restart`."""
-        assert self._server is not None
-        self._server.kill()
-
-    def shut_down(self) -> None:
-        """Stop the server in good order but keep the cluster for `restart`."""
-        assert self._server is not None
-        self._server.stop(timeout_s=30)
-
-    def restart(self) -> None:
-        """Start the server again on the same data and port, after a fast stop if it still runs.
-
-        Raises:
-            ServerError: it did not come up; with the end of its log.
-        """
-        assert self._server is not None, "was never started"
-        if self._server.returncode() is None:
-            self.shut_down()
-        self._launch(new_port=False)
-
-    def __enter__(self) -> Self:
-        """Start the server."""
-        return self.start()
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """Stop the server."""
-        self.stop()
+    def _end(self, server: Server) -> None:
+        # Open transactions are rolled back; what it shares with others in the system is freed.
+        server.stop(timeout_s=30)
 
     def _initdb(self) -> None:
         if self._user is not None:
@@ -185,41 +127,25 @@ class EmbeddedPostgres:
         with (self.folder / "data" / "postgresql.conf").open("a") as conf:
             conf.writelines(lines)
 
-    def _launch(self, *, new_port: bool) -> None:
-        for attempt in range(1, _PORT_ATTEMPTS + 1):
-            if new_port:
-                self.port = free_port()
-            server = Server(
-                f"PostgreSQL {self.major}",
-                [self._bin / "postgres", "-D", self.folder / "data", "-p", str(self.port)],
-                log=self.log,
-                # SIGINT is the postmaster's "fast shutdown".
-                stop_signal=signal.SIGINT,
-                user=self._user,
-                env=_environment(),
-                remove=self.folder,
-            )
-            try:
-                server.await_ready(self._answers, timeout_s=60)
-            except ServerError:
-                # Somebody took the port between our look and the server's bind.
-                taken = "could not bind" in server.log_tail()
-                if new_port and taken and attempt < _PORT_ATTEMPTS:
-                    continue
-                raise
-            self._server = server
-            return
+    def _launch(self) -> Server:
+        server = Server(
+            f"PostgreSQL {self.major}",
+            [self._bin / "postgres", "-D", self.folder / "data", "-p", str(self.port)],
+            log=self.log,
+            # SIGINT is the postmaster's "fast shutdown".
+            stop_signal=signal.SIGINT,
+            user=self._user,
+            env=_environment(),
+            remove=self.folder,
+        )
+        server.await_ready(self._answers, timeout_s=60)
+        return server
 
     def _answers(self) -> bool:
         with contextlib.suppress(psycopg.OperationalError):
             psycopg.connect(self.dsn(), connect_timeout=5).close()
             return True
         return False
-
-    def _remove(self) -> None:
-        if self._folder is not None:
-            shutil.rmtree(self._folder, ignore_errors=True)
-            self._folder = None
 
 
 def _defaults(major: int, *, fsync: bool) -> dict[str, str]:

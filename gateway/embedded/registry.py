@@ -3,15 +3,13 @@
 import base64
 import http.client
 import json
-import shutil
 import ssl
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 from gateway.embedded import jars
+from gateway.embedded.base import Embedded
 from gateway.embedded.java import java
 from gateway.embedded.processes import Server, ServerError, free_port, port_answers
 
@@ -20,7 +18,7 @@ API_PATH = "/apis/ccompat/v7"
 _PORT_ATTEMPTS = 5
 
 
-class EmbeddedRegistry:
+class EmbeddedRegistry(Embedded):
     """One schema registry on 127.0.0.1 that keeps its schemas in memory.
 
     Its compatibility is BACKWARD, as Confluent's is by default. What was registered is gone after
@@ -41,13 +39,11 @@ class EmbeddedRegistry:
         key: Path | None = None,
         user: str | None = None,
     ) -> None:
-        self.port = 0
+        super().__init__("the schema registry")
         self._heap_mb = heap_mb
         self._certificate = certificate
         self._key = key
         self._user = user
-        self._server: Server | None = None
-        self._folder: Path | None = None
 
     @property
     def url(self) -> str:
@@ -55,79 +51,21 @@ class EmbeddedRegistry:
         scheme = "https" if self._certificate else "http"
         return f"{scheme}://127.0.0.1:{self.port}{API_PATH}"
 
-    @property
-    def log(self) -> Path:
-        """The registry's log file."""
-        if self._folder is None:
-            raise ServerError("the schema registry has not been started")
-        return self._folder / "log"
-
-    @property
-    def pid(self) -> int | None:
-        """The registry's process id, None while it does not run."""
-        return self._server.pid if self._server and self._server.returncode() is None else None
-
-    def start(self) -> Self:
-        """Start the registry; returns when it answers and its compatibility is set.
-
-        Raises:
-            ServerError: it did not come up; with the end of its log.
-        """
-        assert self._server is None, "already started"
+    def _make(self) -> None:
         self._folder = Path(tempfile.mkdtemp(prefix="pgsluice-registry-"))
-        try:
-            for attempt in range(1, _PORT_ATTEMPTS + 1):
-                self.port = free_port()
-                try:
-                    self._launch()
-                except ServerError:
-                    # Somebody took the port between our look and the registry's bind.
-                    taken = "already in use" in self.log.read_text(errors="replace")
-                    if not taken or attempt == _PORT_ATTEMPTS:
-                        raise
-                else:
-                    break
-        except BaseException:
-            self._remove()
-            raise
-        return self
+        for attempt in range(1, _PORT_ATTEMPTS + 1):
+            self.port = free_port()
+            try:
+                self._server = self._launch()
+            except ServerError:
+                # Somebody took the port between our look and the registry's bind.
+                taken = "already in use" in self.log.read_text(errors="replace")
+                if not taken or attempt == _PORT_ATTEMPTS:
+                    raise
+            else:
+                return
 
-    def stop(self) -> None:
-        """Stop the registry; what was registered is gone."""
-        if self._server is not None:
-            self._server.kill()
-            self._server = None
-        self._remove()
-
-    def kill(self) -> None:
-        """``kill -9``; what was registered is gone."""
-        assert self._server is not None
-        self._server.kill()
-
-    def restart(self) -> None:
-        """Start an empty registry on the same port, after a stop if it still runs.
-
-        Raises:
-            ServerError: it did not come up; with the end of its log.
-        """
-        assert self._server is not None, "was never started"
-        self._server.kill()
-        self._launch()
-
-    def __enter__(self) -> Self:
-        """Start the registry."""
-        return self.start()
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """Stop the registry."""
-        self.stop()
-
-    def _launch(self) -> None:
+    def _launch(self) -> Server:
         (runner,) = jars.folder("registry").glob("*-runner.jar")
         server = Server(
             "schema registry",
@@ -148,7 +86,7 @@ class EmbeddedRegistry:
             remove=self._folder,
         )
         server.await_ready(self._answers, timeout_s=180)
-        self._server = server
+        return server
 
     def _doors(self) -> Iterator[str]:
         """How it listens, as Quarkus' properties."""
@@ -174,11 +112,6 @@ class EmbeddedRegistry:
         return takes_compatibility(
             "127.0.0.1", self.port, certificate=self._certificate, user=self._user
         )
-
-    def _remove(self) -> None:
-        if self._folder is not None:
-            shutil.rmtree(self._folder, ignore_errors=True)
-            self._folder = None
 
 
 def takes_compatibility(
