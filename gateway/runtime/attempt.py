@@ -91,6 +91,7 @@ class Attempt:
         reload: True once after a person asked for the definitions to be read anew.
         close_timeout_s: How long an open Kafka transaction may take at the end.
         time_is_up: Stopping has taken as long as it may.
+        was_down: No attempt of this process has streamed before.
         stood_by: Another process had the slot at first.
         streaming_since: When the loop began, in seconds of the monotonic clock; None: not yet.
     """
@@ -104,6 +105,7 @@ class Attempt:
     reload: Callable[[], bool]
     close_timeout_s: Callable[[], float]
     time_is_up: Callable[[], bool]
+    was_down: bool = True
     stood_by: bool = False
     streaming_since: float | None = None
 
@@ -159,7 +161,13 @@ class Attempt:
             with intake.attended():
                 recovered = sink.open(_OPEN_TIMEOUT_S, stopping=self.stopping)
                 if recovered.watermark is not None:
-                    setup = recall(setup, settings, connection, recovered.watermark)
+                    setup = recall(
+                        setup,
+                        settings,
+                        connection,
+                        recovered.watermark,
+                        was_down=self.was_down,
+                    )
                 going_on = self._take_over(setup, outside, intake, sink, made, recovered)
                 if going_on is not None:
                     going_on = self._take_requests(setup, outside, sink, recovered, going_on)

@@ -62,6 +62,7 @@ class Daemon:
         self._reload = reload
         self.counters = Counters()
         self._tell_copy = report_copy
+        self._has_streamed = False
 
     def run(self) -> Outcome:
         """Run until stopped or at endpos; try again after what may pass.
@@ -103,6 +104,8 @@ class Daemon:
                 event(_LOG, logging.WARNING, "trying again", in_s=pause_s, error=error.message)
                 self.counters.enter("retrying")
                 self._pause(pause_s)
+            finally:
+                self._has_streamed |= attempt.streaming_since is not None
         return Outcome.STOPPED
 
     def _attempt(self) -> Attempt:
@@ -116,6 +119,7 @@ class Daemon:
             reload=self._reload,
             close_timeout_s=self._close_timeout_s,
             time_is_up=self._time_is_up,
+            was_down=not self._has_streamed,
         )
 
     def _report_copy(self, standing: CopyStanding) -> None:

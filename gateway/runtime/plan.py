@@ -92,8 +92,13 @@ def recalled_plan(
     definitions: Definitions,
     plan: Plan,
     watermark: Watermark,
+    *,
+    was_down: bool,
 ) -> Plan:
-    """Return `plan` with what was published of relations that were dropped or left meanwhile.
+    """Return `plan` with what was published of relations that were dropped meanwhile.
+
+    And, where the gateway `was_down`, of those that have left a publication or a tree. Between two
+    attempts of one process there is hardly time for that, and it would rather count too late.
 
     Raises:
         TransientError: the connection is gone.
@@ -103,7 +108,7 @@ def recalled_plan(
         plan,
         states,
         existing_relations(connection, oids_of(states)),
-        same_definitions=definitions.fingerprint == watermark.definitions,
+        same_definitions=was_down and definitions.fingerprint == watermark.definitions,
     )
 
 

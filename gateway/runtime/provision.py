@@ -157,14 +157,21 @@ def known_plan(
 
 
 def recall(
-    setup: Setup, settings: Settings, connection: psycopg.Connection, watermark: Watermark
+    setup: Setup,
+    settings: Settings,
+    connection: psycopg.Connection,
+    watermark: Watermark,
+    *,
+    was_down: bool,
 ) -> Setup:
     """Return `setup` with the tables that are gone and of which the stream may have rows.
+
+    `was_down`: for so long that what has left a publication meanwhile may have rows from before.
 
     Raises:
         TransientError: a server does not answer.
     """
-    plan = recalled_plan(connection, setup.definitions, setup.plan, watermark)
+    plan = recalled_plan(connection, setup.definitions, setup.plan, watermark, was_down=was_down)
     if plan == setup.plan:
         return setup
     topics = ensure_all_topics(settings, plan, timeout_s=TOPICS_TIMEOUT_S)
