@@ -11,10 +11,11 @@ from __future__ import annotations
 import os
 import struct
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from bench.encode import COLUMNS, make_rows
+from bench.fixed import FixedCatalog, OneId
 from gateway.definitions.model import (
     ALL_OPERATIONS,
     Collation,
@@ -27,7 +28,6 @@ from gateway.definitions.model import (
     Table,
 )
 from gateway.pgoutput.messages import ReplicaIdentity
-from gateway.pgtypes.binary import TypeInfo
 from gateway.routing import Router, RoutingSettings
 from gateway.routing.compiled import INTERPRETED, why_not_built
 from gateway.routing.routes import RelationRoutes
@@ -40,26 +40,6 @@ CHANGES = 20_000
 SIZES = (1, 10, 1_000)
 _OID = 16384
 _C = Collation('pg_catalog."C"', deterministic=True, c_order=True)
-
-
-class _Ids:
-    """A registry that gives every schema the same id."""
-
-    def register(self, subject: str, schema: Mapping[str, Any]) -> int:
-        return 1
-
-
-class _Catalog:
-    """The catalog of tables that do not change."""
-
-    def table(self, oid: int) -> Table | None:
-        return None
-
-    def column(self, name: str, type_oid: int, type_modifier: int) -> Column:
-        raise KeyError(name)
-
-    def type_info(self, oid: int) -> TypeInfo:
-        raise KeyError(oid)
 
 
 def run() -> None:
@@ -127,7 +107,7 @@ def _router(columns: Sequence[tuple[str, int, int, str]], where: str | None) -> 
     settings = RoutingSettings("bench", "bench", "1", {"s.public.orders": 1})
 
     def make() -> Router:
-        return Router(RelationRoutes(plan, settings, _Catalog(), _Ids()), settings)
+        return Router(RelationRoutes(plan, settings, FixedCatalog(), OneId()), settings)
 
     return make
 

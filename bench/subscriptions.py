@@ -13,8 +13,8 @@ import os
 import struct
 import time
 from collections.abc import Mapping
-from typing import Any
 
+from bench.fixed import FixedCatalog, OneId
 from bench.native_slots import REGIONS, Drain, NativeSlots, region_of
 from gateway.definitions.model import (
     ALL_OPERATIONS,
@@ -28,7 +28,6 @@ from gateway.definitions.model import (
     Table,
 )
 from gateway.pgoutput.messages import ReplicaIdentity
-from gateway.pgtypes.binary import TypeInfo
 from gateway.routing import Router, RoutingSettings
 from gateway.routing.routes import RelationRoutes
 from gateway.transactions import Assembler, Transaction
@@ -68,26 +67,6 @@ _TABLE = Table(
     ("id", "region"),
     ("id", "region"),
 )
-
-
-class _Ids:
-    """A registry that gives every schema the same id."""
-
-    def register(self, subject: str, schema: Mapping[str, Any]) -> int:
-        return 1
-
-
-class _Catalog:
-    """The catalog of a table that does not change."""
-
-    def table(self, oid: int) -> Table | None:
-        return _TABLE
-
-    def column(self, name: str, type_oid: int, type_modifier: int) -> Column:
-        raise KeyError(name)
-
-    def type_info(self, oid: int) -> TypeInfo:
-        raise KeyError(oid)
 
 
 def run() -> None:
@@ -143,7 +122,7 @@ def measure(subscriptions: int, *, taken: bool) -> float:
     )
     topics = {f"{name}.public.orders": 1 for name in names}
     settings = RoutingSettings("bench", "bench", "1", topics)
-    routes = RelationRoutes(plan, settings, _Catalog(), _Ids())
+    routes = RelationRoutes(plan, settings, FixedCatalog(_TABLE), OneId())
     router = Router(routes, settings)
     best = float("inf")
     for number in range(ROUNDS):

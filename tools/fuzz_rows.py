@@ -15,8 +15,9 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, TypeAlias
+from typing import Final, TypeAlias
 
+from bench.fixed import FixedCatalog, OneId
 from gateway.definitions.model import (
     ALL_OPERATIONS,
     Collation,
@@ -30,7 +31,6 @@ from gateway.definitions.model import (
 )
 from gateway.errors import ProtocolError, UnfitKind
 from gateway.pgoutput.messages import ReplicaIdentity
-from gateway.pgtypes.binary import TypeInfo
 from gateway.records import Record
 from gateway.routing import Router, RoutingSettings
 from gateway.routing.compiled import INTERPRETED, why_not_built
@@ -118,26 +118,6 @@ _FILTERS: Final = {
 
 Outcome: TypeAlias = tuple[list[Record], str | None]
 """The records, and what ended them."""
-
-
-class _Ids:
-    """A registry that gives every schema the same id."""
-
-    def register(self, subject: str, schema: Mapping[str, Any]) -> int:
-        return 1
-
-
-class _Catalog:
-    """The catalog of tables that do not change."""
-
-    def table(self, oid: int) -> Table | None:
-        return None
-
-    def column(self, name: str, type_oid: int, type_modifier: int) -> Column:
-        raise KeyError(name)
-
-    def type_info(self, oid: int) -> TypeInfo:
-        raise KeyError(oid)
 
 
 @dataclass(slots=True)
@@ -232,7 +212,7 @@ class RowFuzzer:
         return _Scene(kinds, table, [self._router(plan, settings, form) for form in ("1", "0")])
 
     def _router(self, plan: Plan, settings: RoutingSettings, form: str) -> Router:
-        routes = RelationRoutes(plan, settings, _Catalog(), _Ids())
+        routes = RelationRoutes(plan, settings, FixedCatalog(), OneId())
         router = Router(routes, settings, now_ms=lambda: 1)
         (announcing,) = Assembler().push(_whole([_relation(plan.tables[_OID])], 0, None))
         assert isinstance(announcing, Transaction)
