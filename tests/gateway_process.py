@@ -132,7 +132,10 @@ class GatewayProcess:
             assert not ended, f"ended with {self._process.returncode}:\n{self.log()}"
             return False
 
-        wait_until(said, timeout_s, f"{text!r} in the log of the gateway")
+        try:
+            wait_until(said, timeout_s, f"{text!r} in the log of the gateway")
+        except AssertionError as error:
+            raise AssertionError(f"{error}; the log:\n{self.log()}") from None
 
     def wait(self, timeout_s: float = TIMEOUT_S) -> int:
         """Wait for its end; the exit code."""

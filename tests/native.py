@@ -16,9 +16,12 @@ TIMEOUT_S = 60.0
 
 
 class NativeSubscription:
-    """A subscription of its own database to publications of `publisher`.
+    """A subscription of its own database to publications of `publisher`, its rows copied.
 
-    The slot is made first: a subscription to its own cluster cannot make it.
+    The slot is made first: a subscription to its own cluster cannot make it. And nothing should be
+    truncated before the copy has ended: the apply worker, its transaction open, then waits for the
+    lock of a worker that copies, which waits in making its slot for all transactions of the
+    cluster, the apply worker's among them. PostgreSQL sees no deadlock in that.
     """
 
     def __init__(
@@ -50,6 +53,7 @@ class NativeSubscription:
                     sql.SQL(f", {options}" if options else ""),
                 )
             )
+        self.wait_until_copied()
 
     def wait_until_copied(self) -> None:
         """Wait until the initial data synchronization of every table has ended."""

@@ -80,8 +80,6 @@ class NativeScene:
             }
             try:
                 project.run_to("0/1")
-                for native in natives.values():
-                    native.wait_until_copied()
                 for phase in phases:
                     phase(connection)
                     end = current_lsn(connection)

@@ -48,11 +48,11 @@ def test_a_copy_that_is_killed_again_and_again_ends_in_the_native_subscriptions_
             "CREATE SUBSCRIPTION {s}_some CONNECTION '' PUBLICATION p_some;",
             copy={"chunk_rows": max(50, ROWS // CHUNKS)},
         )
+        native = NativeSubscription(database, make_database, load.tables, ("p_all", "p_root"))
+        some = NativeSubscription(database, make_database, load.tables, ("p_some",))
         with ExitStack() as stack:
             for worker in range(3):
                 stack.enter_context(running(partial(load.change, worker)))
-            native = NativeSubscription(database, make_database, load.tables, ("p_all", "p_root"))
-            some = NativeSubscription(database, make_database, load.tables, ("p_some",))
             gateway = s.project.start()
             for _ in range(5):
                 gateway.wait_for("streaming")
@@ -61,8 +61,6 @@ def test_a_copy_that_is_killed_again_and_again_ends_in_the_native_subscriptions_
                 gateway = s.project.start()
             gateway.wait_for("all tables are copied", 300)
             gateway.kill()
-        native.wait_until_copied()
-        some.wait_until_copied()
         end = current_lsn(connection)
         s.run_to(end)
         native.wait_until_applied(end)

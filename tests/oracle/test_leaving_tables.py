@@ -48,7 +48,6 @@ def test_the_last_rows_of_a_dropped_table_are_published_as_natively(
         connection.execute(tables.encode())
         connection.execute(f"CREATE PUBLICATION p FOR {kind}".encode())
         native = NativeSubscription(database, make_database, tables, ["p"])
-        native.wait_until_copied()
         s = scene(DEFINED, **QUICK)
         process = started(s)
         with lagging(process):
@@ -74,7 +73,6 @@ def test_a_column_of_a_type_that_is_gone_arrives_as_text(
         native = NativeSubscription(
             database, make_database, "CREATE TABLE t (a int PRIMARY KEY, m text)", ["p"]
         )
-        native.wait_until_copied()
         s = scene(DEFINED, **QUICK)
         process = started(s)
         with lagging(process):
@@ -96,7 +94,6 @@ def test_a_renamed_table_goes_on_under_its_new_name_as_natively(
         connection.execute("INSERT INTO t VALUES (1)")
         connection.execute("CREATE PUBLICATION p FOR TABLE t")
         native = NativeSubscription(database, make_database, tables, ["p"])
-        native.wait_until_copied()
         s = scene(DEFINED, **QUICK)
         process = started(s)
         with native.database.connect() as subscriber:
@@ -121,7 +118,6 @@ def test_what_is_dropped_while_the_gateway_is_down_is_published_as_natively(
         connection.execute(tables.encode())
         connection.execute(f"CREATE PUBLICATION p FOR {kind}".encode())
         native = NativeSubscription(database, make_database, tables, ["p"])
-        native.wait_until_copied()
         s = scene(DEFINED, **QUICK)
         s.run_to("0/1")
         connection.execute("INSERT INTO t VALUES (1, 'one'), (2, 'two')")
@@ -277,7 +273,6 @@ def test_what_leaves_a_publication_while_the_gateway_is_down_is_published_up_to_
         connection.execute(f"{tables} {tree}".encode())
         connection.execute("CREATE PUBLICATION p FOR TABLE u, tree")
         native = NativeSubscription(database, make_database, tables + leaves, ["p"])
-        native.wait_until_copied()
         s = scene(DEFINED, **QUICK)
         s.run_to("0/1")
         connection.execute("INSERT INTO tree VALUES (1), (101), (102)")

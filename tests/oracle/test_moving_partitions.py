@@ -57,7 +57,6 @@ def test_partitions_that_move_and_go_end_as_natively(
         options = f"WITH (publish_via_partition_root = {via_root})"
         connection.execute(f"CREATE PUBLICATION p FOR TABLE r, q {options}".encode())
         native = NativeSubscription(database, make_database, tables, ["p"])
-        native.wait_until_copied()
         s = scene(
             "CREATE SUBSCRIPTION {s} CONNECTION '' PUBLICATION p;",
             definitions={"watch_interval_s": 0.5},

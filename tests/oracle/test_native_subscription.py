@@ -50,8 +50,6 @@ def test_a_random_workload_ends_in_the_native_subscriptions_tables(
         try:
             gateway = project.start()
             gateway.wait_for("all tables are copied")
-            for native in natives.values():
-                native.wait_until_copied()
             workload.run(TRANSACTIONS // 2)
             gateway.kill()
             workload.run(TRANSACTIONS // 4)

@@ -39,7 +39,6 @@ def test_random_ddl_ends_in_the_native_tables(
         connection.execute(ddl.encode())
         connection.execute("CREATE PUBLICATION p FOR ALL TABLES")
         native = NativeSubscription(database, make_database, ddl, ["p"])
-        native.wait_until_copied()
         s = scene(
             "CREATE SUBSCRIPTION {s} CONNECTION '' PUBLICATION p;",
             definitions={"watch_interval_s": 0.5},

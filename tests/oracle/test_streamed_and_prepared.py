@@ -193,7 +193,6 @@ def test_the_topics_hold_what_the_native_subscription_with_these_options_holds(
     with database.connect() as connection:
         set_up(connection, database)
         native = NativeSubscription(database, make_database, TABLES, ["p"], options)
-        native.wait_until_copied()
         if script in (ddl, aborted_announcement):
             with native.database.connect() as subscriber:
                 subscriber.execute("ALTER TABLE t2 ADD COLUMN c int")
@@ -245,8 +244,6 @@ def test_origin_none_leaves_out_what_came_from_elsewhere_and_any_names_it(
                 )
                 for name, origin in ((first, "none"), (second, "any"))
             }
-            for native in natives.values():
-                native.wait_until_copied()
             s = scene(
                 "gw",
                 f"CREATE SUBSCRIPTION {first} CONNECTION '' PUBLICATION p"
