@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import fastavro
+import pytest
+from jsonschema import Draft7Validator
 
 from gateway.commands.asyncapi import document
 from gateway.commands.schemas import CollectedSchemas
@@ -17,6 +19,8 @@ from gateway.routing.routes import RelationRoutes
 from tests.unit.routing.test_router import T1_TABLE, Gateway, NoCatalog, publish
 
 ROOT = Path(__file__).resolve().parents[2]
+# What AsyncAPI publishes: see tests/vendor/README.md.
+PUBLISHED = json.loads((ROOT / "tests" / "vendor" / "asyncapi" / "3.0.0.json").read_text())
 TABLE_TOPIC, MARKERS = "nsw.public.t1", "nsw.transaction"
 
 
@@ -54,6 +58,39 @@ def references(node: Any) -> Iterator[str]:
     elif isinstance(node, list):
         for value in node:
             yield from references(value)
+
+
+def complaints(found: dict[str, Any]) -> list[str]:
+    errors = Draft7Validator(PUBLISHED).iter_errors(found)
+    return [f"{error.json_path}: {error.message}"[:500] for error in errors]
+
+
+@pytest.mark.parametrize("protocol", ["plaintext", "sasl_ssl"])
+def test_the_document_is_valid_by_the_published_schema(protocol: str) -> None:
+    Draft7Validator.check_schema(PUBLISHED)
+
+    assert complaints(described(**{"security.protocol": protocol})) == []
+
+
+@pytest.mark.parametrize(
+    ("path", "wrong"),
+    [
+        (["asyncapi"], "2.6.0"),
+        (["operations", f"send-{TABLE_TOPIC}", "action"], "sends"),
+        (["channels", TABLE_TOPIC, "bindings", "kafka", "partitions"], 0),
+        (["channels", TABLE_TOPIC, "messages", "change", "payload", "schema"], {"type": "recrod"}),
+        (["servers", "kafka-1", "host"], None),
+    ],
+    ids=["version", "action", "partitions", "schema", "host"],
+)
+def test_the_published_schema_finds_what_is_wrong(path: list[str], wrong: object) -> None:
+    found = described()
+    part: Any = found
+    for name in path[:-1]:
+        part = part[name]
+    part[path[-1]] = wrong
+
+    assert complaints(found)
 
 
 def test_every_reference_leads_somewhere() -> None:
