@@ -1,7 +1,8 @@
 """The copy of a large table, beside ``COPY ... TO STDOUT`` of the same table into ``/dev/null``.
 
-Meanwhile a writer of its own inserts into another table, with the clock in the key, and a consumer
-looks how long the rows take; and somebody asks the server for the age of the oldest transaction.
+With rows interpreted, compiled, and compiled while a writer of its own inserts into another table,
+with the clock in the key; a consumer looks how long those rows take, and somebody asks the server
+for the age of the oldest transaction.
 """
 
 from __future__ import annotations
@@ -29,16 +30,17 @@ from bench.processes import BenchError, cpu_s
 from gateway.embedded.kafka import EmbeddedKafka
 from gateway.embedded.postgres import EmbeddedPostgres
 from gateway.embedded.registry import EmbeddedRegistry
+from gateway.routing.compiled import INTERPRETED, why_not_built
 
 __all__ = ["run"]
 
 _TIMEOUT_S: Final = 3600.0
-_WRITES_PER_S: Final = 200
+_WRITES_PER_S: Final = 1_000
 _QUIET_S: Final = 10.0
 _DEFINITIONS: Final = (
-    "CREATE PUBLICATION p FOR TABLE beside;\nCREATE SUBSCRIPTION one CONNECTION '' PUBLICATION p;\n"
+    "CREATE PUBLICATION p FOR TABLE {tables};\n"
+    "CREATE SUBSCRIPTION {name} CONNECTION '' PUBLICATION p;\n"
 )
-_WITH_TABLE: Final = _DEFINITIONS.replace("beside", "beside, orders")
 _OLDEST: Final = """
     SELECT coalesce(max(extract(epoch FROM clock_timestamp() - xact_start)), 0)::float8
     FROM pg_stat_activity WHERE backend_type = 'client backend' AND state LIKE '%in transaction%'
@@ -63,25 +65,43 @@ def run(rows: int) -> None:
         make_rows(connection, rows)
         connection.execute("CREATE TABLE beside (a bigint PRIMARY KEY)")
         connection.execute("VACUUM ANALYZE orders")
-        gateway = stack.enter_context(_gateway(folder, server, kafka, registry))
         print(f"\n{os.cpu_count()} CPUs, load average {os.getloadavg()[0]:.1f}; {rows:,} rows")
-        quiet = _latencies(server, kafka, lambda: time.sleep(_QUIET_S))
-        before = _unload(server)
-        _add_table(folder, gateway)
-        copied: list[_Copied] = []
-        busy = _latencies(
-            server, kafka, lambda: copied.append(_copy(folder, gateway, connection, rows))
-        )
-        alone = min(before, _unload(server))
-        _print_latencies("another table's changes, nothing copied", quiet)
-        _print_latencies("another table's changes, during the copy", busy)
-        (copy,) = copied
-        print(f"COPY ... TO STDOUT by psql, /dev/null {rows / alone:14,.0f} rows/s")
-        print(f"pgsluice, into Kafka                  {rows / copy.seconds:14,.0f} rows/s")
-        print(f"of COPY                               {alone / copy.seconds:14.3f}")
-        print(f"CPU of the gateway                    {copy.cpu_s / rows * 1e6:14.1f} us/row")
-        print(f"oldest transaction on the server      {copy.oldest_s * 1000:14.0f} ms")
-        print(f"load average at the end               {os.getloadavg()[0]:14.1f}", flush=True)
+        print(f"{'':44}{'rows/s':>12}{'of COPY':>9}{'CPU us/row':>12}{'oldest ms':>11}")
+        alone = _unload(server)
+        print(f"{'COPY ... TO STDOUT by psql, /dev/null':44}{rows / alone:12,.0f}", flush=True)
+
+        def copy(name: str, form: str, title: str, *, writing: bool) -> None:
+            where = folder / name
+            where.mkdir()
+            with _gateway(where, name, form, server, kafka, registry) as gateway:
+                copied: list[_Copied] = []
+
+                def work() -> None:
+                    _add_table(where, name, gateway)
+                    copied.append(_copy(where, gateway, connection, rows))
+
+                if writing:
+                    topic = f"{name}.public.beside"
+                    quiet = _latencies(server, kafka, topic, lambda: time.sleep(_QUIET_S))
+                    times = _latencies(server, kafka, topic, work)
+                else:
+                    work()
+                (found,) = copied
+                print(
+                    f"{title:44}{rows / found.seconds:12,.0f}{alone / found.seconds:9.3f}"
+                    f"{found.cpu_s / rows * 1e6:12.1f}{found.oldest_s * 1000:11.0f}",
+                    flush=True,
+                )
+                if writing:
+                    _print_latencies("another table's changes, nothing copied", quiet)
+                    _print_latencies("another table's changes, during the copy", times)
+
+        copy("interpreted", "1", "pgsluice, interpreted", writing=False)
+        if why_not_built() is None:
+            copy("compiled", "0", "pgsluice, compiled", writing=False)
+        title = f"pgsluice, {_WRITES_PER_S:,} transactions a second beside"
+        copy("beside", "0", title, writing=True)
+        print(f"load average at the end {os.getloadavg()[0]:.1f}", flush=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,47 +130,69 @@ def _copy(
     return _Copied(time.monotonic() - began, cpu_s(gateway.pid) - used, oldest)
 
 
-def _add_table(folder: Path, gateway: subprocess.Popen[bytes]) -> None:
+def _add_table(folder: Path, name: str, gateway: subprocess.Popen[bytes]) -> None:
     """Let the gateway take the table in; return when its stream goes on."""
-    (folder / "replication.sql").write_text(_WITH_TABLE)
+    definitions = _DEFINITIONS.format(name=name, tables="beside, orders")
+    (folder / "replication.sql").write_text(definitions)
     gateway.send_signal(signal.SIGHUP)
     _wait_for(folder, gateway, "definitions in force", 1)
     _wait_for(folder, gateway, ": streaming ", 2)
 
 
 def _latencies(
-    server: EmbeddedPostgres, kafka: EmbeddedKafka, work: Callable[[], None]
+    server: EmbeddedPostgres, kafka: EmbeddedKafka, topic: str, work: Callable[[], None]
 ) -> list[float]:
     """Write into the other table while `work` goes on; how long the rows took, in seconds."""
-    ended = threading.Event()
     times: list[float] = []
+    with closing(Reader(kafka, topic)) as reader, ThreadPoolExecutor(2) as pool:
+        writer = subprocess.Popen(
+            [sys.executable, "-m", "bench.copy", server.dsn()],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+        )
 
-    def write() -> int:
-        written = 0
-        with server.connect() as connection:
-            while not ended.wait(1 / _WRITES_PER_S):
-                connection.execute("INSERT INTO beside VALUES (%s)", [time.monotonic_ns()])
-                written += 1
-        return written
+        def write() -> int:
+            try:
+                work()
+            finally:
+                said, _ = writer.communicate()  # it ends with its input
+            return int(said)
 
-    with closing(Reader(kafka, "one.public.beside")) as reader, ThreadPoolExecutor(2) as pool:
         try:
-            writer, working = pool.submit(write), pool.submit(work)
-            while not (writer.done() and len(times) >= writer.result()):
+            working = pool.submit(write)
+            while not (working.done() and len(times) >= working.result()):
                 if (found := reader.poll(0.1)) is not None:
                     times.append(found[1])
-                if working.done():
-                    ended.set()
         finally:
-            ended.set()
-        working.result()
+            writer.kill()
+            writer.wait()
     return times
+
+
+def write(dsn: str) -> int:
+    """Insert until the input ends; who falls behind does not hurry afterwards. Prints how many."""
+    ended, written = threading.Event(), 0
+
+    def wait() -> None:
+        sys.stdin.read()
+        ended.set()
+
+    threading.Thread(target=wait, daemon=True).start()
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        due = time.monotonic()
+        while not ended.wait(max(0.0, due - time.monotonic())):
+            connection.execute("INSERT INTO beside VALUES (%s)", [time.monotonic_ns()])
+            written += 1
+            due = max(due + 1 / _WRITES_PER_S, time.monotonic() - 0.01)
+    print(written)
+    return 0
 
 
 def _print_latencies(title: str, times: Sequence[float]) -> None:
     ordered = [seconds * 1000 for seconds in sorted(times)]
     median, high = ordered[len(ordered) // 2], ordered[len(ordered) * 99 // 100]
-    print(f"{title:42} median {median:7.1f} ms, 99 % {high:7.1f}, most {ordered[-1]:7.1f}")
+    shown = f"median {median:.1f} ms, 99 % {high:.1f}, most {ordered[-1]:.1f}"
+    print(f"  {title:42}{shown}; {len(times):,} rows", flush=True)
 
 
 def _unload(server: EmbeddedPostgres) -> float:
@@ -182,16 +224,22 @@ def _wait_for(
 
 @contextmanager
 def _gateway(
-    folder: Path, server: EmbeddedPostgres, kafka: EmbeddedKafka, registry: EmbeddedRegistry
+    folder: Path,
+    name: str,
+    form: str,
+    server: EmbeddedPostgres,
+    kafka: EmbeddedKafka,
+    registry: EmbeddedRegistry,
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """A gateway that has the empty table."""
-    (folder / "replication.sql").write_text(_DEFINITIONS)
+    """A gateway that has the empty table; `form` is "1" where its rows are interpreted."""
+    definitions = _DEFINITIONS.format(name=name, tables="beside")
+    (folder / "replication.sql").write_text(definitions)
     tables = {
-        "source": {"dsn": server.dsn(), "slot": "copy"},
+        "source": {"dsn": server.dsn(), "slot": name},
         "definitions": {"file": "replication.sql"},
         "kafka": {"bootstrap.servers": kafka.bootstrap_servers},
         "registry": {"url": registry.url},
-        "gateway": {"name": "copy"},
+        "gateway": {"name": name},
     }
     (folder / "pgsluice.toml").write_text(
         "\n".join(
@@ -203,6 +251,7 @@ def _gateway(
         gateway = subprocess.Popen(
             [sys.executable, "-m", "gateway", "run", "--config", folder / "pgsluice.toml"],
             stderr=log,
+            env={**os.environ, INTERPRETED: form},
         )
         try:
             _wait_for(folder, gateway, "all tables are copied", 1)
@@ -210,3 +259,7 @@ def _gateway(
         finally:
             gateway.terminate()
             gateway.wait()
+
+
+if __name__ == "__main__":
+    sys.exit(write(sys.argv[1]))

@@ -14,6 +14,13 @@ Op = tuple[str, Row | None, Row | None]  # i, u, d, t; old row with its key, new
 FIRST_XID = (1 << 32) - 3  # so that the 32 bits of the stream start anew
 
 
+def line(row: Row) -> bytes:
+    """The line that COPY writes of a row."""
+    texts = [b"\\N" if value is None else value for value in row]
+    assert all(isinstance(text, bytes) for text in texts)
+    return b"\t".join(text for text in texts if isinstance(text, bytes)) + b"\n"
+
+
 def number(row: Row) -> int:
     assert isinstance(row[0], bytes)
     return int(row[0])

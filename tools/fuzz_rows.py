@@ -1,7 +1,8 @@
 """Feed usual, odd and mutated changes to both row paths: ``python -m tools.fuzz_rows``.
 
-Tables, keys, filters and values are drawn; what a server would never send is among them. Both
-forms must give the same records, byte for byte, or raise the same error.
+Tables, keys, filters and values are drawn, for changes and for the lines of a copy; what a server
+would never send is among them. Both forms must give the same records, byte for byte, or raise the
+same error.
 """
 
 from __future__ import annotations
@@ -13,11 +14,12 @@ import struct
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from bench.fixed import FixedCatalog, OneId
+from gateway.copy import CopiedRow
 from gateway.definitions.model import (
     ALL_OPERATIONS,
     Collation,
@@ -28,14 +30,20 @@ from gateway.definitions.model import (
     Publish,
     SubscriptionDefinition,
     Table,
+    TableCopy,
 )
+from gateway.envelope.envelope import TransactionContext
+from gateway.envelope.headers import HeaderMaker
 from gateway.errors import ProtocolError, UnfitKind
 from gateway.pgoutput.messages import ReplicaIdentity
 from gateway.records import Record
 from gateway.routing import Router, RoutingSettings
 from gateway.routing.compiled import INTERPRETED, why_not_built
+from gateway.routing.copies import CopyRoute
 from gateway.routing.routes import RelationRoutes
+from gateway.routing.state import TransactionState
 from gateway.transactions import Assembler, Transaction
+from tools.fuzz_values import KINDS, ODD
 
 __all__ = ["RowFuzzer"]
 
@@ -44,69 +52,6 @@ _C: Final = Collation('pg_catalog."C"', deterministic=True, c_order=True)
 _SCENE_CHANGES: Final = 400
 _NOTHING: Final[frozenset[UnfitKind]] = frozenset()
 _EVERYTHING: Final[frozenset[UnfitKind]] = frozenset({"filter", "value", "size"})
-_ODD: Final = (
-    *(b"", b"-", b"+5", b" 7", b"1_0", b"007", b"-0", b"NaN", b"Infinity", b"-Infinity", b"inf"),
-    *(
-        b"infinity",
-        b"-infinity",
-        b"1e400",
-        b"1e39",
-        b"1e-400",
-        b"-0.0",
-        b"0x10",
-        b"t",
-        b"f",
-        b"yes",
-    ),
-    *(b"9223372036854775807", b"-9223372036854775808", b"9223372036854775808", b"9" * 40),
-    *(b"0044-03-15 BC", b"10000-01-01", b"2024-02-30", b"2023-02-29", b"0000-01-01", b"2024-1-1"),
-    *(b"2024-02-29 24:00:00", b"2024-02-29 23:59:60", b"2024-02-29 12:00:00.1234567"),
-    *(b"2024-02-29 12:00:00+01", b"2024-02-29 12:00:00.5+05:30", b"294276-12-31 23:59:59.999999"),
-    *(b"0001-01-01 00:00:00+00 BC", b"2024-02-29T12:00:00", b"2024-02-29 12:00:00.+00"),
-    *(b"\\x", b"\\xABCD", b"\\x0", b"\\xzz", b"x00", b"\xff\xfe", b"a" * 300, b"1.", b".5", b"1.5"),
-    *(b"-1.", b"12345678901234567890123456789012345678.00", b"0.00", b"-0.00", b"1.2.3"),
-)
-
-
-def _date(pick: random.Random) -> bytes:
-    year = pick.choice((pick.randint(1970, 2030), pick.randint(1, 9999)))
-    return b"%04d-%02d-%02d" % (year, pick.randint(1, 12), pick.randint(1, 28))
-
-
-def _stamp(pick: random.Random) -> bytes:
-    text = _date(pick) + b" %02d:%02d:%02d" % (
-        pick.randrange(24), pick.randrange(60), pick.randrange(60)
-    )  # fmt: skip
-    size = pick.choice((0, 1, 2, 3, 4, 5, 6, 6, 6))
-    return text + (b"." + b"%0*d" % (size, pick.randrange(10**size)) if size else b"")
-
-
-def _decimal(pick: random.Random) -> bytes:
-    return b"%d.%02d" % (pick.randint(-(10 ** pick.randint(0, 8)), 10**6), pick.randrange(100))
-
-
-_KINDS: Final[Mapping[str, tuple[int, int, Callable[[random.Random], bytes]]]] = {
-    "bool": (16, -1, lambda pick: pick.choice((b"t", b"f"))),
-    "int4": (23, -1, lambda pick: b"%d" % pick.randint(-(10 ** pick.randint(0, 9)), 20)),
-    "int8": (20, -1, lambda pick: b"%d" % pick.randint(-5, 10 ** pick.randint(0, 18))),
-    "float4": (700, -1, lambda pick: repr(round(pick.uniform(-9, 9), 3)).encode()),
-    "float8": (
-        701,
-        -1,
-        lambda pick: repr(pick.uniform(-1, 1) * 10 ** pick.randint(-30, 30)).encode(),
-    ),
-    "numeric2": (1700, (10 << 16 | 2) + 4, _decimal),
-    "numeric0": (1700, (38 << 16) + 4, lambda pick: b"%d" % pick.randint(-(10**30), 10**37)),
-    "numeric": (1700, -1, _decimal),
-    "bytea": (17, -1, lambda pick: b"\\x" + pick.randbytes(pick.randint(0, 9)).hex().encode()),
-    "date": (1082, -1, _date),
-    "timestamp": (1114, -1, _stamp),
-    "timestamptz": (1184, -1, lambda pick: _stamp(pick) + b"+00"),
-    "uuid": (2950, -1, lambda pick: b"00000000-0000-0000-0000-%012d" % pick.randrange(99)),
-    "text": (25, -1, lambda pick: pick.choice((b"a", b"b", b"c", b"long " * 30))),
-    "bpchar": (1042, -1, lambda pick: pick.choice((b"a", b"b")).ljust(pick.randint(1, 4))),
-    "interval": (1186, -1, lambda pick: b"%d days" % pick.randrange(9)),
-}
 _FILTERS: Final = {
     "int4": ("({} > 5)", "((100 / {}) > 3)", "({} IS NULL)", "({} = 7)"),
     "int8": ("({} < 100)", "({} IS NOT NULL)"),
@@ -127,7 +72,7 @@ class _Scene:
     kinds: list[str]
     table: Table
     routers: list[Router]
-    announced: bool = False
+    copies: list[CopyRoute]
 
 
 class RowFuzzer:
@@ -154,6 +99,7 @@ class RowFuzzer:
                 size = self._pick.randint(1, 8)
                 done += size
                 self._try(scene, size)
+                self._try_copy(scene, size)
 
     def _try(self, scene: _Scene, size: int) -> None:
         frames = self._frames(scene, size)
@@ -172,17 +118,30 @@ class RowFuzzer:
         self.outcomes["records"] += len(records)
         self.outcomes["failed" if error else "routed"] += 1
 
+    def _try_copy(self, scene: _Scene, size: int) -> None:
+        pick = self._pick
+        lsn = pick.randrange(1, 1 << pick.choice((20, 40, 62)))
+        rows = [self._copied(scene, scene.copies[0].columns) for _ in range(size)]
+        found = [_copy(route, rows, lsn) for route in scene.copies]
+        if found[0] != found[1]:
+            raise AssertionError(_difference(scene.table, rows, *found))
+        tallies = [router.tally() for router in scene.routers]
+        assert tallies[0] == tallies[1], f"{tallies}\n{rows}"
+        records, error = found[0]
+        self.outcomes["copied records"] += len(records)
+        self.outcomes["copy failed" if error else "copied"] += 1
+
     # Scenes
 
     def _scene(self) -> _Scene:
         pick = self._pick
-        kinds = [pick.choice(list(_KINDS)) for _ in range(pick.randint(1, 7))]
+        kinds = [pick.choice(list(KINDS)) for _ in range(pick.randint(1, 7))]
         columns = tuple(
             Column(
                 f"c{n}", n + 1, oid, mod, kind, oid, mod, "b", False, "", _C if oid == 25 else None
             )
             for n, kind in enumerate(kinds)
-            for oid, mod, _ in [_KINDS[kind]]
+            for oid, mod, _ in [KINDS[kind]]
         )
         names = [column.name for column in columns]
         identity = tuple(sorted(pick.sample(names, pick.randint(1, min(2, len(names))))))
@@ -197,7 +156,11 @@ class RowFuzzer:
             SubscriptionDefinition(name, ("p",), origin=pick.choice(("any", "any", "none")))
             for name in subscriptions
         )
-        plan = Plan({_OID: table}, definitions, publishes, (), ())
+        copies = tuple(
+            TableCopy(p.subscription, _OID, p.filters[Operation.INSERT], p.columns or tuple(names))
+            for p in publishes
+        )
+        plan = Plan({_OID: table}, definitions, publishes, copies, ())
         partitions = pick.choice((1, 1, 7))
         topics = {f"{name}.public.t": partitions for name in subscriptions}
         settings = RoutingSettings(
@@ -209,9 +172,10 @@ class RowFuzzer:
             quarantined=pick.choice((_NOTHING, _EVERYTHING)),
             most_bytes=pick.choice(({}, dict.fromkeys(topics, 300))),
         )
-        return _Scene(kinds, table, [self._router(plan, settings, form) for form in ("1", "0")])
+        forms = [self._router(plan, settings, form) for form in ("1", "0")]
+        return _Scene(kinds, table, [router for router, _ in forms], [route for _, route in forms])
 
-    def _router(self, plan: Plan, settings: RoutingSettings, form: str) -> Router:
+    def _router(self, plan: Plan, settings: RoutingSettings, form: str) -> tuple[Router, CopyRoute]:
         routes = RelationRoutes(plan, settings, FixedCatalog(), OneId())
         router = Router(routes, settings, now_ms=lambda: 1)
         (announcing,) = Assembler().push(_whole([_relation(plan.tables[_OID])], 0, None))
@@ -221,11 +185,14 @@ class RowFuzzer:
         os.environ[INTERPRETED] = form
         try:
             self.outcomes["compiled"] += routes.by_oid[_OID].compiled is not None
+            table = plan.tables[_OID]
+            route = routes.copy_route(plan.copies, table.primary_key or table.identity)
+            self.outcomes["copies compiled"] += route.compiled is not None
         finally:
             del os.environ[INTERPRETED]
             if before is not None:
                 os.environ[INTERPRETED] = before
-        return router
+        return router, route
 
     def _publish(
         self, name: str, kinds: Sequence[str], names: Sequence[str], identity: Sequence[str]
@@ -282,13 +249,25 @@ class RowFuzzer:
             elif drawn < unsent + 0.04:
                 data += b"n"
             else:
-                text = pick.choice(_ODD) if drawn > 0.985 else _KINDS[kind][2](pick)
+                text = pick.choice(ODD) if drawn > 0.985 else KINDS[kind][2](pick)
                 data += (b"b" if drawn > 0.999 else b"t") + struct.pack(">I", len(text)) + text
         return data
 
+    def _copied(self, scene: _Scene, columns: Sequence[str]) -> CopiedRow:
+        pick = self._pick
+        row: list[bytes | None] = []
+        for name in columns:
+            drawn = pick.random()
+            text = KINDS[scene.kinds[int(name[1:])]][2](pick)
+            row.append(None if drawn < 0.04 else pick.choice(ODD) if drawn > 0.985 else text)
+        if pick.random() < 0.1:
+            return row
+        line = b"\t".join(rb"\N" if text is None else _escaped(text) for text in row) + b"\n"
+        return self._mutated(line) if pick.random() < 0.03 else line
+
     def _mutated(self, data: bytes) -> bytes:
         pick, mutated = self._pick, bytearray(data)
-        at = pick.randrange(1, len(mutated))
+        at = pick.randrange(1, max(2, len(mutated)))
         match pick.randrange(5):
             case 0:
                 mutated[at : at + 1] = pick.randbytes(1)
@@ -303,11 +282,11 @@ class RowFuzzer:
         return bytes(mutated)
 
 
-def _difference(table: Table, frames: Sequence[bytes], *found: Outcome) -> str:
+def _difference(table: Table, inputs: Sequence[CopiedRow], *found: Outcome) -> str:
     (records, error), (others, another) = found
     at = next((n for n, pair in enumerate(zip(records, others)) if pair[0] != pair[1]), -1)  # noqa: B905
     shown = [f"{table}: {[column.type_name for column in table.columns]}"]
-    shown += [frame.hex() for frame in frames]
+    shown += [each.hex() if isinstance(each, bytes) else repr(each) for each in inputs]
     shown += [f"{len(records)} and {len(others)} records; {error}; {another}"]
     return "\n".join([*shown, f"{records[at]}", f"{others[at]}"] if at >= 0 else shown)
 
@@ -320,6 +299,24 @@ def _route(router: Router, transaction: Transaction) -> Outcome:
     except Exception as error:  # of any kind, where the text is one that no server sends
         return records, f"{type(error).__name__}: {error}"
     return records, None
+
+
+def _copy(route: CopyRoute, rows: Sequence[CopiedRow], lsn: int) -> Outcome:
+    context = TransactionContext("gw", "db", "1", None, lsn, 0, None, "true", 1)
+    tx = TransactionState(context, HeaderMaker(lsn, None))
+    records: list[Record] = []
+    try:
+        for piece in route.publish(rows, lsn, tx):
+            records += piece
+    except Exception as error:
+        return records, f"{type(error).__name__}: {error}"
+    return records, None
+
+
+def _escaped(text: bytes) -> bytes:
+    for letter, code in zip(b"\\\b\f\n\r\t\v", b"\\bfnrtv", strict=True):
+        text = text.replace(bytes((letter,)), b"\\" + bytes((code,)))
+    return text
 
 
 def _whole(changes: Sequence[bytes], lsn: int, origin: bytes | None) -> list[bytes]:

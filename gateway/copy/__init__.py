@@ -52,7 +52,18 @@ table's rows in a spool file, and a stream that waits while they are published.
 """
 
 from gateway.copy.chunked import Chunk, ChunkedCopy, ChunkRequest
+from gateway.copy.lines import CopiedRow, Row, row_of
 from gateway.copy.progress import Key, Progress
 from gateway.copy.snapshot import Snapshot
 
-__all__ = ["Chunk", "ChunkRequest", "ChunkedCopy", "Key", "Progress", "Snapshot"]
+__all__ = [
+    "Chunk",
+    "ChunkRequest",
+    "ChunkedCopy",
+    "CopiedRow",
+    "Key",
+    "Progress",
+    "Row",
+    "Snapshot",
+    "row_of",
+]

@@ -6,16 +6,16 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import NamedTuple, TypeAlias
+from itertools import chain
+from typing import NamedTuple
 
+from gateway.copy.lines import CopiedRow, Row, key_of_line, row_of
 from gateway.copy.progress import Key, Progress
 from gateway.copy.snapshot import Snapshot
 from gateway.lsn import Lsn
 from gateway.pgoutput.messages import UNCHANGED, ColumnValue
 
-__all__ = ["Chunk", "ChunkRequest", "ChunkedCopy", "Row"]
-
-Row: TypeAlias = Sequence[ColumnValue]
+__all__ = ["Chunk", "ChunkRequest", "ChunkedCopy"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class Chunk:
     """
 
     request: ChunkRequest
-    rows: Iterable[Row]
+    rows: Iterable[CopiedRow]
     snapshot: Snapshot
     insert_lsn: Lsn
     last: Key | None
@@ -93,6 +93,7 @@ class ChunkedCopy:
 
     def __init__(self, key: Sequence[int], progress: Progress) -> None:
         self._key = tuple(key)
+        self._key_width = max(self._key, default=0) + 1
         self._copied = progress.copied
         self._complete = progress.complete
         self._rows = progress.rows
@@ -157,7 +158,7 @@ class ChunkedCopy:
         """Drop what every later snapshot sees as well; not while an earlier chunk waits."""
         self._unseen = [entry for entry in self._unseen if not snapshot.sees(entry[0])]
 
-    def place(self, chunk: Chunk) -> Iterable[Row]:
+    def place(self, chunk: Chunk) -> Iterable[CopiedRow]:
         """Place a chunk behind all that was published up to now, at or behind its `insert_lsn`.
 
         Returns:
@@ -168,10 +169,10 @@ class ChunkedCopy:
         if not self._key:
             self._complete = True
             return _bag(chunk.rows, [c for _, changes in self._unseen for c in changes])
-        rows: Iterable[Row] = chunk.rows
+        rows: Iterable[CopiedRow] = chunk.rows
         asked = [key for key in chunk.request.again if key in self._again]
         if self._unseen or asked:
-            known = {self.key_of(row): row for row in chunk.rows}
+            others, known = self._part(chunk)
             moved = self._make_up_for(known)
             self._again |= moved
             for key in asked:
@@ -181,7 +182,7 @@ class ChunkedCopy:
             for key in list(self._again):
                 if key in known:
                     del self._again[key]
-            rows = known.values()
+            rows = chain(others, known.values())
         if chunk.request.ranged:
             self._copied = self._copied if chunk.last is None else chunk.last
             self._complete = chunk.end
@@ -196,6 +197,29 @@ class ChunkedCopy:
             self._unseen[-1][1].append(change)
         else:
             self._unseen.append((xid, [change]))
+
+    def _part(self, chunk: Chunk) -> tuple[list[CopiedRow], dict[Key, Row]]:
+        """Part the rows that nothing is made up for from the others, which are split."""
+        concerned = {*chunk.request.again, *self._again}
+        truncated = False
+        for _, changes in self._unseen:
+            for op, old, new in changes:
+                truncated |= op is _Op.TRUNCATE
+                concerned.update(self.key_of(row) for row in (old, new) if row)
+        others: list[CopiedRow] = []
+        known: dict[Key, Row] = {}
+        for copied in chunk.rows:
+            key = self._key_of(copied)
+            if key in concerned:
+                known[key] = row_of(copied)
+            elif not truncated:
+                others.append(copied)
+        return others, known
+
+    def _key_of(self, copied: CopiedRow) -> Key:
+        if isinstance(copied, bytes):
+            return key_of_line(copied, self._key, self._key_width)  # type: ignore[return-value]
+        return self.key_of(copied)
 
     def _make_up_for(self, rows: dict[Key, Row]) -> dict[Key, int | None]:
         """Bring `rows` to the present; return the keys whose rows came from elsewhere."""
@@ -233,7 +257,7 @@ def _filled(row: Row, new: Row) -> Row:
     return [before if after is UNCHANGED else after for before, after in zip(row, new, strict=True)]
 
 
-def _bag(rows: Iterable[Row], changes: Iterable[_Change]) -> Iterator[Row]:
+def _bag(rows: Iterable[CopiedRow], changes: Iterable[_Change]) -> Iterator[CopiedRow]:
     """The rows of a table without a key, brought to the present: which of equal ones is all one."""
     extra: Counter[tuple[ColumnValue, ...]] = Counter()
     void = False
@@ -247,7 +271,7 @@ def _bag(rows: Iterable[Row], changes: Iterable[_Change]) -> Iterator[Row]:
             extra[tuple(new)] += 1
     if not void:
         for row in rows:
-            if extra and extra[same := tuple(row)] < 0:
+            if extra and extra[same := tuple(row_of(row))] < 0:
                 extra[same] += 1
             else:
                 yield row

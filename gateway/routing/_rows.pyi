@@ -22,3 +22,13 @@ class Rows:
         touched: list[object],
         /,
     ) -> tuple[int, int]: ...
+    def copy(
+        self,
+        lines: list[object],
+        place: int,
+        tails: tuple[bytes, ...],
+        headers: list[tuple[str, bytes]],
+        out: list[tuple[str, int, bytes | None, bytes | None, list[tuple[str, bytes]]]],
+        touched: list[object],
+        /,
+    ) -> int: ...

@@ -9,10 +9,11 @@ could be compiled (``tools/build_rows.py``).
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import ModuleType
 from typing import Any, Final, TypeAlias
 
+from gateway.copy import CopiedRow
 from gateway.envelope.schema import AvroKind, Field, KeyKind
 from gateway.envelope.varint import encode_text
 from gateway.pgoutput.messages import UNCHANGED
@@ -27,7 +28,7 @@ __all__ = ["INTERPRETED", "CompiledRows", "compile_rows", "why_interpreted", "wh
 INTERPRETED: Final = "PGSLUICE_INTERPRETED"
 """Name of the environment variable that switches the compiled path off."""
 
-_INTERFACE: Final = 2
+_INTERFACE: Final = 3
 """Of the module that this one goes with: another is of another version of the sources."""
 
 _VALUES: Final = {
@@ -54,6 +55,9 @@ _CANONICAL: Final = {
     3802: None,  # jsonb
 }
 """By type OID, how a key's column is made canonical; None: not in C. All others are as they are."""
+
+_ROW_ONLY: Final = b"\x00\x02"
+"""With what an envelope begins that has no old row and a new one."""
 
 _Decisions: TypeAlias = tuple[tuple[int, object], ...]
 _CField: TypeAlias = tuple[int, int, int, bool]
@@ -88,10 +92,11 @@ def why_not_built() -> str | None:
 class CompiledRows:
     """The rows of one announced relation, in C."""
 
-    __slots__ = ("_groups", "_orders", "_run")
+    __slots__ = ("_copy", "_groups", "_orders", "_run")
 
     def __init__(self, rows: Any, groups: Sequence[Group]) -> None:
         self._run = rows.run
+        self._copy = rows.copy
         self._groups = groups
         self._orders = list({id(group.order): group.order for group in groups}.values())
 
@@ -128,6 +133,36 @@ class CompiledRows:
             order.count += routed
         return reached
 
+    def copy(
+        self,
+        rows: list[CopiedRow],
+        lsn: int,
+        tx: TransactionState,
+        out: list[Record],
+        interpret: Callable[[CopiedRow], None],
+    ) -> None:
+        """Make the records of rows of a copy: lines here, all else by `interpret`, in order.
+
+        Args:
+            rows: Of the columns that this was made for.
+            lsn: Their position.
+            tx: Made for them.
+            out: Where records are appended.
+            interpret: Takes a row on the interpreted path.
+        """
+        # Behind the row itself, all values are the same, and so are the headers.
+        headers = tx.headers.make(lsn, tx.seq, tx.insert_op)
+        tails = tuple(
+            group.encoder.value(
+                tx.insert_op, None, b"", group.prefix(tx), lsn, tx.seq, tx.total_order, 0
+            )[len(_ROW_ONLY) :]
+            for group in self._groups
+        )
+        place = 0
+        while (place := self._copy(rows, place, tails, headers, out, tx.touched)) < len(rows):
+            interpret(rows[place])
+            place += 1
+
 
 def compile_rows(
     relation_oid: int, names: Sequence[str], groups: Sequence[Group], filters: Filters
@@ -136,7 +171,7 @@ def compile_rows(
 
     Args:
         relation_oid: As its changes name it.
-        names: The columns of its tuples.
+        names: The columns of its tuples, or of the rows that are copied.
         groups: The forms in which the rows are published.
         filters: Those of the plan.
     """

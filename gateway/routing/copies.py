@@ -8,10 +8,11 @@ from itertools import islice
 from operator import itemgetter
 from typing import Final
 
-from gateway.copy import ChunkedCopy
+from gateway.copy import ChunkedCopy, CopiedRow, row_of
 from gateway.definitions.model import Table
 from gateway.pgoutput.messages import UNCHANGED, ColumnValue
 from gateway.records import Record
+from gateway.routing.compiled import CompiledRows
 from gateway.routing.filters import Asking
 from gateway.routing.groups import Group
 from gateway.routing.ports import Evaluator
@@ -34,6 +35,7 @@ class CopyRoute:
         key: The names of the key's columns, in the table's order; empty without a key.
         groups: The forms in which rows go out; their takers evaluate the filters.
         asking: What the server is asked about the rows, if anything.
+        compiled: What takes lines of COPY, where there is such a thing.
     """
 
     table: Table
@@ -41,6 +43,7 @@ class CopyRoute:
     key: tuple[str, ...]
     groups: tuple[Group, ...]
     asking: Asking | None = None
+    compiled: CompiledRows | None = None
 
     def begin(self, lsn: int, tx: TransactionState) -> list[Record]:
         """Return the ``t`` records that make consumers forget what they have of the table."""
@@ -53,7 +56,7 @@ class CopyRoute:
 
     def publish(
         self,
-        rows: Iterable[Row],
+        rows: Iterable[CopiedRow],
         lsn: int,
         tx: TransactionState,
         evaluator: Evaluator | None = None,
@@ -73,17 +76,34 @@ class CopyRoute:
         rows = iter(rows)
         while piece := list(islice(rows, _ROWS)):
             out: list[Record] = []
-            judged: Sequence[Row] = piece
-            if self.asking is not None:
-                assert evaluator is not None
-                judged = judge_rows(evaluator, self.asking, piece)
-            for row in judged:
-                for group in self.groups:
-                    group.insert(row, lsn, tx, out)
+            self._publish(piece, lsn, tx, evaluator, out)
             yield out
         for group in self.groups:
             for taker in group.takers:
                 taker.counter.end_copy(rows=True)
+
+    def _publish(
+        self,
+        piece: list[CopiedRow],
+        lsn: int,
+        tx: TransactionState,
+        evaluator: Evaluator | None,
+        out: list[Record],
+    ) -> None:
+        def interpret(copied: CopiedRow) -> None:
+            row = row_of(copied)
+            for group in self.groups:
+                group.insert(row, lsn, tx, out)
+
+        if self.compiled is not None:
+            self.compiled.copy(piece, lsn, tx, out, interpret)
+            return
+        rows: Sequence[Row] = [row_of(copied) for copied in piece]
+        if self.asking is not None:
+            assert evaluator is not None
+            rows = judge_rows(evaluator, self.asking, rows)
+        for row in rows:
+            interpret(row)
 
 
 class CopyWatch:

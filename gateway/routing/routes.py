@@ -224,7 +224,10 @@ class RelationRoutes:
             encoder = self._groups.encoder(form, columns)
             takers = [self._copy_taker(copy, form, encoder, columns, asking) for copy in sharing]
             groups.append(self._groups.group(form, encoder, takers, str(table), columns))
-        return CopyRoute(table, columns, tuple(key), tuple(groups), asking)
+        compiled = None
+        if asking is None:
+            compiled = compile_rows(table.oid, columns, groups, self.filters)
+        return CopyRoute(table, columns, tuple(key), tuple(groups), asking, compiled)
 
     def _copy_taker(
         self,

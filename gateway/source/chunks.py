@@ -24,12 +24,12 @@ import psycopg
 from psycopg import pq, sql
 
 from gateway.background import OnWait, keep_waiting
-from gateway.copy import Chunk, ChunkRequest, Key, Snapshot
+from gateway.copy import Chunk, ChunkRequest, CopiedRow, Key, Snapshot
+from gateway.copy.lines import key_of_line
 from gateway.definitions.model import Table
 from gateway.errors import FatalError, GatewayError, TransientError
 from gateway.lsn import Lsn, parse_lsn
 from gateway.source.connection import SESSION_SETTINGS, classify_server_error, connect
-from gateway.source.copy_lines import CopyRow, split_copy_line
 from gateway.source.session import DEFAULT_SILENCE_S
 
 __all__ = ["ChunkReader", "ChunkSource", "ConditionError", "TableAltered", "TableGone"]
@@ -210,7 +210,7 @@ class ChunkReader:
             text, in_recovery, shape, files = self._row(_BEFORE, doing, about)
             _check_shape(table, shape)
             if source.key:
-                rows: Iterable[CopyRow]
+                rows: Iterable[CopiedRow]
                 rows, last, size = self._read_keyed(source, request, limit)
                 end = not request.ranged or size < limit
             else:
@@ -244,10 +244,10 @@ class ChunkReader:
 
     def _read_keyed(
         self, source: ChunkSource, request: ChunkRequest, limit: int
-    ) -> tuple[list[CopyRow], Key | None, int]:
+    ) -> tuple[list[CopiedRow], Key | None, int]:
         columns = self._key_columns(source)
         listed = sql.SQL(", ").join(column.expression for column in columns)
-        rows: list[CopyRow] = []
+        rows: list[CopiedRow] = []
         last: Key | None = None
         size = 0
         if request.ranged:
@@ -258,17 +258,19 @@ class ChunkReader:
             tail = sql.SQL("{} ORDER BY {} LIMIT {}").format(
                 _where(where), listed, sql.Literal(limit)
             )
-            rows = [_split(line) for line in self._lines(source, tail)]
-            size = len(rows)
-            if rows:
-                last = tuple(rows[-1][at] or b"" for at in source.key_positions)
+            lines = list(self._lines(source, tail))
+            size = len(lines)
+            if lines:
+                at = source.key_positions
+                last = tuple(text or b"" for text in key_of_line(lines[-1], at, max(at) + 1))
+            rows += lines
         if request.again:
             wanted = sql.SQL(", ").join(
                 sql.SQL("({})").format(sql.SQL(", ").join(c.literal(key) for c in columns))
                 for key in request.again
             )
             tail = sql.SQL(" WHERE ({}) IN ({})").format(listed, wanted)
-            rows += [_split(line) for line in self._lines(source, tail)]
+            rows += self._lines(source, tail)
         return rows, last, size
 
     def _spool(self, source: ChunkSource) -> _SpooledRows:
@@ -375,10 +377,10 @@ class _SpooledRows:
     def __del__(self) -> None:
         self._file.close()
 
-    def __iter__(self) -> Iterator[CopyRow]:
+    def __iter__(self) -> Iterator[CopiedRow]:
         self._file.seek(0)
         for line in self._file:
-            yield _split(line) if self._columns else []
+            yield line if self._columns else []
 
 
 def _check_shape(table: Table, shape: Sequence[str]) -> None:
@@ -390,10 +392,6 @@ def _check_shape(table: Table, shape: Sequence[str]) -> None:
     known = [f"{c.attnum},{c.type_oid},{c.type_modifier},{c.name}" for c in table.columns]
     if list(shape) != known:
         raise TableAltered(f"copying {table}: its columns are not those of the plan any more")
-
-
-def _split(line: bytes) -> CopyRow:
-    return split_copy_line(line[:-1])
 
 
 def _select(source: ChunkSource, tail: sql.Composable) -> sql.Composed:

@@ -13,11 +13,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.copy import Chunk, ChunkedCopy, ChunkRequest, Progress
+from gateway.copy import Chunk, ChunkedCopy, ChunkRequest, Progress, row_of
 from gateway.lsn import Lsn
 from gateway.pgoutput.messages import UNCHANGED
 from gateway.rowfilter import Action, decide_update, fill_unchanged
-from tests.copy_model import Op, Row, Server, apply, number
+from tests.copy_model import Op, Row, Server, apply, line, number
 
 STEPS = (
     "begin",
@@ -148,7 +148,7 @@ class Gateway:
         ranged = behind[: self.size]
         chunk = Chunk(
             request,
-            [state[key] for key in {*ranged, *(again & state.keys())}],
+            [line(state[key]) for key in {*ranged, *(again & state.keys())}],
             snapshot,
             Lsn(self.server.insert_lsn),
             (b"%d" % ranged[-1],) if ranged else None,
@@ -162,7 +162,7 @@ class Gateway:
             return
         if not self.copy.started:
             self.consumer.rows.clear()
-        for row in self.copy.place(self.chunks.pop(0)):
+        for row in map(row_of, self.copy.place(self.chunks.pop(0))):
             assert UNCHANGED not in row
             if self.passes(tuple(row)):
                 self.consumer.rows[number(tuple(row))] = tuple(row)

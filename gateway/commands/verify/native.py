@@ -9,10 +9,10 @@ from typing import Any, Final, Self
 import psycopg
 from psycopg import sql
 
+from gateway.copy.lines import CopyRow, split_copy_line
 from gateway.errors import FatalError, TransientError
 from gateway.lsn import Lsn, parse_lsn
 from gateway.source.connection import SESSION_SETTINGS, classify_server_error, connect
-from gateway.source.copy_lines import CopyRow, split_copy_line
 
 __all__ = ["NativeReader"]
 

@@ -10,10 +10,10 @@ import psycopg
 from psycopg import sql
 
 from gateway.copy import Snapshot
+from gateway.copy.lines import CopyRow, split_copy_line
 from gateway.definitions.model import FilterClause, Table
 from gateway.lsn import Lsn, parse_lsn
 from gateway.source.connection import SESSION_SETTINGS, classify_server_error, connect
-from gateway.source.copy_lines import CopyRow, split_copy_line
 
 __all__ = ["SourceReader", "SourceTable"]
 

@@ -37,7 +37,7 @@ static PyObject *row_of(const Table *table, const Value *values)
 }
 
 /* Ask `passes` about the old or the new row; what it raises is left to the interpreted path. */
-static int decide(Work *work, PyObject *passes, int is_old, int *verdict)
+int decide(Work *work, PyObject *passes, int is_old, int *verdict)
 {
     PyObject **row = is_old ? &work->old_row : &work->new_row;
     PyObject *answer;
@@ -97,7 +97,7 @@ static int append_candidates(CandidateList *list, Group *group, PyObject *decisi
 }
 
 /* As gateway.routing.takers.Candidates.of. */
-static int find(CandidateList *list, Group *group, int operation, const Value *values)
+int find(CandidateList *list, Group *group, int operation, const Value *values)
 {
     const Candidates *from = &group->candidates[operation];
     int got;
@@ -209,8 +209,7 @@ static int emit_one(Work *work, Group *group, Taker *taker, const Draft *from, i
 }
 
 /* As gateway.routing.groups.Group.emit; a plain INSERT is counted as a record and nothing else. */
-static int emit(Work *work, Group *group, Taker *taker, const Drafts *drafts, int action,
-                int is_plain)
+int emit(Work *work, Group *group, Taker *taker, const Drafts *drafts, int action, int is_plain)
 {
     size_t first = work->made.count;
 
@@ -230,7 +229,7 @@ static int emit(Work *work, Group *group, Taker *taker, const Drafts *drafts, in
     return DONE;
 }
 
-static void drop(Drafts *drafts)
+void drop(Drafts *drafts)
 {
     for (int i = 0; i < drafts->count; i++)
         Py_CLEAR(drafts->items[i].headers);

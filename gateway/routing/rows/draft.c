@@ -24,6 +24,49 @@ int names_make(void)
                : FAILED;
 }
 
+/* As gateway.envelope.envelope.TransactionContext encodes it; not of a snapshot. */
+int take_shared(Shared *shared, PyObject *from)
+{
+    PyObject *gateway_part, *origin;
+    long long xid, commit_lsn, commit_ms, ts_ms;
+    Buffer *out = &shared->encoded;
+    const uint8_t *name;
+    Py_ssize_t size;
+    char text[48];
+
+    if (!PyTuple_Check(from)) {
+        PyErr_SetString(PyExc_TypeError, "what a transaction shares is not a tuple");
+        return FAILED;
+    }
+    if (!PyArg_ParseTuple(from, "SLLLLOOOO!p", &gateway_part, &xid, &commit_lsn, &commit_ms, &ts_ms,
+                          &origin, &shared->commit, &shared->xid, &PyTuple_Type, &shared->extra,
+                          &shared->has_origin))
+        return FAILED;
+    if (take_bytes(gateway_part, &shared->gateway_part, &shared->gateway_size) != DONE)
+        return FAILED;
+    out->size = 0;
+    if (put_long(out, commit_ms) != DONE || put_bytes(out, "\x0a" "false", 6) != DONE ||
+        put_long(out, commit_lsn) != DONE || put_bytes(out, "\x02", 1) != DONE ||
+        put_long(out, xid) != DONE)
+        return FAILED;
+    if (origin == Py_None) {
+        if (put_bytes(out, "\x00", 1) != DONE)
+            return FAILED;
+    } else if (take_bytes(origin, &name, &size) != DONE || put_bytes(out, "\x02", 1) != DONE ||
+               put_long(out, size) != DONE || put_bytes(out, name, (size_t)size) != DONE) {
+        return FAILED;
+    }
+    shared->transaction_end = out->size;
+    size = PyOS_snprintf(text, sizeof text, "%lld:%lld", xid, commit_lsn);
+    if (put_bytes(out, "\x02", 1) != DONE || put_long(out, size) != DONE ||
+        put_bytes(out, text, (size_t)size) != DONE)
+        return FAILED;
+    shared->id_end = out->size;
+    if (put_bytes(out, "\x02", 1) != DONE)
+        return FAILED;
+    return put_long(out, ts_ms);
+}
+
 int grow(void **items, size_t *room, size_t count, size_t size)
 {
     size_t wanted = *room < 16 ? 16 : *room * 2;
@@ -83,7 +126,7 @@ int has_unchanged(const Table *table, const Value *values)
     return 0;
 }
 
-static int put_row(Buffer *out, const Fields *fields, const Value *values, int identity_only)
+int put_row(Buffer *out, const Fields *fields, const Value *values, int identity_only)
 {
     for (Py_ssize_t i = 0; i < fields->count; i++) {
         const Field *field = &fields->fields[i];
@@ -104,7 +147,7 @@ static int put_row(Buffer *out, const Fields *fields, const Value *values, int i
     return DONE;
 }
 
-static int put_key(Buffer *out, const Group *group, const Value *values)
+int put_key(Buffer *out, const Group *group, const Value *values)
 {
     for (Py_ssize_t i = 0; i < group->key.count; i++) {
         const Field *field = &group->key.fields[i];
@@ -126,7 +169,7 @@ static int put_key(Buffer *out, const Group *group, const Value *values)
 }
 
 /* The hash of the key's canonical form; `out` is as before. */
-static int hash_key(Buffer *out, const Group *group, const Value *values, uint32_t *hash)
+int hash_key(Buffer *out, const Group *group, const Value *values, uint32_t *hash)
 {
     size_t start = out->size;
 

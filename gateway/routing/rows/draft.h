@@ -54,6 +54,7 @@ typedef struct {
     Value *old_values, *new_values;
     PyObject *old_row, *new_row; /* of the change at hand, made when a decision wants them */
     Buffer scratch;
+    Buffer unescaped; /* texts of the row of a copy that is at hand */
     CandidateList found, before;
     MadeList made;
     TakerList counted; /* those whose counts have not been told */
@@ -76,9 +77,13 @@ typedef struct {
 } Drafts;
 
 int names_make(void);
+int take_shared(Shared *shared, PyObject *from);
 int grow(void **items, size_t *room, size_t count, size_t size);
 int split(const Table *table, const uint8_t *frame, size_t size, size_t *at, Value *values);
 int has_unchanged(const Table *table, const Value *values);
+int put_row(Buffer *out, const Fields *fields, const Value *values, int identity_only);
+int put_key(Buffer *out, const Group *group, const Value *values);
+int hash_key(Buffer *out, const Group *group, const Value *values, uint32_t *hash);
 int draft(Work *work, const Group *group, int op, const Value *keyed, const Value *before, int full,
           const Value *after, int64_t seq, int rekey, Drafts *to);
 int draft_update(Work *work, const Group *group, int action, int has_old, int full, Drafts *to);

@@ -8,7 +8,7 @@
  * with it. Filters are the same Python functions in both. The two give equal records
  * (tests/unit/routing, tests/property/test_compiled_rows.py, tools/fuzz_rows.py).
  */
-#include "change.h"
+#include "copy.h"
 
 #include <string.h>
 
@@ -30,6 +30,7 @@ static void rows_dealloc(PyObject *self)
 
     work_forget(work);
     buffer_free(&work->scratch);
+    buffer_free(&work->unescaped);
     buffer_free(&work->shared.encoded);
     PyMem_Free(work->old_values);
     PyMem_Free(work->new_values);
@@ -69,59 +70,6 @@ static PyObject *rows_new(PyTypeObject *type, PyObject *arguments, PyObject *key
         return PyErr_NoMemory();
     }
     return self;
-}
-
-static int take_bytes(PyObject *from, const uint8_t **data, Py_ssize_t *size)
-{
-    char *start = NULL;
-
-    if (PyBytes_AsStringAndSize(from, &start, size) < 0)
-        return FAILED;
-    *data = (const uint8_t *)start;
-    return DONE;
-}
-
-/* As gateway.envelope.envelope.TransactionContext encodes it; not of a snapshot. */
-static int take_shared(Shared *shared, PyObject *from)
-{
-    PyObject *gateway_part, *origin;
-    long long xid, commit_lsn, commit_ms, ts_ms;
-    Buffer *out = &shared->encoded;
-    const uint8_t *name;
-    Py_ssize_t size;
-    char text[48];
-
-    if (!PyTuple_Check(from)) {
-        PyErr_SetString(PyExc_TypeError, "what a transaction shares is not a tuple");
-        return FAILED;
-    }
-    if (!PyArg_ParseTuple(from, "SLLLLOOOO!p", &gateway_part, &xid, &commit_lsn, &commit_ms, &ts_ms,
-                          &origin, &shared->commit, &shared->xid, &PyTuple_Type, &shared->extra,
-                          &shared->has_origin))
-        return FAILED;
-    if (take_bytes(gateway_part, &shared->gateway_part, &shared->gateway_size) != DONE)
-        return FAILED;
-    out->size = 0;
-    if (put_long(out, commit_ms) != DONE || put_bytes(out, "\x0a" "false", 6) != DONE ||
-        put_long(out, commit_lsn) != DONE || put_bytes(out, "\x02", 1) != DONE ||
-        put_long(out, xid) != DONE)
-        return FAILED;
-    if (origin == Py_None) {
-        if (put_bytes(out, "\x00", 1) != DONE)
-            return FAILED;
-    } else if (take_bytes(origin, &name, &size) != DONE || put_bytes(out, "\x02", 1) != DONE ||
-               put_long(out, size) != DONE || put_bytes(out, name, (size_t)size) != DONE) {
-        return FAILED;
-    }
-    shared->transaction_end = out->size;
-    size = PyOS_snprintf(text, sizeof text, "%lld:%lld", xid, commit_lsn);
-    if (put_bytes(out, "\x02", 1) != DONE || put_long(out, size) != DONE ||
-        put_bytes(out, text, (size_t)size) != DONE)
-        return FAILED;
-    shared->id_end = out->size;
-    if (put_bytes(out, "\x02", 1) != DONE)
-        return FAILED;
-    return put_long(out, ts_ms);
 }
 
 static int count(Work *work, const Made *made)
@@ -306,8 +254,80 @@ static PyObject *rows_run(PyObject *self, PyObject *const *arguments, Py_ssize_t
     return Py_BuildValue("(nL)", place, (long long)work->seq);
 }
 
+/* Make records of lines from `*place` on, up to the first that is not mine. */
+static int copy(Work *work, PyObject *lines, Py_ssize_t *place, PyObject *tails,
+                PyObject *headers, PyObject *out)
+{
+    for (; *place < PyList_Size(lines); ++*place) {
+        PyObject *line = PyList_GetItem(lines, *place);
+        Py_ssize_t size;
+        const uint8_t *data;
+        int got;
+
+        if (!PyBytes_Check(line))
+            return DONE;
+        if (take_bytes(line, &data, &size) != DONE)
+            return FAILED;
+        Py_INCREF(line);
+        got = copy_row(work, data, (size_t)size, tails, headers);
+        Py_DECREF(line);
+        if (got == DONE)
+            got = hand_over(work, out);
+        if (got != DONE) {
+            work_forget(work);
+            return got == NOT_MINE ? DONE : FAILED;
+        }
+    }
+    return DONE;
+}
+
+PyDoc_STRVAR(copy_doc, "copy(lines, place, tails, headers, out, touched) -> place");
+
+static PyObject *rows_copy(PyObject *self, PyObject *const *arguments, Py_ssize_t count)
+{
+    Rows *rows = (Rows *)self;
+    Work *work = &rows->work;
+    PyObject *lines, *tails, *headers, *out, *touched;
+    Py_ssize_t place;
+    int got;
+
+    if (count != 6) {
+        PyErr_SetString(PyExc_TypeError, "copy takes six arguments");
+        return NULL;
+    }
+    if (rows->is_busy) {
+        PyErr_SetString(PyExc_RuntimeError, "copy was called from within");
+        return NULL;
+    }
+    lines = arguments[0];
+    tails = arguments[2];
+    headers = arguments[3];
+    out = arguments[4];
+    touched = arguments[5];
+    if (!PyList_Check(lines) || !PyTuple_Check(tails) || !PyList_Check(headers) ||
+        !PyList_Check(out) || !PyList_Check(touched) ||
+        PyTuple_Size(tails) != work->table.group_count) {
+        PyErr_SetString(PyExc_TypeError, "copy wants lists, and a tail for each group");
+        return NULL;
+    }
+    place = PyLong_AsSsize_t(arguments[1]);
+    if (PyErr_Occurred())
+        return NULL;
+    if (place < 0) {
+        PyErr_SetString(PyExc_ValueError, "there is no such place");
+        return NULL;
+    }
+    rows->is_busy = 1;
+    got = copy(work, lines, &place, tails, headers, out);
+    if (got == DONE)
+        got = tell_counters(&work->counted, touched);
+    rows->is_busy = 0;
+    return got == DONE ? PyLong_FromSsize_t(place) : NULL;
+}
+
 static PyMethodDef rows_methods[] = {
     {"run", (PyCFunction)(void (*)(void))rows_run, METH_FASTCALL, run_doc},
+    {"copy", (PyCFunction)(void (*)(void))rows_copy, METH_FASTCALL, copy_doc},
     {NULL, NULL, 0, NULL},
 };
 
@@ -344,7 +364,7 @@ PyMODINIT_FUNC PyInit__rows(void)
     module = PyModule_Create(&module_definition);
     type = module == NULL ? NULL : PyType_FromSpec(&rows_spec);
     if (type == NULL || PyModule_AddObjectRef(module, "Rows", type) < 0 ||
-        PyModule_AddIntConstant(module, "INTERFACE", 2) < 0)
+        PyModule_AddIntConstant(module, "INTERFACE", 3) < 0)
         Py_CLEAR(module);
     Py_XDECREF(type);
     return module;

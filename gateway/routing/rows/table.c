@@ -45,7 +45,7 @@ static int take_fields(Fields *to, PyObject *from, Py_ssize_t columns, int (*is_
     return DONE;
 }
 
-static int take_bytes(PyObject *from, const uint8_t **data, Py_ssize_t *size)
+int take_bytes(PyObject *from, const uint8_t **data, Py_ssize_t *size)
 {
     char *start;
 

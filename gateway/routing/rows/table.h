@@ -65,6 +65,7 @@ typedef struct {
     Py_ssize_t group_count;
 } Table;
 
+int take_bytes(PyObject *from, const uint8_t **data, Py_ssize_t *size);
 int table_take(Table *table, PyObject *specification);
 void table_free(Table *table);
 

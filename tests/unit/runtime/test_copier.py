@@ -45,7 +45,7 @@ from gateway.runtime.intake import Intake
 from gateway.runtime.pipeline import Outcome, Pipeline
 from gateway.source.chunks import ChunkReader, ChunkSource, TableAltered
 from gateway.transactions import Assembler
-from tests.copy_model import Row, Server, Transaction
+from tests.copy_model import Row, Server, Transaction, line
 from tests.fakes import FakeSink
 from tests.gateway_process import Read
 from tests.pgoutput_encode import keepalive, xlogdata
@@ -189,7 +189,7 @@ class Reader:
             ranged = behind[:limit]
             return Chunk(
                 request,
-                [state[key] for key in {*ranged, *(again & state.keys())}],
+                [line(state[key]) for key in {*ranged, *(again & state.keys())}],
                 snapshot,
                 Lsn(self._server.insert_lsn),
                 (b"%d" % ranged[-1],) if ranged else None,

@@ -10,12 +10,20 @@ CopyReadAttributesText in copyfromparse.c.
 from __future__ import annotations
 
 import re
-from typing import Final
+from collections.abc import Sequence
+from typing import Final, TypeAlias
 
-__all__ = ["CopyRow", "split_copy_line"]
+from gateway.pgoutput.messages import ColumnValue
 
-CopyRow = list[bytes | None]
+__all__ = ["CopiedRow", "CopyRow", "Row", "key_of_line", "row_of", "split_copy_line"]
+
+CopyRow: TypeAlias = list[bytes | None]
 """One row: its columns' text as the output functions write it, in UTF-8; None is NULL."""
+
+Row: TypeAlias = Sequence[ColumnValue]
+
+CopiedRow: TypeAlias = Row | bytes
+"""A row, or the line that COPY has written of it, with its newline: most are never split here."""
 
 _ESCAPE: Final = re.compile(rb"\\(?:x([0-9A-Fa-f]{1,2})|([0-7]{1,3})|(.))", re.DOTALL)
 _CONTROL: Final = {b"b": b"\b", b"f": b"\f", b"n": b"\n", b"r": b"\r", b"t": b"\t", b"v": b"\v"}
@@ -33,6 +41,26 @@ def split_copy_line(line: bytes) -> CopyRow:
         None if field == rb"\N" else _ESCAPE.sub(_unescape, field) if b"\\" in field else field
         for field in line.split(b"\t")
     ]
+
+
+def row_of(copied: CopiedRow) -> Row:
+    """Return a row's columns."""
+    return split_copy_line(copied[:-1]) if isinstance(copied, bytes) else copied
+
+
+def key_of_line(line: bytes, positions: Sequence[int], width: int) -> tuple[bytes | None, ...]:
+    """Return some columns of a line.
+
+    Args:
+        line: With its newline.
+        positions: Of the columns.
+        width: How many columns there are at least: one more than the greatest of `positions`.
+    """
+    if b"\\" in line:
+        row = split_copy_line(line[:-1])
+        return tuple([row[position] for position in positions])
+    fields = line[:-1].split(b"\t", width)
+    return tuple([fields[position] for position in positions])
 
 
 def _unescape(match: re.Match[bytes]) -> bytes:

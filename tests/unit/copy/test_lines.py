@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.source.copy_lines import CopyRow, split_copy_line
+from gateway.copy.lines import CopyRow, key_of_line, row_of, split_copy_line
 
 
 @pytest.mark.parametrize(
@@ -29,3 +29,11 @@ from gateway.source.copy_lines import CopyRow, split_copy_line
 )
 def test_line_is_split_and_unescaped(line: bytes, columns: CopyRow) -> None:
     assert split_copy_line(line) == columns
+
+
+@pytest.mark.parametrize("line", [b"1\t2\t3\n", rb"1" + b"\t" + rb"\t" + b"\t3\n", b"1\t\\N\t3\n"])
+@pytest.mark.parametrize("positions", [(0,), (2,), (0, 2), (1, 2), (2, 0)])
+def test_key_of_a_line_is_that_of_its_row(line: bytes, positions: tuple[int, ...]) -> None:
+    row = row_of(line)
+
+    assert key_of_line(line, positions, max(positions) + 1) == tuple(row[p] for p in positions)

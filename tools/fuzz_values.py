@@ -1,0 +1,82 @@
+"""Values that `tools.fuzz_rows` draws: types, usual texts of them, and odd ones."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping
+from typing import Final
+
+__all__ = ["KINDS", "ODD"]
+
+ODD: Final = (
+    *(b"", b"-", b"+5", b" 7", b"1_0", b"007", b"-0", b"NaN", b"Infinity", b"-Infinity", b"inf"),
+    *(
+        b"infinity",
+        b"-infinity",
+        b"1e400",
+        b"1e39",
+        b"1e-400",
+        b"-0.0",
+        b"0x10",
+        b"t",
+        b"f",
+        b"yes",
+    ),
+    *(b"9223372036854775807", b"-9223372036854775808", b"9223372036854775808", b"9" * 40),
+    *(b"0044-03-15 BC", b"10000-01-01", b"2024-02-30", b"2023-02-29", b"0000-01-01", b"2024-1-1"),
+    *(b"2024-02-29 24:00:00", b"2024-02-29 23:59:60", b"2024-02-29 12:00:00.1234567"),
+    *(b"2024-02-29 12:00:00+01", b"2024-02-29 12:00:00.5+05:30", b"294276-12-31 23:59:59.999999"),
+    *(b"0001-01-01 00:00:00+00 BC", b"2024-02-29T12:00:00", b"2024-02-29 12:00:00.+00"),
+    *(b"\\x", b"\\xABCD", b"\\x0", b"\\xzz", b"x00", b"\xff\xfe", b"a" * 300, b"1.", b".5", b"1.5"),
+    *(
+        b"a\tb\\\n",
+        b"\b\f\r\v",
+        b"\\N",
+        b"-1.",
+        b"12345678901234567890123456789012345678.00",
+        b"0.00",
+        b"-0.00",
+        b"1.2.3",
+    ),
+)
+
+
+def _date(pick: random.Random) -> bytes:
+    year = pick.choice((pick.randint(1970, 2030), pick.randint(1, 9999)))
+    return b"%04d-%02d-%02d" % (year, pick.randint(1, 12), pick.randint(1, 28))
+
+
+def _stamp(pick: random.Random) -> bytes:
+    text = _date(pick) + b" %02d:%02d:%02d" % (
+        pick.randrange(24), pick.randrange(60), pick.randrange(60)
+    )  # fmt: skip
+    size = pick.choice((0, 1, 2, 3, 4, 5, 6, 6, 6))
+    return text + (b"." + b"%0*d" % (size, pick.randrange(10**size)) if size else b"")
+
+
+def _decimal(pick: random.Random) -> bytes:
+    return b"%d.%02d" % (pick.randint(-(10 ** pick.randint(0, 8)), 10**6), pick.randrange(100))
+
+
+KINDS: Final[Mapping[str, tuple[int, int, Callable[[random.Random], bytes]]]] = {
+    "bool": (16, -1, lambda pick: pick.choice((b"t", b"f"))),
+    "int4": (23, -1, lambda pick: b"%d" % pick.randint(-(10 ** pick.randint(0, 9)), 20)),
+    "int8": (20, -1, lambda pick: b"%d" % pick.randint(-5, 10 ** pick.randint(0, 18))),
+    "float4": (700, -1, lambda pick: repr(round(pick.uniform(-9, 9), 3)).encode()),
+    "float8": (
+        701,
+        -1,
+        lambda pick: repr(pick.uniform(-1, 1) * 10 ** pick.randint(-30, 30)).encode(),
+    ),
+    "numeric2": (1700, (10 << 16 | 2) + 4, _decimal),
+    "numeric0": (1700, (38 << 16) + 4, lambda pick: b"%d" % pick.randint(-(10**30), 10**37)),
+    "numeric": (1700, -1, _decimal),
+    "bytea": (17, -1, lambda pick: b"\\x" + pick.randbytes(pick.randint(0, 9)).hex().encode()),
+    "date": (1082, -1, _date),
+    "timestamp": (1114, -1, _stamp),
+    "timestamptz": (1184, -1, lambda pick: _stamp(pick) + b"+00"),
+    "uuid": (2950, -1, lambda pick: b"00000000-0000-0000-0000-%012d" % pick.randrange(99)),
+    "text": (25, -1, lambda pick: pick.choice((b"a", b"b", b"c", b"long " * 30))),
+    "bpchar": (1042, -1, lambda pick: pick.choice((b"a", b"b")).ljust(pick.randint(1, 4))),
+    "interval": (1186, -1, lambda pick: b"%d days" % pick.randrange(9)),
+}
