@@ -77,12 +77,15 @@ def run(rows: int) -> None:
                 copied: list[_Copied] = []
 
                 def work() -> None:
-                    _add_table(where, name, gateway)
                     copied.append(_copy(where, gateway, connection, rows))
 
+                topic = f"{name}.public.beside"
+                quiet: list[float] = []
+                times: list[float] = []
                 if writing:
-                    topic = f"{name}.public.beside"
                     quiet = _latencies(server, kafka, topic, lambda: time.sleep(_QUIET_S))
+                _add_table(where, name, gateway)
+                if writing:
                     times = _latencies(server, kafka, topic, work)
                 else:
                     work()

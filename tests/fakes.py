@@ -175,14 +175,20 @@ def _record(value: bytes) -> Record:
 
 
 class FakeCopier:
-    """Rows with the positions from which on they can be placed; a record for each.
+    """Chunks with the positions from which on they can be placed.
+
+    Args:
+        records: Of each chunk.
 
     Attributes:
         placed: The position at which each went out.
     """
 
-    def __init__(self, chunks: Sequence[tuple[int, bytes]], *, altered: bool = False) -> None:
+    def __init__(
+        self, chunks: Sequence[tuple[int, bytes]], *, altered: bool = False, records: int = 1
+    ) -> None:
         self._chunks = deque(chunks)
+        self._count = records
         self.altered = altered
         self.placed: list[Lsn] = []
         self._states: tuple[CopyState, ...] = ()
@@ -198,7 +204,8 @@ class FakeCopier:
     def awaited(self) -> Lsn | None:
         return Lsn(self._chunks[0][0]) if self._chunks else None
 
-    def place(self, last: Lsn, upto: Lsn) -> Placement | None:
+    def place(self, last: Lsn, upto: Lsn, room: int) -> Placement | None:
+        assert room > 0
         if not self._chunks or self._chunks[0][0] > upto:
             return None
         lsn, value = self._chunks[0]
@@ -206,7 +213,7 @@ class FakeCopier:
         return Placement(self.placed[-1], self._records(value))
 
     def _records(self, value: bytes) -> Iterator[list[Record]]:
-        yield [_record(value)]
+        yield [_record(value)] * self._count
         self._chunks.popleft()
 
     def states(self) -> tuple[CopyState, ...]:

@@ -180,7 +180,7 @@ class CopyTable:
 
     Attributes:
         parallel: Tables copied at the same time, each with a connection of its own.
-        chunk_rows: Rows of a chunk at most; what the stream waits for is one chunk.
+        chunk_rows: Rows that are read in one transaction at most.
         chunk_bytes: The same in bytes, as far as the rows of the chunk before tell.
         rows_per_second: Of all tables together; 0: as fast as it goes.
     """

@@ -46,6 +46,9 @@ Chunks may be read ahead: the second one before the first is placed. They are pl
 which they were read, so the snapshot of a later one sees all that an earlier one's sees; what is
 forgotten when the earlier one is placed is nothing that the later one lacks.
 
+A chunk may be placed in parts with the stream in between (`Chunk.split`): each is what a chunk of
+its range would have been under the same snapshot; the last one has the keys that are read again.
+
 A table without a key has no ranges, and consumers keep it as a multiset: it is one chunk, behind
 a ``t``. What it costs: one transaction that lasts as long as reading the table takes, the
 table's rows in a spool file, and a stream that waits while they are published.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from itertools import chain
 from typing import NamedTuple
@@ -38,7 +38,8 @@ class Chunk:
     """What was read.
 
     Attributes:
-        rows: In any order, all columns known; can be iterated over once more.
+        rows: All columns known; can be iterated over once more. Those of the range come first, in
+            the order of the key's index; then those of the keys that are read again.
         snapshot: Under which they were read.
         insert_lsn: The server's WAL insert position afterwards.
         last: The greatest key of the range; None when `rows` has none of it.
@@ -63,6 +64,35 @@ class Chunk:
         if self.end or not self.request.ranged:
             return None
         return ChunkRequest(True, self.last or self.request.after, again)
+
+    def split(self, rows: int, key: Sequence[int]) -> tuple[Chunk, Chunk] | None:
+        """Part it into two chunks, to be placed one after the other; None: it has to stay whole.
+
+        The stream may go on between them: each is what a chunk of that range would have been under
+        the same snapshot.
+
+        Args:
+            rows: Of the first of the two.
+            key: Positions of the key's columns in a row.
+        """
+        if not self.request.ranged or not 0 < rows < self.size or not isinstance(self.rows, list):
+            return None
+        last = _key_of(self.rows[rows - 1], key, max(key) + 1)
+        first = replace(
+            self,
+            request=replace(self.request, again=()),
+            rows=self.rows[:rows],
+            last=last,
+            end=False,
+            size=rows,
+        )
+        rest = replace(
+            self,
+            request=replace(self.request, after=last),
+            rows=self.rows[rows:],
+            size=self.size - rows,
+        )
+        return first, rest
 
 
 class _Op(Enum):
@@ -209,17 +239,12 @@ class ChunkedCopy:
         others: list[CopiedRow] = []
         known: dict[Key, Row] = {}
         for copied in chunk.rows:
-            key = self._key_of(copied)
+            key = _key_of(copied, self._key, self._key_width)
             if key in concerned:
                 known[key] = row_of(copied)
             elif not truncated:
                 others.append(copied)
         return others, known
-
-    def _key_of(self, copied: CopiedRow) -> Key:
-        if isinstance(copied, bytes):
-            return key_of_line(copied, self._key, self._key_width)  # type: ignore[return-value]
-        return self.key_of(copied)
 
     def _make_up_for(self, rows: dict[Key, Row]) -> dict[Key, int | None]:
         """Bring `rows` to the present; return the keys whose rows came from elsewhere."""
@@ -249,6 +274,12 @@ class ChunkedCopy:
                         rows.clear()
                         moved.clear()
         return moved
+
+
+def _key_of(copied: CopiedRow, positions: Sequence[int], width: int) -> Key:
+    if isinstance(copied, bytes):
+        return key_of_line(copied, positions, width)  # type: ignore[return-value]
+    return tuple([copied[position] for position in positions])  # type: ignore[misc]
 
 
 def _filled(row: Row, new: Row) -> Row:

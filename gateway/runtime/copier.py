@@ -166,7 +166,7 @@ class TableCopier:
                 self._altered |= self._states.start_over(copy, _OUTDATED, because=because)
         return self._states.all()
 
-    def place(self, last: Lsn, upto: Lsn) -> Placement | None:
+    def place(self, last: Lsn, upto: Lsn, room: int) -> Placement | None:
         """See `gateway.runtime.ports.Copier`."""
         self._take_notes()  # also when all is copied: a note that is left would keep the loop awake
         if not self.unfinished:
@@ -175,10 +175,15 @@ class TableCopier:
             due = next((e for e in self._waiting if e[1].insert_lsn <= upto), None)
             if due is None:
                 return None
-            self._waiting.remove(due)
-        job, chunk = due
+            at = self._waiting.index(due)
+            job, chunk = due
+            parts = chunk.split(max(1, room // len(job.copies)), job.source.key_positions)
+            if parts is None:
+                del self._waiting[at]
+            else:
+                chunk, self._waiting[at] = parts[0], (job, parts[1])
         lsn = max(last, chunk.insert_lsn)
-        return Placement(lsn, self._publish(job, chunk, lsn))
+        return Placement(lsn, self._publish(job, chunk, lsn, whole=parts is None))
 
     def _take_notes(self) -> None:
         """Raise what a worker could not deal with; forget what all later snapshots see."""
@@ -199,7 +204,10 @@ class TableCopier:
         for job in idle:
             job.copy.forget(snapshot)
 
-    def _publish(self, job: CopyJob, chunk: Chunk, lsn: Lsn) -> Iterator[list[Record]]:
+    def _publish(
+        self, job: CopyJob, chunk: Chunk, lsn: Lsn, *, whole: bool
+    ) -> Iterator[list[Record]]:
+        """Yield the records of a chunk; not `whole`: more of what was read with it comes."""
         self._placing = True
         if not job.copy.started and not job.part:
             yield self._mark(job, lsn, state="copying", asked=None)
@@ -219,6 +227,8 @@ class TableCopier:
             self._set_progress(job)
             job.request = job.copy.request()
         self._tell(job)
+        if not whole:
+            return
         with self._lock:
             job.outstanding -= 1
         job.placed.set()

@@ -29,6 +29,10 @@ from gateway.transactions import Transaction
 __all__ = ["GroupCommit"]
 
 _NEVER: Final = ZERO_LSN
+_HOLD_UP_S: Final = 0.06
+"""So long a batch with rows of copies may take while transactions come, too."""
+_LEAST_SHARE: Final = 2_000
+_QUIET_S: Final = 1.0
 _VALUE: Final = itemgetter(3)
 
 
@@ -40,6 +44,7 @@ class _Gathering:
         end_lsn: End of the last transaction that is wholly inside, or of a piece before.
         whole: No transaction is partly inside, so it can be committed.
         since: When its first record came, in the loop's clock.
+        copied: How many of the records are of copies.
         commit_time: Of the last transaction that ends inside.
         last: The last one that ends inside and changes rows.
     """
@@ -49,6 +54,7 @@ class _Gathering:
     end_lsn: Lsn
     whole: bool
     since: float
+    copied: int = 0
     commit_time: int | None = None
     last: LastCommit | None = None
 
@@ -99,6 +105,9 @@ class GroupCommit:
         # Of the Kafka transaction that is gathered, and of the one that is being committed.
         self._largest: Transaction | None = None
         self._committing: Transaction | None = None
+        self._share = _LEAST_SHARE
+        self._began_at = -_QUIET_S
+        self._submitted: tuple[float, int] = (0.0, 0)  # when, and how much of it is of copies
         # Commit time of the first source transaction in each of the two.
         self._oldest: int | None = None
         self._oldest_committing: int | None = None
@@ -135,6 +144,18 @@ class GroupCommit:
         )
 
     @property
+    def room_for_copies(self) -> int:
+        """How many records of copies may still be added to this batch.
+
+        Where transactions come as well, a batch is to be through soon, because the next ones wait
+        for it; how many records that are follows from how long the batches before have taken.
+        """
+        most = self._limits.max_batch_records
+        if self._clock() - self._began_at < _QUIET_S:
+            most = min(most, self._share)
+        return most - self._batch.copied
+
+    @property
     def is_empty(self) -> bool:
         """Whether nothing is gathered, open or being committed."""
         return not self._batch.records and not self._uncommitted and not self._sink.busy
@@ -150,6 +171,11 @@ class GroupCommit:
         batch.size += sum(map(len, filter(None, map(_VALUE, records))))
         self._counters.records += len(records)
 
+    def add_copied(self, records: list[Record]) -> None:
+        """Take records of a copy."""
+        self.add(records)
+        self._batch.copied += len(records)
+
     def reach(self, end_lsn: Lsn) -> None:
         """Note that everything that ends at or before `end_lsn` has been routed."""
         self._batch.end_lsn = max(self._batch.end_lsn, end_lsn)
@@ -157,6 +183,7 @@ class GroupCommit:
 
     def begin(self, transaction: Transaction) -> None:
         """Note which one is being routed, for what is said when Kafka finds it too large."""
+        self._began_at = self._clock()
         if self._oldest is None:
             self._oldest = transaction.commit_time
         if self._largest is None or transaction.byte_size > self._largest.byte_size:
@@ -200,6 +227,7 @@ class GroupCommit:
             self._commit(batch, done=not waiting and not routing)
         else:
             return
+        self._submitted = self._clock(), batch.copied
         self._batch = _Gathering([], 0, batch.end_lsn, batch.whole, 0.0)
 
     def _commit(self, batch: _Gathering, *, done: bool) -> None:
@@ -248,7 +276,10 @@ class GroupCommit:
                 f"transaction: {error.message}",
                 hint=error.hint,
             ) from None
-        if batch is None or batch.watermark is None:
+        if batch is None:
+            return False
+        self._learn_share()
+        if batch.watermark is None:
             return False
         self._committing = None
         self._oldest_committing = None
@@ -256,6 +287,14 @@ class GroupCommit:
         self.durable = batch.watermark
         self._counters.durable_lsn = batch.watermark.end_lsn
         return True
+
+    def _learn_share(self) -> None:
+        """Adapt the share of copies to how long the last batch has taken."""
+        since, copied = self._submitted
+        if 2 * copied >= self._share:  # otherwise others have taken the time
+            wanted = _HOLD_UP_S * copied / max(0.001, self._clock() - since)
+            share = self._share + (wanted - self._share) / 4
+            self._share = int(min(max(_LEAST_SHARE, share), self._limits.max_batch_records))
 
     def is_progress_due(self, *, busy: bool) -> bool:
         """Whether a position without records should be committed now.

@@ -124,6 +124,7 @@ class Pipeline:
         self._routing: Iterator[list[Record]] | None = None
         self._copier = copier
         self._placing: Iterator[list[Record]] | None = None
+        self._copies_wait = False
         self._routed: Transaction | None = None
         self._reporter = Reporter(counters, router, clock)
         self._commits = GroupCommit(
@@ -341,7 +342,7 @@ class Pipeline:
                     self._placing = None
                     self._pass_reached_endpos()
                 else:
-                    self._commits.add(records)
+                    self._commits.add_copied(records)
                     if self._commits.records >= enough:
                         return
                 continue
@@ -375,8 +376,12 @@ class Pipeline:
         """Take rows of a copy whose place is here: behind what is routed, before what waits."""
         if self._copier is None or not self._may_place():
             return
+        room = self._commits.room_for_copies
+        self._copies_wait = room <= 0
+        if self._copies_wait:
+            return
         upto = _position_of(self._waiting[0]) if self._waiting else self._heard
-        placement = self._copier.place(self._commits.routed_lsn, upto)
+        placement = self._copier.place(self._commits.routed_lsn, upto, room)
         if placement is not None:
             self._placing = placement.records
             self._commits.reach(placement.lsn)
@@ -415,6 +420,8 @@ class Pipeline:
         routable = routable and self._router.awaits is None
         routable = (routable or placing) and not self._commits.is_full
         if routable or (not self._sink.busy and self._commits.is_full):
+            return True
+        if self._copies_wait and self._may_place() and self._commits.room_for_copies > 0:
             return True
         return self._intake.waiting and not self._draining and not self._is_full()
 

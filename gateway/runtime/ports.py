@@ -170,12 +170,13 @@ class Copier(Protocol):
     def awaited(self) -> Lsn | None:
         """Return the first position that something waits for."""
 
-    def place(self, last: Lsn, upto: Lsn) -> Placement | None:
+    def place(self, last: Lsn, upto: Lsn, room: int) -> Placement | None:
         """Return what can be published now, between two transactions.
 
         Args:
             last: Everything published so far ends at or before it.
             upto: Everything that commits before it has been published.
+            room: For so many records, as far as that can be foreseen.
 
         Raises:
             GatewayError: tables cannot be copied.

@@ -148,7 +148,7 @@ class Gateway:
         ranged = behind[: self.size]
         chunk = Chunk(
             request,
-            [line(state[key]) for key in {*ranged, *(again & state.keys())}],
+            [line(state[key]) for key in [*ranged, *sorted(again & state.keys())]],
             snapshot,
             Lsn(self.server.insert_lsn),
             (b"%d" % ranged[-1],) if ranged else None,
@@ -162,7 +162,12 @@ class Gateway:
             return
         if not self.copy.started:
             self.consumer.rows.clear()
-        for row in map(row_of, self.copy.place(self.chunks.pop(0))):
+        chunk = self.chunks.pop(0)
+        parts = chunk.split(self.random.randint(1, 4), [0])
+        if parts is not None:
+            chunk = parts[0]
+            self.chunks.insert(0, parts[1])
+        for row in map(row_of, self.copy.place(chunk)):
             assert UNCHANGED not in row
             if self.passes(tuple(row)):
                 self.consumer.rows[number(tuple(row))] = tuple(row)

@@ -189,7 +189,7 @@ class Reader:
             ranged = behind[:limit]
             return Chunk(
                 request,
-                [line(state[key]) for key in {*ranged, *(again & state.keys())}],
+                [line(state[key]) for key in [*ranged, *sorted(again & state.keys())]],
                 snapshot,
                 Lsn(self._server.insert_lsn),
                 (b"%d" % ranged[-1],) if ranged else None,
@@ -228,7 +228,7 @@ class Attempt:
                 self.watermark.copies,
                 routes,
                 routing,
-                CopyTable(chunk_rows=self.random.randint(1, 3)),
+                CopyTable(chunk_rows=self.random.randint(1, 5)),
                 Counters(),
                 open_reader=lambda _: cast(
                     ChunkReader, reader(self.server, self.random, self.lock)
@@ -249,7 +249,7 @@ class Attempt:
                 Router(routes, routing),
                 self.watermark,
                 ("all", "some"),
-                LimitsTable(max_batch_ms=1),
+                LimitsTable(max_batch_ms=1, max_batch_records=self.random.choice((1, 2, 10_000))),
                 Counters(),
                 stopping=stopping,
                 copier=copier,

@@ -127,3 +127,22 @@ def test_a_table_that_was_altered_ends_the_loop_in_good_order(run: Run) -> None:
 
     assert outcome is Outcome.START_ANEW
     assert b"rows" not in values
+
+
+def test_where_transactions_come_they_wait_for_a_share_of_the_rows_that_are_due(
+    run: Run,
+) -> None:
+    copier = FakeCopier([(1500, b"first"), (1500, b"second")], records=2000)
+
+    _, values = run([transaction(6, 1200), transaction(7, 2000), []], copier)
+
+    assert list(dict.fromkeys(values)) == [b"6", b"END 6", b"first", b"7", b"END 7", b"second"]
+    assert copier.placed == [1500, 2010]
+
+
+def test_rows_that_are_due_go_out_together_where_nothing_else_comes(run: Run) -> None:
+    copier = FakeCopier([(1500, b"first"), (1500, b"second")], records=2000)
+
+    _, values = run([transaction(7, 2000), []], copier)
+
+    assert list(dict.fromkeys(values)) == [b"first", b"second", b"7", b"END 7"]
