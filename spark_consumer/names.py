@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from typing import Final
 
-__all__ = ["lsn_text", "part", "quoted", "table_folder", "transaction_topic"]
+__all__ = ["lsn_text", "part", "quoted", "source_name", "table_folder", "transaction_topic"]
 
 _NOT_PLAIN: Final = re.compile(r"-x|[^A-Za-z0-9_-]")
+_WRITTEN: Final = re.compile(r"-x002Dx|-x([0-9A-F]{4,6})-")
 
 
 def part(identifier: str) -> str:
@@ -28,6 +29,11 @@ def transaction_topic(subscription: str) -> str:
 def table_folder(warehouse: str, subscription: str, name: str) -> str:
     """The folder of a table that is known as ``schema.table``, each in the form of `part`."""
     return "/".join([warehouse.rstrip("/"), part(subscription), *name.split(".")])
+
+
+def source_name(name: str) -> str:
+    """What the source calls a table whose schema and table are in the form of `part`."""
+    return _WRITTEN.sub(lambda match: chr(int(match[1], 16)) if match[1] else "-x", name)
 
 
 def quoted(column: str) -> str:

@@ -212,7 +212,8 @@ class Rebuild:
             if name in self.manifest.aside:
                 aside[name] = self.manifest.aside[name]
             elif found is None:
-                aside[name] = Aside("its folder is gone", "copy the table again", None)
+                gone = TableError("its folder is gone", hint="copy the table again")
+                aside[name] = self._shelf.aside(name, gone)
             else:
                 tables[name] = TableState(found.version, found.commit.position.topic)
         kept = {name: one for name, one in self.manifest.aside.items() if name not in names}

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import shlex
+from typing import Final
+
 from pyspark.sql import SparkSession
 
 from spark_consumer.errors import ConsumerError
 from spark_consumer.manifests import Aside
-from spark_consumer.names import table_folder
+from spark_consumer.names import source_name, table_folder
 from spark_consumer.tables import Found, Table
 
 __all__ = ["Shelf"]
+
+_COPY: Final = "copy the table again"
 
 
 class Shelf:
@@ -61,7 +66,13 @@ class Shelf:
         return f"subscription {self._subscription}, table {name}"
 
     def aside(self, name: str, error: ConsumerError) -> Aside:
-        """Why a table is set aside."""
+        """Why a table is set aside; where a copy helps, with the command that asks for it."""
         known = self.found.get(name)
         end_lsn = known.commit.position.end_lsn if known is not None else None
-        return Aside(error.message, error.hint, end_lsn)
+        hint = error.hint
+        # What is only known by its topic has no name yet.
+        if hint is not None and name in self.names.values():
+            table, subscription = shlex.quote(source_name(name)), shlex.quote(self._subscription)
+            command = f"{_COPY} (pgsluice copy {table} --subscription {subscription})"
+            hint = hint.replace(_COPY, command)
+        return Aside(error.message, hint, end_lsn)
