@@ -17,7 +17,7 @@ from typing import Any, Final, cast
 
 from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["INTERPRETED", "TABLE_BYTES", "gather", "is_small", "tuned"]
+__all__ = ["INTERPRETED", "TABLE_BYTES", "gather", "is_small", "stored", "tuned"]
 
 TABLE_BYTES: Final = 32 * 1024 * 1024
 """Up to this size a table is read well enough by interpreted expressions."""
@@ -51,6 +51,20 @@ def gather(frame: DataFrame, spark: SparkSession) -> DataFrame:
     rows: Any = frame._jdf.collectAsList()
     made = spark._jsparkSession.createDataFrame(rows, frame._jdf.schema())
     return DataFrame(made, spark)
+
+
+@contextmanager
+def stored(frame: DataFrame) -> Iterator[DataFrame]:
+    """Run `frame` once and keep its rows with the executors, in memory or on disk, for a while.
+
+    Unlike a cached frame's, its plan is forgotten: MERGE takes it as a source.
+    """
+    kept = frame.localCheckpoint()
+    try:
+        yield kept
+    finally:
+        plan: Any = kept._jdf.queryExecution().logical()
+        plan.rdd().unpersist(False)
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Final, Protocol
 
@@ -26,7 +26,7 @@ from spark_consumer.layout import ColumnPlan, KeyLayout, canonical
 from spark_consumer.moves import fold_moves
 from spark_consumer.multiset import fold_multiset
 from spark_consumer.names import quoted
-from spark_consumer.small import gather
+from spark_consumer.small import gather, stored
 from spark_consumer.tables import Commit, Table
 
 __all__ = ["Batch", "write"]
@@ -111,6 +111,15 @@ class Rows(Protocol):
 
 def write(batch: Batch) -> None:
     """Apply a batch by one commit."""
+    if batch.small:
+        _write(batch)
+        return
+    # Decoding costs most, and the changes are looked at several times.
+    with stored(batch.changed) as changed:
+        _write(replace(batch, changed=changed))
+
+
+def _write(batch: Batch) -> None:
     rows: Rows = _Multiset(batch) if batch.epoch.key is None else _Keyed(batch, batch.epoch.key)
     if rows.only_inserts() and rows.append_as_they_are():
         return
@@ -155,11 +164,8 @@ class _Keyed:
         batch = self._batch
         fields = [column.field for column in batch.columns]
         if batch.epoch.moves:
-            changed = batch.changed.persist()
-            try:
+            with _persisted(batch) as changed:
                 return fold_moves(changed, fields, None if batch.empty else self._target())
-            finally:
-                changed.unpersist()
         if not batch.small and _are_distinct(batch.changed.select("k")):
             every = ", ".join(f"'{field}'" for field in fields)
             sent = F.expr(f"array_except(array({every}), unsent)").alias("sent")
@@ -171,9 +177,9 @@ class _Keyed:
         batch = self._batch
         if batch.small:
             return False
-        with _persisted(batch.changed.select("k")) as keys:
-            if not _are_distinct(keys) or not (batch.empty or self.are_new(keys)):
-                return False
+        keys = batch.changed.select("k")
+        if not _are_distinct(keys) or not (batch.empty or self.are_new(keys)):
+            return False
         batch.append(batch.changed)
         return True
 
@@ -194,7 +200,8 @@ class _Keyed:
 
     def merge(self, folded: DataFrame) -> None:
         batch = self._batch
-        kept = nullcontext(folded) if batch.small else _persisted(folded)
+        # Not by persist: Delta refuses a source that it finds in the cache.
+        kept = nullcontext(folded) if batch.small else stored(folded)
         with kept as source, batch.table.merging(batch.commit):
             (
                 batch.table.delta()
@@ -283,11 +290,8 @@ class _Multiset:
             )
             for side in ("v", "b")
         )
-        changed = self._batch.changed.persist()
-        try:
+        with _persisted(self._batch) as changed:
             return fold_multiset(changed, new, old, None if self._batch.empty else self._target())
-        finally:
-            changed.unpersist()
 
     def appended(self, folded: DataFrame) -> DataFrame:
         return folded.where("action = 'insert'")
@@ -341,8 +345,13 @@ def _literal(sql: str, spark_type: str) -> str:
 
 
 @contextmanager
-def _persisted(frame: DataFrame) -> Iterator[DataFrame]:
+def _persisted(batch: Batch) -> Iterator[DataFrame]:
+    """The changes, for many looks at them; those of a large batch are stored already."""
+    if not batch.small:
+        yield batch.changed
+        return
+    changed = batch.changed.persist()
     try:
-        yield frame.persist()
+        yield changed
     finally:
-        frame.unpersist()
+        changed.unpersist()
