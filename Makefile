@@ -4,7 +4,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check format test test-unit test-oracle test-integration test-spark test-fault \
+.PHONY: help setup check docs format test test-unit test-oracle test-integration test-spark test-fault \
         explore demo bench dist lock up down clean
 
 help: ## Show this list
@@ -14,8 +14,11 @@ setup: ## Create .venv from the lock file, compile, fetch the jars (nothing when
 	@command -v $(PYTHON) >/dev/null || { echo "setup: no $(PYTHON): install Python 3.11 or later (Debian, Ubuntu: apt install python3 python3-venv)" >&2; exit 1; }
 	@$(PYTHON) tools/setup.py
 
-check: setup ## Formatting, lint, types, layers, what is not used
+check: setup ## Formatting, lint, types, layers, what is not used, the docs' links
 	@$(BIN)/python tools/check.py
+
+docs: setup ## Build the docs site into build/site; fails on a link that leads nowhere
+	@$(BIN)/python -m tools.docs && echo "docs: build/site/index.html"
 
 format: setup ## Format, and repair what the linter can
 	@$(BIN)/ruff check --fix-only --quiet .

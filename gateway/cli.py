@@ -19,7 +19,7 @@ from gateway.errors import FatalError, GatewayError, TransientError
 from gateway.lsn import Lsn, parse_lsn
 from gateway.observe import LogFormat, event, set_up_logging
 
-__all__ = ["main"]
+__all__ = ["command_line", "main"]
 
 _LOG: Final = logging.getLogger(__name__)
 
@@ -29,7 +29,7 @@ EXIT_GAVE_UP: Final = 75
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; return its exit code."""
-    arguments = _parser().parse_args(argv)
+    arguments = command_line().parse_args(argv)
     set_up_logging(verbose=arguments.verbose)
     command: Callable[[argparse.Namespace], int] = arguments.command
     try:
@@ -182,7 +182,8 @@ def _demo(arguments: argparse.Namespace) -> int:
     return demo(keep=arguments.keep, postgres_major=arguments.postgres)
 
 
-def _parser() -> argparse.ArgumentParser:
+def command_line() -> argparse.ArgumentParser:
+    """The parser of all commands."""
     parser = argparse.ArgumentParser(
         prog="pgsluice",
         description="PostgreSQL tables, filtered by row, through Kafka into lakehouse tables.",

@@ -15,6 +15,7 @@ CHECKS: dict[str, list[str]] = {
     "types": ["mypy", "."],
     "layers": ["lint-imports", "--no-logo"],
     "uses": ["python", "tools/unused.py"],
+    "docs": ["python", "-m", "tools.docs"],
 }
 
 
