@@ -30,11 +30,12 @@ import schemas
 from gateway.embedded.jars import jars
 from gateway.embedded.kafka import EmbeddedKafka
 from spark_consumer.config import ConsumerSettings
-from spark_consumer.decode import changes, read_offsets, survey, wire
+from spark_consumer.decode import changes, read_offsets, wire
 from spark_consumer.layout import ColumnPlan, KeyLayout
 from spark_consumer.markers import Cut, Marker, Range
 from spark_consumer.rebuild import Rebuild
 from spark_consumer.session import build_session
+from spark_consumer.survey import survey
 from spark_consumer.topics import Topics
 
 __all__ = ["Bench", "measure", "measure_bulk", "run"]
@@ -256,8 +257,11 @@ def report(name: str, rows: int, seconds: float, beside: str, plain: float) -> N
     )
 
 
-def measure(spark: SparkSession, bootstrap: str, folder: Path, rows: int) -> None:
-    """All measurements on one table of `rows` rows."""
+def measure(
+    spark: SparkSession, bootstrap: str, folder: Path, rows: int, *, mixed: bool = True
+) -> None:
+    """All measurements on one table of `rows` rows; those of mixed batches only if asked for."""
+    print(f"a table of {rows:,} rows", flush=True)
     bench = Bench(spark, bootstrap, folder)
     copy = [bench.begin(), bench.put(bench.rows("r", 0, rows))]
     reading = bench.decode(*copy)
@@ -280,26 +284,33 @@ def measure(spark: SparkSession, bootstrap: str, folder: Path, rows: int) -> Non
     moved = bench.rows("c", 2 * rows, few, old=f"id - {rows}")
     report("key changes", few, bench.take(bench.put(moved)), "plain MERGE", spent)
     assert bench.count() == rows + few
-    _mixed(bench, spark, rows, few // 10)
+    if mixed:
+        _mixed(bench, spark, rows, few // 10)
 
 
 def _mixed(bench: Bench, spark: SparkSession, rows: int, each: int) -> None:
     """Batches of 60 % inserts, 30 % updates and 10 % deletes, beside a MERGE for each."""
     plain = bench.copied("mixed")
     spent = merged = 0.0
-    for number in range(BATCHES):
+
+    def batch(number: int) -> DataFrame:
         first = 3 * rows + number * each
-        batch = (
+        return (
             bench.rows("c", first, each * 6 // 10)
             .union(bench.rows("u", number * each, each * 3 // 10))
             .union(bench.rows("d", rows // 2 + number * each, each // 10))
         )
-        staged = bench.staged(batch, f"mixed{number}")
+
+    for number in range(BATCHES):
+        staged = bench.staged(batch(number), f"mixed{number}")
         merged += plain_merge(spark, plain, staged)
-        spent += bench.take(bench.put(batch))
+        spent += bench.take(bench.put(batch(number)))
     report(f"{BATCHES} mixed batches", BATCHES * each, spent, "plain MERGEs", merged)
     there = spark.read.format("delta").load(plain)
     assert bench.count() == there.count()
+    waiting = [bench.put(batch(BATCHES + number)) for number in range(BATCHES)]
+    name = f"{BATCHES} more that waited: one cut"
+    report(name, BATCHES * each, bench.take(*waiting), "plain MERGEs", merged)
 
 
 def measure_bulk(spark: SparkSession, bootstrap: str, folder: Path, rows: int) -> None:
@@ -338,5 +349,7 @@ def run(rows: int) -> None:
     with tempfile.TemporaryDirectory() as name, EmbeddedKafka() as kafka:
         folder = Path(name)
         with _session(folder) as spark:
-            measure(spark, kafka.bootstrap_servers, folder, rows)
+            # The JVM compiles what is run often; the first, smaller round is for that.
+            measure(spark, kafka.bootstrap_servers, folder / "few", rows // 10, mixed=False)
+            measure(spark, kafka.bootstrap_servers, folder / "many", rows)
             measure_bulk(spark, kafka.bootstrap_servers, folder, min(rows, 500_000))

@@ -17,13 +17,14 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from spark_consumer.columns import Known, follow
-from spark_consumer.decode import Survey, changes, copy_beginnings, row_type, survey
+from spark_consumer.decode import changes, row_type
 from spark_consumer.epochs import Epoch, cut_epochs
 from spark_consumer.errors import ContractError, TableError
 from spark_consumer.layout import ColumnPlan, Layout, value_layout
 from spark_consumer.position import Share
 from spark_consumer.registry import Schemas
 from spark_consumer.small import INTERPRETED, TABLE_BYTES, tuned
+from spark_consumer.survey import Survey, copy_beginnings, survey
 from spark_consumer.tables import Commit, Found, Table
 from spark_consumer.writers import Batch, write
 
@@ -228,6 +229,17 @@ def _rest(
     }
     if not passed:
         return mine, held
+    first = {number: held.partitions[number].first for number in passed}
+    # A copy's records begin with a `t`, which is no change: what is left is known.
+    if all(held.partitions[n].truncate == first[n] == passed[n] - 1 for n in passed):
+        left = {
+            number: replace(part, first=part.first + 1, records=part.records - 1, truncate=None)
+            if number in passed
+            else part
+            for number, part in held.partitions.items()
+            if number not in passed or part.records > 1
+        }
+        return mine.where("op <> 't'"), replace(held, partitions=left) if left else None
     for number, offset in passed.items():
         mine = mine.where((F.col("partition") != number) | (F.col("offset") >= offset))
     return mine, survey(mine).get(held.topic)

@@ -1,7 +1,7 @@
 """From Kafka records to changes, decoded in the JVM. No row passes through Python.
 
-`wire` cuts headers and wire format, `survey` says on the driver what a frame holds, `changes` makes
-the frame that `spark_consumer.collapse` and its kin fold.
+`wire` cuts headers and wire format; when `spark_consumer.survey` has said what a frame holds,
+`changes` makes the frame that `spark_consumer.collapse` and its kin fold.
 
 A change has these columns:
 
@@ -23,9 +23,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import reduce
-from typing import Any, Final
+from typing import Final
 
 from pyspark.sql import Column as Expr
 from pyspark.sql import DataFrame, SparkSession
@@ -34,27 +33,19 @@ from pyspark.sql.avro.functions import from_avro
 from pyspark.sql.types import StructType
 
 from spark_consumer.config import ConsumerSettings, java_properties
-from spark_consumer.errors import ContractError
 from spark_consumer.layout import ColumnPlan, KeyLayout, canonical
 from spark_consumer.registry import Schemas
+from spark_consumer.survey import AVRO_OPTIONS, Piece
 
 __all__ = [
-    "AVRO_OPTIONS",
-    "Held",
-    "Piece",
-    "Survey",
     "changes",
-    "copy_beginnings",
     "prefixed",
     "read_offsets",
     "row_type",
     "source_table",
-    "survey",
     "wire",
 ]
 
-# CORRECTED: PostgreSQL's calendar is proleptic Gregorian, as Spark's.
-AVRO_OPTIONS: Final = {"mode": "FAILFAST", "datetimeRebaseMode": "CORRECTED"}
 _PARTITIONS: Final = 1 << 16
 
 
@@ -155,168 +146,6 @@ def wire(records: DataFrame) -> DataFrame:
         .withColumn("fault", fault)
         .drop("key", "value", "headers", "timestamp", "timestampType")
     )
-
-
-@dataclass(frozen=True, slots=True)
-class Piece:
-    """Records of one topic that have the same two schemas.
-
-    Attributes:
-        key_id: Schema id of the keys; None where there is no key.
-        value_id: Schema id of the values.
-        changes: Records that are not truncates.
-        removals: Of these, the ones that need an old row: u, d, and the new half of a rekey.
-        moves: Of these, the new halves of a rekey.
-    """
-
-    key_id: int | None
-    value_id: int
-    changes: int
-    removals: int
-    moves: int
-
-
-@dataclass(frozen=True, slots=True)
-class Held:
-    """What a frame holds of one partition.
-
-    Attributes:
-        first: First offset.
-        last: Last offset, tombstones included.
-        records: Number of records, tombstones included.
-        truncate: Offset of the last `t`, or None.
-    """
-
-    first: int
-    last: int
-    records: int
-    truncate: int | None
-
-
-@dataclass(frozen=True, slots=True)
-class Survey:
-    """What a frame holds of one topic.
-
-    Attributes:
-        partitions: By number.
-        bytes: Of the Avro bodies of all keys and values.
-        pieces: By schema ids; tombstones left out.
-    """
-
-    topic: str
-    partitions: Mapping[int, Held]
-    bytes: int
-    pieces: tuple[Piece, ...]
-
-    @property
-    def truncates(self) -> bool:
-        """There is a `t` among the records."""
-        return any(held.truncate is not None for held in self.partitions.values())
-
-    def place(self) -> str:
-        """Where it is, for messages."""
-        parts = "; ".join(
-            f"partition {number}, offsets {held.first} to {held.last}"
-            for number, held in self.partitions.items()
-        )
-        return f"topic {self.topic}, {parts}"
-
-
-def survey(records: DataFrame) -> dict[str, Survey]:
-    """Say what a wire frame holds, by topic.
-
-    Raises:
-        ContractError: a record whose form is at fault; names topic, partition and offset.
-    """
-    is_change = F.expr("value_id IS NOT NULL AND op <> 't'")
-    is_move = F.expr("value_id IS NOT NULL AND op = 'c' AND rekey <=> 'new'")
-    rows = (
-        records.groupBy("topic", "partition", "key_id", "value_id")
-        .agg(
-            F.count("*").alias("records"),
-            F.sum(F.expr("coalesce(length(key_body), 0) + coalesce(length(value_body), 0)")).alias(
-                "bytes"
-            ),
-            F.min("offset").alias("first"),
-            F.max("offset").alias("last"),
-            F.count_if(is_change).alias("changes"),
-            F.count_if(F.expr("value_id IS NOT NULL AND op IN ('u', 'd')") | is_move).alias(
-                "removals"
-            ),
-            F.count_if(is_move).alias("moves"),
-            F.max(F.expr("CASE WHEN op = 't' THEN offset END")).alias("truncate"),
-            F.min(F.expr("CASE WHEN fault IS NOT NULL THEN struct(offset, fault) END")).alias(
-                "fault"
-            ),
-        )
-        .collect()
-    )
-    by_topic: dict[str, list[Any]] = {}
-    for row in rows:
-        if row.fault is not None:
-            raise ContractError(
-                f"topic {row.topic}, partition {row.partition}, offset {row.fault.offset}:"
-                f" {row.fault.fault}",
-                hint="is the topic written by something else than the gateway?",
-            )
-        by_topic.setdefault(row.topic, []).append(row)
-    return {topic: _survey(topic, by_topic[topic]) for topic in sorted(by_topic)}
-
-
-def _survey(topic: str, rows: Sequence[Any]) -> Survey:
-    partitions = {}
-    for number in sorted({row.partition for row in rows}):
-        mine = [row for row in rows if row.partition == number]
-        partitions[number] = Held(
-            first=min(row["first"] for row in mine),
-            last=max(row["last"] for row in mine),
-            records=sum(row.records for row in mine),
-            truncate=max((r.truncate for r in mine if r.truncate is not None), default=None),
-        )
-    pieces: dict[tuple[int | None, int], Piece] = {}
-    for row in rows:
-        if row.value_id is not None:
-            ids = (row.key_id, row.value_id)
-            known = pieces.get(ids, Piece(*ids, 0, 0, 0))
-            pieces[ids] = Piece(
-                *ids,
-                known.changes + row.changes,
-                known.removals + row.removals,
-                known.moves + row.moves,
-            )
-    return Survey(topic, partitions, sum(row.bytes for row in rows), tuple(pieces.values()))
-
-
-def copy_beginnings(
-    records: DataFrame, found: Survey, schemas: Schemas
-) -> dict[int, tuple[int, int]]:
-    """Where copies begin: the `t` records whose snapshot is ``first``.
-
-    Args:
-        records: wire frame of one topic.
-        found: what it holds.
-        schemas: the writer schemas.
-
-    Returns:
-        By partition, offset and value schema's id of the last one.
-    """
-    if not found.truncates:
-        return {}
-    frames = []
-    for value_id in {piece.value_id for piece in found.pieces}:
-        envelope = from_avro(F.col("value_body"), _text(schemas, value_id), AVRO_OPTIONS)
-        frames.append(
-            records.where((F.col("value_id") == value_id) & (F.col("op") == "t"))
-            .select("partition", "offset", "value_id", envelope.alias("e"))
-            .where("e.source.snapshot = 'first'")
-            .groupBy("partition")
-            .agg(F.max(F.struct("offset", "value_id")).alias("last"))
-        )
-    begun: dict[int, tuple[int, int]] = {}
-    for row in reduce(DataFrame.unionByName, frames).collect():
-        last = (row["last"]["offset"], row["last"]["value_id"])
-        begun[row["partition"]] = max(last, begun.get(row["partition"], (-1, -1)))
-    return begun
 
 
 def _text(schemas: Schemas, schema_id: int) -> str:

@@ -14,10 +14,10 @@ from functools import reduce
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from spark_consumer.decode import Piece, Survey, survey
 from spark_consumer.errors import ContractError
 from spark_consumer.layout import KeyLayout, Layout, key_layout, value_layout
 from spark_consumer.registry import Schemas
+from spark_consumer.survey import Piece, Survey, survey
 
 __all__ = ["Epoch", "cut_epochs"]
 

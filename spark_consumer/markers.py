@@ -16,10 +16,11 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.avro.functions import from_avro
 
-from spark_consumer.decode import AVRO_OPTIONS, prefixed
+from spark_consumer.decode import prefixed
 from spark_consumer.errors import ContractError
 from spark_consumer.names import part
 from spark_consumer.registry import Schemas
+from spark_consumer.survey import AVRO_OPTIONS
 
 __all__ = ["Copy", "Cut", "Marker", "Range", "cut_markers", "read_markers"]
 

@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from spark_consumer.config import ConsumerSettings
-from spark_consumer.decode import copy_beginnings, read_offsets, source_table, survey, wire
+from spark_consumer.decode import read_offsets, source_table, wire
 from spark_consumer.errors import FatalConsumerError, TableError
 from spark_consumer.manifests import Aside, Manifest
 from spark_consumer.markers import Marker
@@ -19,6 +19,7 @@ from spark_consumer.position import Gap, Position, Share, TopicState, beginning,
 from spark_consumer.registry import Schemas
 from spark_consumer.shelf import Shelf
 from spark_consumer.small import is_small
+from spark_consumer.survey import copy_beginnings, survey
 from spark_consumer.tables import Found
 from spark_consumer.topics import TopicStates
 

@@ -26,7 +26,7 @@ from spark_consumer.layout import ColumnPlan, KeyLayout, canonical
 from spark_consumer.moves import fold_moves
 from spark_consumer.multiset import fold_multiset
 from spark_consumer.names import quoted
-from spark_consumer.small import gather, stored
+from spark_consumer.small import INTERPRETED, gather, stored, tuned
 from spark_consumer.tables import Commit, Table
 
 __all__ = ["Batch", "write"]
@@ -39,6 +39,7 @@ VECTOR_BYTES: Final = 32 * 1024 * 1024
 
 _BOUNDED: Final = ("int", "bigint", "date", "timestamp", "timestamp_ntz", "string")
 """Types of key columns by whose least and greatest value Delta can leave out files."""
+_NO_BOUNDS: Final = "TRUE"
 
 
 @dataclass(frozen=True)
@@ -187,7 +188,14 @@ class _Keyed:
         return folded.where("action = 'put'")
 
     def are_new(self, folded: DataFrame) -> bool:
-        there = self._batch.table.rows().alias("t").where(self._bounds(folded))
+        bounds = self._bounds(folded)
+        there = self._batch.table.rows().alias("t").where(bounds)
+        if bounds != _NO_BOUNDS:
+            # Compiling the question for the files takes longer than answering it.
+            with tuned(self._batch.table.spark, INTERPRETED):
+                if len(there._jdf.inputFiles()) == 0:
+                    return True
+            there = self._batch.table.rows().alias("t").where(bounds)
         return there.join(folded.alias("s"), F.expr(self._same), "left_semi").isEmpty()
 
     def rewritten(self, folded: DataFrame) -> DataFrame:
@@ -231,25 +239,22 @@ class _Keyed:
             if column.spark_type in _BOUNDED or column.spark_type.startswith("decimal")
             if _canonical(column, "x", key=True) == "x"
         ]
-        if self._batch.small or not plain:
-            return "TRUE"
+        if not plain:
+            return _NO_BOUNDS
         ends: list[Expr] = []
         for number, column in enumerate(plain):
             value = F.col(f"k.`{column.field}`")
             ends += [F.min(value).alias(f"low{number}"), F.max(value).alias(f"high{number}")]
-        row = (
-            folded.agg(*ends)
-            .select(
-                *(
-                    F.expr(_literal(name, plain[number].spark_type)).alias(name)
-                    for number in range(len(plain))
-                    for name in (f"low{number}", f"high{number}")
-                )
-            )
-            .first()
+        literals = (
+            F.expr(_literal(name, plain[number].spark_type)).alias(name)
+            for number in range(len(plain))
+            for name in (f"low{number}", f"high{number}")
         )
+        found = folded.agg(*ends).select(*literals)
+        with tuned(folded.sparkSession, INTERPRETED) if self._batch.small else nullcontext():
+            row = found.first()
         if row is None or row[0] is None:
-            return "TRUE"
+            return _NO_BOUNDS
         return " AND ".join(
             f"t.{quoted(column.name)} BETWEEN {row[f'low{number}']} AND {row[f'high{number}']}"
             for number, column in enumerate(plain)

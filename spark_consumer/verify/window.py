@@ -13,11 +13,12 @@ from pyspark.sql.avro.functions import from_avro
 from pyspark.sql.types import StructType
 
 from spark_consumer.config import ConsumerSettings
-from spark_consumer.decode import AVRO_OPTIONS, Piece, read_offsets, row_type, survey, wire
+from spark_consumer.decode import read_offsets, row_type, wire
 from spark_consumer.errors import TransientConsumerError
 from spark_consumer.layout import Layout, key_layout, value_layout
 from spark_consumer.position import Position
 from spark_consumer.registry import Schemas
+from spark_consumer.survey import AVRO_OPTIONS, Piece, survey
 from spark_consumer.verify.replay import Change
 from spark_consumer.verify.text import Row, mark_sql, text_sql
 
@@ -124,7 +125,7 @@ def read_window(
     found = survey(records).get(end.topic)
     if found is None:
         return Window(None)
-    if found.truncates:
+    if any(held.truncate is not None for held in found.partitions.values()):
         raise DisturbedError("it was truncated or copied anew meanwhile")
     frames = [
         frame

@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from spark_consumer.apply import Applier
-from spark_consumer.decode import survey, wire
+from spark_consumer.decode import wire
 from spark_consumer.markers import Marker, Range
 from spark_consumer.names import part, table_folder
 from spark_consumer.position import Share, TopicState, share
 from spark_consumer.small import gather, tuned
+from spark_consumer.survey import survey
 from spark_consumer.tables import Found, Table
 from tests.spark.records import Record, TableTopic, frame
 

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from spark_consumer.decode import survey, wire
+from spark_consumer.decode import wire
 from spark_consumer.errors import ContractError, TableError
 from spark_consumer.layout import canonical, value_layout
+from spark_consumer.survey import survey
 from tests.spark.direct import Direct
 from tests.spark.records import Col, Record, StaticSchemas, TableTopic, frame, value_schema
 

@@ -1,0 +1,201 @@
+"""What a wire frame holds of a topic, as one pass over it says, for the driver to decide by."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from typing import Any, Final
+
+import fastavro
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.avro.functions import from_avro
+
+from spark_consumer.errors import ContractError
+from spark_consumer.registry import Schemas
+
+__all__ = ["AVRO_OPTIONS", "Held", "Piece", "Survey", "copy_beginnings", "survey"]
+
+# CORRECTED: PostgreSQL's calendar is proleptic Gregorian, as Spark's.
+AVRO_OPTIONS: Final = {"mode": "FAILFAST", "datetimeRebaseMode": "CORRECTED"}
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Records of one topic that have the same two schemas.
+
+    Attributes:
+        key_id: Schema id of the keys; None where there is no key.
+        value_id: Schema id of the values.
+        changes: Records that are not truncates.
+        removals: Of these, the ones that need an old row: u, d, and the new half of a rekey.
+        moves: Of these, the new halves of a rekey.
+    """
+
+    key_id: int | None
+    value_id: int
+    changes: int
+    removals: int
+    moves: int
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """What a frame holds of one partition.
+
+    Attributes:
+        first: First offset.
+        last: Last offset, tombstones included.
+        records: Number of records, tombstones included.
+        truncate: Offset of the last `t`, or None.
+        lone: Value schema's id and Avro body of the `t` when there is but one, or None.
+    """
+
+    first: int
+    last: int
+    records: int
+    truncate: int | None
+    lone: tuple[int, bytes] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """What a frame holds of one topic.
+
+    Attributes:
+        partitions: By number.
+        bytes: Of the Avro bodies of all keys and values.
+        pieces: By schema ids; tombstones left out.
+    """
+
+    topic: str
+    partitions: Mapping[int, Held]
+    bytes: int
+    pieces: tuple[Piece, ...]
+
+    def place(self) -> str:
+        """Where it is, for messages."""
+        parts = "; ".join(
+            f"partition {number}, offsets {held.first} to {held.last}"
+            for number, held in self.partitions.items()
+        )
+        return f"topic {self.topic}, {parts}"
+
+
+def survey(records: DataFrame) -> dict[str, Survey]:
+    """Say what a wire frame holds, by topic.
+
+    Raises:
+        ContractError: a record whose form is at fault; names topic, partition and offset.
+    """
+    is_change = F.expr("value_id IS NOT NULL AND op <> 't'")
+    is_move = F.expr("value_id IS NOT NULL AND op = 'c' AND rekey <=> 'new'")
+    rows = (
+        records.groupBy("topic", "partition", "key_id", "value_id")
+        .agg(
+            F.count("*").alias("records"),
+            F.sum(F.expr("coalesce(length(key_body), 0) + coalesce(length(value_body), 0)")).alias(
+                "bytes"
+            ),
+            F.min("offset").alias("first"),
+            F.max("offset").alias("last"),
+            F.count_if(is_change).alias("changes"),
+            F.count_if(F.expr("value_id IS NOT NULL AND op IN ('u', 'd')") | is_move).alias(
+                "removals"
+            ),
+            F.count_if(is_move).alias("moves"),
+            F.max(F.expr("CASE WHEN op = 't' THEN offset END")).alias("truncate"),
+            F.count_if(F.expr("op = 't'")).alias("truncates"),
+            F.any_value(F.expr("CASE WHEN op = 't' THEN value_body END"), True).alias("body"),
+            F.min(F.expr("CASE WHEN fault IS NOT NULL THEN struct(offset, fault) END")).alias(
+                "fault"
+            ),
+        )
+        .collect()
+    )
+    by_topic: dict[str, list[Any]] = {}
+    for row in rows:
+        if row.fault is not None:
+            raise ContractError(
+                f"topic {row.topic}, partition {row.partition}, offset {row.fault.offset}:"
+                f" {row.fault.fault}",
+                hint="is the topic written by something else than the gateway?",
+            )
+        by_topic.setdefault(row.topic, []).append(row)
+    return {topic: _survey(topic, by_topic[topic]) for topic in sorted(by_topic)}
+
+
+def _survey(topic: str, rows: Sequence[Any]) -> Survey:
+    partitions = {}
+    for number in sorted({row.partition for row in rows}):
+        mine = [row for row in rows if row.partition == number]
+        emptying = [row for row in mine if row.truncates]
+        lone = len(emptying) == 1 and emptying[0].truncates == 1
+        partitions[number] = Held(
+            first=min(row["first"] for row in mine),
+            last=max(row["last"] for row in mine),
+            records=sum(row.records for row in mine),
+            truncate=max((row.truncate for row in emptying), default=None),
+            lone=(emptying[0].value_id, bytes(emptying[0].body)) if lone else None,
+        )
+    pieces: dict[tuple[int | None, int], Piece] = {}
+    for row in rows:
+        if row.value_id is not None:
+            ids = (row.key_id, row.value_id)
+            known = pieces.get(ids, Piece(*ids, 0, 0, 0))
+            pieces[ids] = Piece(
+                *ids,
+                known.changes + row.changes,
+                known.removals + row.removals,
+                known.moves + row.moves,
+            )
+    return Survey(topic, partitions, sum(row.bytes for row in rows), tuple(pieces.values()))
+
+
+def copy_beginnings(
+    records: DataFrame, found: Survey, schemas: Schemas
+) -> dict[int, tuple[int, int]]:
+    """Where copies begin: the `t` records whose snapshot is ``first``.
+
+    Args:
+        records: wire frame of one topic.
+        found: what it holds.
+        schemas: the writer schemas.
+
+    Returns:
+        By partition, offset and value schema's id of the last one.
+    """
+    emptied = {n: held for n, held in found.partitions.items() if held.truncate is not None}
+    if all(held.lone is not None for held in emptied.values()):
+        return {
+            number: (held.truncate, held.lone[0])
+            for number, held in emptied.items()
+            if held.truncate is not None and held.lone is not None
+            if _begins_copy(held.lone[1], schemas.schema(held.lone[0]))
+        }
+    frames = []
+    for value_id in {piece.value_id for piece in found.pieces}:
+        envelope = from_avro(
+            F.col("value_body"), json.dumps(schemas.schema(value_id)), AVRO_OPTIONS
+        )
+        frames.append(
+            records.where((F.col("value_id") == value_id) & (F.col("op") == "t"))
+            .select("partition", "offset", "value_id", envelope.alias("e"))
+            .where("e.source.snapshot = 'first'")
+            .groupBy("partition")
+            .agg(F.max(F.struct("offset", "value_id")).alias("last"))
+        )
+    begun: dict[int, tuple[int, int]] = {}
+    for row in reduce(DataFrame.unionByName, frames).collect():
+        last = (row["last"]["offset"], row["last"]["value_id"])
+        begun[row["partition"]] = max(last, begun.get(row["partition"], (-1, -1)))
+    return begun
+
+
+def _begins_copy(body: bytes, schema: dict[str, Any]) -> bool:
+    envelope = fastavro.schemaless_reader(io.BytesIO(body), fastavro.parse_schema(schema), None)
+    assert isinstance(envelope, dict)
+    return bool(envelope["source"]["snapshot"] == "first")
