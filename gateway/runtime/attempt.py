@@ -260,6 +260,7 @@ class Attempt:
             setup.definitions,
             setup.plan,
             going_on.watermark,
+            before=setup.catalog,
         )
         routes = outside.routes(setup.plan, setup.routing, replan=reader.now)
         with Reloader(
@@ -267,6 +268,7 @@ class Attempt:
             going_on.watermark,
             setup.plan,
             setup.definitions,
+            before=setup.catalog,
             requested=self.reload,
         ) as reloader:
             outcome, watermark = self._stream(setup, going_on, routes, intake, sink, reloader)

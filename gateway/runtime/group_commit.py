@@ -23,6 +23,7 @@ from gateway.lsn import ZERO_LSN, Lsn, format_lsn
 from gateway.observe import Counters
 from gateway.records import Batch, CopyState, Cut, LastCommit, Record, Watermark
 from gateway.runtime.ports import Sink, TransactionRouter
+from gateway.runtime.progress import Progress
 from gateway.runtime.reporting import Reporter
 from gateway.transactions import Transaction
 
@@ -111,9 +112,7 @@ class GroupCommit:
         # Commit time of the first source transaction in each of the two.
         self._oldest: int | None = None
         self._oldest_committing: int | None = None
-        # What earlier runs have marked is not known: mark once at the start.
-        self._marked: dict[str, Lsn] = dict.fromkeys(subscriptions, _NEVER)
-        self._next_progress = clock()
+        self._progress = Progress(subscriptions, limits.progress_interval_s, clock)
 
     @property
     def routed_lsn(self) -> Lsn:
@@ -235,11 +234,9 @@ class GroupCommit:
             # Whatever came before an idle position is inside, so that the position holds too.
             batch.end_lsn = max(batch.end_lsn, self.position)
         published = self._published() if done else batch.end_lsn
-        idle: list[str] = []
-        if self._is_progress_time():
-            idle = self._behind(published)
-            self._next_progress = self._clock() + self._limits.progress_interval_s
-        self._mark(idle, published)
+        idle = self._progress.behind(published, everyone=self.hurry)
+        self._progress.end_turns()
+        self._progress.mark(idle, self._router.ended, published)
         self._uncommitted = False
         self._committing, self._largest = self._largest, None
         self._oldest_committing, self._oldest = self._oldest, None
@@ -302,18 +299,19 @@ class GroupCommit:
         Args:
             busy: Transactions wait, or one is being routed.
         """
-        if busy or not self._batch.whole or not self._is_progress_time():
+        if busy or not self._batch.whole or not (self.hurry or self._progress.is_time()):
             return False
         moved = self.position > self.durable.end_lsn or self._states() is not self.durable.copies
-        return moved or bool(self._behind(self._published()))
+        return moved or bool(self._progress.behind(self._published(), everyone=self.hurry))
 
     def due_at(self) -> list[float]:
         """When the clock makes something due, while the sink is free."""
         due: list[float] = []
         if self._sink.busy:
             return due
-        if self.position > self.durable.end_lsn:
-            due.append(self._next_progress)
+        moved = self.position > self.durable.end_lsn
+        if (turn := self._progress.due_at(self._published(), moved=moved)) is not None:
+            due.append(turn)
         if self._batch.records:
             due.append(self._batch.since + self._limits.max_batch_ms / 1000)
         return due
@@ -321,19 +319,6 @@ class GroupCommit:
     def _states(self) -> tuple[CopyState, ...]:
         return self.durable.copies if self._copies is None else self._copies()
 
-    def _is_progress_time(self) -> bool:
-        return self.hurry or self._clock() >= self._next_progress
-
     def _published(self) -> Lsn:
         """Everything that ends at or before it has been routed, when nothing waits."""
         return max(self.position, self.promised)
-
-    def _behind(self, end_lsn: Lsn) -> list[str]:
-        """Return the subscriptions whose last PROGRESS marker is before `end_lsn`."""
-        return [name for name, marked in self._marked.items() if marked < end_lsn]
-
-    def _mark(self, idle: Sequence[str], published: Lsn) -> None:
-        """Note who gets a PROGRESS marker now: those with an END since the last one, and `idle`."""
-        for name, marked in self._marked.items():
-            if name in idle or self._router.ended.get(name, _NEVER) > marked:
-                self._marked[name] = published

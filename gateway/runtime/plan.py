@@ -25,7 +25,7 @@ from gateway.observe import event
 from gateway.records import Watermark
 from gateway.source.catalog import read_catalog
 from gateway.source.tables import existing_relations
-from gateway.source.watch import catalog_digest
+from gateway.source.watch import catalog_digest, unchanged_since
 
 __all__ = ["PlanReader", "read_definitions", "read_plan", "recalled_plan"]
 
@@ -113,7 +113,12 @@ def recalled_plan(
 
 
 class PlanReader:
-    """Reads the plan of one definitions text anew, for as long as an attempt lasts."""
+    """Reads the plan of one definitions text anew, for as long as an attempt lasts.
+
+    Args:
+        plan: As it was read at the start, with what was recalled.
+        before: What `gateway.source.watch.whole_digest` said before that.
+    """
 
     def __init__(
         self,
@@ -122,13 +127,16 @@ class PlanReader:
         definitions: Definitions,
         plan: Plan,
         watermark: Watermark,
+        *,
+        before: str,
     ) -> None:
         self._settings = settings
         self._connection = connection
         self._definitions = definitions
         self._plan = plan
         self._watermark = watermark
-        self._digest = ""  # what `plan` was made from may have changed since: look once
+        self._before = before
+        self._digest = ""  # not known: what `plan` was made from may have changed since
         self._left = _left(plan)
 
     def now(self, again: int | None) -> Plan | None:
@@ -145,6 +153,8 @@ class PlanReader:
             TransientError: the connection is gone.
         """
         digest = catalog_digest(self._connection, self._definitions, self._plan)
+        if not self._digest and self._is_as_before():
+            self._digest = digest
         if digest == self._digest and again not in self._left:
             return None
         self._digest = digest
@@ -169,6 +179,9 @@ class PlanReader:
             return None
         self._plan = plan
         return plan
+
+    def _is_as_before(self) -> bool:
+        return unchanged_since(self._connection, self._definitions, self._plan, self._before)
 
 
 def _left(plan: Plan) -> set[int]:

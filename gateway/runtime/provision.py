@@ -42,6 +42,7 @@ from gateway.source.catalog import ServerCatalog
 from gateway.source.connection import ServerFacts, server_facts
 from gateway.source.evaluator import ServerEvaluator
 from gateway.source.negotiation import Protocol, negotiate, wants_binary
+from gateway.source.watch import whole_digest
 
 __all__ = [
     "TOPICS_TIMEOUT_S",
@@ -71,7 +72,11 @@ _SHORTEST_PATIENCE_S: Final = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Setup:
-    """What the configuration means on the servers, before anything is done."""
+    """What the configuration means on the servers, before anything is done.
+
+    Attributes:
+        catalog: What `gateway.source.watch.whole_digest` said before the plan was read.
+    """
 
     facts: ServerFacts
     definitions: Definitions
@@ -79,6 +84,7 @@ class Setup:
     routing: RoutingSettings
     protocol: Protocol
     batch_bytes: int | None
+    catalog: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,13 +125,14 @@ def set_up(settings: Settings, connection: psycopg.Connection) -> Setup:
                 "CONNECTION is not used, source.dsn is",
                 subscription=subscription.name,
             )
+    catalog = whole_digest(connection, definitions)
     plan = known_plan(settings, connection, definitions, facts)
     for warning in plan.warnings:
         event(_LOG, logging.WARNING, "definition", detail=warning)
     protocol = negotiate(plan.subscriptions, facts.version_num)
     topics = ensure_all_topics(settings, plan, timeout_s=TOPICS_TIMEOUT_S)
     routing = routing_settings(settings, facts, plan, topics)
-    return Setup(facts, definitions, plan, routing, protocol, topics.batch_bytes)
+    return Setup(facts, definitions, plan, routing, protocol, topics.batch_bytes, catalog)
 
 
 def known_plan(

@@ -48,7 +48,7 @@ from gateway.sink.registry import Registry
 from gateway.source.catalog import ServerCatalog
 from gateway.source.connection import connect, server_facts, wal_flush_lsn
 from gateway.source.publications import extend_publications
-from gateway.source.watch import catalog_digest
+from gateway.source.watch import catalog_digest, unchanged_since
 
 __all__ = ["LOOK_FOR_REQUESTS", "Reloader", "Takeover", "channel_of"]
 
@@ -94,6 +94,7 @@ class Reloader:
     Args:
         watermark: In force, with the states of all copies.
         plan: In force.
+        before: What `gateway.source.watch.whole_digest` said before the plan was read.
         requested: Asked often; True once after a person asked for the definitions to be read.
     """
 
@@ -104,6 +105,7 @@ class Reloader:
         plan: Plan,
         definitions: Definitions,
         *,
+        before: str,
         requested: Callable[[], bool],
     ) -> None:
         self._settings = settings
@@ -111,8 +113,9 @@ class Reloader:
         self._plan = plan
         self._definitions = definitions
         self._requested = requested
-        # Once in any case: the catalog may have changed since the plan was made from it.
-        self._pending = True
+        self._before = before
+        self._digest = ""  # not known: the catalog may have changed since the plan was made from it
+        self._pending = False
         self._ended = threading.Event()
         self._hold = False
         self._held = threading.Event()
@@ -175,7 +178,8 @@ class Reloader:
         name = sql.Identifier(channel_of(self._settings.source.slot))
         connection.execute(sql.SQL("LISTEN {}").format(name))
         interval = self._settings.definitions.watch_interval_s
-        digest = self._digest(connection) if interval else ""
+        if interval or not self._digest:
+            self._look(connection)
         next_look = time.monotonic() + (interval or _ALIVE_S)
         while not self._ended.is_set():
             notified = list(connection.notifies(timeout=_LISTEN_S, stop_after=1))
@@ -184,8 +188,8 @@ class Reloader:
             if time.monotonic() >= next_look:
                 next_look = time.monotonic() + (interval or _ALIVE_S)
                 connection.execute("SELECT")  # a dead connection would never bring a request
-                now = self._digest(connection) if interval else ""
-                self._pending, digest = self._pending or now != digest, now
+                if interval:
+                    self._look(connection)
             if not (asked or self._pending or self._look_for_requests):
                 continue
             self._pending = not self._consider(connection, asked=asked)
@@ -194,8 +198,15 @@ class Reloader:
             if self._pending:
                 self._ended.wait(_RETRY_S)
 
-    def _digest(self, connection: psycopg.Connection) -> str:
-        return catalog_digest(connection, self._definitions, self._plan)
+    def _look(self, connection: psycopg.Connection) -> None:
+        """See whether the catalog has changed, since the last look or since the plan was read."""
+        now = catalog_digest(connection, self._definitions, self._plan)
+        if self._digest:
+            changed = now != self._digest
+        else:
+            changed = not unchanged_since(connection, self._definitions, self._plan, self._before)
+        self._digest = now
+        self._pending = self._pending or changed
 
     def _consider(self, connection: psycopg.Connection, *, asked: bool) -> bool:
         """Look for new definitions and prepare them; return False when it is to be tried again."""

@@ -97,6 +97,7 @@ class DefinitionLookup:
         self._text = definitions.text
         self._version = connection.info.server_version
         self._filters = FilterResolver(connection, definitions.text)
+        self._tables: dict[int, Table] = {}  # one may be in a hundred publications
 
     def define(self, definition: PublicationDefinition) -> Publication:
         """Resolve a publication of the file."""
@@ -213,9 +214,10 @@ class DefinitionLookup:
                 if clause.columns is not None:
                     listed.add(member)
                 found.append((member, clause))
-        tables = read_tables_by_oid(self._connection, opened)
-        _check_all_found(opened, tables)
-        return iter([(clause, tables[oid]) for oid, clause in found])
+        if unknown := opened.keys() - self._tables.keys():
+            self._tables |= read_tables_by_oid(self._connection, unknown)
+        _check_all_found(opened, self._tables)
+        return iter([(clause, self._tables[oid]) for oid, clause in found])
 
     def _look_up(self, clause: TableClause) -> tuple[int, str] | None:
         """Return OID and kind of the table that a clause names; None when it is missing."""

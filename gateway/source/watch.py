@@ -13,7 +13,7 @@ import psycopg
 from gateway.definitions.model import Definitions, Plan
 from gateway.source.connection import classify_server_error
 
-__all__ = ["catalog_digest"]
+__all__ = ["catalog_digest", "unchanged_since", "whole_digest"]
 
 _PUBLICATIONS: Final = """
     SELECT 'p', p.oid::text, p.xmin::text, p.pubname::text FROM pg_catalog.pg_publication AS p
@@ -33,14 +33,14 @@ _NAMESPACES: Final = """
 _TABLES: Final = """
   UNION ALL
     SELECT 'i', i.inhrelid::text, i.inhparent::text, to_jsonb(i) ->> 'inhdetachpending'
-    FROM pg_catalog.pg_inherits AS i WHERE i.inhparent = ANY (%(tables)s)
+    FROM pg_catalog.pg_inherits AS i WHERE {inhparent}
   UNION ALL
     SELECT 'c', c.oid::text, c.relreplident::text, c.relnamespace::text || '.' || c.relname
-    FROM pg_catalog.pg_class AS c WHERE c.oid = ANY (%(tables)s)
+    FROM pg_catalog.pg_class AS c WHERE {oid}
   UNION ALL
     SELECT 'x', x.indexrelid::text, x.indisreplident::text, x.indisprimary::text
     FROM pg_catalog.pg_index AS x
-    WHERE x.indrelid = ANY (%(tables)s) AND (x.indisprimary OR x.indisreplident)
+    WHERE {indrelid} AND (x.indisprimary OR x.indisreplident)
   UNION ALL
     SELECT 'a', a.attrelid::text, a.attnum::text || '.' || a.attname, a.atttypid::text
     FROM pg_catalog.pg_attribute AS a
@@ -56,6 +56,41 @@ _TABLES: Final = """
         AND (%(everything)s OR n.nspname = ANY (%(schemas)s))"""
 
 
+_LISTED: Final = {
+    "inhparent": "i.inhparent = ANY (%(tables)s)",
+    "oid": "c.oid = ANY (%(tables)s)",
+    "indrelid": "x.indrelid = ANY (%(tables)s)",
+}
+_ALL: Final = {
+    "inhparent": "i.inhparent >= 16384",
+    "oid": "c.oid >= 16384 AND c.relkind IN ('r', 'p') AND c.relpersistence = 'p'",
+    "indrelid": "x.indrelid >= 16384",
+}
+
+
+def whole_digest(connection: psycopg.Connection[Any], definitions: Definitions) -> str:
+    """Return what `catalog_digest` returns, as for a plan of all tables, for `unchanged_since`.
+
+    Raises:
+        TransientError: the connection is gone.
+    """
+    return _digest(connection, definitions, None)
+
+
+def unchanged_since(
+    connection: psycopg.Connection[Any], definitions: Definitions, plan: Plan, before: str
+) -> bool:
+    """Whether a plan that was read after `whole_digest` had said `before` is one of now.
+
+    Costs a look at all tables, which is much less than reading the plan of many publications again.
+    False is not certain: another table may have changed, or one is held, of which columns count.
+
+    Raises:
+        TransientError: the connection is gone.
+    """
+    return not plan.held and whole_digest(connection, definitions) == before
+
+
 def catalog_digest(
     connection: psycopg.Connection[Any], definitions: Definitions, plan: Plan
 ) -> str:
@@ -68,23 +103,32 @@ def catalog_digest(
     Raises:
         TransientError: the connection is gone.
     """
+    return _digest(connection, definitions, plan)
+
+
+def _digest(
+    connection: psycopg.Connection[Any], definitions: Definitions, plan: Plan | None
+) -> str:
     defined = {publication.name for publication in definitions.publications}
     named = {n for s in definitions.subscriptions for n in s.publications} - defined
     namespaces = _NAMESPACES if connection.info.server_version >= 150000 else ""
-    held = sorted({table.oid for table in plan.held})
+    held = sorted(set() if plan is None else {table.oid for table in plan.held})
+    tables = _TABLES.format_map(_ALL if plan is None else _LISTED)
     try:
         everything, schemas = _wholes(connection, definitions, sorted(named))
         row = connection.execute(
             "SELECT md5(string_agg(line, ';' ORDER BY line)) FROM ("  # noqa: S608
             " SELECT concat_ws(',', a, b, c, d)"
-            f" FROM ({_PUBLICATIONS}{namespaces}{_TABLES}) AS f (a, b, c, d)) AS g (line)".encode(),
+            f" FROM ({_PUBLICATIONS}{namespaces}{tables}) AS f (a, b, c, d)) AS g (line)".encode(),
             {
                 "names": sorted(named),
-                "tables": sorted({*plan.tables, *held}),
+                "tables": sorted({*({} if plan is None else plan.tables), *held}),
                 "held": held,
-                "everything": everything,
+                "everything": everything or plan is None,
                 "schemas": schemas,
-                "missing": [f"{schema}.{name}" for schema, name, _ in plan.missing],
+                "missing": []
+                if plan is None
+                else [f"{schema}.{name}" for schema, name, _ in plan.missing],
             },
         ).fetchone()
     except psycopg.Error as error:

@@ -1,0 +1,105 @@
+"""The plan is read anew when, and only when, the catalog has changed since it was read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from gateway.config import load_settings
+from gateway.lsn import ZERO_LSN
+from gateway.records import Watermark
+from gateway.runtime.plan import PlanReader, read_definitions, read_plan
+from gateway.source.connection import connect
+from gateway.source.watch import whole_digest
+from tests.gateway_scene import Connection, Scene, value_of
+
+pytestmark = [pytest.mark.postgres, pytest.mark.kafka]
+
+MakeScene = Callable[..., Scene]
+MakeReader = Callable[[str], PlanReader]
+TABLES = b"""
+CREATE TABLE t (a int, b int, PRIMARY KEY (a, b));
+CREATE TABLE u (a int PRIMARY KEY);
+CREATE PUBLICATION p FOR TABLE t WHERE (a > 5);
+"""
+# The filter of the file is resolved by a publication that is rolled back: that takes an xid.
+DEFINITIONS = """
+CREATE PUBLICATION f FOR TABLE t WHERE (b > 5);
+CREATE SUBSCRIPTION {s} CONNECTION '' PUBLICATION p, f;
+"""
+
+
+def next_xid(connection: Connection) -> int:
+    return int(value_of(connection, "SELECT pg_snapshot_xmax(pg_current_snapshot())::text"))
+
+
+@pytest.fixture
+def source(scene: MakeScene) -> Iterator[tuple[Connection, MakeReader]]:
+    """A connection, and what makes a reader whose plan was read before a statement."""
+    s = scene(DEFINITIONS)
+    settings = load_settings(s.project.write())
+
+    def make(meanwhile: str) -> PlanReader:
+        definitions = read_definitions(settings)
+        before = whole_digest(gateway, definitions)
+        plan = read_plan(settings, gateway, definitions)
+        connection.execute(meanwhile.encode())
+        watermark = Watermark(ZERO_LSN, 1, definitions.fingerprint, ())
+        return PlanReader(settings, gateway, definitions, plan, watermark, before=before)
+
+    with s.connect() as connection, connect(settings.source.dsn) as gateway:
+        connection.execute(TABLES)
+        yield connection, make
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "ALTER PUBLICATION p SET TABLE t WHERE (a > 6)",
+        "ALTER PUBLICATION p ADD TABLE u",
+        "ALTER PUBLICATION p SET (publish = 'insert')",
+        "ALTER TABLE t RENAME TO renamed; CREATE TABLE t (LIKE renamed INCLUDING ALL)",
+        "ALTER TABLE t REPLICA IDENTITY FULL",
+    ],
+)
+def test_what_has_changed_before_the_first_look_is_seen(
+    source: tuple[Connection, MakeReader], change: str
+) -> None:
+    reader = source[1](change)
+    assert reader.now(None) is not None
+    assert reader.now(None) is None
+
+
+def test_a_plan_that_is_as_it_was_is_not_read_again(source: tuple[Connection, MakeReader]) -> None:
+    connection, make = source
+    reader = make("INSERT INTO t VALUES (1, 1); ANALYZE t; CREATE TEMPORARY TABLE v (a int)")
+    before = next_xid(connection)
+    assert reader.now(None) is None
+    assert reader.now(None) is None
+    assert next_xid(connection) == before
+    connection.execute("ALTER PUBLICATION p SET TABLE t WHERE (a > 6)")
+    assert reader.now(None) is not None
+
+
+def test_a_publication_that_is_altered_while_the_watch_is_interrupted_is_followed(
+    scene: MakeScene,
+) -> None:
+    s = scene(
+        "CREATE SUBSCRIPTION {s} CONNECTION '' PUBLICATION p;",
+        definitions={"watch_interval_s": 0.1},
+    )
+    with s.connect() as connection:
+        connection.execute(TABLES)
+        connection.execute("INSERT INTO u VALUES (1)")
+        gateway = s.project.start()
+        gateway.wait_for("all tables are copied")
+        # It comes back after a pause.
+        connection.execute(
+            "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity"
+            " WHERE application_name = 'pgsluice reload' AND datname = current_database()"
+        )
+        connection.execute("ALTER PUBLICATION p ADD TABLE u")
+        gateway.wait_for("table copied subscription=" + s.slot + " relation=public.u")
+        assert gateway.terminate() == 0, gateway.log()
+    assert s.rebuilt("u") == [(1,)]
