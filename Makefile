@@ -4,7 +4,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check docs format test test-unit test-oracle test-integration test-spark test-fault \
+.PHONY: help setup check docs coverage format test test-unit test-oracle test-integration test-spark test-fault \
         explore demo bench dist lock up down clean
 
 help: ## Show this list
@@ -42,6 +42,10 @@ test-spark: setup ## The Spark job
 test-fault: setup ## Kill, restart, compare; ROUNDS=200 of a random sequence of faults
 	@$(if $(ROUNDS),PGSLUICE_FAULT_ROUNDS=$(ROUNDS)) $(BIN)/python tools/run_tests.py fault \
 	  $(if $(ROUNDS),-- -k sequence -o faulthandler_timeout=0)
+
+coverage: setup ## Lines and branches that the tests without servers run, into htmlcov/; TIERS="unit oracle" chooses
+	@$(BIN)/coverage run -m pytest -q $(addprefix tests/,$(or $(TIERS),unit golden property))
+	@$(BIN)/coverage html --quiet && $(BIN)/coverage report
 
 explore: setup ## Search with new seeds for MINUTES=10
 	@$(BIN)/python tools/explore.py $(or $(MINUTES),10)
