@@ -21,8 +21,8 @@ import pytest
 
 from gateway.embedded import jars
 from gateway.embedded.java import java_home
-from tests.seeds import SEED
-from tests.servers import BRIEF_JAVA, Database, DatabaseFactory, PostgresServer, Servers
+from tests.support.seeds import SEED
+from tests.support.servers import BRIEF_JAVA, Database, DatabaseFactory, PostgresServer, Servers
 from tools import build_rows
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ from threading import Event
 import pytest
 
 from gateway.embedded.postgres import EmbeddedPostgres
-from tests.copy_load import ALL, PUBLICATIONS, SOME, CopyLoad
-from tests.gateway_scene import (
+from tests.support.copy_load import ALL, PUBLICATIONS, SOME, CopyLoad
+from tests.support.gateway_scene import (
     Scene,
     assert_exactly_once,
     current_lsn,
@@ -23,8 +23,8 @@ from tests.gateway_scene import (
     value_of,
     wait_for_copy_marker,
 )
-from tests.native import NativeSubscription
-from tests.servers import Database, DatabaseFactory
+from tests.support.native import NativeSubscription
+from tests.support.servers import Database, DatabaseFactory
 
 pytestmark = [pytest.mark.postgres, pytest.mark.kafka, pytest.mark.slow]
 

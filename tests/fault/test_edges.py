@@ -26,8 +26,8 @@ from gateway.sink.topics import TopicSpec, ensure_topics, progress_topic_spec
 from gateway.source.connection import connect
 from gateway.source.replication import ReplicationConnection
 from gateway.source.slot import slot_status
-from tests.markers import decode_marker
-from tests.waiting import wait_until
+from tests.support.markers import decode_marker
+from tests.support.waiting import wait_until
 
 BATCHES = 150
 RECORDS = 20

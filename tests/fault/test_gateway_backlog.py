@@ -15,8 +15,8 @@ import pytest
 
 from gateway.embedded.kafka import EmbeddedKafka
 from gateway.embedded.postgres import EmbeddedPostgres
-from tests.gateway_process import GatewayProcess
-from tests.gateway_scene import (
+from tests.support.gateway_process import GatewayProcess
+from tests.support.gateway_scene import (
     Scene,
     assert_exactly_once,
     current_lsn,
@@ -25,7 +25,7 @@ from tests.gateway_scene import (
     value_of,
     wait_until_confirmed,
 )
-from tests.waiting import wait_until
+from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.postgres, pytest.mark.kafka, pytest.mark.slow]
 

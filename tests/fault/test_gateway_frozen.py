@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from tests.gateway_process import GatewayProcess
-from tests.gateway_scene import Scene, assert_exactly_once, current_lsn, value_of
-from tests.proxy import Proxy
-from tests.servers import Database
-from tests.waiting import wait_until
+from tests.support.gateway_process import GatewayProcess
+from tests.support.gateway_scene import Scene, assert_exactly_once, current_lsn, value_of
+from tests.support.proxy import Proxy
+from tests.support.servers import Database
+from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.postgres, pytest.mark.kafka, pytest.mark.slow]
 

@@ -14,7 +14,7 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 
 from gateway.embedded.postgres import EmbeddedPostgres
-from tests.gateway_scene import (
+from tests.support.gateway_scene import (
     Scene,
     assert_exactly_once,
     current_lsn,
@@ -23,7 +23,7 @@ from tests.gateway_scene import (
     wait_until_confirmed,
     wait_until_slot_is_free,
 )
-from tests.waiting import PATIENCE, wait_until
+from tests.support.waiting import PATIENCE, wait_until
 
 pytestmark = [pytest.mark.postgres, pytest.mark.kafka]
 

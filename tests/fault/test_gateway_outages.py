@@ -13,7 +13,7 @@ import pytest
 
 from gateway.embedded.kafka import EmbeddedKafka
 from gateway.embedded.postgres import EmbeddedPostgres
-from tests.gateway_scene import (
+from tests.support.gateway_scene import (
     Scene,
     WatermarkWatch,
     assert_exactly_once,
@@ -23,8 +23,8 @@ from tests.gateway_scene import (
     value_of,
     wait_until_confirmed,
 )
-from tests.proxy import Proxy
-from tests.waiting import wait_until
+from tests.support.proxy import Proxy
+from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.postgres, pytest.mark.kafka, pytest.mark.slow]
 

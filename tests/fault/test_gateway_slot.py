@@ -7,7 +7,7 @@ from threading import Event
 
 import pytest
 
-from tests.gateway_scene import (
+from tests.support.gateway_scene import (
     Scene,
     assert_exactly_once,
     current_lsn,
@@ -16,8 +16,8 @@ from tests.gateway_scene import (
     wait_for_copy_marker,
     wait_until_slot_is_free,
 )
-from tests.servers import Database
-from tests.waiting import wait_until
+from tests.support.servers import Database
+from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.postgres, pytest.mark.kafka]
 

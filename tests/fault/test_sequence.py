@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.fault_stage import CAUGHT_UP_S, FAULTS, FIRST_START_POINTS, Stage, Usage
-from tests.waiting import wait_until
+from tests.support.fault_stage import CAUGHT_UP_S, FAULTS, FIRST_START_POINTS, Stage, Usage
+from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.postgres, pytest.mark.kafka, pytest.mark.slow, pytest.mark.seeded]
 

@@ -17,8 +17,8 @@ from gateway.sink.identity import SlotIdentity
 from gateway.sink.producer import TransactionalSink
 from gateway.sink.progress import KafkaProgress, read_compacted
 from gateway.sink.topics import TopicSpec, ensure_topics, progress_topic_spec
-from tests.proxy import Proxy
-from tests.waiting import wait_until
+from tests.support.proxy import Proxy
+from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.kafka, pytest.mark.java, pytest.mark.slow]
 

@@ -19,9 +19,9 @@ from gateway.source.chunks import ChunkReader, ChunkSource
 from gateway.source.connection import connect
 from gateway.source.replication import ReplicationConnection
 from gateway.source.slot import slot_status
-from tests.proxy import Proxy
-from tests.servers import Database
-from tests.waiting import wait_until
+from tests.support.proxy import Proxy
+from tests.support.servers import Database
+from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.postgres, pytest.mark.slow]
 

@@ -14,8 +14,8 @@ import pytest
 
 from gateway.embedded.postgres import EmbeddedPostgres
 from gateway.lsn import parse_lsn
-from tests.gateway_scene import Scene, assert_exactly_once, current_lsn, value_of
-from tests.waiting import wait_until
+from tests.support.gateway_scene import Scene, assert_exactly_once, current_lsn, value_of
+from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.postgres, pytest.mark.kafka, pytest.mark.slow]
 

@@ -13,7 +13,7 @@ from gateway.errors import FatalError, TransientError
 from gateway.lsn import parse_lsn
 from gateway.source.chunks import ChunkReader, ChunkSource, TableAltered, TableGone
 from gateway.source.tables import read_tables
-from tests.servers import Database
+from tests.support.servers import Database
 
 pytestmark = pytest.mark.postgres
 majors = pytest.mark.parametrize("postgres_major", [16, 18], indirect=True)

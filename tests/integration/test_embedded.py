@@ -20,9 +20,9 @@ from gateway.embedded.kafka import EmbeddedKafka
 from gateway.embedded.postgres import EmbeddedPostgres
 from gateway.embedded.processes import ServerError
 from gateway.embedded.registry import EmbeddedRegistry
-from tests.proxy import Proxy
-from tests.servers import Database, DatabaseFactory
-from tests.waiting import wait_until
+from tests.support.proxy import Proxy
+from tests.support.servers import Database, DatabaseFactory
+from tests.support.waiting import wait_until
 
 
 def record_schema(*fields: dict[str, object]) -> Schema:

@@ -12,9 +12,9 @@ import pytest
 
 from gateway.embedded.java import java
 from gateway.embedded.registry import API_PATH
-from tests.connect import fetched
-from tests.gateway_scene import Scene, current_lsn
-from tests.servers import BRIEF_JAVA, Database
+from tests.support.connect import fetched
+from tests.support.gateway_scene import Scene, current_lsn
+from tests.support.servers import BRIEF_JAVA, Database
 
 pytestmark = [pytest.mark.postgres, pytest.mark.kafka]
 

@@ -11,11 +11,11 @@ from confluent_kafka import ConsumerGroupTopicPartitions
 from confluent_kafka.admin import AdminClient
 
 from gateway.embedded.registry import API_PATH
-from tests.connect import EXAMPLES, start_connect
-from tests.gateway_scene import Scene, current_lsn
-from tests.native import TIMEOUT_S, NativeSubscription
-from tests.servers import Database, DatabaseFactory
-from tests.waiting import wait_until
+from tests.support.connect import EXAMPLES, start_connect
+from tests.support.gateway_scene import Scene, current_lsn
+from tests.support.native import TIMEOUT_S, NativeSubscription
+from tests.support.servers import Database, DatabaseFactory
+from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.postgres, pytest.mark.kafka, pytest.mark.java]
 

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from tests.gateway_scene import Scene, current_lsn
-from tests.servers import Database
+from tests.support.gateway_scene import Scene, current_lsn
+from tests.support.servers import Database
 
 pytestmark = [pytest.mark.postgres, pytest.mark.kafka]
 

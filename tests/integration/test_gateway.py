@@ -10,8 +10,8 @@ from typing import Any
 import psycopg
 import pytest
 
-from tests.gateway_process import GatewayProject, Read, TopicReader
-from tests.servers import Database
+from tests.support.gateway_process import GatewayProject, Read, TopicReader
+from tests.support.servers import Database
 
 pytestmark = [pytest.mark.postgres, pytest.mark.kafka]
 

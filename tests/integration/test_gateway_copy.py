@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.gateway_process import GatewayProcess
-from tests.gateway_scene import (
+from tests.support.gateway_process import GatewayProcess
+from tests.support.gateway_scene import (
     Connection,
     Scene,
     assert_exactly_once,
@@ -17,8 +17,8 @@ from tests.gateway_scene import (
     running,
     wait_for_copy_marker,
 )
-from tests.servers import Database
-from tests.waiting import wait_until
+from tests.support.servers import Database
+from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.postgres, pytest.mark.kafka]
 

@@ -6,16 +6,16 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.gateway_process import GatewayProcess
-from tests.gateway_scene import (
+from tests.support.gateway_process import GatewayProcess
+from tests.support.gateway_scene import (
     Connection,
     Scene,
     assert_exactly_once,
     current_lsn,
     wait_for_copy_marker,
 )
-from tests.servers import Database
-from tests.waiting import wait_until
+from tests.support.servers import Database
+from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.postgres, pytest.mark.kafka]
 

@@ -10,9 +10,9 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewPartitions
 
 from gateway.lsn import parse_lsn
-from tests.gateway_scene import Scene, assert_exactly_once, current_lsn, value_of
-from tests.servers import Database, DatabaseFactory
-from tests.waiting import wait_until
+from tests.support.gateway_scene import Scene, assert_exactly_once, current_lsn, value_of
+from tests.support.servers import Database, DatabaseFactory
+from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.postgres, pytest.mark.kafka]
 

@@ -10,8 +10,8 @@ import psycopg
 import pytest
 
 from gateway.embedded.processes import free_port
-from tests.gateway_scene import Scene, cli, current_lsn
-from tests.servers import Database
+from tests.support.gateway_scene import Scene, cli, current_lsn
+from tests.support.servers import Database
 
 pytestmark = [pytest.mark.postgres, pytest.mark.kafka]
 

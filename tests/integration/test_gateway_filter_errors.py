@@ -8,9 +8,15 @@ from typing import Any
 
 import pytest
 
-from tests.gateway_process import Read
-from tests.gateway_scene import Connection, Scene, assert_exactly_once, current_lsn, value_of
-from tests.servers import Database
+from tests.support.gateway_process import Read
+from tests.support.gateway_scene import (
+    Connection,
+    Scene,
+    assert_exactly_once,
+    current_lsn,
+    value_of,
+)
+from tests.support.servers import Database
 
 pytestmark = [pytest.mark.postgres, pytest.mark.kafka]
 

@@ -7,11 +7,11 @@ from collections.abc import Callable
 import pytest
 
 from gateway.lsn import parse_lsn
-from tests.gateway_scene import Scene, current_lsn, value_of
 from tests.oracle.test_changing_publications import copied, published_to, started
 from tests.oracle.test_leaving_tables import lagging
-from tests.servers import Database
-from tests.waiting import wait_until
+from tests.support.gateway_scene import Scene, current_lsn, value_of
+from tests.support.servers import Database
+from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.postgres, pytest.mark.kafka]
 

@@ -15,11 +15,11 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from gateway.monitor.metrics import PREFIX
-from tests.gateway_process import GatewayProcess
-from tests.gateway_scene import Scene, current_lsn, value_of
 from tests.oracle.test_changing_publications import published_to
-from tests.servers import Database
-from tests.waiting import wait_until
+from tests.support.gateway_process import GatewayProcess
+from tests.support.gateway_scene import Scene, current_lsn, value_of
+from tests.support.servers import Database
+from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.postgres, pytest.mark.kafka]
 

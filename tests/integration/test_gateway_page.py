@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.browser import NAMES, Browser, find_browser
-from tests.gateway_scene import Scene
 from tests.integration.test_gateway_monitor import LISTENING, Monitored
-from tests.servers import Database
-from tests.waiting import wait_until
+from tests.support.browser import NAMES, Browser, find_browser
+from tests.support.gateway_scene import Scene
+from tests.support.servers import Database
+from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.postgres, pytest.mark.kafka]
 

@@ -10,7 +10,7 @@ from threading import Event
 import pytest
 
 from gateway.lsn import parse_lsn
-from tests.gateway_scene import (
+from tests.support.gateway_scene import (
     Connection,
     Scene,
     assert_exactly_once,

@@ -9,9 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.gateway_scene import Scene, assert_exactly_once, cli, current_lsn, wait_for_copy_marker
-from tests.rebuild import Rebuilt
-from tests.servers import Database
+from tests.support.gateway_scene import (
+    Scene,
+    assert_exactly_once,
+    cli,
+    current_lsn,
+    wait_for_copy_marker,
+)
+from tests.support.rebuild import Rebuilt
+from tests.support.servers import Database
 
 pytestmark = [pytest.mark.postgres, pytest.mark.kafka]
 

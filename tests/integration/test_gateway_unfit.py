@@ -14,9 +14,16 @@ from confluent_kafka.schema_registry import SchemaRegistryClient
 from psycopg.conninfo import make_conninfo
 
 from gateway.sink.topics import TopicSpec, ensure_topics
-from tests.gateway_process import Read
-from tests.gateway_scene import Connection, Ended, Scene, assert_exactly_once, current_lsn, value_of
-from tests.servers import Database
+from tests.support.gateway_process import Read
+from tests.support.gateway_scene import (
+    Connection,
+    Ended,
+    Scene,
+    assert_exactly_once,
+    current_lsn,
+    value_of,
+)
+from tests.support.servers import Database
 
 pytestmark = [pytest.mark.postgres, pytest.mark.kafka]
 

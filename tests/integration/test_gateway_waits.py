@@ -7,8 +7,8 @@ from collections.abc import Callable
 import psycopg
 import pytest
 
-from tests.gateway_scene import Scene, value_of
-from tests.servers import Database
+from tests.support.gateway_scene import Scene, value_of
+from tests.support.servers import Database
 
 pytestmark = [pytest.mark.postgres, pytest.mark.kafka]
 

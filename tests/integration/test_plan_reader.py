@@ -12,7 +12,7 @@ from gateway.records import Watermark
 from gateway.runtime.plan import PlanReader, read_definitions, read_plan
 from gateway.source.connection import connect
 from gateway.source.watch import whole_digest
-from tests.gateway_scene import Connection, Scene, value_of
+from tests.support.gateway_scene import Connection, Scene, value_of
 
 pytestmark = [pytest.mark.postgres, pytest.mark.kafka]
 

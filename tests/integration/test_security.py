@@ -14,11 +14,11 @@ from gateway.sink.identity import SlotIdentity
 from gateway.sink.producer import TransactionalSink
 from gateway.sink.progress import KafkaProgress
 from gateway.sink.topics import TopicSpec, describe_topics, ensure_topics, progress_topic_spec
-from tests.gateway_process import GatewayProcess, GatewayProject
-from tests.gateway_scene import cli
 from tests.integration.test_sink import FixedIds, finish
-from tests.rebuild import Rebuilt
-from tests.secured import (
+from tests.support.gateway_process import GatewayProcess, GatewayProject
+from tests.support.gateway_scene import cli
+from tests.support.rebuild import Rebuilt
+from tests.support.secured import (
     DATABASE,
     GATEWAY,
     PASSWORD,
@@ -29,7 +29,7 @@ from tests.secured import (
     make_authority,
     secured_servers,
 )
-from tests.waiting import wait_until
+from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.postgres, pytest.mark.kafka, pytest.mark.java]
 

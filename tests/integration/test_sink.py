@@ -28,8 +28,8 @@ from gateway.sink.producer import Recovered, TransactionalSink
 from gateway.sink.progress import KafkaProgress, read_compacted, read_progress
 from gateway.sink.registry import Registry
 from gateway.sink.topics import TopicSpec, describe_topics, ensure_topics, progress_topic_spec
-from tests.markers import decode_marker
-from tests.waiting import wait_until
+from tests.support.markers import decode_marker
+from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.kafka, pytest.mark.java]
 

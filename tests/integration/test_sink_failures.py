@@ -13,7 +13,7 @@ from gateway.records import Batch, Record
 from gateway.sink.producer import TransactionalSink
 from gateway.sink.topics import TopicSpec, describe_topics, ensure_topics
 from tests.integration.test_sink import Topics, finish, make_sink
-from tests.waiting import wait_until
+from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.kafka, pytest.mark.java]
 

@@ -23,8 +23,8 @@ from gateway.lsn import Lsn, parse_lsn
 from gateway.source.connection import connect, server_facts
 from gateway.source.replication import ReplicationConnection
 from gateway.source.slot import SlotStatus, check_slot, slot_status
-from tests.servers import Database, PostgresServer
-from tests.waiting import wait_until
+from tests.support.servers import Database, PostgresServer
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.postgres
 majors = pytest.mark.parametrize("postgres_major", [16, 18], indirect=True)

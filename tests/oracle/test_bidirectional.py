@@ -9,9 +9,9 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from tests.gateway_process import GatewayProject, Read, TopicReader
-from tests.servers import Database, DatabaseFactory
-from tests.waiting import wait_until
+from tests.support.gateway_process import GatewayProject, Read, TopicReader
+from tests.support.servers import Database, DatabaseFactory
+from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.postgres, pytest.mark.kafka]
 

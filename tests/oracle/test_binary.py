@@ -15,8 +15,8 @@ from gateway.errors import SchemaError
 from gateway.pgtypes.binary import compile_to_text
 from gateway.source.connection import connect
 from gateway.source.types import TypeReader
-from tests.seeds import setseed
-from tests.servers import PostgresServer
+from tests.support.seeds import setseed
+from tests.support.servers import PostgresServer
 
 pytestmark = [
     pytest.mark.postgres,

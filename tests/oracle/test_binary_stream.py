@@ -9,9 +9,9 @@ from typing import Any
 import psycopg
 import pytest
 
-from tests.gateway_process import GatewayProject, Read, TopicReader
-from tests.servers import Database
-from tests.workload import FIRST, PUBLICATIONS, TABLES, Workload
+from tests.support.gateway_process import GatewayProject, Read, TopicReader
+from tests.support.servers import Database
+from tests.support.workload import FIRST, PUBLICATIONS, TABLES, Workload
 
 pytestmark = [pytest.mark.postgres, pytest.mark.kafka]
 

@@ -7,13 +7,13 @@ from contextlib import nullcontext
 
 import pytest
 
-from tests.gateway_scene import Connection, Scene, current_lsn
-from tests.native import NativeSubscription
 from tests.oracle.majors import MAJORS
 from tests.oracle.test_changing_publications import published_to, started
 from tests.oracle.test_leaving_tables import lagging
-from tests.servers import Database, DatabaseFactory
-from tests.waiting import wait_until
+from tests.support.gateway_scene import Connection, Scene, current_lsn
+from tests.support.native import NativeSubscription
+from tests.support.servers import Database, DatabaseFactory
+from tests.support.waiting import wait_until
 
 pytestmark = [
     pytest.mark.postgres,

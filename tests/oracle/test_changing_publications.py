@@ -8,12 +8,12 @@ import pytest
 from psycopg import sql
 
 from gateway.lsn import parse_lsn
-from tests.gateway_process import GatewayProcess
-from tests.gateway_scene import Connection, Scene, current_lsn
-from tests.native import NativeSubscription
 from tests.oracle.majors import MAJORS
-from tests.servers import Database, DatabaseFactory
-from tests.waiting import wait_until
+from tests.support.gateway_process import GatewayProcess
+from tests.support.gateway_scene import Connection, Scene, current_lsn
+from tests.support.native import NativeSubscription
+from tests.support.servers import Database, DatabaseFactory
+from tests.support.waiting import wait_until
 
 pytestmark = [
     pytest.mark.postgres,

@@ -12,7 +12,7 @@ from gateway.definitions.parser import parse_definitions
 from gateway.errors import DefinitionError
 from gateway.source.catalog import read_catalog
 from gateway.source.tables import read_tables_by_oid
-from tests.servers import Connection, Database
+from tests.support.servers import Connection, Database
 
 pytestmark = [
     pytest.mark.postgres,

@@ -19,8 +19,8 @@ from gateway.envelope.canonical import compile_canonical_key
 from gateway.envelope.encoders import compile_row_encoder
 from gateway.envelope.schema import AvroKind, TableSchema, describe
 from gateway.errors import ValueFormatError
-from tests.seeds import setseed
-from tests.servers import PostgresServer
+from tests.support.seeds import setseed
+from tests.support.servers import PostgresServer
 from tests.unit.envelope.columns import EnvelopeColumn
 
 pytestmark = [pytest.mark.postgres, pytest.mark.seeded]

@@ -14,8 +14,8 @@ from gateway.embedded.postgres import EmbeddedPostgres
 from gateway.errors import ConfigError, TransientError
 from gateway.rowfilter import Answer, AskedColumn, Question
 from gateway.source.evaluator import ServerEvaluator
-from tests.servers import Database, DatabaseFactory, Servers
-from tests.standby import standby_of
+from tests.support.servers import Database, DatabaseFactory, Servers
+from tests.support.standby import standby_of
 
 pytestmark = pytest.mark.postgres
 

@@ -23,7 +23,7 @@ from tests.oracle.filters.calls import Call, call, plain_argument
 from tests.oracle.filters.judge import Judge
 from tests.oracle.filters.server import Table, create_table, every_type
 from tests.oracle.filters.signatures import Signature, read_signatures
-from tests.servers import Database
+from tests.support.servers import Database
 
 pytestmark = pytest.mark.postgres
 

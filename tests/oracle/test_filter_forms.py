@@ -12,7 +12,7 @@ from tests.oracle.filters.forms import ARRAYS, COLUMNS, CONDITIONALS, ROWS
 from tests.oracle.filters.judge import Judge
 from tests.oracle.filters.server import Table, prepare, read_table
 from tests.oracle.majors import MAJORS
-from tests.servers import Connection, Database
+from tests.support.servers import Connection, Database
 
 pytestmark = pytest.mark.postgres
 

@@ -15,8 +15,8 @@ from gateway.definitions.parser import parse_definitions
 from gateway.errors import DefinitionError, FilterError
 from gateway.source.catalog import read_catalog
 from gateway.source.publications import ensure_publications, extend_publications
-from tests.native_scene import NativeScene, Subscriber
-from tests.servers import Connection, Database, DatabaseFactory
+from tests.support.native_scene import NativeScene, Subscriber
+from tests.support.servers import Connection, Database, DatabaseFactory
 
 pytestmark = pytest.mark.postgres
 on_18 = pytest.mark.parametrize("postgres_major", [18], indirect=True)

@@ -8,8 +8,8 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from tests.native_scene import NativeScene, Subscriber
-from tests.servers import Connection, Database, DatabaseFactory
+from tests.support.native_scene import NativeScene, Subscriber
+from tests.support.servers import Connection, Database, DatabaseFactory
 
 pytestmark = [pytest.mark.postgres, pytest.mark.kafka]
 

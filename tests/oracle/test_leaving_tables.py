@@ -8,12 +8,12 @@ from signal import SIGCONT, SIGSTOP
 
 import pytest
 
-from tests.gateway_process import GatewayProcess
-from tests.gateway_scene import Scene, current_lsn
-from tests.native import NativeSubscription
 from tests.oracle.majors import MAJORS
 from tests.oracle.test_changing_publications import copied, finish, published_to, started
-from tests.servers import Database, DatabaseFactory
+from tests.support.gateway_process import GatewayProcess
+from tests.support.gateway_scene import Scene, current_lsn
+from tests.support.native import NativeSubscription
+from tests.support.servers import Database, DatabaseFactory
 
 pytestmark = [
     pytest.mark.postgres,

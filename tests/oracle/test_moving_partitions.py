@@ -6,12 +6,12 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.gateway_scene import Scene, current_lsn
-from tests.native import NativeSubscription
 from tests.oracle.majors import MAJORS
 from tests.oracle.test_changing_publications import finish, started
 from tests.oracle.test_leaving_tables import lagging
-from tests.servers import Database, DatabaseFactory
+from tests.support.gateway_scene import Scene, current_lsn
+from tests.support.native import NativeSubscription
+from tests.support.servers import Database, DatabaseFactory
 
 pytestmark = [
     pytest.mark.postgres,

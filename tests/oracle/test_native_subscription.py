@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.gateway_process import GatewayProject, TopicReader
-from tests.native import NativeSubscription
-from tests.rebuild import Rebuilt
-from tests.servers import Database, DatabaseFactory
-from tests.workload import FIRST, PUBLICATIONS, SECOND, TABLES, Workload
+from tests.support.gateway_process import GatewayProject, TopicReader
+from tests.support.native import NativeSubscription
+from tests.support.rebuild import Rebuilt
+from tests.support.servers import Database, DatabaseFactory
+from tests.support.workload import FIRST, PUBLICATIONS, SECOND, TABLES, Workload
 
 pytestmark = [pytest.mark.postgres, pytest.mark.kafka]
 

@@ -15,7 +15,7 @@ from gateway.pgtypes.errors import EvaluationError
 from gateway.pgtypes.numbers import floats, numeric
 from gateway.pgtypes.numbers.nan import NAN
 from gateway.pgtypes.text import strings
-from tests.servers import Database
+from tests.support.servers import Database
 
 pytestmark = pytest.mark.postgres
 

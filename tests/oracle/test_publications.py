@@ -16,7 +16,7 @@ from gateway.source.publications import (
     drop_publications,
     ensure_publications,
 )
-from tests.servers import Connection, Database
+from tests.support.servers import Connection, Database
 
 pytestmark = [
     pytest.mark.postgres,

@@ -11,15 +11,15 @@ from random import Random
 
 import pytest
 
-from tests.ddl_workload import TABLES, Workload, ddl_of, is_quiet, toggle
-from tests.gateway_process import GatewayProcess
-from tests.gateway_scene import Scene, current_lsn
-from tests.native import NativeSubscription
 from tests.oracle.majors import MAJORS
 from tests.oracle.test_changing_publications import published_to
-from tests.rebuild import Rebuilt
-from tests.servers import Database, DatabaseFactory
-from tests.waiting import wait_until
+from tests.support.ddl_workload import TABLES, Workload, ddl_of, is_quiet, toggle
+from tests.support.gateway_process import GatewayProcess
+from tests.support.gateway_scene import Scene, current_lsn
+from tests.support.native import NativeSubscription
+from tests.support.rebuild import Rebuilt
+from tests.support.servers import Database, DatabaseFactory
+from tests.support.waiting import wait_until
 
 pytestmark = [
     pytest.mark.postgres,

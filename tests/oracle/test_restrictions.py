@@ -25,7 +25,7 @@ from tests.oracle.filters.restricted import (
     USER_DEFINED,
 )
 from tests.oracle.majors import MAJORS
-from tests.servers import Connection, Database, DatabaseFactory, Servers
+from tests.support.servers import Connection, Database, DatabaseFactory, Servers
 
 pytestmark = pytest.mark.postgres
 

@@ -22,7 +22,7 @@ from tests.oracle.filters.expressions import Expressions
 from tests.oracle.filters.judge import Judge
 from tests.oracle.filters.server import Table, create_table, every_type
 from tests.oracle.filters.signatures import read_signatures
-from tests.servers import Database
+from tests.support.servers import Database
 
 pytestmark = pytest.mark.postgres
 

@@ -12,11 +12,11 @@ from typing import Any
 import psycopg
 import pytest
 
-from tests.gateway_process import Read
-from tests.gateway_scene import Scene, assert_exactly_once, current_lsn, value_of
-from tests.native_scene import NativeScene, Subscriber
-from tests.servers import Connection, Database, DatabaseFactory
-from tests.waiting import wait_until
+from tests.support.gateway_process import Read
+from tests.support.gateway_scene import Scene, assert_exactly_once, current_lsn, value_of
+from tests.support.native_scene import NativeScene, Subscriber
+from tests.support.servers import Connection, Database, DatabaseFactory
+from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.postgres, pytest.mark.kafka]
 

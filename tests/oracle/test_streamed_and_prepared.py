@@ -10,10 +10,10 @@ from typing import Any
 import psycopg
 import pytest
 
-from tests.gateway_scene import Scene, assert_exactly_once, current_lsn
-from tests.native import NativeSubscription
-from tests.rebuild import Rebuilt
-from tests.servers import Database, DatabaseFactory
+from tests.support.gateway_scene import Scene, assert_exactly_once, current_lsn
+from tests.support.native import NativeSubscription
+from tests.support.rebuild import Rebuilt
+from tests.support.servers import Database, DatabaseFactory
 
 pytestmark = [pytest.mark.postgres, pytest.mark.kafka]
 

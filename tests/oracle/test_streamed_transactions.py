@@ -15,7 +15,7 @@ from gateway.pgoutput.frames import XLOGDATA_HEADER
 from gateway.pgoutput.messages import Insert, Message, Relation
 from gateway.source.replication import ReplicationConnection
 from gateway.transactions import Assembler, Event, Transaction
-from tests.servers import Connection, Database
+from tests.support.servers import Connection, Database
 
 pytestmark = [
     pytest.mark.postgres,

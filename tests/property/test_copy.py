@@ -17,7 +17,7 @@ from gateway.copy import Chunk, ChunkedCopy, ChunkRequest, Progress, row_of
 from gateway.lsn import Lsn
 from gateway.pgoutput.messages import UNCHANGED
 from gateway.rowfilter import Action, decide_update, fill_unchanged
-from tests.copy_model import Op, Row, Server, apply, line, number
+from tests.support.copy_model import Op, Row, Server, apply, line, number
 
 STEPS = (
     "begin",

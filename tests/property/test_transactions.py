@@ -12,8 +12,8 @@ from gateway.errors import FatalError
 from gateway.lsn import Lsn
 from gateway.pgoutput.messages import StreamAbort, StreamStart, StreamStop
 from gateway.transactions import Assembler, Event, PreparedTransaction, RolledBack, Transaction
-from tests.pgoutput_encode import keepalive, xlogdata
-from tests.stream_model import (
+from tests.support.pgoutput_encode import keepalive, xlogdata
+from tests.support.stream_model import (
     begin,
     begin_prepare,
     commit,

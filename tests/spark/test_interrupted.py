@@ -20,10 +20,10 @@ from gateway.embedded import jars
 from spark_consumer.config import ConsumerSettings
 from spark_consumer.job import run
 from spark_consumer.reader import state_at
-from tests.servers import BRIEF_JAVA
 from tests.spark.kafka_topics import RegisteredSchemas, Topics
 from tests.spark.records import Col, TableTopic
-from tests.waiting import wait_until
+from tests.support.servers import BRIEF_JAVA
+from tests.support.waiting import wait_until
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -14,12 +14,12 @@ import pytest
 from gateway.lsn import parse_lsn
 from spark_consumer.config import ConsumerSettings
 from spark_consumer.job import run
-from tests.ddl_workload import TABLES, Workload, ddl_of, is_quiet
-from tests.gateway_scene import Scene, current_lsn, scene
-from tests.native import NativeSubscription
 from tests.oracle.test_changing_publications import published_to
-from tests.servers import Database, DatabaseFactory
-from tests.waiting import wait_until
+from tests.support.ddl_workload import TABLES, Workload, ddl_of, is_quiet
+from tests.support.gateway_scene import Scene, current_lsn, scene
+from tests.support.native import NativeSubscription
+from tests.support.servers import Database, DatabaseFactory
+from tests.support.waiting import wait_until
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -13,7 +13,7 @@ from gateway.lsn import parse_lsn
 from spark_consumer.config import ConsumerSettings
 from spark_consumer.job import run
 from spark_consumer.reader import state_at
-from tests.gateway_scene import Scene, current_lsn, scene
+from tests.support.gateway_scene import Scene, current_lsn, scene
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -14,7 +14,7 @@ from gateway.lsn import parse_lsn
 from spark_consumer.config import ConsumerSettings
 from spark_consumer.errors import TransientConsumerError
 from spark_consumer.job import run
-from tests.secured import (
+from tests.support.secured import (
     CONSUMER,
     DATABASE,
     PASSWORD,

@@ -20,7 +20,7 @@ from spark_consumer.job import run
 from spark_consumer.reader import state_at
 from tests.spark.kafka_topics import RegisteredSchemas, Topics
 from tests.spark.records import Col, TableTopic
-from tests.waiting import wait_until
+from tests.support.waiting import wait_until
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

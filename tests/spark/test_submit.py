@@ -15,9 +15,9 @@ from typing import IO
 import pytest
 
 from gateway.embedded.java import java_home
-from tests.servers import BRIEF_JAVA
 from tests.spark.test_interrupted import Scene
-from tests.waiting import wait_until
+from tests.support.servers import BRIEF_JAVA
+from tests.support.waiting import wait_until
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -16,9 +16,9 @@ import pytest
 from gateway.commands.consume import consumer_settings
 from gateway.config import load_settings
 from spark_consumer.job import run
-from tests.gateway_scene import Connection, Scene, running, scene
-from tests.native import NativeSubscription
-from tests.servers import Database, DatabaseFactory
+from tests.support.gateway_scene import Connection, Scene, running, scene
+from tests.support.native import NativeSubscription
+from tests.support.servers import Database, DatabaseFactory
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

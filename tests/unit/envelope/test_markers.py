@@ -21,7 +21,7 @@ from gateway.envelope.values import EPOCH_SHIFT_US
 from gateway.lsn import Lsn
 from gateway.pgoutput.messages import LogicalMessage
 from gateway.records import CopyState, PartitionOffsets
-from tests.markers import decode_marker
+from tests.support.markers import decode_marker
 
 ONE_DAY = 86_400_000_000
 EMPTY: dict[str, object] = {

@@ -49,7 +49,7 @@ from gateway.routing.ports import CatalogReader, Evaluator
 from gateway.routing.routes import RelationRoutes
 from gateway.rowfilter import FilterEvaluationError
 from gateway.transactions import Assembler, Transaction
-from tests.pgoutput_encode import xlogdata
+from tests.support.pgoutput_encode import xlogdata
 
 T1 = 16384
 PARENT, CHILD, OTHER_CHILD = 16400, 16401, 16402

@@ -10,7 +10,7 @@ from gateway.pgoutput.messages import Begin, Commit, Insert, LogicalMessage
 from gateway.records import LastCommit, Watermark
 from gateway.runtime.continuity import Continuity
 from gateway.transactions import Assembler, Transaction
-from tests.pgoutput_encode import xlogdata
+from tests.support.pgoutput_encode import xlogdata
 
 LAST = LastCommit(Lsn(900), xid=7, commit_time=5)
 WATERMARK = Watermark(Lsn(1000), 1, "d", (), LAST)

@@ -45,11 +45,11 @@ from gateway.runtime.intake import Intake
 from gateway.runtime.pipeline import Outcome, Pipeline
 from gateway.source.chunks import ChunkReader, ChunkSource, TableAltered
 from gateway.transactions import Assembler
-from tests.copy_model import Row, Server, Transaction, line
-from tests.fakes import FakeSink
-from tests.gateway_process import Read
-from tests.pgoutput_encode import keepalive, xlogdata
-from tests.rebuild import Rebuilt
+from tests.support.copy_model import Row, Server, Transaction, line
+from tests.support.fakes import FakeSink
+from tests.support.gateway_process import Read
+from tests.support.pgoutput_encode import keepalive, xlogdata
+from tests.support.rebuild import Rebuilt
 from tests.unit.routing.test_router import (
     NoCatalog,
     Schemas,

@@ -14,9 +14,9 @@ from gateway.lsn import Lsn
 from gateway.pgoutput.messages import Insert
 from gateway.runtime.backlog import Backlog
 from gateway.runtime.intake import Intake
-from tests.fakes import FakeSource, ManualClock
-from tests.pgoutput_encode import keepalive, xlogdata
-from tests.waiting import wait_until
+from tests.support.fakes import FakeSource, ManualClock
+from tests.support.pgoutput_encode import keepalive, xlogdata
+from tests.support.waiting import wait_until
 
 
 def row(number: int, size: int = 1) -> bytes:

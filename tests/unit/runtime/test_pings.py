@@ -16,8 +16,8 @@ from gateway.runtime.intake import Intake
 from gateway.runtime.pings import GAP_S, PATIENCE_S, ShutdownPings
 from gateway.runtime.pipeline import Outcome, Pipeline
 from gateway.transactions import Assembler
-from tests.fakes import FakeRouter, FakeSink, FakeSource, ManualClock
-from tests.pgoutput_encode import keepalive, xlogdata
+from tests.support.fakes import FakeRouter, FakeSink, FakeSource, ManualClock
+from tests.support.pgoutput_encode import keepalive, xlogdata
 
 START = Lsn(1000)
 

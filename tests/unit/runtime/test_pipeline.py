@@ -18,8 +18,8 @@ from gateway.runtime.intake import Intake
 from gateway.runtime.pipeline import Outcome, Pipeline
 from gateway.runtime.ports import Switch
 from gateway.transactions import Assembler
-from tests.fakes import FakeRouter, FakeSink, FakeSource, ManualClock
-from tests.pgoutput_encode import keepalive, xlogdata
+from tests.support.fakes import FakeRouter, FakeSink, FakeSource, ManualClock
+from tests.support.pgoutput_encode import keepalive, xlogdata
 
 START = Lsn(1000)
 LAST = LastCommit(Lsn(990), xid=6, commit_time=0)

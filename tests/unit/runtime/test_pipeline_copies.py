@@ -14,8 +14,8 @@ from gateway.records import Watermark
 from gateway.runtime.intake import Intake
 from gateway.runtime.pipeline import Outcome, Pipeline
 from gateway.transactions import Assembler
-from tests.fakes import FakeCopier, FakeRouter, FakeSink, FakeSource, ManualClock
-from tests.pgoutput_encode import keepalive
+from tests.support.fakes import FakeCopier, FakeRouter, FakeSink, FakeSource, ManualClock
+from tests.support.pgoutput_encode import keepalive
 from tests.unit.runtime.test_pipeline import transaction
 
 START = Lsn(1000)

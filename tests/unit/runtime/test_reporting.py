@@ -6,7 +6,7 @@ from gateway.lsn import Lsn
 from gateway.observe import Counters
 from gateway.routing.counts import RowOperation, Tally
 from gateway.runtime.reporting import Reporter, unix_time
-from tests.fakes import FakeRouter, ManualClock
+from tests.support.fakes import FakeRouter, ManualClock
 from tests.unit.monitor.figures import loop_state
 
 T = ("s", "public.t")

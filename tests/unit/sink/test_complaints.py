@@ -10,7 +10,7 @@ from confluent_kafka import KafkaError
 from gateway.errors import FatalError, GatewayError, TransientError
 from gateway.sink.complaints import Complaints, RepeatFilter
 from gateway.sink.failures import classify_kafka_error, is_refusal
-from tests.fakes import ManualClock
+from tests.support.fakes import ManualClock
 
 
 @pytest.mark.parametrize(

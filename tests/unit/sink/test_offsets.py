@@ -5,7 +5,7 @@ from __future__ import annotations
 from gateway.lsn import Lsn
 from gateway.records import Cut, Feed, Record
 from gateway.sink.offsets import Ledger
-from tests.markers import decode_marker
+from tests.support.markers import decode_marker
 
 S = Feed("s", "s.transaction", b"12345", {"s.t": 2, "s.u": 1})
 OTHER = Feed("other", "other.transaction", b"12345", {"other.t": 1})

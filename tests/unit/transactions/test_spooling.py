@@ -11,8 +11,8 @@ from gateway.errors import FatalError
 from gateway.pgoutput.messages import Insert, StreamStart, StreamStop
 from gateway.transactions import Assembler, Transaction
 from gateway.transactions.spool import CHUNK_BYTES, CHUNK_FRAMES, Spool, SpoolFullError
-from tests.pgoutput_encode import xlogdata
-from tests.stream_model import begin, commit, frames_of, insert, stream_commit
+from tests.support.pgoutput_encode import xlogdata
+from tests.support.stream_model import begin, commit, frames_of, insert, stream_commit
 
 STOP = xlogdata(StreamStop())
 

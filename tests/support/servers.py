@@ -21,8 +21,8 @@ from psycopg import sql
 from gateway.embedded.kafka import EmbeddedKafka
 from gateway.embedded.postgres import EmbeddedPostgres
 from gateway.embedded.registry import API_PATH, EmbeddedRegistry, takes_compatibility
-from tests.seeds import setseed
-from tests.waiting import wait_until
+from tests.support.seeds import setseed
+from tests.support.waiting import wait_until
 
 BRIEF_JAVA: Final = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 """For a JVM that lives for a minute or two: code is compiled sooner, to run longer."""

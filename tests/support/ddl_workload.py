@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from random import Random
 
-from tests.gateway_process import GatewayProcess
-from tests.gateway_scene import Connection, Scene, current_lsn, value_of
-from tests.native import NativeSubscription
 from tests.oracle.test_changing_publications import refresh
+from tests.support.gateway_process import GatewayProcess
+from tests.support.gateway_scene import Connection, Scene, current_lsn, value_of
+from tests.support.native import NativeSubscription
 
 __all__ = ["TABLES", "Workload", "ddl_of", "is_quiet", "toggle"]
 

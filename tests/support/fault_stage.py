@@ -21,13 +21,13 @@ import psycopg
 
 from gateway.embedded.kafka import EmbeddedKafka
 from gateway.embedded.postgres import EmbeddedPostgres
-from tests.gateway_process import GatewayProcess
-from tests.gateway_scene import Scene, assert_exactly_once, current_lsn, running, value_of
-from tests.native import NativeSubscription
-from tests.proxy import Proxy
-from tests.servers import Database, DatabaseFactory, LocalPostgres
-from tests.waiting import wait_until
-from tests.workload import PUBLICATIONS, TABLES, Workload
+from tests.support.gateway_process import GatewayProcess
+from tests.support.gateway_scene import Scene, assert_exactly_once, current_lsn, running, value_of
+from tests.support.native import NativeSubscription
+from tests.support.proxy import Proxy
+from tests.support.servers import Database, DatabaseFactory, LocalPostgres
+from tests.support.waiting import wait_until
+from tests.support.workload import PUBLICATIONS, TABLES, Workload
 
 # Without pc: two publications that publish other operations of one table can leave rows behind with
 # the native subscriber, which then stops at a conflict.

@@ -9,8 +9,8 @@ import psycopg
 from psycopg import sql
 from psycopg.types.string import TextLoader
 
-from tests.servers import Database, DatabaseFactory
-from tests.waiting import wait_until
+from tests.support.servers import Database, DatabaseFactory
+from tests.support.waiting import wait_until
 
 TIMEOUT_S = 60.0
 
@@ -76,7 +76,7 @@ class NativeSubscription:
             wait_until(applied, TIMEOUT_S, f"the native subscription to apply {lsn}")
 
     def rows(self, table: str) -> list[tuple[Any, ...]]:
-        """The rows of one of its tables, with or without a schema, sorted as `tests.rebuild` sorts.
+        """The rows of one of its tables, with or without a schema, sorted as `rebuild` sorts.
 
         Values of types that the topics have as text are text here, too.
         """

@@ -12,9 +12,9 @@ from gateway.embedded import jars
 from gateway.embedded.java import java
 from gateway.embedded.processes import Server
 from gateway.errors import TransientError
-from tests.servers import BRIEF_JAVA
+from tests.support.servers import BRIEF_JAVA
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = ROOT / "examples" / "connect"
 
 
