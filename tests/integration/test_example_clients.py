@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
@@ -46,8 +47,15 @@ def topic(scene: Callable[..., Scene], database: Database) -> tuple[str, list[st
     return s.topic("t"), [f"{change.headers['lsn']} {change.op}" for change in changes]
 
 
-def printed(command: Sequence[str | Path]) -> list[str]:
-    done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
+def printed(command: Sequence[str | Path], **environment: str) -> list[str]:
+    done = subprocess.run(
+        command,
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+        env={**os.environ, **environment},
+    )
     assert done.returncode == 0, done.stderr
     return done.stdout.splitlines()
 
@@ -64,14 +72,19 @@ def test_topic_asyncio_prints_every_change(
     assert lines[-1].endswith("c None {'a': 9, 'b': 'nine'}")
 
 
+def compilable(configuration: str) -> list[Path]:
+    """The folder of the jars that a single Java file needs, which Java compiles as it runs it."""
+    if not shutil.which("javac"):
+        pytest.skip("no Java compiler is installed here (Debian: apt install default-jdk-headless)")
+    return fetched([configuration])
+
+
 @pytest.mark.java
 def test_topic_reader_prints_every_change(
     topic: tuple[str, list[str]], kafka: str, registry: str
 ) -> None:
     name, expected = topic
-    if not shutil.which("javac"):
-        pytest.skip("no Java compiler is installed here (Debian: apt install default-jdk-headless)")
-    (jars,) = fetched(["connect-avro"])
+    (jars,) = compilable("connect-avro")
     program = EXAMPLES / "TopicReader.java"
     native = registry.replace(API_PATH, "/apis/registry/v2")
 
@@ -79,3 +92,30 @@ def test_topic_reader_prints_every_change(
 
     assert [" ".join(line.split()[:2]) for line in lines] == expected
     assert lines[-1].endswith('c null -> {"a": 9, "b": "nine"}')
+
+
+@pytest.mark.java
+def test_flink_sql_prints_every_change(
+    topic: tuple[str, list[str]], kafka: str, registry: str
+) -> None:
+    name, expected = topic
+    (jars,) = compilable("flink")
+    folder = EXAMPLES / "flink"
+
+    lines = printed(
+        [
+            java(),
+            *BRIEF_JAVA.split(),
+            "-cp",
+            f"{jars}/*",
+            folder / "RunSql.java",
+            folder / "changes.sql",
+        ],
+        TOPIC=name,
+        BOOTSTRAP_SERVERS=kafka,
+        REGISTRY=registry,
+    )
+
+    rows = [[cell.strip() for cell in line.split("|")[2:-1]] for line in lines if "| +I |" in line]
+    assert [f"{row[0]} {row[1]}" for row in rows] == expected
+    assert rows[-1][2:] == ["<NULL>", "(9, nine)"]
