@@ -204,7 +204,10 @@ class Reloader:
         if self._digest:
             changed = now != self._digest
         else:
-            changed = not unchanged_since(connection, self._definitions, self._plan, self._before)
+            # What has departed is let go once the stream has passed it: by a plan that is without.
+            changed = bool(self._plan.departed) or not unchanged_since(
+                connection, self._definitions, self._plan, self._before
+            )
         self._digest = now
         self._pending = self._pending or changed
 
