@@ -249,6 +249,11 @@ class RelationRoutes:
             {insert: copy.filters},
         )
 
+    @property
+    def is_astray(self) -> bool:
+        """Whether a table is put aside, or is no longer what the plan says."""
+        return bool(self.altered or self.outdated or self.addresses.refused)
+
     def watch(self, route: CopyRoute, copy: ChunkedCopy) -> None:
         """Show `copy` every change that is published of the table of `route` from now on."""
         self._watched.setdefault(route.table.oid, []).append((route, copy))

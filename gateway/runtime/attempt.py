@@ -21,7 +21,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
-from contextlib import ExitStack, closing
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
@@ -34,19 +34,14 @@ from gateway.definitions.requests import new_partitions
 from gateway.definitions.server import SUFFIXES
 from gateway.errors import TransientError
 from gateway.failpoints import fail_point
-from gateway.lsn import ZERO_LSN, Lsn, format_lsn
+from gateway.lsn import ZERO_LSN, Lsn
 from gateway.observe import Counters, event
 from gateway.records import Watermark
-from gateway.routing import Router
-from gateway.routing.compiled import why_interpreted
-from gateway.routing.routes import RelationRoutes
-from gateway.runtime.continuity import Continuity
-from gateway.runtime.copier import TableCopier
 from gateway.runtime.copies import begin, make_slot, put_into_force, take_requests
 from gateway.runtime.copy_jobs import CopyReport
 from gateway.runtime.intake import Intake
 from gateway.runtime.leadership import lock_first_start, start_stream
-from gateway.runtime.pipeline import Outcome, Pipeline
+from gateway.runtime.pipeline import Outcome
 from gateway.runtime.plan import PlanReader
 from gateway.runtime.provision import (
     Outside,
@@ -59,12 +54,11 @@ from gateway.runtime.provision import (
     set_up,
     slot_identity,
 )
-from gateway.runtime.reload import Reloader
 from gateway.runtime.start import Decision, Facts, GoOn, StartOver, decide, look
+from gateway.runtime.streaming import Streaming
 from gateway.sink.producer import Recovered, TransactionalSink
 from gateway.sink.progress import read_progress, read_systems
 from gateway.sink.registry import Registry
-from gateway.source.chunks import ChunkReader
 from gateway.source.connection import connect
 from gateway.source.evaluator import ServerEvaluator
 from gateway.source.partitions import partition_conditions
@@ -72,7 +66,6 @@ from gateway.source.publications import ensure_publications
 from gateway.source.replication import ReplicationConnection
 from gateway.source.server import server_position
 from gateway.source.slot import is_reading, slot_status
-from gateway.transactions import Assembler
 
 __all__ = ["Attempt"]
 
@@ -173,7 +166,7 @@ class Attempt:
                     going_on = self._take_requests(setup, outside, sink, recovered, going_on)
             if going_on is None:
                 return Outcome.START_ANEW
-            return self._go_on(setup, outside, intake, sink, going_on)
+            return self._go_on(setup, outside, intake, sink, going_on, recovered)
 
     def _take_over(
         self,
@@ -253,6 +246,7 @@ class Attempt:
         intake: Intake,
         sink: TransactionalSink,
         going_on: GoOn,
+        recovered: Recovered,
     ) -> Outcome:
         reader = PlanReader(
             self.settings,
@@ -263,128 +257,37 @@ class Attempt:
             before=setup.catalog,
         )
         routes = outside.routes(setup.plan, setup.routing, replan=reader.now)
-        with Reloader(
+        streaming = Streaming(
             self.settings,
-            going_on.watermark,
-            setup.plan,
-            setup.definitions,
-            before=setup.catalog,
-            requested=self.reload,
-        ) as reloader:
-            outcome, watermark = self._stream(setup, going_on, routes, intake, sink, reloader)
-            if outcome is Outcome.REACHED_SWITCH:
-                takeover = reloader.take()
-                with intake.attended():
-                    put_into_force(
-                        takeover.plan,
-                        self.settings.topics.names,
-                        takeover.definitions.fingerprint,
-                        watermark,
-                        outside.routes(takeover.plan, takeover.routing),
-                        sink,
-                        reconcile=takeover.reconcile,
-                        stopping=self.stopping,
-                    )
-            intake.finish(self.close_timeout_s())
-            return outcome
-
-    def _stream(
-        self,
-        setup: Setup,
-        going_on: GoOn,
-        routes: RelationRoutes,
-        intake: Intake,
-        sink: TransactionalSink,
-        reloader: Reloader,
-    ) -> tuple[Outcome, Watermark]:
-        """Run the pipeline; return why it ended, and the watermark in Kafka."""
-        protocol, watermark = setup.protocol, going_on.watermark
-        assembler = Assembler(
-            version=protocol.version,
-            parallel_streaming=protocol.streaming == "parallel",
-            max_buffer_bytes=self.settings.limits.max_buffer_bytes,
-            spool_directory=self.settings.gateway.spool_directory,
-        )
-        with ExitStack() as stack:
-            stack.callback(assembler.close)
-            self.counters.durable_lsn = watermark.end_lsn
-            why = why_interpreted()
-            event(
-                _LOG,
-                logging.INFO,
-                "streaming",
-                slot=self.settings.source.slot,
-                watermark=format_lsn(watermark.end_lsn),
-                protocol=protocol.version,
-                streaming=protocol.streaming,
-                two_phase=protocol.two_phase,
-                binary=protocol.binary,
-                rows="compiled" if why is None else f"interpreted: {why}",
-            )
-            self.streaming_since = time.monotonic()
-            self.counters.filters = {
-                (p.subscription, str(setup.plan.tables[p.target_oid])): routes.filters.evaluators(p)
-                for p in setup.plan.publishes
-            }
-            self.counters.enter("streaming")
-            copier = stack.enter_context(
-                self._copier(setup, routes, watermark, stack.enter_context)
-            )
-            pipeline = Pipeline(
-                intake,
-                sink,
-                assembler,
-                Router(routes, setup.routing, attended=intake.attended),
-                watermark,
-                [subscription.name for subscription in setup.plan.subscriptions],
-                self.settings.limits,
-                self.counters,
-                endpos=self.endpos,
-                stopping=self.stopping,
-                switch=reloader,
-                renew=reloader.is_asked_to_copy,
-                copier=copier,
-                continuity=Continuity(watermark, going_on.confirmed_lsn),
-            )
-            outcome = pipeline.run()
-            event(
-                _LOG,
-                logging.INFO,
-                outcome.value,
-                watermark=format_lsn(pipeline.durable.end_lsn),
-                transactions=self.counters.transactions,
-                records=self.counters.records,
-            )
-            return outcome, pipeline.durable
-
-    def _copier(
-        self,
-        setup: Setup,
-        routes: RelationRoutes,
-        watermark: Watermark,
-        enter: Callable[[closing[ServerEvaluator]], ServerEvaluator],
-    ) -> TableCopier:
-        settings, evaluator = self.settings, None
-        copying = any(not state.is_settled for state in watermark.copies)
-        if copying and routes.filters.ask_server:
-            # The stream's own is asked about one transaction while another is routed.
-            evaluator = enter(closing(self._evaluator()))
-            evaluator.open()
-        return TableCopier(
-            setup.plan,
-            watermark.copies,
-            routes,
-            setup.routing,
-            settings.copy,
             self.counters,
-            open_reader=lambda on_wait: ChunkReader(
-                settings.source.dsn,
-                on_wait=on_wait,
-                spool_directory=settings.gateway.spool_directory,
-            ),
-            evaluator=evaluator,
-            report=self.report_copy,
+            self.report_copy,
+            self.endpos,
+            self.stopping,
+            self.reload,
+            self._evaluator,
+            setup,
+            routes,
+            intake,
+            sink,
+            going_on.watermark,
+            {request.name for request in recovered.requests},
         )
+        self.streaming_since = time.monotonic()
+        outcome = streaming.run(going_on)
+        if (takeover := streaming.takeover) is not None:
+            with intake.attended():
+                put_into_force(
+                    takeover.plan,
+                    self.settings.topics.names,
+                    takeover.definitions.fingerprint,
+                    streaming.watermark,
+                    outside.routes(takeover.plan, takeover.routing),
+                    sink,
+                    reconcile=takeover.reconcile,
+                    stopping=self.stopping,
+                )
+        intake.finish(self.close_timeout_s())
+        return outcome
 
     def _evaluator(self) -> ServerEvaluator:
         counted = self.counters.count_evaluated

@@ -127,6 +127,7 @@ class TableCopier:
         self._closed.set()
         for job in self._jobs:
             job.placed.set()
+            self._routes.unwatch(job.route, job.copy)
         for worker in self._workers:
             worker.join(_JOIN_S)
         if not any(worker.is_alive() for worker in self._workers):

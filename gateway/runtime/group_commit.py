@@ -114,6 +114,11 @@ class GroupCommit:
         self._oldest_committing: int | None = None
         self._progress = Progress(subscriptions, limits.progress_interval_s, clock)
 
+    def begin_with(self, watermark: Watermark, copies: Callable[[], tuple[CopyState, ...]]) -> None:
+        """Go on from what Kafka has now; nothing is gathered, open or being committed."""
+        assert self.is_empty
+        self.durable, self._copies = watermark, copies
+
     @property
     def routed_lsn(self) -> Lsn:
         """Every transaction that ends at or before it has been routed."""

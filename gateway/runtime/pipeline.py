@@ -145,6 +145,26 @@ class Pipeline:
         self._next_feedback = clock()
         self._asked_at = 0.0
 
+    def begin(
+        self,
+        watermark: Watermark,
+        copier: Copier,
+        *,
+        switch: Switch | None,
+        renew: Callable[[], bool],
+    ) -> None:
+        """Prepare to run, for the first time or where the loop ended with `Outcome.START_ANEW`.
+
+        Args:
+            watermark: In Kafka, at the position where the loop ended.
+            copier: Made for it.
+            switch: As for a new one, and so is `renew`.
+            renew: See there.
+        """
+        self._copier, self._switch, self._renew = copier, switch, renew
+        self._commits.begin_with(watermark, copier.states)
+        self._draining = self._copies_wait = False
+
     def run(self) -> Outcome:
         """Replicate; return why it ended. Everything complete is committed then.
 

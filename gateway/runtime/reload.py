@@ -20,7 +20,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Final
 
@@ -33,7 +33,7 @@ from gateway.definitions.model import Definitions, Plan
 from gateway.errors import GatewayError, TransientError
 from gateway.lsn import Lsn
 from gateway.observe import event
-from gateway.records import CopyState, Watermark
+from gateway.records import CopyRequest, CopyState, Watermark
 from gateway.routing import RoutingSettings
 from gateway.routing.routes import RelationRoutes
 from gateway.runtime.plan import read_definitions, read_plan
@@ -96,6 +96,10 @@ class Reloader:
         plan: In force.
         before: What `gateway.source.watch.whole_digest` said before the plan was read.
         requested: Asked often; True once after a person asked for the definitions to be read.
+        taken: Names of requests that may still be there, although they have been taken.
+
+    Attributes:
+        requests: For copies, that have come; the loop is ended for them.
     """
 
     def __init__(
@@ -107,6 +111,7 @@ class Reloader:
         *,
         before: str,
         requested: Callable[[], bool],
+        taken: Collection[str] = (),
     ) -> None:
         self._settings = settings
         self._watermark = watermark
@@ -121,8 +126,10 @@ class Reloader:
         self._held = threading.Event()
         self._takeover: Takeover | None = None
         self._found = False
-        self._look_for_requests = False
-        self._asked_to_copy = False
+        # Behind those that were taken more may have come, whose NOTIFY nobody has heard.
+        self._look_for_requests = bool(taken)
+        self._taken = taken
+        self.requests: tuple[CopyRequest, ...] = ()
         self._refused = ""
         self._thread = threading.Thread(target=self._run, name="pgsluice reload", daemon=True)
 
@@ -153,8 +160,8 @@ class Reloader:
         return self._takeover
 
     def is_asked_to_copy(self) -> bool:
-        """Whether the loop has to be started anew, which takes the requests for copies."""
-        return self._asked_to_copy
+        """Whether the loop has to end, so that the requests for copies are taken."""
+        return bool(self.requests)
 
     # The thread
 
@@ -218,8 +225,9 @@ class Reloader:
             self._takeover = self._prepare(connection, asked=asked)
             self._found = self._takeover is not None
             if self._look_for_requests and not self._found:
-                # Requests are taken by a start, which definitions that are refused would end.
-                self._found = self._asked_to_copy = self._has_requests(connection)
+                # They can need a start, which definitions that are refused would end.
+                self.requests = self._read_requests(connection)
+                self._found = bool(self.requests)
             self._look_for_requests = False
         except TransientError as error:
             event(_LOG, logging.WARNING, "reload put off", error=error.message)
@@ -269,12 +277,13 @@ class Reloader:
         self._hold_loop()
         return Takeover(definitions, plan, routing, reconcile, wal_flush_lsn(connection))
 
-    def _has_requests(self, connection: psycopg.Connection) -> bool:
+    def _read_requests(self, connection: psycopg.Connection) -> tuple[CopyRequest, ...]:
+        """Return the requests that are in Kafka and were not taken."""
         settings = self._settings
         identity = slot_identity(server_facts(connection), settings)
         topic = settings.topics.progress
         found = read_progress(settings.kafka, topic, identity, _READ_S, settled=False)
-        return bool(found.requests)
+        return tuple(request for request in found.requests if request.name not in self._taken)
 
     def _hold_loop(self) -> None:
         """Make the loop receive nothing more, and wait until it does not."""

@@ -1,0 +1,202 @@
+"""The loop of an attempt, and the requests for copies that are taken between two runs of it.
+
+A request ends a run of the loop in good order: everything routed is in Kafka then. The states that
+follow from it are committed, and the loop goes on with the same stream, the same relations and a
+new copier, for which this is a beginning like any other: nothing that was published before has to
+be shown to it. What is out of order meanwhile (a table that was altered, or is put aside) needs a
+new plan; then the attempt ends, and the next one takes the requests as well.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from contextlib import ExitStack, closing
+from dataclasses import dataclass
+from typing import Final
+
+from gateway.config import Settings
+from gateway.definitions.requests import new_partitions
+from gateway.lsn import Lsn, format_lsn
+from gateway.observe import Counters, event
+from gateway.records import CopyRequest, Watermark
+from gateway.routing import Router
+from gateway.routing.compiled import why_interpreted
+from gateway.routing.routes import RelationRoutes
+from gateway.runtime.continuity import Continuity
+from gateway.runtime.copier import TableCopier
+from gateway.runtime.copies import take_requests
+from gateway.runtime.copy_jobs import CopyReport
+from gateway.runtime.intake import Intake
+from gateway.runtime.pipeline import Outcome, Pipeline
+from gateway.runtime.provision import Setup
+from gateway.runtime.reload import Reloader, Takeover
+from gateway.runtime.start import GoOn
+from gateway.sink.producer import TransactionalSink
+from gateway.source.chunks import ChunkReader
+from gateway.source.evaluator import ServerEvaluator
+from gateway.transactions import Assembler
+
+__all__ = ["Streaming"]
+
+_LOG: Final = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class Streaming:
+    """Runs once, on a stream that has begun.
+
+    Attributes:
+        endpos: As in `gateway.runtime.pipeline.Pipeline`.
+        reload: True once after a person asked for the definitions to be read anew.
+        make_evaluator: Makes an evaluator for copies; not open.
+        watermark: What is in Kafka.
+        taken: Names of the requests that have been taken.
+        takeover: What takes over where it ended with `Outcome.REACHED_SWITCH`.
+    """
+
+    settings: Settings
+    counters: Counters
+    report_copy: CopyReport
+    endpos: Lsn | None
+    stopping: Callable[[], bool]
+    reload: Callable[[], bool]
+    make_evaluator: Callable[[], ServerEvaluator]
+    setup: Setup
+    routes: RelationRoutes
+    intake: Intake
+    sink: TransactionalSink
+    watermark: Watermark
+    taken: set[str]
+    takeover: Takeover | None = None
+
+    def run(self, going_on: GoOn) -> Outcome:
+        """Return why it ended.
+
+        Raises:
+            TransientError: an edge failed.
+            FatalError: a person must act.
+        """
+        settings, setup, protocol = self.settings, self.setup, self.setup.protocol
+        self._tell()
+        assembler = Assembler(
+            version=protocol.version,
+            parallel_streaming=protocol.streaming == "parallel",
+            max_buffer_bytes=settings.limits.max_buffer_bytes,
+            spool_directory=settings.gateway.spool_directory,
+        )
+        with closing(assembler):
+            pipeline = Pipeline(
+                self.intake,
+                self.sink,
+                assembler,
+                Router(self.routes, setup.routing, attended=self.intake.attended),
+                self.watermark,
+                [subscription.name for subscription in setup.plan.subscriptions],
+                settings.limits,
+                self.counters,
+                endpos=self.endpos,
+                stopping=self.stopping,
+                continuity=Continuity(self.watermark, going_on.confirmed_lsn),
+            )
+            while True:
+                outcome, asked = self._run(pipeline)
+                if not asked:
+                    return outcome
+                self._take(asked)
+
+    def _run(self, pipeline: Pipeline) -> tuple[Outcome, tuple[CopyRequest, ...]]:
+        """Run the loop; return why it ended, and the requests with which it can go on."""
+        setup = self.setup
+        with ExitStack() as stack:
+            reloader = stack.enter_context(
+                Reloader(
+                    self.settings,
+                    self.watermark,
+                    setup.plan,
+                    setup.definitions,
+                    before=setup.catalog,
+                    requested=self.reload,
+                    taken=self.taken,
+                )
+            )
+            copier = stack.enter_context(self._copier(stack))
+            pipeline.begin(
+                self.watermark,
+                copier,
+                switch=reloader,
+                renew=reloader.is_asked_to_copy,
+            )
+            outcome = pipeline.run()
+            self.watermark = pipeline.durable
+            asked = reloader.requests if outcome is Outcome.START_ANEW else ()
+            if (
+                copier.altered
+                or self.routes.is_astray
+                or new_partitions(setup.plan, self.watermark.copies)
+            ):
+                asked = ()
+            if outcome is Outcome.REACHED_SWITCH:
+                self.takeover = reloader.take()
+        if not asked:
+            event(
+                _LOG,
+                logging.INFO,
+                outcome.value,
+                watermark=format_lsn(self.watermark.end_lsn),
+                transactions=self.counters.transactions,
+                records=self.counters.records,
+            )
+        return outcome, asked
+
+    def _take(self, asked: tuple[CopyRequest, ...]) -> None:
+        with self.intake.attended():
+            self.watermark = take_requests(
+                self.setup.plan, self.watermark, asked, {}, self.sink, stopping=self.stopping
+            )
+        self.taken.update(request.name for request in asked)
+
+    def _tell(self) -> None:
+        protocol, plan = self.setup.protocol, self.setup.plan
+        self.counters.durable_lsn = self.watermark.end_lsn
+        why = why_interpreted()
+        event(
+            _LOG,
+            logging.INFO,
+            "streaming",
+            slot=self.settings.source.slot,
+            watermark=format_lsn(self.watermark.end_lsn),
+            protocol=protocol.version,
+            streaming=protocol.streaming,
+            two_phase=protocol.two_phase,
+            binary=protocol.binary,
+            rows="compiled" if why is None else f"interpreted: {why}",
+        )
+        self.counters.filters = {
+            (p.subscription, str(plan.tables[p.target_oid])): self.routes.filters.evaluators(p)
+            for p in plan.publishes
+        }
+        self.counters.enter("streaming")
+
+    def _copier(self, stack: ExitStack) -> TableCopier:
+        settings, evaluator = self.settings, None
+        copying = any(not state.is_settled for state in self.watermark.copies)
+        if copying and self.routes.filters.ask_server:
+            # The stream's own is asked about one transaction while another is routed.
+            evaluator = stack.enter_context(closing(self.make_evaluator()))
+            evaluator.open()
+        return TableCopier(
+            self.setup.plan,
+            self.watermark.copies,
+            self.routes,
+            self.setup.routing,
+            settings.copy,
+            self.counters,
+            open_reader=lambda on_wait: ChunkReader(
+                settings.source.dsn,
+                on_wait=on_wait,
+                spool_directory=settings.gateway.spool_directory,
+            ),
+            evaluator=evaluator,
+            report=self.report_copy,
+        )
