@@ -128,6 +128,9 @@ def key_layout(schema: Mapping[str, Any]) -> KeyLayout | None:
 _INTERVAL: Final = (
     "^([-+]?[0-9]+ (years?|mons?|days?) ?)*([-+]?[0-9]+:[0-9][0-9]:[0-9][0-9]([.][0-9]+)?)?$"
 )
+_ENDLESS: Final = f"CAST('{'9' * 32}' AS DECIMAL(38, 6))"
+"""More than any interval has; microseconds are fractions here."""
+
 _REFUSED_KEYS: Final = re.compile(r"jsonb|citext|(.*\.)?citext|(interval|numeric).*\[\]")
 
 
@@ -186,7 +189,8 @@ def _interval(sql: str) -> str:
         f" * IF(regexp_extract({sql}, '{clock}', 1) = '-', -1, 1)"
     )
     return (
-        f"CASE WHEN {sql} IS NULL THEN NULL WHEN {sql} RLIKE '{_INTERVAL}'"
+        f"CASE WHEN {sql} IS NULL THEN NULL WHEN {sql} = 'infinity' THEN {_ENDLESS}"
+        f" WHEN {sql} = '-infinity' THEN -{_ENDLESS} WHEN {sql} RLIKE '{_INTERVAL}'"
         f" THEN CAST({days} * 86400 + {seconds} AS DECIMAL(38, 6)) ELSE CAST(raise_error("
         "'an interval in a key is not in the IntervalStyle postgres') AS DECIMAL(38, 6)) END"
     )

@@ -15,6 +15,7 @@ from gateway.pgtypes.errors import EvaluationError
 from gateway.pgtypes.numbers import floats, numeric
 from gateway.pgtypes.numbers.nan import NAN
 from gateway.pgtypes.text import strings
+from tests.golden import equality
 from tests.support.servers import Database
 
 pytestmark = pytest.mark.postgres
@@ -37,6 +38,10 @@ def texts(server: Connection, query: str) -> list[tuple[bytes | None, ...]]:
         tuple(result.get_value(row, column) for column in range(result.nfields))
         for row in range(result.ntuples)
     ]
+
+
+def test_values_are_equal_as_the_golden_pairs_say(server: Connection) -> None:
+    assert equality.ask(server) == equality.read()
 
 
 def test_dates_over_the_whole_range(server: Connection) -> None:

@@ -11,11 +11,15 @@ from gateway.envelope.canonical import (
 from gateway.envelope.schema import describe
 from gateway.errors import SchemaError, ValueFormatError
 from gateway.pgoutput.messages import UNCHANGED, BinaryValue, ColumnValue
+from tests.golden import equality
 from tests.unit.envelope.columns import INT4, T1, TEXT, column
 
 TYPES = {
     "numeric": 1700,
+    "real": 700,
     "float8": 701,
+    "double precision": 701,
+    "character varying": 1043,
     "bpchar": 1042,
     "interval": 1186,
     "timestamptz": 1184,
@@ -69,6 +73,13 @@ def test_values_that_are_equal_have_one_form(type_name: str, one: bytes, other: 
 )
 def test_values_that_differ_keep_apart(type_name: str, one: bytes, other: bytes) -> None:
     assert canonical(type_name, one) != canonical(type_name, other)
+
+
+@pytest.mark.parametrize("pair", equality.read(), ids=lambda pair: "|".join(pair[:3]))
+def test_keys_are_equal_when_postgresql_says_so(pair: equality.Pair) -> None:
+    one, other = (canonical(pair.pg_type, text.encode()) for text in (pair.one, pair.other))
+
+    assert (one == other) is pair.equal
 
 
 def test_columns_are_kept_apart_by_their_lengths() -> None:
