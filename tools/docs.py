@@ -46,7 +46,7 @@ def main() -> int:
     for name, lines in (("settings", settings()), ("commands", commands()), ("schemas", schemas())):
         (STAGE / "reference" / f"{name}.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
     return subprocess.run(
-        [Path(sys.executable).parent / "mkdocs", "build", "--strict"],
+        [sys.executable, "-m", "mkdocs", "build", "--strict"],
         cwd=ROOT,
         check=False,
         stdin=subprocess.DEVNULL,
