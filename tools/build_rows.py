@@ -1,9 +1,10 @@
 """Compile the row path in place: ``python tools/build_rows.py``, which ``make setup`` runs.
 
-The C sources in ``gateway/routing/rows`` become ``gateway/routing/_rows.abi3.so`` by the system's
-compiler, for this and all later versions of Python. Without a compiler or Python's headers the
-gateway works all the same, interpreted, and says so when it starts. Does nothing when nothing has
-changed. ``CC`` and ``CFLAGS`` are respected.
+The C sources in ``gateway/routing/rows`` become ``gateway/routing/_rows.abi3.so``, those in
+``gateway/sink/producing`` ``gateway/sink/_producing.abi3.so``, by the system's compiler, for this
+and all later versions of Python. Without a compiler or Python's headers the gateway works all the
+same, interpreted, and says so when it starts. Does nothing when nothing has changed. ``CC`` and
+``CFLAGS`` are respected.
 """
 
 from __future__ import annotations
@@ -18,24 +19,35 @@ import tempfile
 from pathlib import Path
 from typing import Final
 
-__all__ = ["MODULE", "build"]
+__all__ = ["MODULES", "build"]
 
 ROOT: Final = Path(__file__).resolve().parent.parent
-SOURCES: Final = ROOT / "gateway" / "routing" / "rows"
-MODULE: Final = ROOT / "gateway" / "routing" / "_rows.abi3.so"
+MODULES: Final = {
+    "gateway/routing/_rows.abi3.so": ROOT / "gateway" / "routing" / "rows",
+    "gateway/sink/_producing.abi3.so": ROOT / "gateway" / "sink" / "producing",
+}
+"""Where each module stands in the tree, and the folder of its sources."""
+
 _FLAGS: Final = (
     *("-std=c11", "-O2", "-fPIC", "-shared", "-Wall", "-Wextra", "-Werror=implicit"),
     *("-fstack-protector-strong", "-fvisibility=hidden", "-DPy_LIMITED_API=0x030B0000"),
 )
 
 
-def build(module: Path = MODULE) -> str | None:
+def build(tree: Path = ROOT) -> str | None:
     """Compile what is outdated; return why that is not possible, or None.
 
     Args:
-        module: What to make. Several processes may do so at once.
+        tree: Where the modules go. Several processes may do so at once.
     """
-    inputs = [Path(__file__), *SOURCES.iterdir()]
+    for name, sources in MODULES.items():
+        if (why := _build(tree / name, sources)) is not None:
+            return why
+    return None
+
+
+def _build(module: Path, sources: Path) -> str | None:
+    inputs = [Path(__file__), *sources.iterdir()]
     newest = max(path.stat().st_mtime for path in inputs)
     if module.exists() and module.stat().st_mtime >= newest:
         return None
@@ -47,12 +59,12 @@ def build(module: Path = MODULE) -> str | None:
     include = Path(sysconfig.get_path("include"))
     if not (include / "Python.h").exists():
         return "Python's headers are not there (Debian, Ubuntu: apt install python3-dev)"
-    with tempfile.TemporaryDirectory(dir=module.parent, prefix="_rows-") as folder:
+    with tempfile.TemporaryDirectory(dir=module.parent, prefix=f"{module.name}-") as folder:
         made = Path(folder) / module.name
         flags = [*_FLAGS, *shlex.split(os.environ.get("CFLAGS", "")), f"-I{include}"]
-        sources = [str(path) for path in sorted(SOURCES.glob("*.c"))]
+        files = [str(path) for path in sorted(sources.glob("*.c"))]
         done = subprocess.run(
-            [*compiler, *flags, *sources, "-o", str(made)],
+            [*compiler, *flags, *files, "-o", str(made)],
             check=False,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,

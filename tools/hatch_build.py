@@ -1,4 +1,4 @@
-"""What hatchling runs for a wheel: the compiled row path goes into it, where there is a compiler.
+"""What hatchling runs for a wheel: the compiled modules go into it, where there is a compiler.
 
 A wheel without it is for every platform; ``PGSLUICE_INTERPRETED=1`` makes such a one, as
 ``make dist`` does for the machines of a Spark cluster. A checkout that is installed in place is
@@ -17,10 +17,10 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 
 class CustomBuildHook(BuildHookInterface[Any]):
-    """Compiles the row path."""
+    """Compiles what can be compiled."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        """Add the module to the wheel, or warn."""
+        """Add the modules to the wheel, or warn."""
         if version == "editable" or os.environ.get("PGSLUICE_INTERPRETED", "0") not in ("", "0"):
             return
         tool = runpy.run_path(str(Path(self.root) / "tools" / "build_rows.py"))
@@ -31,4 +31,5 @@ class CustomBuildHook(BuildHookInterface[Any]):
         platform = sysconfig.get_platform().replace("-", "_").replace(".", "_")
         build_data["pure_python"] = False
         build_data["tag"] = f"cp311-abi3-{platform}"
-        build_data["force_include"][str(tool["MODULE"])] = "gateway/routing/_rows.abi3.so"
+        for module in tool["MODULES"]:
+            build_data["force_include"][str(Path(self.root) / module)] = module

@@ -23,7 +23,14 @@ from gateway.routing.groups import Group
 from gateway.routing.state import TransactionState
 from gateway.routing.takers import Candidate, Candidates
 
-__all__ = ["INTERPRETED", "CompiledRows", "compile_rows", "why_interpreted", "why_not_built"]
+__all__ = [
+    "INTERPRETED",
+    "CompiledRows",
+    "compile_rows",
+    "why_interpreted",
+    "why_not_built",
+    "why_switched_off",
+]
 
 INTERPRETED: Final = "PGSLUICE_INTERPRETED"
 """Name of the environment variable that switches the compiled path off."""
@@ -79,9 +86,12 @@ _ROWS: Final = _load()
 
 def why_interpreted() -> str | None:
     """Say why rows are not routed in C; None: they are."""
-    if os.environ.get(INTERPRETED, "0") not in ("", "0"):
-        return f"{INTERPRETED} is set"
-    return why_not_built()
+    return why_switched_off() or why_not_built()
+
+
+def why_switched_off() -> str | None:
+    """Say why nothing that is compiled is used, although it may be there; None: it is used."""
+    return f"{INTERPRETED} is set" if os.environ.get(INTERPRETED, "0") not in ("", "0") else None
 
 
 def why_not_built() -> str | None:

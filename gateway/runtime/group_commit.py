@@ -2,7 +2,8 @@
 
 A batch is handed over when the sink is free and either the stream has nothing more to give or a
 bound is reached. A source transaction that is larger than a batch goes over in pieces of one Kafka
-transaction.
+transaction; so do rows of copies while no transactions come, since a flush and a commit for each
+batch would take as long as the rows themselves.
 
 A position without records is committed, too, as a watermark with PROGRESS markers, at most once per
 progress interval: so consumers know that they are complete, and the slot moves on while other
@@ -34,6 +35,9 @@ _HOLD_UP_S: Final = 0.06
 """So long a batch with rows of copies may take while transactions come, too."""
 _LEAST_SHARE: Final = 2_000
 _QUIET_S: Final = 1.0
+_OPEN_PIECES: Final = 3
+"""So many full batches of copies are handed over before one that commits: with it no more than the
+sink can send again by itself."""
 _VALUE: Final = itemgetter(3)
 
 
@@ -102,7 +106,7 @@ class GroupCommit:
         self.promised = _NEVER
         self.hurry = False
         self._batch = _Gathering([], 0, watermark.end_lsn, True, 0.0)
-        self._uncommitted = False  # pieces of a Kafka transaction that is open
+        self._pieces = 0  # of a Kafka transaction that is open
         # Of the Kafka transaction that is gathered, and of the one that is being committed.
         self._largest: Transaction | None = None
         self._committing: Transaction | None = None
@@ -155,14 +159,19 @@ class GroupCommit:
         for it; how many records that are follows from how long the batches before have taken.
         """
         most = self._limits.max_batch_records
-        if self._clock() - self._began_at < _QUIET_S:
+        if not self.is_quiet:
             most = min(most, self._share)
         return most - self._batch.copied
 
     @property
+    def is_quiet(self) -> bool:
+        """Whether no transactions come that would wait for a batch."""
+        return self._clock() - self._began_at >= _QUIET_S
+
+    @property
     def is_empty(self) -> bool:
         """Whether nothing is gathered, open or being committed."""
-        return not self._batch.records and not self._uncommitted and not self._sink.busy
+        return not self._batch.records and not self._pieces and not self._sink.busy
 
     def add(self, records: list[Record], *, whole: bool = True) -> None:
         """Take records; not `whole`: more of the same transaction come."""
@@ -213,26 +222,37 @@ class GroupCommit:
         """
         if self._sink.busy:
             return
-        batch = self._batch
+        batch, had_pieces = self._batch, self._pieces > 0
         due = self.is_full or (
             batch.whole
-            and (bool(batch.records) or self._uncommitted)
+            and (bool(batch.records) or self._pieces > 0)
             and (
                 (idle and not waiting)
                 or (self._clock() - batch.since) * 1000 >= self._limits.max_batch_ms
             )
         )
-        if due and not batch.whole:
+        if due and (not batch.whole or self._is_one_of_many(batch)):
             self._reporter.hand_over(len(batch.records))
             self._sink.submit(Batch(batch.records))
-            self._uncommitted = True
+            self._pieces += 1
             fail_point("pipeline.piece_submitted")
         elif due or self.is_progress_due(busy=waiting or routing):
             self._commit(batch, done=not waiting and not routing)
         else:
             return
-        self._submitted = self._clock(), batch.copied
-        self._batch = _Gathering([], 0, batch.end_lsn, batch.whole, 0.0)
+        now = self._clock()
+        # Of a piece it would tell nothing: its commit is to come, or was that of others, too.
+        self._submitted = now, 0 if self._pieces or had_pieces else batch.copied
+        self._batch = _Gathering([], 0, batch.end_lsn, batch.whole, now)
+
+    def _is_one_of_many(self, batch: _Gathering) -> bool:
+        """Whether it is full of rows of copies, and more of them come before the commit."""
+        return (
+            self.is_full
+            and batch.copied == len(batch.records)
+            and self._pieces < _OPEN_PIECES
+            and self.is_quiet
+        )
 
     def _commit(self, batch: _Gathering, *, done: bool) -> None:
         if done:
@@ -242,7 +262,7 @@ class GroupCommit:
         idle = self._progress.behind(published, everyone=self.hurry)
         self._progress.end_turns()
         self._progress.mark(idle, self._router.ended, published)
-        self._uncommitted = False
+        self._pieces = 0
         self._committing, self._largest = self._largest, None
         self._oldest_committing, self._oldest = self._oldest, None
         self._reporter.hand_over(len(batch.records))

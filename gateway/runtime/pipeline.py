@@ -189,7 +189,7 @@ class Pipeline:
                 self._next_feedback = min(self._next_feedback, self._clock() + 0.1)
             self._commits.hurry = self._draining
             self._commits.submit(
-                idle=received == 0,
+                idle=received == 0 and not (self._placing is not None and self._commits.is_quiet),
                 waiting=bool(self._waiting),
                 routing=self._routing is not None,
             )

@@ -32,6 +32,7 @@ from gateway.runtime.pipeline import Outcome, Pipeline
 from gateway.runtime.provision import Setup
 from gateway.runtime.reload import Reloader, Takeover
 from gateway.runtime.start import GoOn
+from gateway.sink.batches import why_one_by_one
 from gateway.sink.producer import TransactionalSink
 from gateway.source.chunks import ChunkReader
 from gateway.source.evaluator import ServerEvaluator
@@ -159,7 +160,7 @@ class Streaming:
     def _tell(self) -> None:
         protocol, plan = self.setup.protocol, self.setup.plan
         self.counters.durable_lsn = self.watermark.end_lsn
-        why = why_interpreted()
+        why, one_by_one = why_interpreted(), why_one_by_one()
         event(
             _LOG,
             logging.INFO,
@@ -171,6 +172,7 @@ class Streaming:
             two_phase=protocol.two_phase,
             binary=protocol.binary,
             rows="compiled" if why is None else f"interpreted: {why}",
+            producing="compiled" if one_by_one is None else f"one by one: {one_by_one}",
         )
         self.counters.filters = {
             (p.subscription, str(plan.tables[p.target_oid])): self.routes.filters.evaluators(p)

@@ -19,6 +19,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from gateway.errors import GatewayError, KafkaTransactionTimeout
 from gateway.records import Record
+from gateway.sink.batches import ProduceBatch, make_batches
 from gateway.sink.clients import make_client, producer_properties
 from gateway.sink.complaints import PATIENCE_S, Complaints
 from gateway.sink.failures import classify_kafka_error, is_fenced, is_refusal
@@ -28,6 +29,7 @@ __all__ = ["KafkaTransactions"]
 _SLICE_S: Final = 0.5  # longest single wait inside librdkafka
 _BACKOFF_S: Final = 0.05
 _ROOM_S: Final = 0.005
+_FEW: Final = 1_000  # handed over at once where the queue was full
 _DESTROY_S: Final = 2.0
 _VAGUE: Final = (KafkaError._STATE, KafkaError._FATAL, KafkaError._INCONSISTENT)
 _PURGED: Final = (KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT)
@@ -66,7 +68,9 @@ class KafkaTransactions:
         properties = producer_properties(kafka, transactional_id)
         self._timeout_s = float(properties["transaction.timeout.ms"]) / 1000
         self.complaints = Complaints()
-        self._producer = make_client(Producer, properties, self.complaints)
+        self._producer, self._produce_batch = make_batches(
+            lambda complete: make_client(Producer, complete, self.complaints), properties
+        )
         self._report = report
         self._late = late
         self._clock = clock
@@ -102,7 +106,7 @@ class KafkaTransactions:
                 raise self._classify(raised.args[0], "beginning a Kafka transaction") from None
             self._began_at = self._clock()
 
-    def produce(self, records: Sequence[Record], reported: Collection[int] = ()) -> None:
+    def produce(self, records: list[Record], reported: Collection[int] = ()) -> None:
         """Produce `records`; the delivery of those at the indexes `reported` is reported.
 
         Raises:
@@ -112,19 +116,16 @@ class KafkaTransactions:
         self._serve(self._producer.poll, 0)
         if self._undelivered is not None:
             self._raise_failure()
-        produce: Callable[..., None] = self._producer.produce
-        reports: list[Callable[..., None] | None] = [None] * len(records)
-        for index in reported:
-            reports[index] = self._delivered
-        # The hot loop. Positional arguments take a quarter off the cost of a call (2.0 against
-        # 2.7 us with five headers); `produce_batch` is not used because it drops headers.
-        for (topic, partition, key, value, headers), report in zip(records, reports, strict=True):
-            try:
-                produce(topic, value, key, partition, report, None, 0, headers)
-            except BufferError:
-                self._produce_when_there_is_room((topic, partition, key, value, headers), report)
-            except KafkaException as error:
-                raise self._classify(error.args[0], "producing", topic=topic) from None
+        if self._produce_batch is None:
+            self._produce_each(records, reported)
+            return
+        # Delivery reports are confluent-kafka's, so that its own call hands over what has one.
+        at = 0
+        for index in sorted(reported):
+            self._produce_many(self._produce_batch, records, at, index)
+            self._produce_each(records[index : index + 1], (0,))
+            at = index + 1
+        self._produce_many(self._produce_batch, records, at, len(records))
 
     def flush(self) -> None:
         """Wait until every record is at the broker.
@@ -172,9 +173,39 @@ class KafkaTransactions:
         # The destructor waits for librdkafka's threads, and nobody says for how long.
         last = [self._producer]
         del self._producer
+        self._produce_batch = None  # of no more use without it
         destroyer = threading.Thread(target=last.clear, name="kafka-destroyer", daemon=True)
         destroyer.start()
         destroyer.join(_DESTROY_S)
+
+    def _produce_many(
+        self, produce: ProduceBatch, records: list[Record], at: int, end: int
+    ) -> None:
+        """Produce those from `at` to `end`, of which no delivery is reported."""
+        most = end - at
+        while at < end:
+            at, code = produce(records, at, min(end, at + most))
+            if code == KafkaError._QUEUE_FULL:
+                self._produce_when_there_is_room(records[at], None)
+                at, most = at + 1, _FEW
+            elif code:
+                error = KafkaError(code)
+                raise self._classify(error, "producing", topic=records[at][0])
+
+    def _produce_each(self, records: Sequence[Record], reported: Collection[int]) -> None:
+        produce: Callable[..., None] = self._producer.produce
+        reports: list[Callable[..., None] | None] = [None] * len(records)
+        for index in reported:
+            reports[index] = self._delivered
+        # Positional arguments take a quarter off the cost of a call (2.0 against 2.7 us with five
+        # headers); `produce_batch` is not used because it drops headers.
+        for (topic, partition, key, value, headers), report in zip(records, reports, strict=True):
+            try:
+                produce(topic, value, key, partition, report, None, 0, headers)
+            except BufferError:
+                self._produce_when_there_is_room((topic, partition, key, value, headers), report)
+            except KafkaException as error:
+                raise self._classify(error.args[0], "producing", topic=topic) from None
 
     def _produce_when_there_is_room(
         self, record: Record, report: Callable[..., None] | None

@@ -1,0 +1,71 @@
+"""Producing many records in one call, in C, over the client that confluent-kafka has made.
+
+`gateway/sink/producing` says how, and why. Everything else about the client stays with
+confluent-kafka, and so do the records of which the delivery is to be reported. Where the module was
+not built, or ``PGSLUICE_INTERPRETED=1`` is set, records are handed over one by one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import ModuleType
+from typing import Any, Final, TypeAlias, TypeVar
+
+from confluent_kafka import cimpl
+
+from gateway.records import Record
+from gateway.routing.compiled import why_switched_off
+
+__all__ = ["ProduceBatch", "make_batches", "why_one_by_one"]
+
+ProduceBatch: TypeAlias = Callable[[list[Record], int, int], tuple[int, int]]
+"""Given records, the first and the end: how far it came, and librdkafka's error code, or 0."""
+
+_INTERFACE: Final = 1
+_PLUGINS: Final = "plugin.library.paths"
+_Client = TypeVar("_Client")
+
+
+def _load() -> ModuleType | str:
+    """Return the module, or why there is none."""
+    try:
+        from gateway.sink import _producing
+    except ImportError:
+        return "not built"
+    if _producing.INTERFACE != _INTERFACE:
+        return "built from other sources"
+    if not _producing.load(cimpl.__file__):
+        return "confluent-kafka has librdkafka elsewhere"
+    if ";" in str(_producing.__file__):
+        return "librdkafka takes no path with a semicolon"
+    return _producing
+
+
+_PRODUCING: Final = _load()
+
+
+def why_one_by_one() -> str | None:
+    """Say why records are handed over one by one; None: they are not."""
+    return _PRODUCING if isinstance(_PRODUCING, str) else why_switched_off()
+
+
+def make_batches(
+    make: Callable[[dict[str, Any]], _Client], properties: Mapping[str, Any]
+) -> tuple[_Client, ProduceBatch | None]:
+    """Make a producer, and what hands it many records at once; None: they go one by one.
+
+    The second must not be called, nor be in a call, when the producer is let go of.
+
+    Args:
+        make: Makes it, given its properties, in this thread.
+        properties: Of the producer.
+    """
+    if isinstance(_PRODUCING, str) or why_one_by_one() is not None:
+        return make(dict(properties)), None
+    user = properties.get(_PLUGINS)
+    paths = ";".join(filter(None, (user, _PRODUCING.__file__)))
+    try:
+        client = make({**properties, _PLUGINS: paths})
+    finally:
+        batches = _PRODUCING.take()
+    return client, None if batches is None else batches.produce
