@@ -20,7 +20,6 @@ it still has them and knows that no other gateway has come to the slot (`resume_
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import os
 import queue
@@ -43,7 +42,7 @@ __all__ = ["ProgressStore", "Recovered", "TransactionalSink"]
 
 _LOG: Final = logging.getLogger(__name__)
 _ABORT_S: Final = 5.0
-_JOIN_S: Final = 1.0
+_JOIN_S: Final = 5.0  # the abort, and letting go of the producer
 _READ_S: Final = 60.0
 _PAUSE_S: Final = 0.5
 _REMIND_S: Final = 30.0
@@ -205,13 +204,10 @@ class TransactionalSink:
         self._inbox.put(None)
         if self._started:
             self._worker.join(timeout_s + _JOIN_S)
+        else:
+            self._transactions.close()
         if not self._worker.is_alive():
             self._busy = False
-            self._wait_for(max(1.0, self._stop_at - self._clock()))
-            self._stop_at = None
-            with contextlib.suppress(GatewayError):
-                self._transactions.abort()
-            self._transactions.close()
             os.close(self._write_fd)
         os.close(self._read_fd)
         self._read_fd = -1
@@ -227,55 +223,72 @@ class TransactionalSink:
     ) -> None:
         self.close()
 
-    # The worker thread.
+    # The worker thread. It aborts and lets go of the producer, too: whoever closes the sink may be
+    # handling an exception, see `gateway.sink.transactions`.
 
     def _work(self) -> None:
         while (batch := self._inbox.get()) is not None:
-            error: Exception | None = None
-            try:
-                self._process(batch)
-            except Exception as raised:  # handed to the pipeline's thread, which raises it
-                error = self._give_up(raised)
+            error = self._process(batch)
+            if error is not None:
+                error = self._abort(_ABORT_S) or error
             self._outcome = (batch, error)
             os.write(self._write_fd, b"\0")
             if error is not None:
-                return
+                break
+        else:
+            assert self._stop_at is not None
+            rest_s = self._stop_at - self._clock()
+            self._stop_at = None
+            self._abort(max(1.0, rest_s))
+        self._transactions.close()
 
-    def _give_up(self, error: Exception) -> Exception:
-        """End what is open; return the error that counts."""
+    def _abort(self, timeout_s: float) -> Exception | None:
+        """Abort what is open; return what counts more than any error before: a fence."""
         # Left open, it would hide everybody's progress until the broker ends it.
-        self._wait_for(_ABORT_S)
+        self._wait_for(timeout_s)
         try:
             self._transactions.abort()
-        except GatewayError as worse:
-            return worse
-        return error
+        except GatewayError as error:
+            return error
+        return None
 
-    def _process(self, batch: Batch) -> None:
-        """Send `batch`; where that is possible, again and again until it has worked."""
+    def _process(self, batch: Batch) -> Exception | None:
+        """Send `batch`; where that is possible, again and again until it has worked.
+
+        Returns:
+            The error that ends the sink, for the pipeline's thread to raise.
+        """
         if self._pieces is not None:
             self._pieces = [*self._pieces, batch] if len(self._pieces) < _KEPT_PIECES else None
         self._wait_for(self._patience_s)
-        pieces = [batch]
+        pieces: list[Batch] | None = [batch]
         took_too_long = False
-        while True:
+        while pieces and (error := self._send_all(pieces)) is not None:
+            if not isinstance(error, TransientError | KafkaTransactionTimeout):
+                return error
+            # Once it may have been Kafka that was away; the second time it does not fit.
+            verdict = self._verdict(error)
+            final = took_too_long and isinstance(verdict, KafkaTransactionTimeout)
+            if self._holds_slot is None or final:
+                return verdict
+            took_too_long = isinstance(verdict, KafkaTransactionTimeout)
             try:
-                for piece in pieces:
-                    self._send(piece)
-                break
-            except (TransientError, KafkaTransactionTimeout) as error:
-                # Once it may have been Kafka that was away; the second time it does not fit.
-                verdict = self._verdict(error)
-                final = took_too_long and isinstance(verdict, KafkaTransactionTimeout)
-                if self._holds_slot is None or final:
-                    raise verdict from None
-                took_too_long = isinstance(verdict, KafkaTransactionTimeout)
-                if (again := self._resume(error)) is None:
-                    break
-                pieces = again
+                pieces = self._resume(error)
+            except Exception as raised:
+                return raised
         if batch.watermark is not None:
             self._committed = Recovered(batch.watermark, self._ledger.next_offsets())
             self._pieces = []
+        return None
+
+    def _send_all(self, pieces: Iterable[Batch]) -> Exception | None:
+        """Send `pieces`; return what went wrong, no longer being handled."""
+        try:
+            for piece in pieces:
+                self._send(piece)
+        except Exception as error:
+            return error
+        return None
 
     def _send(self, batch: Batch) -> None:
         transactions = self._transactions
