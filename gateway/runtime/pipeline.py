@@ -407,8 +407,13 @@ class Pipeline:
             self._commits.reach(placement.lsn)
 
     def _may_place(self) -> bool:
-        """Whether the copier is asked now; its edge must not be waited for when it is not."""
+        """Whether rows of a copy could go out here."""
         return not self._draining and self._routing is None and self._placing is None
+
+    def _may_take_copies(self) -> bool:
+        """Whether the copier is asked now; its edge must not be waited for when it is not."""
+        commits = self._commits
+        return self._may_place() and not commits.is_full and commits.room_for_copies > 0
 
     def _finish_transaction(self) -> None:
         assert self._routed is not None
@@ -441,7 +446,7 @@ class Pipeline:
         routable = (routable or placing) and not self._commits.is_full
         if routable or (not self._sink.busy and self._commits.is_full):
             return True
-        if self._copies_wait and self._may_place() and self._commits.room_for_copies > 0:
+        if self._copies_wait and self._may_take_copies():
             return True
         return self._intake.waiting and not self._draining and not self._is_full()
 
@@ -512,7 +517,7 @@ class Pipeline:
             edges.append(self._router.awaits)
         if not self._draining and self._intake.reads:
             edges.append(self._intake.fileno())
-        if self._copier is not None and self._may_place() and not self._commits.is_full:
+        if self._copier is not None and self._may_take_copies():
             edges.append(self._copier.fileno())
         longest = 0.5 if self._switch is None or not self._switch.holds() else 0.05
         timeout = min(max(0.0, min(due) - self._clock()), longest)

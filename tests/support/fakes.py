@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 
 from gateway.copy import Progress
 from gateway.errors import TransientError, UnfitKind
@@ -193,6 +194,7 @@ class FakeCopier:
         self.placed: list[Lsn] = []
         self._states: tuple[CopyState, ...] = ()
         self._reader, self._writer = os.pipe()
+        os.set_blocking(self._reader, False)
 
     def fileno(self) -> int:
         return self._reader
@@ -206,6 +208,8 @@ class FakeCopier:
 
     def place(self, last: Lsn, upto: Lsn, room: int) -> Placement | None:
         assert room > 0
+        with suppress(BlockingIOError):
+            os.read(self._reader, 4096)
         if not self._chunks or self._chunks[0][0] > upto:
             return None
         lsn, value = self._chunks[0]
@@ -215,6 +219,7 @@ class FakeCopier:
     def _records(self, value: bytes) -> Iterator[list[Record]]:
         yield [_record(value)] * self._count
         self._chunks.popleft()
+        os.write(self._writer, b"x")  # as when another chunk has been read
 
     def states(self) -> tuple[CopyState, ...]:
         progress = Progress((b"%d" % len(self.placed),), not self._chunks)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing
 
 import pytest
 
 from gateway.config import LimitsTable
+from gateway.descriptors import wait_readable
 from gateway.lsn import Lsn
 from gateway.observe import Counters
 from gateway.records import Watermark
@@ -168,3 +169,42 @@ def test_full_batches_of_rows_are_committed_each_where_transactions_come(
     run([transaction(6, 1200), transaction(7, 2000), [], []], copier)
 
     assert all(batch.watermark is not None for batch in sink.batches)
+
+
+def test_rows_that_wait_for_a_batch_do_not_keep_the_loop_awake(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock = ManualClock()
+    copier = FakeCopier([(1500, b"first"), (1500, b"second")], records=2000)
+    turns = waits = 0
+
+    def wait(edges: Iterable[int], timeout_s: float) -> frozenset[int]:
+        nonlocal waits
+        if copier.fileno() not in edges or not wait_readable([copier.fileno()], 0.0):
+            waits += 1
+            clock.advance(timeout_s)
+        return frozenset()
+
+    def stopping() -> bool:
+        nonlocal turns
+        turns += 1
+        return turns > 100
+
+    monkeypatch.setattr("gateway.runtime.pipeline.wait_readable", wait)
+    frames = [transaction(6, 1200), transaction(7, 2000)]
+    with ExitStack() as stack:
+        Pipeline(
+            Intake(stack.enter_context(closing(FakeSource(frames)))),
+            stack.enter_context(closing(FakeSink(delay=1_000))),
+            Assembler(),
+            FakeRouter(()),
+            Watermark(START, 1, "f", ()),
+            (),
+            LimitsTable(),
+            Counters(),
+            stopping=stopping,
+            copier=stack.enter_context(closing(copier)),
+            clock=clock,
+        ).run()
+
+    assert waits > 90
