@@ -178,7 +178,8 @@ class TableCopier:
                 return None
             at = self._waiting.index(due)
             job, chunk = due
-            parts = chunk.split(max(1, room // len(job.copies)), job.source.key_positions)
+            rows = int(room / job.records_per_row)
+            parts = chunk.split(max(1, rows), job.source.key_positions)
             if parts is None:
                 del self._waiting[at]
             else:
@@ -215,9 +216,12 @@ class TableCopier:
             yield job.route.begin(lsn, self._transaction(lsn, "first"))
         transaction = self._transaction(lsn, "true")
         rows = job.copy.place(chunk)
+        made = 0
         for records in job.route.publish(rows, lsn, transaction, self._evaluator):
+            made += len(records)
             self._counters.copied_rows += len(records)
             yield records
+        job.learn(chunk.size, made)
         report_quarantined(_LOG, self._counters, transaction.quarantined)
         self._placing = False
         self._forget(chunk.snapshot)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from typing import Final
 
 from gateway.copy import Chunk, ChunkedCopy, ChunkRequest
 from gateway.definitions.model import Plan, Table, TableCopy
@@ -15,6 +16,8 @@ from gateway.runtime.copy_states import CopyStates
 from gateway.source.chunks import ChunkSource
 
 __all__ = ["CopyJob", "CopyReport", "CopyStanding", "make_jobs"]
+
+_LEAST: Final = 0.001
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +61,7 @@ class CopyJob:
         newest: What it has read last.
         outstanding: How many chunks are being read, or wait to be placed.
         rows: Read so far, in this run.
+        records_per_row: How many a row makes, as far as it can be foreseen.
         over: Ready, or given up.
     """
 
@@ -76,6 +80,19 @@ class CopyJob:
     reported_at: float = 0.0
     part: str = ""
     over: bool = False
+    records_per_row: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.records_per_row = len(self.copies)
+
+    def learn(self, rows: int, records: int) -> None:
+        """Take note of how many `records` so many `rows` have made.
+
+        Filters can let all rows of the next range pass that none of this one did, so that it is
+        believed by halves only.
+        """
+        if rows:
+            self.records_per_row = max(records / rows, self.records_per_row / 2, _LEAST)
 
 
 def make_jobs(plan: Plan, states: CopyStates, routes: RelationRoutes) -> Iterator[CopyJob]:
