@@ -1,14 +1,15 @@
 """Compile the row path in place: ``python tools/build_rows.py``, which ``make setup`` runs.
 
 The C sources in ``gateway/routing/rows`` become ``gateway/routing/_rows.abi3.so``, those in
-``gateway/sink/producing`` ``gateway/sink/_producing.abi3.so``, by the system's compiler, for this
-and all later versions of Python. Without a compiler or Python's headers the gateway works all the
-same, interpreted, and says so when it starts. Does nothing when nothing has changed. ``CC`` and
-``CFLAGS`` are respected.
+``gateway/sink/producing`` ``gateway/sink/_producing.abi3.so``, by the system's compiler or else by
+the one that is the package ``ziglang``, for this and all later versions of Python. Without a
+compiler or Python's headers the gateway works all the same, interpreted, and says so when it
+starts. Does nothing when nothing has changed. ``CC`` and ``CFLAGS`` are respected.
 """
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import shlex
 import shutil
@@ -19,7 +20,7 @@ import tempfile
 from pathlib import Path
 from typing import Final
 
-__all__ = ["MODULES", "build"]
+__all__ = ["MODULES", "NO_COMPILER", "build", "needs_package", "system_compiler"]
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 MODULES: Final = {
@@ -27,6 +28,9 @@ MODULES: Final = {
     "gateway/sink/_producing.abi3.so": ROOT / "gateway" / "sink" / "producing",
 }
 """Where each module stands in the tree, and the folder of its sources."""
+
+NO_COMPILER: Final = 3
+"""Exit code that asks for the package ``ziglang`` to be installed, and for another call."""
 
 _FLAGS: Final = (
     *("-std=c11", "-O2", "-fPIC", "-shared", "-Wall", "-Wextra", "-Werror=implicit"),
@@ -77,7 +81,8 @@ def _build(module: Path, sources: Path) -> str | None:
     return None
 
 
-def _compiler() -> list[str] | None:
+def system_compiler() -> list[str] | None:
+    """Return the command of the system's C compiler, or of that which ``CC`` names."""
     named = os.environ.get("CC")
     for command in (named,) if named else (sysconfig.get_config_var("CC"), "cc", "gcc", "clang"):
         words = shlex.split(command or "")
@@ -86,10 +91,24 @@ def _compiler() -> list[str] | None:
     return None
 
 
+def needs_package() -> bool:
+    """Whether the package ``ziglang`` is to stand in: no compiler is there, nor named."""
+    return system_compiler() is None and not os.environ.get("CC")
+
+
+def _compiler() -> list[str] | None:
+    if needs_package() and importlib.util.find_spec("ziglang") is not None:
+        return [sys.executable, "-m", "ziglang", "cc"]
+    return system_compiler()
+
+
 def main() -> int:
-    """Build, and say why not; the exit code is 0 either way."""
-    if (why := build()) is not None:
-        print(f"setup: rows are routed interpreted, which is slower: {why}", file=sys.stderr)
+    """Build, and say why not; the exit code is 0 either way, or `NO_COMPILER`."""
+    if (why := build()) is None:
+        return 0
+    if needs_package() and _compiler() is None and sys.argv[1:] == ["--ask-for-compiler"]:
+        return NO_COMPILER
+    print(f"setup: rows are routed interpreted, which is slower: {why}", file=sys.stderr)
     return 0
 
 

@@ -2,7 +2,7 @@
 
 ``requirements.lock`` is everything for development. The two for the container images are cuts of
 it, with the same versions. All carry hashes and no address, so that a client's own settings decide
-where packages come from.
+where packages come from. The compiler is installed only where the system has none.
 """
 
 import subprocess
@@ -13,6 +13,7 @@ ROOT = Path(__file__).resolve().parent.parent
 UV = Path(sys.executable).parent / "uv"
 LOCKS: dict[str, list[str]] = {
     "requirements-uv.lock": ["requirements-uv.in"],
+    "requirements-compiler.lock": ["requirements-compiler.in"],
     "requirements.lock": ["pyproject.toml", "--all-extras", "--group", "dev"],
     "requirements-gateway.lock": ["pyproject.toml", "-c", "requirements.lock"],
     "requirements-consumer.lock": [

@@ -19,6 +19,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 VENV = ROOT / ".venv"
 STAMP = VENV / ".pgsluice-setup"
 OLDEST = (3, 11)
+NO_COMPILER = 3  # as in tools/build_rows.py
 # Whatever changes one of these changes what has to be installed.
 INPUTS = ("requirements-uv.lock", "requirements.lock", "pyproject.toml", "tools/setup.py")
 
@@ -41,7 +42,7 @@ def main() -> int:
             return code
         STAMP.write_text(fingerprint)
     inside = str(VENV / "bin" / "python")
-    subprocess.call([inside, str(ROOT / "tools" / "build_rows.py")])
+    compile_modules(inside)
     return subprocess.call([inside, "-m", "gateway.embedded.fetch"])
 
 
@@ -81,9 +82,7 @@ def install(python: str) -> int:
             return 1
     pip = [str(inside), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
     uv = [str(VENV / "bin" / "uv"), "pip"]
-    # Settings of a surrounding virtual environment must not send the packages elsewhere.
-    env = dict(os.environ, VIRTUAL_ENV=str(VENV))
-    env.setdefault("UV_HTTP_TIMEOUT", "180")
+    env = installer_environment()
     steps = (
         (
             "installing the installer",
@@ -104,6 +103,29 @@ def install(python: str) -> int:
             print("setup: failed while " + what, file=sys.stderr)
             return 1
     return 0
+
+
+def installer_environment() -> dict[str, str]:
+    """The variables with which packages are installed into ``.venv``."""
+    # Settings of a surrounding virtual environment must not send the packages elsewhere.
+    env = dict(os.environ, VIRTUAL_ENV=str(VENV))
+    env.setdefault("UV_HTTP_TIMEOUT", "180")
+    return env
+
+
+def compile_modules(inside: str) -> None:
+    """Compile what is in C, if need be with a compiler from the package index.
+
+    Without one the gateway goes on interpreted: a failure here is told, and nothing more.
+    """
+    build = [inside, str(ROOT / "tools" / "build_rows.py")]
+    if subprocess.call([*build, "--ask-for-compiler"]) != NO_COMPILER:
+        return
+    print("setup: installing a C compiler, as the system has none (ziglang, 100 MB)", flush=True)
+    uv = [str(VENV / "bin" / "uv"), "pip", "install", "--require-hashes"]
+    lock = str(ROOT / "requirements-compiler.lock")
+    subprocess.call([*uv, "-r", lock], env=installer_environment(), stdin=subprocess.DEVNULL)
+    subprocess.call(build)
 
 
 if __name__ == "__main__":
