@@ -1,5 +1,24 @@
-"""The scene of the gateway's integration tests."""
+"""The scenes of the integration tests."""
 
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from gateway.sink.producer import TransactionalSink
 from tests.support.gateway_scene import scene
+from tests.support.sink_scene import Topics, make_sink
 
 __all__ = ["scene"]
+
+
+@pytest.fixture
+def topics(kafka: str) -> Topics:
+    return Topics(kafka)
+
+
+@pytest.fixture
+def sink(topics: Topics) -> Iterator[TransactionalSink]:
+    with make_sink(topics) as made:
+        yield made

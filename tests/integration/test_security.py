@@ -14,7 +14,6 @@ from gateway.sink.identity import SlotIdentity
 from gateway.sink.producer import TransactionalSink
 from gateway.sink.progress import KafkaProgress
 from gateway.sink.topics import TopicSpec, describe_topics, ensure_topics, progress_topic_spec
-from tests.integration.test_sink import FixedIds, finish
 from tests.support.gateway_process import GatewayProcess, GatewayProject
 from tests.support.gateway_scene import cli
 from tests.support.rebuild import Rebuilt
@@ -29,6 +28,7 @@ from tests.support.secured import (
     make_authority,
     secured_servers,
 )
+from tests.support.sink_scene import FixedIds, finish
 from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.postgres, pytest.mark.kafka, pytest.mark.java]

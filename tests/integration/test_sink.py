@@ -1,4 +1,4 @@
-"""The edge to Kafka against a real broker and a real registry."""
+"""The transactional producer against a real broker: what is visible when, and after which end."""
 
 from __future__ import annotations
 
@@ -8,146 +8,24 @@ import signal
 import subprocess
 import sys
 import time
-import uuid
-from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from gateway.descriptors import wait_readable
 from gateway.envelope.progress import decode_key
-from gateway.errors import ConfigError, FatalError, FencedError, SchemaRefusedError, TransientError
+from gateway.errors import ConfigError, FatalError, FencedError, TransientError
 from gateway.lsn import Lsn
-from gateway.records import Batch, CopyState, Cut, Feed, Record, Watermark
-from gateway.sink.identity import SlotIdentity
+from gateway.records import Batch, Record
 from gateway.sink.producer import Recovered, TransactionalSink
 from gateway.sink.progress import KafkaProgress, read_compacted, read_progress
-from gateway.sink.registry import Registry
-from gateway.sink.topics import TopicSpec, describe_topics, ensure_topics, progress_topic_spec
-from tests.support.markers import decode_marker
+from gateway.sink.topics import TopicSpec, describe_topics, ensure_topics
+from tests.support.sink_scene import COPIES, FixedIds, Topics, committed, finish, make_sink
 from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.kafka, pytest.mark.java]
-
-COPIES = (
-    CopyState("s", "public", "t", "ready", Lsn(0xFFFFFFFF_00000001 >> 1)),
-    CopyState("s", "public", "ü.-", "pending"),
-)
-
-
-class Topics:
-    """Topics of one test's own."""
-
-    def __init__(self, bootstrap_servers: str) -> None:
-        self.kafka: dict[str, str] = {"bootstrap.servers": bootstrap_servers}
-        self.prefix = f"test-{uuid.uuid4().hex[:8]}"
-        self.rows = f"{self.prefix}.rows"
-        self.progress = f"{self.prefix}.progress"
-        self.markers = f"{self.prefix}.transaction"
-        ensure_topics(
-            self.kafka,
-            [
-                TopicSpec(self.rows, partitions=2),
-                progress_topic_spec(self.progress),
-                TopicSpec(self.markers),
-            ],
-        )
-        self.identity = SlotIdentity("7000000000000000001", "db", self.prefix)
-
-    def records(self, count: int, *, partition: int = 0) -> list[Record]:
-        return [
-            (self.rows, partition, b"k%d" % n, b"v%d" % n, [("lsn", b"00000000/00000001")])
-            for n in range(count)
-        ]
-
-    def watermark(self, end_lsn: int) -> Watermark:
-        return Watermark(Lsn(end_lsn), 3, "fingerprint", COPIES)
-
-    def cut(self, end_lsn: int, **fields: Any) -> Cut:
-        feed = Feed(self.prefix, self.markers, b"\0\0\0\0\7", {self.rows: 2})
-        return Cut(Lsn(end_lsn), [feed], **fields)
-
-    def offsets(self) -> list[list[tuple[int, ...]]]:
-        """Of every PROGRESS marker: partition, first, next and previous offset, records."""
-        found = []
-        for marker in self.marked():
-            assert all(each.pop("topic") == self.rows for each in marker["offsets"])
-            found.append([tuple(each.values()) for each in marker["offsets"]])
-        return found
-
-    def marked(self) -> list[dict[str, Any]]:
-        """The markers."""
-        consumer = Consumer({**self.kafka, "group.id": "test", "isolation.level": "read_committed"})
-        try:
-            consumer.assign([TopicPartition(self.markers, 0, 0)])
-            return [
-                decode_marker((message.value() or b"")[5:])
-                for message in iter(lambda: consumer.poll(2), None)
-                if message.error() is None
-            ]
-        finally:
-            consumer.close()
-
-    def visible(self) -> list[bytes]:
-        """Keys that a ``read_committed`` consumer sees in partition 0."""
-        return [key for key, _ in read_compacted(self.kafka, self.rows, 30)]
-
-    def uncommitted(self) -> int:
-        """Records in partition 0, visible or not; control records count, too."""
-        consumer = Consumer(
-            {**self.kafka, "group.id": "test", "isolation.level": "read_uncommitted"}
-        )
-        try:
-            _, end = consumer.get_watermark_offsets(TopicPartition(self.rows, 0), timeout=20)
-        finally:
-            consumer.close()
-        return end
-
-
-@pytest.fixture
-def topics(kafka: str) -> Topics:
-    return Topics(kafka)
-
-
-class FixedIds:
-    """A registry for tests that are not about the registry."""
-
-    def register(self, subject: str, schema: Mapping[str, object]) -> int:
-        return 7
-
-
-def make_sink(topics: Topics, **kafka: str) -> TransactionalSink:
-    progress = KafkaProgress(
-        topics.kafka,
-        topics.identity,
-        FixedIds(),
-        topic=topics.progress,
-    )
-    return TransactionalSink({**topics.kafka, **kafka}, topics.identity, progress)
-
-
-@pytest.fixture
-def sink(topics: Topics) -> Iterator[TransactionalSink]:
-    with make_sink(topics) as made:
-        yield made
-
-
-def committed(topics: Topics) -> Watermark | None:
-    return read_progress(topics.kafka, topics.progress, topics.identity, 30).watermark
-
-
-def finish(sink: TransactionalSink, batch: Batch) -> Batch:
-    """Submit and wait, as the pipeline does, by `fileno`."""
-    sink.submit(batch)
-    readable = wait_readable([sink.fileno()], 60)
-    assert readable, "the sink has not finished"
-    done = sink.collect()
-    assert done is batch
-    return done
 
 
 def test_first_start_has_neither_watermark_nor_offsets(sink: TransactionalSink) -> None:
@@ -441,121 +319,3 @@ def test_transaction_timeout_beyond_the_brokers_is_a_setting_at_fault(topics: To
         pytest.raises(ConfigError, match=r"kafka\.transaction\.timeout\.ms"),
     ):
         sink.open()
-
-
-def test_missing_topics_are_made_and_existing_ones_are_described(topics: Topics) -> None:
-    name = f"{topics.prefix}.new"
-    spec = TopicSpec(name, partitions=3, config={"retention.ms": "86400000"})
-
-    assert describe_topics(topics.kafka, [name]) == {}
-    made = ensure_topics(topics.kafka, [spec])
-    again = ensure_topics(topics.kafka, [spec])
-
-    assert made == again
-    assert made[name].partitions == 3
-    assert made[name].config["retention.ms"] == "86400000"
-    assert made[name].config["cleanup.policy"] == "delete"
-    assert not made[name].is_compacted
-
-
-def test_topics_that_do_not_fit_are_refused_before_any_is_made(topics: Topics) -> None:
-    new = f"{topics.prefix}.never"
-
-    with pytest.raises(FatalError, match=f"{topics.rows} has 2 partitions, 4 expected"):
-        ensure_topics(topics.kafka, [TopicSpec(new), TopicSpec(topics.rows, partitions=4)])
-
-    assert describe_topics(topics.kafka, [new]) == {}
-
-
-def test_compaction_is_refused_where_it_would_lose_records_and_demanded_for_progress(
-    topics: Topics,
-) -> None:
-    with pytest.raises(FatalError, match=r"cleanup\.policy=compact"):
-        ensure_topics(topics.kafka, [TopicSpec(topics.progress, forbid_compaction=True)])
-    plain = f"{topics.prefix}.plain"
-    ensure_topics(topics.kafka, [TopicSpec(plain)])
-
-    with pytest.raises(FatalError, match="must keep the last record"):
-        ensure_topics(topics.kafka, [progress_topic_spec(plain)])
-
-
-def test_partitions_may_differ_where_they_only_matter_at_creation(topics: Topics) -> None:
-    spec = TopicSpec(topics.rows, partitions=9, partitions_at_creation_only=True)
-
-    assert ensure_topics(topics.kafka, [spec])[topics.rows].partitions == 2
-
-
-def a_schema(*fields: tuple[str, str]) -> dict[str, object]:
-    return {
-        "type": "record",
-        "name": "R",
-        "fields": [{"name": name, "type": type_} for name, type_ in fields],
-    }
-
-
-def test_schema_keeps_its_id_and_the_order_of_its_text(registry: str) -> None:
-    subject = f"test-{uuid.uuid4().hex[:8]}-value"
-    schema = a_schema(("z", "int"), ("a", "string"))
-
-    first = Registry({"url": registry}).register(subject, schema)
-    second = Registry({"url": registry}).register(subject, json.loads(json.dumps(schema)))
-    elsewhere = Registry({"url": registry}).register(f"other-{subject}", schema)
-
-    assert first == second == elsewhere
-
-
-def test_incompatible_schema_is_refused_with_the_registrys_reason(registry: str) -> None:
-    subject = f"test-{uuid.uuid4().hex[:8]}-value"
-    client = Registry({"url": registry})
-    client.register(subject, a_schema(("a", "int")))
-
-    with pytest.raises(SchemaRefusedError, match=subject) as caught:
-        client.register(subject, a_schema(("a", "int"), ("without_default", "string")))
-
-    assert caught.value.hint
-
-
-def test_registry_that_is_down_is_transient_and_its_password_unseen() -> None:
-    client = Registry({"url": "http://user:s3cret-pw@127.0.0.1:1", "max.retries": 0})
-
-    with pytest.raises(TransientError, match=r"registry\.url \(http://127\.0\.0\.1:1\)") as caught:
-        client.register("s", a_schema(("a", "int")))
-
-    assert "s3cret-pw" not in str(caught.value)
-
-
-def test_address_without_the_api_is_fatal(registry: str) -> None:
-    with pytest.raises(FatalError, match="Confluent's API"):
-        Registry({"url": registry.rstrip("/") + "/nothing/here"}).check()
-
-
-@pytest.mark.parametrize(
-    ("properties", "key"),
-    [
-        ({}, r"registry\.url"),
-        ({"url": "ftp://x"}, "registry"),
-        ({"url": "http://x", "no.such": "1"}, "registry"),
-        ({"url": "http://x", "timeout": "soon"}, r"registry\.timeout"),
-    ],
-)
-def test_registry_property_at_fault_is_named(properties: dict[str, str], key: str) -> None:
-    with pytest.raises(ConfigError, match=key):
-        Registry(properties)
-
-
-def test_progress_written_with_real_ids_is_read_without_the_registry(
-    topics: Topics, registry: str
-) -> None:
-    progress = KafkaProgress(
-        topics.kafka,
-        topics.identity,
-        Registry({"url": registry}),
-        topic=topics.progress,
-    )
-    with TransactionalSink(topics.kafka, topics.identity, progress) as sink:
-        sink.open()
-        finish(sink, Batch(topics.records(1), topics.watermark(9), topics.cut(9)))
-
-    assert read_progress(topics.kafka, topics.progress, topics.identity, 30) == Recovered(
-        topics.watermark(9), {topics.rows: (1, 0)}
-    )

@@ -12,15 +12,10 @@ from gateway.errors import FatalError, GatewayError, TransientError
 from gateway.records import Batch, Record
 from gateway.sink.producer import TransactionalSink
 from gateway.sink.topics import TopicSpec, describe_topics, ensure_topics
-from tests.integration.test_sink import Topics, finish, make_sink
+from tests.support.sink_scene import Topics, finish, make_sink
 from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.kafka, pytest.mark.java]
-
-
-@pytest.fixture
-def topics(kafka: str) -> Topics:
-    return Topics(kafka)
 
 
 def failure_of(sink: TransactionalSink, batch: Batch) -> GatewayError:

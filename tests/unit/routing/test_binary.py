@@ -20,7 +20,7 @@ from gateway.pgoutput.messages import (
 )
 from gateway.pgtypes.binary import TypeInfo
 from gateway.source.negotiation import negotiate
-from tests.unit.routing.test_router import T1, Gateway, column, data, publish, relation_of, table
+from tests.support.routing_scene import T1, Gateway, column, data, publish, relation_of, table
 
 ACLITEM, MONEY = 1033, 790
 

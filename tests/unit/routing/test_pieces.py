@@ -6,7 +6,7 @@ import pytest
 
 from gateway.pgoutput.messages import Insert
 from gateway.routing.pieces import PIECE_RECORDS
-from tests.unit.routing.test_router import T1, T1_TABLE, Gateway, publish, relation_of
+from tests.support.routing_scene import T1, T1_TABLE, Gateway, publish, relation_of
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from gateway.pgoutput.messages import UNCHANGED, Delete, Insert, ReplicaIdentity
 from gateway.records import Record
 from gateway.routing.state import TransactionState
 from gateway.rowfilter import FilterEvaluationError
-from tests.unit.routing.test_router import (
+from tests.support.routing_scene import (
     CHILD,
     PARENT,
     T1,

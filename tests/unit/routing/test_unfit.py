@@ -26,7 +26,7 @@ from gateway.pgoutput.messages import (
     Update,
 )
 from gateway.records import wire_size
-from tests.unit.routing.test_router import (
+from tests.support.routing_scene import (
     T1,
     T1_TABLE,
     Gateway,

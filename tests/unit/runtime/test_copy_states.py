@@ -12,7 +12,7 @@ from gateway.lsn import Lsn
 from gateway.routing import RoutingSettings
 from gateway.routing.addresses import Addresses
 from gateway.runtime.copy_states import CopyStates
-from tests.unit.routing.test_router import T1, T1_TABLE, Schemas, publish
+from tests.support.routing_scene import T1, T1_TABLE, Schemas, publish
 
 NAMES = ("s", "other")
 COPIES = tuple(TableCopy(name, T1, (), ("a", "b")) for name in NAMES)

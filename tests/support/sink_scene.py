@@ -1,0 +1,123 @@
+"""Topics of one test's own and a sink on them, for the tests of the edge to Kafka."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping
+from typing import Any
+
+from confluent_kafka import Consumer, TopicPartition
+
+from gateway.descriptors import wait_readable
+from gateway.lsn import Lsn
+from gateway.records import Batch, CopyState, Cut, Feed, Record, Watermark
+from gateway.sink.identity import SlotIdentity
+from gateway.sink.producer import TransactionalSink
+from gateway.sink.progress import KafkaProgress, read_compacted, read_progress
+from gateway.sink.topics import TopicSpec, ensure_topics, progress_topic_spec
+from tests.support.markers import decode_marker
+
+COPIES = (
+    CopyState("s", "public", "t", "ready", Lsn(0xFFFFFFFF_00000001 >> 1)),
+    CopyState("s", "public", "ü.-", "pending"),
+)
+
+
+class Topics:
+    """Topics of one test's own."""
+
+    def __init__(self, bootstrap_servers: str) -> None:
+        self.kafka: dict[str, str] = {"bootstrap.servers": bootstrap_servers}
+        self.prefix = f"test-{uuid.uuid4().hex[:8]}"
+        self.rows = f"{self.prefix}.rows"
+        self.progress = f"{self.prefix}.progress"
+        self.markers = f"{self.prefix}.transaction"
+        ensure_topics(
+            self.kafka,
+            [
+                TopicSpec(self.rows, partitions=2),
+                progress_topic_spec(self.progress),
+                TopicSpec(self.markers),
+            ],
+        )
+        self.identity = SlotIdentity("7000000000000000001", "db", self.prefix)
+
+    def records(self, count: int, *, partition: int = 0) -> list[Record]:
+        return [
+            (self.rows, partition, b"k%d" % n, b"v%d" % n, [("lsn", b"00000000/00000001")])
+            for n in range(count)
+        ]
+
+    def watermark(self, end_lsn: int) -> Watermark:
+        return Watermark(Lsn(end_lsn), 3, "fingerprint", COPIES)
+
+    def cut(self, end_lsn: int, **fields: Any) -> Cut:
+        feed = Feed(self.prefix, self.markers, b"\0\0\0\0\7", {self.rows: 2})
+        return Cut(Lsn(end_lsn), [feed], **fields)
+
+    def offsets(self) -> list[list[tuple[int, ...]]]:
+        """Of every PROGRESS marker: partition, first, next and previous offset, records."""
+        found = []
+        for marker in self.marked():
+            assert all(each.pop("topic") == self.rows for each in marker["offsets"])
+            found.append([tuple(each.values()) for each in marker["offsets"]])
+        return found
+
+    def marked(self) -> list[dict[str, Any]]:
+        """The markers."""
+        consumer = Consumer({**self.kafka, "group.id": "test", "isolation.level": "read_committed"})
+        try:
+            consumer.assign([TopicPartition(self.markers, 0, 0)])
+            return [
+                decode_marker((message.value() or b"")[5:])
+                for message in iter(lambda: consumer.poll(2), None)
+                if message.error() is None
+            ]
+        finally:
+            consumer.close()
+
+    def visible(self) -> list[bytes]:
+        """Keys that a ``read_committed`` consumer sees in partition 0."""
+        return [key for key, _ in read_compacted(self.kafka, self.rows, 30)]
+
+    def uncommitted(self) -> int:
+        """Records in partition 0, visible or not; control records count, too."""
+        consumer = Consumer(
+            {**self.kafka, "group.id": "test", "isolation.level": "read_uncommitted"}
+        )
+        try:
+            _, end = consumer.get_watermark_offsets(TopicPartition(self.rows, 0), timeout=20)
+        finally:
+            consumer.close()
+        return end
+
+
+class FixedIds:
+    """A registry for tests that are not about the registry."""
+
+    def register(self, subject: str, schema: Mapping[str, object]) -> int:
+        return 7
+
+
+def make_sink(topics: Topics, **kafka: str) -> TransactionalSink:
+    progress = KafkaProgress(
+        topics.kafka,
+        topics.identity,
+        FixedIds(),
+        topic=topics.progress,
+    )
+    return TransactionalSink({**topics.kafka, **kafka}, topics.identity, progress)
+
+
+def committed(topics: Topics) -> Watermark | None:
+    return read_progress(topics.kafka, topics.progress, topics.identity, 30).watermark
+
+
+def finish(sink: TransactionalSink, batch: Batch) -> Batch:
+    """Submit and wait, as the pipeline does, by `fileno`."""
+    sink.submit(batch)
+    readable = wait_readable([sink.fileno()], 60)
+    assert readable, "the sink has not finished"
+    done = sink.collect()
+    assert done is batch
+    return done
