@@ -72,6 +72,6 @@ def _is_running(connection: psycopg.Connection, slot: str) -> bool:
         return True
     row = connection.execute(
         "SELECT count(*) FROM pg_catalog.pg_stat_activity WHERE datname = current_database()"
-        " AND application_name IN ('pgsluice reload', 'pgsluice copy')"
+        " AND application_name ~ '^pgsluice (reload|copy)'"
     ).fetchone()
     return row is not None and row[0] > 0

@@ -17,6 +17,7 @@ from gateway.runtime.provision import slot_identity
 from gateway.sink.progress import read_progress
 from gateway.sink.topics import describe_topics
 from gateway.source.connection import connect, server_facts, wal_flush_lsn
+from gateway.source.running import waits
 from gateway.source.slot import slot_status
 from gateway.source.tables import estimated_rows
 
@@ -72,14 +73,15 @@ def read_status(settings: Settings) -> Status:
         slot = slot_status(connection, name)
         server_lsn = wal_flush_lsn(connection)
         estimates = estimated_rows(connection)
+        waiting = waits(connection, name)
     watermark: Watermark | None = None
     if describe_topics(settings.kafka, [topic]):
         identity = slot_identity(facts, settings)
         watermark = read_progress(settings.kafka, topic, identity, _READ_S).watermark
     if watermark is None:
-        return Status(name, slot, server_lsn, None)
+        return Status(name, slot, server_lsn, None, waits=waiting)
     tables = tables_of(watermark.copies, lambda c: estimates.get((c.schema, c.table)))
-    return Status(name, slot, server_lsn, watermark.end_lsn, tables)
+    return Status(name, slot, server_lsn, watermark.end_lsn, tables, waiting)
 
 
 def _print(status: Status, *, as_json: bool) -> None:
@@ -96,7 +98,7 @@ def _lines(status: Status) -> Iterator[str]:
     if status.slot is None:
         yield "slot state: does not exist"
     else:
-        active = "active" if status.slot.active else "inactive"
+        active = f"read by pid {status.slot.active_pid}" if status.slot.active else "inactive"
         yield f"slot state: {active}, WAL {status.slot.wal_status}"
         if status.retained is not None:
             yield f"WAL kept for the slot: {status.retained} bytes"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Final
+from typing import Final, get_args
 
 from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
 from prometheus_client.core import (
@@ -23,6 +23,7 @@ from gateway.envelope.envelope import package_version
 from gateway.monitor.health import lag_seconds
 from gateway.monitor.status import Status
 from gateway.observe import Figures, Histogram
+from gateway.source.running import Task
 
 __all__ = ["CONTENT_TYPE", "PREFIX", "Exposition"]
 
@@ -159,6 +160,10 @@ def _of_status(status: Status) -> Iterator[Metric]:
         yield _plain(
             "retained_wal_left_bytes", "WAL until the slot may be lost.", max(0, status.left)
         )
+    awaited = _gauge("awaited_transactions", "Transactions of others waited for.", ("task",))
+    for task in get_args(Task):
+        awaited.add_metric([task], sum(len(w.names) for w in status.waits if w.task == task))
+    yield awaited
     counts = dict.fromkeys(_STATES, 0)
     rows = _gauge("copy_rows", "Rows copied so far.", _OF_TABLE)
     estimates = _gauge("copy_estimated_rows", "What a copy has in all, about.", _OF_TABLE)

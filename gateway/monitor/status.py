@@ -6,13 +6,14 @@ the same, and judge it by the same rules.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, Final
 
 from gateway.lsn import Lsn, format_lsn
 from gateway.records import CopyState
+from gateway.source.running import Task, Wait
 from gateway.source.slot import SlotStatus
 
 __all__ = [
@@ -25,6 +26,11 @@ __all__ = [
     "tables_of",
 ]
 
+_WAITERS: Final[Mapping[Task, str]] = {
+    "slot": "the slot waits",
+    "copy": "the copy waits",
+    "reload": "changed definitions wait",
+}
 NEAR: Final = 0.25
 """The part of max_slot_wal_keep_size that is left when it is time to say so."""
 
@@ -77,6 +83,7 @@ class Status:
         slot: None: there is none.
         server_lsn: How far the server's WAL is.
         durable_lsn: The watermark in Kafka; None: there is none.
+        waits: For which transactions of others something waits.
     """
 
     name: str
@@ -84,6 +91,7 @@ class Status:
     server_lsn: Lsn
     durable_lsn: Lsn | None
     tables: Sequence[TableStatus] = ()
+    waits: Sequence[Wait] = ()
 
     @property
     def behind(self) -> int | None:
@@ -134,6 +142,14 @@ class Status:
                 "no gateway reads the slot: the server keeps WAL for it",
                 "start `pgsluice run`, or read its log",
             )
+        elif self.durable_lsn is None and not self.waits:
+            yield Problem(Severity.WAIT, "the gateway is starting")
+        for wait in self.waits:
+            yield Problem(
+                Severity.WAIT,
+                f"{_WAITERS[wait.task]} for transactions that are still running: {wait}",
+                "let them end, or end them: pg_terminate_backend(pid), ROLLBACK PREPARED",
+            )
         near = retention_problem(self.slot, self.retained)
         if near is not None:
             yield near
@@ -162,6 +178,7 @@ class Status:
                 "name": self.name,
                 "exists": self.slot is not None,
                 "active": self.slot is not None and self.slot.active,
+                "pid": None if self.slot is None else self.slot.active_pid,
                 "wal_status": None if self.slot is None else self.slot.wal_status,
                 "retained_bytes": self.retained,
                 "left_bytes": self.left,
@@ -180,6 +197,10 @@ class Status:
                     "asked": table.asked,
                 }
                 for table in self.tables
+            ],
+            "waits": [
+                {"task": wait.task, "awaited": wait.names, "age_s": wait.age_s}
+                for wait in self.waits
             ],
             "problems": [
                 {

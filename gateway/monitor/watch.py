@@ -10,6 +10,7 @@ import logging
 import threading
 import time
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Self
 
@@ -23,6 +24,7 @@ from gateway.monitor.notify import Notifier
 from gateway.monitor.status import Status, of_table, tables_of
 from gateway.observe import Counters, Figures, event
 from gateway.source.connection import connect, wal_flush_lsn
+from gateway.source.running import Wait, waits
 from gateway.source.slot import SlotStatus, slot_status
 
 __all__ = ["Sample", "View", "Watch"]
@@ -42,11 +44,13 @@ class View:
     Attributes:
         at: When the look began, in seconds of the monotonic clock.
         slot: None: there is none.
+        waits: For whom the gateway waits there.
     """
 
     at: float
     server_lsn: Lsn
     slot: SlotStatus | None
+    waits: Sequence[Wait]
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,9 +132,10 @@ class Watch:
             return None
         name, loop = self._settings.source.slot, None if figures is None else figures.loop
         if figures is None or loop is None:
-            return Status(name, view.slot, view.server_lsn, None)
+            return Status(name, view.slot, view.server_lsn, None, waits=view.waits)
         tables = tables_of(loop.copies, lambda copy: figures.estimates.get(of_table(copy)))
-        return Status(name, view.slot, view.server_lsn, Lsn(loop.durable_lsn), tables)
+        durable = Lsn(loop.durable_lsn)
+        return Status(name, view.slot, view.server_lsn, durable, tables, view.waits)
 
     # The threads
 
@@ -179,6 +184,7 @@ class Watch:
             began,
             wal_flush_lsn(connection),
             slot_status(connection, source.slot),
+            waits(connection, source.slot),
         )
 
     def _take_sample(self) -> None:

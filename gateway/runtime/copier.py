@@ -41,6 +41,7 @@ from gateway.routing.state import TransactionState
 from gateway.runtime.copy_jobs import CopyJob, CopyReport, CopyStanding, make_jobs
 from gateway.runtime.copy_states import CopyStates
 from gateway.runtime.ports import Placement
+from gateway.runtime.waits import WaitNotice
 from gateway.source.chunks import ChunkReader, ConditionError, TableAltered, TableGone
 
 __all__ = ["TableCopier"]
@@ -49,7 +50,6 @@ _LOG: Final = logging.getLogger(__name__)
 _FIRST_CHUNK_ROWS: Final = 500
 _GATE_S: Final = 0.1
 _FLUSH_S: Final = 0.1
-_REMIND_S: Final = 10.0
 _REPORT_S: Final = 5.0
 _JOIN_S: Final = 5.0
 _AHEAD: Final = 2
@@ -389,7 +389,10 @@ class TableCopier:
 
     def _wait_until_sure(self, reader: ChunkReader) -> None:
         """Wait for the transactions that ran when this began; see `gateway.copy`."""
-        began = reminded = time.monotonic()
+        began, waiting = time.monotonic(), False
+        notice = WaitNotice(
+            "the copy waits for transactions that are still running", reader.awaited
+        )
         while not self._closed.is_set():
             snapshot = reader.snapshot()
             with self._lock:
@@ -397,16 +400,13 @@ class TableCopier:
             self._snapshots.append(snapshot)
             self._wake()
             if snapshot.xmin >= self._sure_from:
+                if waiting:
+                    reader.wait_for(None)
                 return
-            if time.monotonic() - reminded >= _REMIND_S:
-                reminded = time.monotonic()
-                event(
-                    _LOG,
-                    logging.WARNING,
-                    "the copy waits for transactions that are still running",
-                    waited_s=int(reminded - began),
-                    oldest_xid=snapshot.xmin,
-                )
+            if not waiting:
+                reader.wait_for(self._sure_from)
+                waiting = True
+            notice(time.monotonic() - began)
             self._closed.wait(_GATE_S)
 
     def _copy(self, reader: ChunkReader, job: CopyJob) -> None:

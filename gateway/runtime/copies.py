@@ -22,15 +22,17 @@ from gateway.observe import event
 from gateway.records import Batch, CopyRequest, Cut, Watermark
 from gateway.routing.routes import RelationRoutes
 from gateway.runtime.ports import Sink
+from gateway.runtime.waits import WaitNotice
+from gateway.source.connection import connect
 from gateway.source.negotiation import Protocol
 from gateway.source.replication import ReplicationConnection
-from gateway.source.running import awaited_transactions
+from gateway.source.running import Wait, waits
 
 __all__ = ["begin", "make_slot", "put_into_force", "take_requests"]
 
 _LOG: Final = logging.getLogger(__name__)
-_LOOK_S: Final = 2.0
-_SAY_S: Final = 10.0
+_LOOK_S: Final = 5.0
+_WAITS: Final = "the slot waits for transactions that are still running"
 
 
 def make_slot(settings: Settings, protocol: Protocol, on_wait: OnWait) -> Lsn:
@@ -41,10 +43,15 @@ def make_slot(settings: Settings, protocol: Protocol, on_wait: OnWait) -> Lsn:
         TransientError: transactions that were running have not ended in time.
     """
     replication = ReplicationConnection(settings.source.dsn, on_wait=on_wait)
-    waiting = _WaitingForSlot(settings.source.dsn, replication.backend_pid)
+    dsn, slot = settings.source.dsn, settings.source.slot
+
+    def look() -> Wait | None:
+        with connect(dsn, statement_timeout_s=_LOOK_S) as connection:
+            return next((w for w in waits(connection, slot) if w.task == "slot"), None)
+
     try:
         point = replication.create_slot(
-            settings.source.slot, two_phase=protocol.two_phase, on_wait=waiting
+            slot, two_phase=protocol.two_phase, on_wait=WaitNotice(_WAITS, look)
         )
     finally:
         replication.close()
@@ -52,7 +59,7 @@ def make_slot(settings: Settings, protocol: Protocol, on_wait: OnWait) -> Lsn:
         _LOG,
         logging.INFO,
         "slot created",
-        slot=settings.source.slot,
+        slot=slot,
         consistent_point=format_lsn(point),
     )
     return point
@@ -202,30 +209,3 @@ def _commit(sink: Sink, batch: Batch, stopping: Callable[[], bool]) -> None:
         if stopping():
             raise TransientError("stopped while a position was committed")
         wait_readable([sink.fileno()], 0.5)
-
-
-class _WaitingForSlot:
-    """Says for which transactions the server waits: each when it is its turn, then now and then."""
-
-    def __init__(self, dsn: str, pid: int) -> None:
-        self._dsn = dsn
-        self._pid = pid
-        self._looked_s = 0.0
-        self._said: tuple[str, float] = ("", 0.0)
-
-    def __call__(self, waited_s: float) -> None:
-        if waited_s - self._looked_s < _LOOK_S:
-            return
-        self._looked_s = waited_s
-        names, ages = awaited_transactions(self._dsn, self._pid)
-        said, when_s = self._said
-        if waited_s - when_s >= _SAY_S or names != said:
-            self._said = (names, waited_s)
-            event(
-                _LOG,
-                logging.WARNING,
-                "the slot waits for transactions that are still running",
-                waited_s=int(waited_s),
-                awaited=names or "the server does not say which",
-                **({"age_s": max(ages)} if ages else {}),
-            )

@@ -48,6 +48,7 @@ from gateway.sink.registry import Registry
 from gateway.source.catalog import ServerCatalog
 from gateway.source.connection import connect, server_facts, wal_flush_lsn
 from gateway.source.publications import extend_publications
+from gateway.source.running import session_name
 from gateway.source.watch import catalog_digest, unchanged_since
 
 __all__ = ["LOOK_FOR_REQUESTS", "Reloader", "Takeover", "channel_of"]
@@ -170,7 +171,7 @@ class Reloader:
             try:
                 with connect(
                     self._settings.source.dsn,
-                    application_name="pgsluice reload",
+                    application_name=session_name("reload", self._settings.source.slot),
                     on_wait=self._go_on,
                 ) as c:
                     self._watch(c)
@@ -230,7 +231,8 @@ class Reloader:
                 self._found = bool(self.requests)
             self._look_for_requests = False
         except TransientError as error:
-            event(_LOG, logging.WARNING, "reload put off", error=error.message)
+            hint = {"hint": error.hint} if error.hint else {}
+            event(_LOG, logging.WARNING, "reload put off", error=error.message, **hint)
             return False
         except GatewayError as error:
             if asked or error.message != self._refused:

@@ -196,6 +196,7 @@ class Streaming:
             self.counters,
             open_reader=lambda on_wait: ChunkReader(
                 settings.source.dsn,
+                slot=settings.source.slot,
                 on_wait=on_wait,
                 spool_directory=settings.gateway.spool_directory,
             ),

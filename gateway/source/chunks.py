@@ -30,6 +30,7 @@ from gateway.definitions.model import Table
 from gateway.errors import FatalError, GatewayError, TransientError
 from gateway.lsn import Lsn, parse_lsn
 from gateway.source.connection import SESSION_SETTINGS, classify_server_error, connect
+from gateway.source.running import Wait, session_name, waits
 from gateway.source.session import DEFAULT_SILENCE_S
 
 __all__ = ["ChunkReader", "ChunkSource", "ConditionError", "TableAltered", "TableGone"]
@@ -131,6 +132,7 @@ class ChunkReader:
 
     Args:
         dsn: As the user gave it.
+        slot: Of the gateway; in the name of the session.
         on_wait: See `gateway.source.connection.connect`.
         spool_directory: Where rows without a key go; None: the system's temporary directory.
         lock_timeout_s: Longest wait for a table that another session has locked.
@@ -150,12 +152,14 @@ class ChunkReader:
         self,
         dsn: str,
         *,
+        slot: str = "",
         on_wait: OnWait = keep_waiting,
         spool_directory: Path | None = None,
         lock_timeout_s: float = 60.0,
         silence_s: float = DEFAULT_SILENCE_S,
     ) -> None:
         self._dsn = dsn
+        self._slot = slot
         self._on_wait = on_wait
         self.rows = 0
         self.bytes = 0
@@ -163,7 +167,7 @@ class ChunkReader:
         self._keys: dict[ChunkSource, list[_KeyColumn]] = {}
         self._connection = connect(
             dsn,
-            application_name="pgsluice copy",
+            application_name=session_name("copy", slot),
             settings=_SETTINGS,
             statement_timeout_s=0,
             lock_timeout_s=lock_timeout_s,
@@ -180,6 +184,24 @@ class ChunkReader:
         """
         row = self._row("SELECT pg_current_snapshot()::text, pg_is_in_recovery()", "looking")
         return Snapshot.parse(row[0], in_recovery=row[1])
+
+    def wait_for(self, before: int | None) -> None:
+        """Let others see that the transactions before this 64-bit id are waited for; None: none.
+
+        Raises:
+            TransientError: the connection is gone.
+        """
+        name = session_name("copy", self._slot, before=before)
+        self._row("SELECT set_config('application_name', %s, false)", "waiting", [name])
+
+    def awaited(self) -> Wait | None:
+        """Return for which transactions the copies of this slot wait now, where the server says so.
+
+        Raises:
+            TransientError: the connection is gone.
+        """
+        found = waits(self._connection, self._slot)
+        return next((wait for wait in found if wait.task == "copy"), None)
 
     def flush(self) -> None:
         """Make the server write its WAL out, so that the walsender gets to the insert position.
@@ -318,7 +340,7 @@ class ChunkReader:
 
     def _is_at_work(self) -> bool:
         """Whether the server's process is busy, and not waiting for its output to be taken."""
-        with connect(self._dsn, application_name="pgsluice copy", on_wait=self._on_wait) as other:
+        with connect(self._dsn, on_wait=self._on_wait) as other:
             row = other.execute(
                 "SELECT state = 'active' AND wait_event IS DISTINCT FROM 'ClientWrite'"
                 " FROM pg_catalog.pg_stat_activity WHERE pid = %s",

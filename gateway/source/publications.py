@@ -18,6 +18,7 @@ from gateway.definitions.model import Operation, Plan, ServerPublication
 from gateway.definitions.server import SUFFIXES
 from gateway.errors import FatalError, TransientError
 from gateway.source.connection import classify_server_error
+from gateway.source.running import lock_holders
 
 __all__ = [
     "check_publications",
@@ -101,6 +102,13 @@ def _execute(
         raise TransientError(
             "a table was renamed or dropped while the gateway's publications were made: "
             f"{error.diag.message_primary}"
+        ) from None
+    except psycopg.errors.LockNotAvailable:
+        wait = lock_holders(connection, plan.tables)
+        raise TransientError(
+            "the gateway's publications wait for locks on the tables that are to come in"
+            + (f", held by {wait}" if wait is not None else ""),
+            hint="let the transaction that holds the lock end, or end it; changes go on meanwhile",
         ) from None
     except psycopg.Error as error:
         text = error.diag.message_primary or str(error)

@@ -1,48 +1,139 @@
-"""Who keeps a session of the source server waiting for the end of a transaction, by name."""
+"""Whom the gateway's sessions wait for on the source server, by name.
+
+Anybody who looks sees the same, the daemon and a command in another process: a session of the
+gateway says in its ``application_name`` what it does and for which slot, `session_name`.
+"""
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any, Final, Literal, LiteralString, TypeAlias
 
 import psycopg
 
-from gateway.errors import GatewayError
-from gateway.source.connection import connect
+from gateway.source.connection import classify_server_error
 
-__all__ = ["awaited_transactions"]
+__all__ = ["Task", "Wait", "lock_holders", "session_name", "waits"]
 
-_LOOK_S: Final = 5.0
-# Whoever waits for a transaction waits for a lock on its xid. A prepared one has no process.
-_QUERY: Final = """
-SELECT a.pid, a.application_name, a.datname::text, NULL,
+Task: TypeAlias = Literal["slot", "copy", "reload"]
+"""What a session does: makes or reads the slot, copies tables, takes changed definitions in."""
+
+# A prepared transaction has no process: pg_blocking_pids has 0 for it.
+_WAITS: Final = """
+WITH mine AS (
+  SELECT r.active_pid AS pid, 'slot' AS task, NULL::xid AS before
+  FROM pg_catalog.pg_replication_slots r WHERE r.slot_name = %(slot)s AND r.active
+  UNION ALL
+  SELECT a.pid, substring(a.application_name FROM '^pgsluice ([a-z]+)'),
+         (substring(a.application_name FROM '^pgsluice copy<([0-9]+) ')::numeric
+          %% 4294967296)::text::xid
+  FROM pg_catalog.pg_stat_activity a
+  WHERE a.datname = current_database() AND a.application_name ~ '^pgsluice (copy|reload)'
+    AND (split_part(a.application_name, ' ', 3) = %(slot)s
+         OR length(a.application_name) = 63
+            AND starts_with(%(slot)s, split_part(a.application_name, ' ', 3)))
+), blocked AS (
+  SELECT m.task, m.pid, m.before, pg_catalog.pg_blocking_pids(m.pid) AS by FROM mine m
+)
+SELECT b.task, a.pid, a.application_name, a.datname::text, NULL,
        extract(epoch FROM clock_timestamp() - a.xact_start)::bigint
-FROM pg_catalog.pg_stat_activity a
-WHERE a.pid = ANY (pg_catalog.pg_blocking_pids(%(pid)s))
-UNION ALL
-SELECT NULL, NULL, p.database::text, p.gid,
+FROM blocked b JOIN pg_catalog.pg_stat_activity a
+  ON a.pid = ANY (b.by) OR age(a.backend_xid) > age(b.before)
+UNION
+SELECT b.task, NULL, NULL, p.database::text, p.gid,
        extract(epoch FROM clock_timestamp() - p.prepared)::bigint
-FROM pg_catalog.pg_locks l JOIN pg_catalog.pg_prepared_xacts p ON p.transaction = l.transactionid
-WHERE l.pid = %(pid)s AND NOT l.granted
+FROM blocked b JOIN pg_catalog.pg_prepared_xacts p
+  ON age(p.transaction) > age(b.before) OR 0 = ANY (b.by) AND EXISTS (
+    SELECT FROM pg_catalog.pg_locks w
+    JOIN pg_catalog.pg_locks h
+      ON h.pid IS NULL AND (h.transactionid = w.transactionid
+                            OR h.relation = w.relation AND h.database = w.database)
+    JOIN pg_catalog.pg_locks own
+      ON own.pid IS NULL AND own.virtualtransaction = h.virtualtransaction
+    WHERE w.pid = b.pid AND NOT w.granted AND own.transactionid = p.transaction)
+ORDER BY 1, 2, 5
+"""
+# What ALTER PUBLICATION ADD TABLE waits for: modes that conflict with ShareUpdateExclusiveLock.
+_HOLDERS: Final = """
+SELECT DISTINCT 'reload', l.pid, a.application_name, coalesce(a.datname, p.database)::text, p.gid,
+       extract(epoch FROM clock_timestamp() - coalesce(a.xact_start, p.prepared))::bigint
+FROM pg_catalog.pg_locks l
+LEFT JOIN pg_catalog.pg_stat_activity a ON a.pid = l.pid
+LEFT JOIN pg_catalog.pg_locks own
+  ON l.pid IS NULL AND own.pid IS NULL AND own.transactionid IS NOT NULL
+     AND own.virtualtransaction = l.virtualtransaction
+LEFT JOIN pg_catalog.pg_prepared_xacts p ON p.transaction = own.transactionid
+WHERE l.granted AND l.pid IS DISTINCT FROM pg_catalog.pg_backend_pid()
+  AND l.database = (SELECT oid FROM pg_catalog.pg_database WHERE datname = current_database())
+  AND l.relation = ANY (%(tables)s::oid[])
+  AND l.mode NOT IN ('AccessShareLock', 'RowShareLock', 'RowExclusiveLock')
+ORDER BY 1, 2, 5
 """
 
 
-def awaited_transactions(dsn: str, pid: int) -> tuple[str, list[int]]:
-    """Name the transactions that process `pid` of the server waits for now; and their ages.
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Something that goes on when transactions of others have ended.
 
-    Each by its process, application and database; a prepared one by its gid. A role that may not
-    see other sessions' activity (``pg_read_all_stats``) gets the process and the database.
-
-    Returns:
-        One line and the ages in seconds, as far as known; both are empty when it waits for none,
-        or when the server does not say.
+    Attributes:
+        names: Of the transactions: by process, application and database, or by gid.
+        age_s: Of the oldest, in seconds; None where the role may not see it.
     """
+
+    task: Task
+    names: tuple[str, ...]
+    age_s: int | None = None
+
+    def __str__(self) -> str:
+        return "; ".join(self.names)
+
+
+_Row: TypeAlias = tuple[Task, int | None, str | None, str | None, str | None, int | None]
+
+
+def session_name(task: Task, slot: str, *, before: int | None = None) -> str:
+    """Return the ``application_name`` of a session; the server keeps 63 characters of it.
+
+    `before`: It waits for the transactions whose 64-bit ids are smaller.
+    """
+    return f"pgsluice {task}{'' if before is None else f'<{before}'} {slot}"
+
+
+def waits(connection: psycopg.Connection, slot: str) -> tuple[Wait, ...]:
+    """Return what the gateway of `slot` waits for now.
+
+    A DSN with an ``application_name`` of its own hides the sessions that copy and reload, except
+    while they say what they wait for. On a standby, transactions of the primary have no name.
+
+    Raises:
+        TransientError: the connection is gone.
+    """
+    return tuple(_asked(connection, _WAITS, {"slot": slot}))
+
+
+def lock_holders(connection: psycopg.Connection, tables: Collection[int]) -> Wait | None:
+    """Return who holds a lock on `tables` (OIDs) that keeps them out of a publication, if anybody.
+
+    Raises:
+        TransientError: the connection is gone.
+    """
+    return next(_asked(connection, _HOLDERS, {"tables": list(tables)}), None)
+
+
+def _asked(
+    connection: psycopg.Connection, query: LiteralString, parameters: Mapping[str, Any]
+) -> Iterator[Wait]:
     try:
-        with connect(dsn, statement_timeout_s=_LOOK_S) as connection:
-            rows = connection.execute(_QUERY, {"pid": pid}).fetchall()
-    except (GatewayError, psycopg.Error):
-        return "", []
-    names = [_named(*row[:4]) for row in rows]
-    return "; ".join(names), [row[4] for row in rows if row[4] is not None]
+        rows: list[_Row] = connection.execute(query, parameters).fetchall()
+    except psycopg.Error as error:
+        doing = "asking for running transactions"
+        raise classify_server_error(error.sqlstate, str(error), doing=doing) from None
+    for task, group in groupby(rows, key=lambda row: row[0]):
+        found = list(group)
+        ages = [row[5] for row in found if row[5] is not None]
+        yield Wait(task, tuple(_named(*row[1:5]) for row in found), max(ages, default=None))
 
 
 def _named(pid: int | None, application: str | None, database: str | None, gid: str | None) -> str:

@@ -1,14 +1,18 @@
-"""Whom a gateway that starts has to wait for, it names."""
+"""Whom a gateway has to wait for, it names: in the log, to `pgsluice status`, over HTTP."""
 
 from __future__ import annotations
 
+import json
+import signal
 from collections.abc import Callable
 
 import psycopg
 import pytest
 
+from tests.integration.test_gateway_monitor import Monitored
 from tests.support.gateway_scene import Scene, value_of
 from tests.support.servers import Database
+from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.postgres, pytest.mark.kafka]
 
@@ -29,15 +33,19 @@ def test_the_transactions_that_the_slot_waits_for_are_named(
         pid = value_of(open_one, "SELECT pg_backend_pid()")
         where = f"database '{database.name}')"
         names = {
-            "open": f"awaited=\"pid {pid} (application 'nightly batch', {where}",
-            "prepared": f"awaited=\"prepared transaction '{gid}' ({where}",
+            "open": f"pid {pid} (application 'nightly batch', {where}",
+            "prepared": f"prepared transaction '{gid}' ({where}",
         }
         gateway = s.project.start()
         gateway.wait_for("the slot waits for transactions that are still running")
         # It waits for one after the other, in an order of its own.
-        first = next(kind for kind, name in names.items() if name in gateway.log())
+        first = next(kind for kind, name in names.items() if f'awaited="{name}' in gateway.log())
+        shown = s.cli("status")
+        assert shown.code == 75
+        waits = "for now: the slot waits for transactions that are still running: "
+        assert waits + names[first] in shown.out
         for kind in sorted(names, key=lambda kind: kind != first):
-            gateway.wait_for(names[kind])
+            gateway.wait_for(f'awaited="{names[kind]}')
             if kind == "open":
                 open_one.commit()
             else:
@@ -46,3 +54,57 @@ def test_the_transactions_that_the_slot_waits_for_are_named(
     gateway.wait_for("all tables are copied")
     assert gateway.terminate() == 0
     assert s.rebuilt("t") == [(1,), (2,)]
+
+
+def test_those_that_a_copy_and_a_reload_wait_for_are_named(
+    scene: Callable[..., Scene], database: Database
+) -> None:
+    with database.connect() as connection:
+        connection.execute("CREATE TABLE t (a int PRIMARY KEY)")
+        connection.execute("CREATE TABLE u (a int PRIMARY KEY)")
+    one = "CREATE PUBLICATION p FOR TABLE t; CREATE SUBSCRIPTION {s} CONNECTION '' PUBLICATION p;"
+    more = (
+        "CREATE PUBLICATION q FOR TABLE u; CREATE SUBSCRIPTION {s}_u CONNECTION '' PUBLICATION q;"
+    )
+    s = scene(one, http={"listen": "127.0.0.1:0"})
+    gid = f"payment-{database.name}"
+    gateway = Monitored(s.project.start())
+    gateway.process.wait_for("all tables are copied")
+    with psycopg.connect(database.dsn, application_name="nightly batch") as open_one:
+        open_one.execute("SELECT pg_current_xact_id()")
+        with database.connect() as connection:
+            connection.execute(f"BEGIN; INSERT INTO t VALUES (2); PREPARE TRANSACTION '{gid}'")
+        pid = value_of(open_one, "SELECT pg_backend_pid()")
+        names = [
+            f"pid {pid} (application 'nightly batch', database '{database.name}')",
+            f"prepared transaction '{gid}' (database '{database.name}')",
+        ]
+        waits = "the copy waits for transactions that are still running"
+        assert s.cli("copy", "t", "--no-wait").code == 0
+        gateway.process.wait_for(waits)
+        assert f'awaited="{"; ".join(names)}"' in gateway.process.log()
+        assert f"for now: {waits}: {'; '.join(names)}" in s.cli("status").out
+        wait_until(lambda: json.loads(gateway.get("/status")[1])["waits"], 30, "the wait there")
+        (wait,) = json.loads(gateway.get("/status")[1])["waits"]
+        assert (wait["task"], wait["awaited"]) == ("copy", names)
+        assert waits in gateway.get("/")[1]
+        metric = 'pgsluice_gateway_awaited_transactions{task="copy"} 2.0'
+        assert metric in gateway.get("/metrics")[1]
+    with database.connect() as connection:
+        connection.execute(f"COMMIT PREPARED '{gid}'")
+    wait_until(lambda: s.cli("status").code == 0, 30, "the copy to be made")
+    with psycopg.connect(database.dsn, application_name="a migration") as open_one:
+        open_one.execute("LOCK TABLE u IN SHARE MODE")
+        pid = value_of(open_one, "SELECT pg_backend_pid()")
+        named = f"pid {pid} (application 'a migration', database '{database.name}')"
+        waits = f"changed definitions wait for transactions that are still running: {named}"
+        s.project.definitions = (one + more).replace("{s}", s.slot)
+        s.project.write()
+        gateway.process.send(signal.SIGHUP)
+        wait_until(lambda: waits in s.cli("status").out, 30, "the wait of the reload")
+        gateway.process.wait_for(
+            f"wait for locks on the tables that are to come in, held by {named}"
+        )
+    gateway.process.wait_for(f"table copied subscription={s.slot}_u")
+    assert gateway.process.terminate() == 0
+    assert s.rebuilt("t") == [(2,)]

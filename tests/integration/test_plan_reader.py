@@ -97,7 +97,7 @@ def test_a_publication_that_is_altered_while_the_watch_is_interrupted_is_followe
         # It comes back after a pause.
         connection.execute(
             "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity"
-            " WHERE application_name = 'pgsluice reload' AND datname = current_database()"
+            " WHERE application_name LIKE 'pgsluice reload%' AND datname = current_database()"
         )
         connection.execute("ALTER PUBLICATION p ADD TABLE u")
         gateway.wait_for("table copied subscription=" + s.slot + " relation=public.u")

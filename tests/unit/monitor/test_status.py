@@ -10,6 +10,7 @@ import pytest
 
 from gateway.lsn import Lsn
 from gateway.monitor.status import Severity, TableStatus, retention_problem
+from gateway.source.running import Task, Wait
 from tests.unit.monitor.figures import SLOT, status
 
 MIB = 1 << 20
@@ -58,6 +59,33 @@ def test_a_table_that_is_not_ready_is_named(state: str, severity: Severity) -> N
     assert ("it has no identity" in problem.message) == (state == "held")
 
 
+@pytest.mark.parametrize(
+    ("task", "text"),
+    [
+        ("slot", "the slot waits"),
+        ("copy", "the copy waits"),
+        ("reload", "changed definitions wait"),
+    ],
+)
+def test_who_keeps_something_waiting_is_named(task: Task, text: str) -> None:
+    waits = [Wait(task, ("pid 7", "prepared transaction 'x'"), 30)]
+
+    found = replace(status(), waits=waits)
+
+    (problem,) = found.problems()
+    assert problem.severity is Severity.WAIT
+    running = "for transactions that are still running: pid 7; prepared transaction 'x'"
+    assert problem.message == f"{text} {running}"
+    (wait,) = found.as_json()["waits"]
+    assert wait == {"task": task, "awaited": ("pid 7", "prepared transaction 'x'"), "age_s": 30}
+
+
+def test_a_slot_that_is_read_before_there_is_a_watermark_is_a_start() -> None:
+    (problem,) = replace(status(), durable_lsn=None, tables=()).problems()
+
+    assert problem.message == "the gateway is starting"
+
+
 def test_the_worst_comes_first() -> None:
     tables = [TableStatus("nsw", "t", "pending", 0), TableStatus("nsw", "u", "held", 0)]
 
@@ -95,6 +123,7 @@ def test_the_json_has_what_the_lines_have() -> None:
         "name": "s",
         "exists": True,
         "active": True,
+        "pid": 7,
         "wal_status": "reserved",
         "retained_bytes": 200,
         "left_bytes": 1 << 30,

@@ -51,7 +51,7 @@ from tests.support.fakes import FakeSink
 from tests.support.gateway_process import Read
 from tests.support.pgoutput_encode import keepalive, xlogdata
 from tests.support.rebuild import Rebuilt
-from tests.unit.routing.test_router import (
+from tests.support.routing_scene import (
     NoCatalog,
     Schemas,
     column,
@@ -172,6 +172,12 @@ class Reader:
 
     def flush(self) -> None:
         pass
+
+    def wait_for(self, before: int | None) -> None:
+        pass
+
+    def awaited(self) -> None:
+        return None
 
     def estimate_rows(self, shown: Table) -> int | None:
         return None
