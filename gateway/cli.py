@@ -194,7 +194,9 @@ def command_line() -> argparse.ArgumentParser:
     parser.set_defaults(verbose=False, form="text")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
 
-    demo = commands.add_parser("demo", help="the whole path on local servers, with a verdict")
+    demo = commands.add_parser(
+        "demo", help="run the whole path on local servers and check the result"
+    )
     demo.add_argument("--keep", action="store_true", help="leave everything running at the end")
     demo.add_argument(
         "--postgres", type=int, choices=(16, 18), default=18, help="major version (default 18)"
@@ -202,13 +204,17 @@ def command_line() -> argparse.ArgumentParser:
     demo.set_defaults(command=_demo)
 
     _add_init(commands)
-    run = _configured(commands, "run", _run, "the gateway daemon: replication slot to Kafka")
+    run = _configured(
+        commands, "run", _run, "run the gateway daemon, which publishes changes to Kafka"
+    )
     _add_endpos(run, "publish every transaction that ends at or before LSN, then stop")
 
-    consume = _configured(commands, "consume", _consume, "the Spark job: Kafka to Delta tables")
-    tables = _configured(commands, "tables", _tables, "the rebuilt tables' versions")
+    consume = _configured(
+        commands, "consume", _consume, "run the Spark job, which rebuilds the tables in Delta Lake"
+    )
+    tables = _configured(commands, "tables", _tables, "list the versions of the rebuilt tables")
     verify = _configured(
-        commands, "verify", _verify, "compare the rebuilt tables with the source, at one LSN"
+        commands, "verify", _verify, "compare the rebuilt tables with the source as of one LSN"
     )
     for command in (consume, tables, verify):
         command.add_argument(
@@ -219,7 +225,9 @@ def command_line() -> argparse.ArgumentParser:
             help="only this one; can be given several times (default: all that are defined)",
         )
     _add_endpos(consume, "stop when all subscriber tables are complete up to LSN")
-    tables.add_argument("--at", metavar="LSN|TIME", help="as they were then (default: now)")
+    tables.add_argument(
+        "--at", metavar="LSN|TIME", help="their versions at that point (default: now)"
+    )
 
     verify.add_argument(
         "--table",
@@ -239,7 +247,7 @@ def command_line() -> argparse.ArgumentParser:
         help="how long to wait for the tables (default 600)",
     )
 
-    _configured(commands, "check", _check, "look for what would go wrong, and say what to do")
+    _configured(commands, "check", _check, "find what would go wrong, and say what to do about it")
     schemas = _configured(
         commands, "schemas", _schemas, "print the Avro schemas that will be registered"
     )
@@ -250,39 +258,45 @@ def command_line() -> argparse.ArgumentParser:
         commands,
         "status",
         _status,
-        "slot, watermark, tables and what is wrong; 0 all is well, 1 a person must act, "
-        "75 not in order, but it may pass",
+        "show the slot, the watermark, the tables and any problems; exits with 0 when all is well, "
+        "1 when a person must act, 75 when it may clear up by itself",
     )
-    status.add_argument("--json", action="store_true", help="as one JSON object on one line")
+    status.add_argument("--json", action="store_true", help="print one JSON object on one line")
     status.add_argument(
         "--watch",
         type=_seconds,
         nargs="?",
         const=2.0,
         metavar="SECONDS",
-        help="again and again, until interrupted (default: every 2 seconds)",
+        help="print it again every SECONDS (default 2) until interrupted",
     )
     reload = _configured(
-        commands, "reload", _reload, "let the running gateway take on changed definitions"
+        commands, "reload", _reload, "make the running gateway take up changed definitions"
     )
     copy = _configured(
-        commands, "copy", _copy, "let the running gateway copy a table, or part of it, once more"
-    )
-    copy.add_argument("table", nargs="?", metavar="TABLE", help="the source's, as SCHEMA.TABLE")
-    copy.add_argument(
-        "--where", metavar="CONDITION", help="only these rows; they replace what consumers have"
+        commands, "copy", _copy, "make the running gateway copy a table, or part of one, again"
     )
     copy.add_argument(
-        "--cancel", action="store_true", help="end what was asked for; without TABLE, all of it"
+        "table", nargs="?", metavar="TABLE", help="as TABLE or SCHEMA.TABLE on the source"
+    )
+    copy.add_argument(
+        "--where",
+        metavar="CONDITION",
+        help="copy only these rows; they replace what consumers have",
+    )
+    copy.add_argument(
+        "--cancel",
+        action="store_true",
+        help="cancel requests for this table; without TABLE, for all",
     )
     resume = _configured(
-        commands, "resume", _copy, "take up a table that was put aside: the same as copy TABLE"
+        commands, "resume", _copy, "take up a table that was put aside; the same as copy TABLE"
     )
-    resume.add_argument("table", metavar="TABLE", help="the source's, as SCHEMA.TABLE")
+    resume.add_argument("table", metavar="TABLE", help="as TABLE or SCHEMA.TABLE on the source")
     resume.set_defaults(where=None, cancel=False)
     for command in (copy, resume):
         command.add_argument(
-            "--subscription", metavar="NAME", help="only for this one (default: all)"
+            "--subscription", metavar="NAME", help="for this one only (default: all)"
         )
         command.add_argument(
             "--no-wait",
@@ -297,10 +311,10 @@ def command_line() -> argparse.ArgumentParser:
             type=float,
             default=600.0,
             metavar="SECONDS",
-            help="give up waiting after so long (default 600)",
+            help="how long to wait before giving up (default 600)",
         )
     _add_looking(commands)
-    slot = commands.add_parser("slot", help="the replication slot")
+    slot = commands.add_parser("slot", help="manage the replication slot")
     slot_commands = slot.add_subparsers(title="commands", metavar="COMMAND", required=True)
     slot_drop = _configured(
         slot_commands,
@@ -311,7 +325,7 @@ def command_line() -> argparse.ArgumentParser:
     slot_drop.add_argument(
         "--force",
         action="store_true",
-        help="also when Kafka has no record that the slot is this gateway's",
+        help="even when Kafka has no record that the slot is this gateway's",
     )
     slot_drop.add_argument(
         "--system-identifier",
@@ -326,7 +340,11 @@ def _add_init(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
     init = commands.add_parser("init", help=help_, description=help_)
     init.add_argument("dsn", metavar="DSN", help="connection string or URI of the database")
     init.add_argument(
-        "--folder", type=Path, default=Path(), metavar="FOLDER", help="where to (default: here)"
+        "--folder",
+        type=Path,
+        default=Path(),
+        metavar="FOLDER",
+        help="where to write them (default: here)",
     )
     init.add_argument(
         "--subscription", metavar="NAME", help="first part of every topic (default: the database)"
@@ -344,11 +362,15 @@ def _add_looking(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
     tail = _configured(commands, "tail", _tail, "print changes as they are published")
     tail.add_argument("what", metavar="SUBSCRIPTION[.TABLE]", help="s, s.t, or s.schema.t")
     tail.add_argument(
-        "--from-beginning", action="store_true", help="also those that are in Kafka already"
+        "--from-beginning", action="store_true", help="start with the changes already in Kafka"
     )
-    tail.add_argument("--no-follow", action="store_true", help="stop at what is there now")
+    tail.add_argument(
+        "--no-follow",
+        action="store_true",
+        help="stop after the last change instead of waiting for more",
+    )
     explain = _configured(
-        commands, "explain", _explain, "which subscriptions take a row, filter by filter"
+        commands, "explain", _explain, "say which subscriptions take a row, filter by filter"
     )
     explain.add_argument("table", metavar="TABLE", help="t, or schema.t")
     explain.add_argument(
@@ -367,9 +389,13 @@ def _configured(
 ) -> argparse.ArgumentParser:
     parser = commands.add_parser(name, help=help_, description=help_)
     parser.add_argument(
-        "--config", type=Path, required=True, metavar="FILE", help="the TOML configuration"
+        "--config",
+        type=Path,
+        default=Path("pgsluice.toml"),
+        metavar="FILE",
+        help="the TOML configuration (default: pgsluice.toml in this folder)",
     )
-    parser.add_argument("--verbose", action="store_true", help="log more")
+    parser.add_argument("--verbose", action="store_true", help="log in more detail")
     parser.set_defaults(command=command)
     return parser
 

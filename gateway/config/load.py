@@ -102,7 +102,7 @@ def _read_toml(path: Path) -> dict[str, Any]:
     except FileNotFoundError:
         raise ConfigError(
             f"the configuration file {path} does not exist",
-            hint="give its path with --config; docs/operations.md has one to start from",
+            hint="give its path with --config, or let `pgsluice init DSN` write one",
         ) from None
     except OSError as error:
         raise ConfigError(f"{path} cannot be read: {error.strerror}") from error

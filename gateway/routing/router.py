@@ -315,9 +315,7 @@ class Router:
                     message, transaction.commit_lsn, transaction.xid, tx.seq, headers
                 )
             case _:
-                raise ProtocolError(
-                    "does not belong into a transaction", tag=bytes((tag,)), offset=0
-                )
+                raise ProtocolError("does not belong in a transaction", tag=bytes((tag,)), offset=0)
 
     def _truncate(
         self, message: Truncate, lsn: Lsn, tx: TransactionState, out: list[Record]

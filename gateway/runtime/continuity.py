@@ -84,9 +84,9 @@ class Continuity:
 def _refusal(said: str, commit: LastCommit | None) -> SlotError:
     assert commit is not None
     return SlotError(
-        f"the source server is not the one that Kafka has changes of: {said} transaction "
+        f"the changes in Kafka are not from this source server: {said} transaction "
         f"{commit.xid}, which committed at {format_lsn(commit.commit_lsn)}, before the watermark",
-        hint="it was restored from a backup and has gone another way since. Point source.dsn at "
+        hint="it was restored from a backup and has diverged since. Point source.dsn at "
         "the right server; or, when this one is to stay, `pgsluice slot drop`, then `pgsluice run` "
         "copies all tables anew",
     )

@@ -226,7 +226,7 @@ def _check_history(watermark: Watermark, server: ServerPosition) -> None:
     differs = _difference(server.history, timeline, reached, server)
     if differs is not None:
         raise SlotError(
-            f"the source server is not the one that Kafka has changes of: {differs}; Kafka has "
+            f"the changes in Kafka are not from this source server: {differs}; Kafka has "
             f"everything up to {format_lsn(reached)} on timeline {timeline}, the server is at "
             f"{format_lsn(server.wal_end)} on timeline {server.timeline}",
             hint="it was restored from a backup, replaced, or promoted without its last changes. "
@@ -266,7 +266,7 @@ def _replaced(facts: Facts) -> FatalError:
     others = ", ".join(facts.elsewhere)
     return SlotError(
         f"the source server (system identifier {facts.server.system_identifier}) is not the one "
-        f'that slot "{facts.name}" was read from so far ({others})',
+        f'that slot "{facts.name}" has been read from so far ({others})',
         hint="point source.dsn at the right server; or, when this one is to take its place, "
         f"`pgsluice slot drop --system-identifier {facts.elsewhere[0]}` forgets the other one, and "
         "`pgsluice run` copies all tables anew",

@@ -126,7 +126,7 @@ def ensure_topics(
 
 
 def describe_topics(
-    kafka: Mapping[str, str | int | bool], names: Sequence[str], *, timeout_s: float = 30.0
+    kafka: Mapping[str, str | int | bool], names: Sequence[str], *, timeout_s: float = 10.0
 ) -> dict[str, TopicDescription]:
     """Those of the topics that exist and can be written to, by name.
 

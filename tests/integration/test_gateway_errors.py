@@ -45,7 +45,7 @@ def test_help_is_there(command: tuple[str, ...]) -> None:
     [
         ((), "required"),
         (("frobnicate",), "invalid choice"),
-        (("run",), "--config"),
+        (("tail",), "SUBSCRIPTION"),
         (("run", "--config", "x", "--endpos", "12"), "--endpos"),
         (("slot",), "required"),
     ],
@@ -57,11 +57,21 @@ def test_wrong_usage_is_2(arguments: tuple[str, ...], text: str) -> None:
     assert text in ended.err
 
 
-def test_a_missing_configuration_is_named(tmp_path: Path) -> None:
-    ended = cli("run", "--config", str(tmp_path / "absent.toml"))
+@pytest.mark.parametrize(
+    ("arguments", "name"),
+    [((), "pgsluice.toml"), (("--config", "absent.toml"), "absent.toml")],
+    ids=["by default", "as named"],
+)
+def test_a_missing_configuration_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], name: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    ended = cli("run", *arguments)
 
     assert ended.code == 1
-    assert "absent.toml does not exist" in ended.err
+    assert f"{name} does not exist" in ended.err
+    assert "pgsluice init DSN" in ended.err
 
 
 @pytest.mark.parametrize(
