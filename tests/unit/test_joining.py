@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -28,6 +30,28 @@ def test_workflows_are_given_no_more_rights_than_they_say(workflow: Path) -> Non
             assert ("uses" in step) != ("run" in step)
             # A version, not a branch that others can move under us.
             assert re.fullmatch(r"[\w/-]+@v\d[\w.]*", step.get("uses", "a/b@v1"))
+
+
+@pytest.mark.parametrize(
+    ("schema", "files"),
+    [
+        ("github-workflows", ".github/workflows/*.yml"),
+        ("github-issue-forms", ".github/ISSUE_TEMPLATE/[!c]*.yml"),
+        ("github-issue-config", ".github/ISSUE_TEMPLATE/config.yml"),
+        ("compose-spec", "docker-compose.yml"),
+    ],
+)
+def test_files_are_valid_by_the_schemas_of_those_who_read_them(schema: str, files: str) -> None:
+    found = sorted(ROOT.glob(files))
+    assert found
+
+    done = subprocess.run(
+        [sys.executable, "-m", "check_jsonschema", "--builtin-schema", f"vendor.{schema}", *found],
+        capture_output=True,
+        text=True,
+    )
+
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_the_workflow_runs_what_a_person_runs() -> None:
