@@ -13,7 +13,7 @@ from gateway.records import Batch
 from gateway.sink.producer import TransactionalSink
 from gateway.sink.progress import KafkaProgress
 from gateway.sink.transactions import KafkaTransactions
-from tests.integration.test_sink import FixedIds, Topics
+from tests.support.sink_scene import FixedIds, Topics
 from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.kafka, pytest.mark.java]
