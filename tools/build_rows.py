@@ -1,10 +1,10 @@
 """Compile the row path in place: ``python tools/build_rows.py``, which ``make setup`` runs.
 
-The C sources in ``gateway/routing/rows`` become ``gateway/routing/_rows.abi3.so``, those in
-``gateway/sink/producing`` ``gateway/sink/_producing.abi3.so``, by the system's compiler or else by
-the one that is the package ``ziglang``, for this and all later versions of Python. Without a
-compiler or Python's headers the gateway works all the same, interpreted, and says so when it
-starts. Does nothing when nothing has changed. ``CC`` and ``CFLAGS`` are respected.
+The C sources in ``gateway/routing/rows`` become ``gateway/routing/_rows.abi3.so``, and so on
+(`MODULES`), by the system's compiler or else by the one that is the package ``ziglang``, for this
+and all later versions of Python. Without a compiler or Python's headers the gateway works all the
+same, interpreted, and says so when it starts. Does nothing when nothing has changed. ``CC`` and
+``CFLAGS`` are respected.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ ROOT: Final = Path(__file__).resolve().parent.parent
 MODULES: Final = {
     "gateway/routing/_rows.abi3.so": ROOT / "gateway" / "routing" / "rows",
     "gateway/sink/_producing.abi3.so": ROOT / "gateway" / "sink" / "producing",
+    "gateway/source/_reading.abi3.so": ROOT / "gateway" / "source" / "reading",
 }
 """Where each module stands in the tree, and the folder of its sources."""
 

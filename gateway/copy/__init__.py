@@ -49,6 +49,10 @@ forgotten when the earlier one is placed is nothing that the later one lacks.
 A chunk may be placed in parts with the stream in between (`Chunk.split`): each is what a chunk of
 its range would have been under the same snapshot; the last one has the keys that are read again.
 
+A chunk may be without rows that nobody wants (`Chunk.skipped`), where that depends on their keys
+alone: a change that keeps the key keeps them unwanted, and one that changes it moves a row that the
+chunk does not have, so that it is read again.
+
 A table without a key has no ranges, and consumers keep it as a multiset: it is one chunk, behind
 a ``t``. What it costs: one transaction that lasts as long as reading the table takes, the
 table's rows in a spool file, and a stream that waits while they are published.

@@ -45,6 +45,8 @@ class Chunk:
         last: The greatest key of the range; None when `rows` has none of it.
         end: There is nothing behind it.
         size: Number of rows of the range.
+        skipped: Number of those that are in the range and not among `rows`, because nobody wants
+            them. What they are must depend on their keys alone.
     """
 
     request: ChunkRequest
@@ -54,6 +56,7 @@ class Chunk:
     last: Key | None
     end: bool
     size: int
+    skipped: int = 0
 
     def following(self, again: tuple[Key, ...]) -> ChunkRequest | None:
         """Return the request for the range behind it, also before it is placed; None at the end.
@@ -85,6 +88,7 @@ class Chunk:
             last=last,
             end=False,
             size=rows,
+            skipped=0,
         )
         rest = replace(
             self,
@@ -195,7 +199,7 @@ class ChunkedCopy:
             The rows to publish, as they are at this position. Exhaust it before anything else.
         """
         self.forget(chunk.snapshot)
-        self._rows += chunk.size
+        self._rows += chunk.size + chunk.skipped
         if not self._key:
             self._complete = True
             return _bag(chunk.rows, [c for _, changes in self._unseen for c in changes])

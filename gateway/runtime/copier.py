@@ -18,6 +18,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Final
 
 from gateway.background import OnWait
@@ -349,6 +350,11 @@ class TableCopier:
                     job = None
                 except ConditionError as error:
                     assert job is not None
+                    if job.source.narrow:
+                        # A filter that raises; what evaluates it otherwise deals with the row.
+                        job.source = replace(job.source, narrow=())
+                        event(_LOG, logging.WARNING, "reading all rows", because=error.message)
+                        continue
                     self._settle(job)
                     self._given_up.append((job, error))
                     job = None
@@ -413,6 +419,11 @@ class TableCopier:
         if not job.began_at:
             job.began_at = time.monotonic()
             job.estimate = None if job.part else reader.estimate_rows(job.table)
+            if job.source.narrow and not reader.narrows(job.source):
+                job.source = replace(job.source, narrow=())
+            if job.source.narrow:
+                said = "only rows that pass a filter are read"
+                event(_LOG, logging.INFO, said, relation=job.table)
         rows = _FIRST_CHUNK_ROWS
         while (request := self._await_turn(reader, job)) is not None:
             with self._lock:
@@ -423,7 +434,7 @@ class TableCopier:
                 with self._lock:
                     job.outstanding -= 1
                 raise
-            job.rows += chunk.size
+            job.rows += chunk.size + chunk.skipped
             job.newest = chunk
             rows = self._settings.chunk_bytes // max(1, reader.bytes // max(1, reader.rows))
             with self._lock:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -11,6 +11,7 @@ from gateway.copy import Chunk, ChunkedCopy, ChunkRequest
 from gateway.definitions.model import Plan, Table, TableCopy
 from gateway.envelope.schema import key_of
 from gateway.routing.copies import CopyRoute
+from gateway.routing.filters import Filters
 from gateway.routing.routes import RelationRoutes
 from gateway.runtime.copy_states import CopyStates
 from gateway.source.chunks import ChunkSource
@@ -95,6 +96,20 @@ class CopyJob:
             self.records_per_row = max(records / rows, self.records_per_row / 2, _LEAST)
 
 
+def _narrow(copies: Sequence[TableCopy], filters: Filters, key: Collection[str]) -> tuple[str, ...]:
+    """Return the filters of which a row that anybody wants passes one; empty: all are wanted.
+
+    A row that is left out must stay unwanted unless its key changes: see `gateway.copy`. That is so
+    where the filters read nothing but the key, as they do where updates are published and the
+    replica identity is not FULL.
+    """
+    clauses = {clause for copy in copies for clause in copy.filters}
+    reads = {name for clause in clauses for name in filters.of(clause).columns}
+    if not all(copy.filters for copy in copies) or not reads.issubset(key):
+        return ()
+    return tuple(sorted({clause.text for clause in clauses}))
+
+
 def make_jobs(plan: Plan, states: CopyStates, routes: RelationRoutes) -> Iterator[CopyJob]:
     """Prepare what is to be copied, and let `routes` show it the changes of its table.
 
@@ -119,7 +134,9 @@ def make_jobs(plan: Plan, states: CopyStates, routes: RelationRoutes) -> Iterato
                 continue
             route = routes.copy_route(copies, key_of(table, copies[0].columns) or ())
         part = (state.asked or "") if state.state == "ready" else ""
-        source = ChunkSource(table, route.columns, route.key, part)
+        source = ChunkSource(
+            table, route.columns, route.key, part, _narrow(copies, routes.filters, route.key)
+        )
         chunked = ChunkedCopy(source.key_positions, state.progress)
         routes.watch(route, chunked)
         yield CopyJob(table, tuple(copies), route, source, chunked, chunked.request(), part=part)

@@ -25,11 +25,13 @@ from psycopg import pq, sql
 
 from gateway.background import OnWait, keep_waiting
 from gateway.copy import Chunk, ChunkRequest, CopiedRow, Key, Snapshot
-from gateway.copy.lines import key_of_line
+from gateway.copy.lines import key_of_line, split_copy_line
 from gateway.definitions.model import Table
 from gateway.errors import FatalError, GatewayError, TransientError
 from gateway.lsn import Lsn, parse_lsn
+from gateway.source import narrowing
 from gateway.source.connection import SESSION_SETTINGS, classify_server_error, connect
+from gateway.source.lines import copy_lines
 from gateway.source.running import Wait, session_name, waits
 from gateway.source.session import DEFAULT_SILENCE_S
 
@@ -45,6 +47,9 @@ _SETTINGS: Final = {
 
 # Of a condition: data exceptions, and what is said of its text.
 _OF_CONDITIONS: Final = ("22", "42", "38", "39", "P0", "54")
+
+_WORTH: Final = 0.5
+"""A read is narrowed to at most this part of the rows; the border of a range costs a look, too."""
 
 # The names of the table's files are those of its rows: another one after a rewrite or TRUNCATE.
 _SHAPE: Final = """
@@ -95,15 +100,19 @@ class ChunkSource:
         columns: Which, in which order; may be empty without a key.
         key: Those of the key among them, in the table's order; empty: all rows are one chunk.
         where: A condition that the rows of a range fulfil; empty: there is none.
+        narrow: Filters, on `columns`, of which one is true for every row of a range that anybody
+            wants; empty: all are wanted. Only with a key.
     """
 
     table: Table
     columns: tuple[str, ...]
     key: tuple[str, ...]
     where: str = ""
+    narrow: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         assert set(self.key) <= set(self.columns)
+        assert self.key or not self.narrow
 
     @property
     def key_positions(self) -> tuple[int, ...]:
@@ -216,7 +225,8 @@ class ChunkReader:
         """Read the next `limit` rows of the key, and the rows of the keys asked for.
 
         Raises:
-            ConditionError: the server cannot evaluate the condition of `source`.
+            ConditionError: the server cannot evaluate the condition of `source`, or a filter by
+                which it is narrowed.
             TableAltered: its columns are not those that `source` knows, or it is gone.
             TransientError: the connection is gone, the table stayed locked, or it was rewritten or
                 truncated meanwhile.
@@ -231,10 +241,11 @@ class ChunkReader:
             self._connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY")
             text, in_recovery, shape, files = self._row(_BEFORE, doing, about)
             _check_shape(table, shape)
+            skipped = 0
             if source.key:
                 rows: Iterable[CopiedRow]
-                rows, last, size = self._read_keyed(source, request, limit)
-                end = not request.ranged or size < limit
+                rows, last, size, skipped = self._read_keyed(source, request, limit)
+                end = not request.ranged or size + skipped < limit
             else:
                 rows, last, end = self._spool(source), None, True
                 size = self.rows
@@ -251,7 +262,26 @@ class ChunkReader:
         snapshot = Snapshot.parse(text, in_recovery=in_recovery)
         # On a standby the position may still be that of a commit whose effect can be seen.
         position = Lsn(parse_lsn(insert_lsn) + (1 if in_recovery else 0))
-        return Chunk(request, rows, snapshot, position, last, end, size)
+        return Chunk(request, rows, snapshot, position, last, end, size, skipped)
+
+    def narrows(self, source: ChunkSource) -> bool:
+        """Whether the server expects `narrow` to leave out enough rows to be worth a look at each.
+
+        Raises:
+            TransientError: the connection is gone.
+        """
+        try:
+            wanted, every = [
+                self._connection.execute(
+                    sql.SQL("EXPLAIN (FORMAT JSON) {}").format(query)
+                ).fetchall()[0][0][0]["Plan"]["Plan Rows"]
+                for query in narrowing.ratio(source.table, source.narrow)
+            ]
+        except psycopg.Error as error:
+            if self._connection.closed:
+                raise _copy_error(error, source) from None
+            return False
+        return bool(wanted <= _WORTH * every)
 
     def _end_transaction(self) -> None:
         """End what an error has left open."""
@@ -266,25 +296,35 @@ class ChunkReader:
 
     def _read_keyed(
         self, source: ChunkSource, request: ChunkRequest, limit: int
-    ) -> tuple[list[CopiedRow], Key | None, int]:
+    ) -> tuple[list[CopiedRow], Key | None, int, int]:
         columns = self._key_columns(source)
         listed = sql.SQL(", ").join(column.expression for column in columns)
         rows: list[CopiedRow] = []
         last: Key | None = None
-        size = 0
+        size = skipped = 0
         if request.ranged:
             where = _condition(source)
+
+            def beyond(operator: str, key: Key) -> sql.Composable:
+                values = sql.SQL(", ").join(c.literal(key) for c in columns)
+                return sql.SQL("({}) {} ({})").format(listed, sql.SQL(operator), values)
+
             if request.after is not None:
-                values = sql.SQL(", ").join(c.literal(request.after) for c in columns)
-                where.append(sql.SQL("({}) > ({})").format(listed, values))
+                where.append(beyond(">", request.after))
             tail = sql.SQL("{} ORDER BY {} LIMIT {}").format(
                 _where(where), listed, sql.Literal(limit)
             )
-            lines = list(self._lines(source, tail))
+            if source.narrow:
+                last, skipped = self._border(source, listed, where, limit)
+                if last is not None:
+                    where.append(beyond("<=", last))
+                tail = sql.SQL("{} ORDER BY {}").format(_where(where), listed)
+            lines = [line for lines in self._lines(source, tail, source.narrow) for line in lines]
             size = len(lines)
-            if lines:
-                at = source.key_positions
-                last = tuple(text or b"" for text in key_of_line(lines[-1], at, max(at) + 1))
+            if source.narrow:
+                skipped -= size
+            elif lines:
+                last = _key_of(lines[-1], source)
             rows += lines
         if request.again:
             wanted = sql.SQL(", ").join(
@@ -292,27 +332,42 @@ class ChunkReader:
                 for key in request.again
             )
             tail = sql.SQL(" WHERE ({}) IN ({})").format(listed, wanted)
-            rows += self._lines(source, tail)
-        return rows, last, size
+            for lines in self._lines(source, tail):
+                rows += lines
+        return rows, last, size, skipped
+
+    def _border(
+        self,
+        source: ChunkSource,
+        listed: sql.Composable,
+        where: Sequence[sql.Composable],
+        limit: int,
+    ) -> tuple[Key | None, int]:
+        """Return the last key of the next `limit` rows, None at the end, and how many there are."""
+        query = narrowing.border(source.table, source.key, listed, _where(where), limit)
+        statement = sql.SQL("COPY ({}) TO STDOUT").format(query).as_bytes(self._connection)
+        found = [line for lines in copy_lines(self._connection, statement) for line in lines]
+        if not found:
+            return None, 0
+        *key, size = (text or b"" for text in split_copy_line(found[0][:-1]))
+        return tuple(key), int(size)
 
     def _spool(self, source: ChunkSource) -> _SpooledRows:
         file = tempfile.TemporaryFile(dir=self._spool_directory)  # noqa: SIM115  _SpooledRows has it
-        for line in self._lines(source, _where(_condition(source))):
-            file.write(line)
+        for lines in self._lines(source, _where(_condition(source))):
+            file.writelines(lines)
         return _SpooledRows(file, bool(source.columns))
 
-    def _lines(self, source: ChunkSource, tail: sql.Composable) -> Iterator[bytes]:
-        """Each row as COPY writes it, with its newline.
-
-        The rows of a partitioned table are those of all its leaves; for any other table only its
-        own, without those of tables that inherit from it.
-        """
-        statement = sql.SQL("COPY ({}) TO STDOUT").format(_select(source, tail))
-        with self._connection.cursor() as cursor, cursor.copy(statement) as copy:
-            for line in copy:  # the server sends one row a message
-                self.rows += 1
-                self.bytes += len(line)
-                yield bytes(line)
+    def _lines(
+        self, source: ChunkSource, tail: sql.Composable, narrow: Sequence[str] = ()
+    ) -> Iterator[list[bytes]]:
+        """Each row as COPY writes it, with its newline; many at a time."""
+        query = narrowing.select(source.table, source.columns, tail, narrow)
+        statement = sql.SQL("COPY ({}) TO STDOUT").format(query)
+        for lines in copy_lines(self._connection, statement.as_bytes(self._connection)):
+            self.rows += len(lines)
+            self.bytes += sum(map(len, lines))
+            yield lines
 
     def _key_columns(self, source: ChunkSource) -> list[_KeyColumn]:
         if source not in self._keys:
@@ -416,13 +471,9 @@ def _check_shape(table: Table, shape: Sequence[str]) -> None:
         raise TableAltered(f"copying {table}: its columns are not those of the plan any more")
 
 
-def _select(source: ChunkSource, tail: sql.Composable) -> sql.Composed:
-    return sql.SQL("SELECT {} FROM {}{}{}").format(
-        sql.SQL(", ").join(map(sql.Identifier, source.columns)),
-        sql.SQL("" if source.table.kind == "p" else "ONLY "),
-        sql.Identifier(source.table.schema, source.table.name),
-        tail,
-    )
+def _key_of(line: bytes, source: ChunkSource) -> Key:
+    at = source.key_positions
+    return tuple(text or b"" for text in key_of_line(line, at, max(at) + 1))
 
 
 def _condition(source: ChunkSource) -> list[sql.Composable]:
@@ -440,8 +491,8 @@ def check_condition(connection: psycopg.Connection, table: Table, where: str) ->
     try:
         with connection.transaction():
             connection.execute("SET TRANSACTION READ ONLY; SET LOCAL search_path = pg_catalog")
-            source = ChunkSource(table, (), (), where)
-            connection.execute(_select(source, _where(_condition(source)) + sql.SQL(" LIMIT 0")))
+            condition = _where(_condition(ChunkSource(table, (), (), where)))
+            connection.execute(narrowing.select(table, (), condition + sql.SQL(" LIMIT 0")))
     except psycopg.Error as error:
         return error.diag.message_primary or str(error)
     return None
@@ -459,7 +510,7 @@ def _copy_error(error: psycopg.Error, source: ChunkSource) -> GatewayError:
         )
     if error.sqlstate in ("42P01", "3F000"):
         return TableGone(f"{doing}: {text}", hint="define it anew, or leave it out, and reload")
-    if source.where and (error.sqlstate or "")[:2] in _OF_CONDITIONS:
+    if (source.where or source.narrow) and (error.sqlstate or "")[:2] in _OF_CONDITIONS:
         return ConditionError(f"{doing}: the condition on its rows fails: {text}")
     if error.sqlstate == "42703":
         return TableAltered(f"{doing}: it was altered since the definitions were read: {text}")

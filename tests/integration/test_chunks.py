@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import psycopg
@@ -11,7 +12,13 @@ import pytest
 from gateway.copy import Chunk, ChunkRequest, Key, row_of
 from gateway.errors import FatalError, TransientError
 from gateway.lsn import parse_lsn
-from gateway.source.chunks import ChunkReader, ChunkSource, TableAltered, TableGone
+from gateway.source.chunks import (
+    ChunkReader,
+    ChunkSource,
+    ConditionError,
+    TableAltered,
+    TableGone,
+)
 from gateway.source.tables import read_tables
 from tests.support.servers import Database
 
@@ -290,3 +297,77 @@ def test_row_security_is_refused_rather_than_obeyed(database: Database) -> None:
     finally:
         with database.connect() as writer:
             writer.execute(f"DROP OWNED BY {role}; DROP ROLE {role}")
+
+
+NARROW = ("((b % 3) = 0)", "((a = 'x2'::text) AND ((10 / (b - 5)) > 1))")
+
+
+@majors
+def test_a_narrowed_range_has_the_rows_that_anybody_wants_and_counts_the_others(
+    database: Database, reader: ChunkReader
+) -> None:
+    with database.connect() as writer:
+        writer.execute("CREATE TABLE t (a text, b int, c text, PRIMARY KEY (b, a))")
+        writer.execute(
+            "INSERT INTO t SELECT 'x' || i % 4, i / 2 + 6, E'\\t\\\\' FROM generate_series(0, 99) i"
+        )
+        wanted = writer.execute(
+            f"SELECT a, b::text AS key FROM t WHERE {' OR '.join(NARROW)} ORDER BY b, a"
+        ).fetchall()
+    source = source_of(database, "t", "a", "b", "c", key=("a", "b"))
+    source = replace(source, narrow=NARROW)
+
+    found = list(chunks(reader, source, 7))
+
+    assert [chunk.size + chunk.skipped for chunk in found] == [7] * 14 + [2]
+    assert [chunk.end for chunk in found] == [False] * 14 + [True]
+    keys = [tuple(row[:2]) for chunk in found for row in read(chunk)]
+    assert keys == [(a.encode(), b.encode()) for a, b in wanted]
+    assert all(chunk.size == len(read(chunk)) for chunk in found)
+
+
+def test_rows_that_are_asked_for_by_key_come_also_where_nobody_wants_them(
+    database: Database, reader: ChunkReader
+) -> None:
+    with database.connect() as writer:
+        writer.execute("CREATE TABLE t (a int PRIMARY KEY); INSERT INTO t VALUES (1), (2), (3)")
+    source = replace(source_of(database, "t", "a", key=("a",)), narrow=("(a > 2)",))
+
+    chunk = reader.read(source, ChunkRequest(True, (b"1",), ((b"1",),)), 10)
+
+    assert (read(chunk), chunk.size, chunk.skipped) == ([[b"3"], [b"1"]], 1, 1)
+
+
+def test_a_filter_that_raises_in_its_range_is_told_from_other_errors(
+    database: Database, reader: ChunkReader
+) -> None:
+    with database.connect() as writer:
+        writer.execute("CREATE TABLE t (a int PRIMARY KEY); INSERT INTO t VALUES (1), (2), (0)")
+    source = replace(source_of(database, "t", "a", key=("a",)), narrow=("((10 / a) > 1)",))
+
+    with pytest.raises(ConditionError, match="division by zero"):
+        reader.read(source, ChunkRequest(True, None, ()), 10)
+
+    assert read(reader.read(source, ChunkRequest(True, (b"0",), ()), 10)) == [[b"1"], [b"2"]]
+
+
+@pytest.mark.parametrize(
+    ("narrow", "worth"),
+    [
+        (("(a < 10)",), True),
+        (("(a < 10)", "(a > 90)"), True),
+        (("(a < 10)", "(a > 20)"), False),
+        (("((1 / 0) > a)",), False),
+    ],
+    ids=lambda value: str(value),
+)
+def test_a_read_is_narrowed_where_that_leaves_out_enough(
+    database: Database, reader: ChunkReader, narrow: tuple[str, ...], worth: bool
+) -> None:
+    with database.connect() as writer:
+        writer.execute("CREATE TABLE t (a int PRIMARY KEY)")
+        writer.execute("INSERT INTO t SELECT generate_series(1, 100); ANALYZE t")
+    source = source_of(database, "t", "a", key=("a",))
+
+    assert reader.narrows(replace(source, narrow=narrow)) is worth
+    assert reader.snapshot().xmax > 0

@@ -1,0 +1,72 @@
+"""What narrows the read of a table to the rows that some subscription wants.
+
+The filters are the server's own rendering of them, and it evaluates them as the walsender would:
+one after the other, each as it is written, and only on rows of the range that is read. So no plan
+moves one in front of another. Where one raises, the table is read without them, and whoever
+evaluates filters otherwise says what is wrong with the row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from psycopg import sql
+
+from gateway.definitions.model import Table
+
+__all__ = ["border", "from_table", "ratio", "select"]
+
+
+def from_table(table: Table) -> sql.Composed:
+    """The rows of a partitioned table are those of all its leaves; of any other only its own."""
+    return sql.SQL("{}{}").format(
+        sql.SQL("" if table.kind == "p" else "ONLY "), sql.Identifier(table.schema, table.name)
+    )
+
+
+def select(
+    table: Table, columns: Sequence[str], tail: sql.Composable, narrow: Sequence[str] = ()
+) -> sql.Composed:
+    """Select `columns` of what `tail` leaves of a table, and of that what `narrow` takes.
+
+    Args:
+        table: It is as the session sees it.
+        columns: Those that the filters read among them.
+        tail: WHERE and ORDER BY; the order stays.
+        narrow: Filters, of which one is to be true; empty: all rows are taken.
+    """
+    listed = sql.SQL(", ").join(map(sql.Identifier, columns))
+    rows = sql.SQL("SELECT {} FROM {}{}").format(listed, from_table(table), tail)
+    if not narrow:
+        return rows
+    cases = sql.SQL(" ").join(_case(text) for text in narrow)
+    # OFFSET 0 keeps the filters outside.
+    return sql.SQL("SELECT * FROM ({} OFFSET 0) AS range WHERE CASE {} ELSE false END").format(
+        rows, cases
+    )
+
+
+def border(
+    table: Table, key: Sequence[str], order: sql.Composable, where: sql.Composable, limit: int
+) -> sql.Composed:
+    """Select the key of the last of the next `limit` rows, and how many there are; or nothing."""
+    listed = sql.SQL(", ").join(map(sql.Identifier, key))
+    number = sql.Identifier("number of the row")
+    return sql.SQL(
+        "SELECT {}, {} FROM (SELECT {}, row_number() OVER (ORDER BY {}) AS {} FROM {}{}"
+        " ORDER BY {} LIMIT {}) AS range ORDER BY {} DESC LIMIT 1"
+    ).format(
+        *(listed, number, listed, order, number, from_table(table), where),
+        *(order, sql.Literal(limit), number),
+    )
+
+
+def ratio(table: Table, narrow: Sequence[str]) -> tuple[sql.Composed, sql.Composed]:
+    """What is to be explained, of the wanted rows and of all: the planner guesses how many."""
+    every = sql.SQL("SELECT FROM {}").format(from_table(table))
+    texts = sql.SQL(" OR ").join(sql.SQL("({})").format(sql.SQL(text)) for text in narrow)
+    return sql.SQL("{} WHERE {}").format(every, texts), every
+
+
+def _case(text: str) -> sql.Composed:
+    return sql.SQL("WHEN ({}) THEN true").format(sql.SQL(text))

@@ -1,0 +1,103 @@
+"""A copy reads only rows that some subscription wants, where their keys say which these are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from threading import Event
+
+import pytest
+
+from tests.support.gateway_scene import (
+    Connection,
+    Scene,
+    assert_exactly_once,
+    current_lsn,
+    running,
+)
+from tests.support.native import NativeSubscription
+from tests.support.servers import Database, DatabaseFactory
+
+pytestmark = [pytest.mark.postgres, pytest.mark.kafka]
+
+MakeScene = Callable[..., Scene]
+TABLE = "CREATE TABLE t (tenant int, id int, b int, c text, PRIMARY KEY (tenant, id));"
+ROWS = (
+    "INSERT INTO t SELECT n % 10, n, n, repeat('x', 20) FROM generate_series(1, 6000) AS n;"
+    "ANALYZE t"
+)
+NARROWED = "only rows that pass a filter are read"
+WIDENED = "reading all rows"
+PUBLICATIONS = (
+    "CREATE PUBLICATION p_two FOR TABLE t WHERE (tenant = 2);"
+    "CREATE PUBLICATION p_three FOR TABLE t (tenant, id, b) WHERE (tenant = 3 AND id > 2000);"
+)
+SMALL = {"copy": {"chunk_rows": 300, "rows_per_second": 3000}}
+
+
+def write(connection: Connection, stop: Event) -> None:
+    """Move rows into and out of what is wanted, and change, delete and insert some."""
+    number = 0
+    while not stop.wait(0.002):
+        number += 1
+        n = 1 + number * 37 % 6000
+        with connection.transaction():
+            connection.execute("UPDATE t SET b = b + 1, c = 'y' WHERE id = %s", [n])
+            connection.execute("UPDATE t SET tenant = (tenant + 1) %% 10 WHERE id = %s", [n + 1])
+            connection.execute("UPDATE t SET tenant = 2 WHERE id = %s", [n + 2])
+            connection.execute("DELETE FROM t WHERE id = %s", [n + 3])
+            connection.execute(
+                "INSERT INTO t VALUES (2, %s, 0, 'z') ON CONFLICT DO NOTHING", [n + 3]
+            )
+
+
+@pytest.mark.parametrize("postgres_major", [16, 18], indirect=True)
+def test_what_is_narrowed_ends_as_in_native_subscriptions_while_rows_come_and_go(
+    scene: MakeScene, database: Database, make_database: DatabaseFactory
+) -> None:
+    with database.connect() as connection, database.connect() as writer:
+        connection.execute(f"{TABLE} {PUBLICATIONS} {ROWS}".encode())
+        s = scene(
+            f"{PUBLICATIONS}"
+            "CREATE SUBSCRIPTION {s} CONNECTION '' PUBLICATION p_two;"
+            "CREATE SUBSCRIPTION {s}_three CONNECTION '' PUBLICATION p_three;",
+            **SMALL,
+        )
+        two = NativeSubscription(database, make_database, TABLE, ("p_two",))
+        three = NativeSubscription(database, make_database, TABLE, ("p_three",))
+        with running(lambda stop: write(writer, stop)):
+            gateway = s.project.start()
+            gateway.wait_for("all tables are copied", 60)
+        end = current_lsn(connection)
+        assert gateway.terminate() == 0, gateway.log()
+        s.run_to(end)
+        two.wait_until_applied(end)
+        three.wait_until_applied(end)
+
+    assert NARROWED in gateway.log()
+    assert WIDENED not in gateway.log()
+    assert s.rebuilt("t") == two.rows("t")
+    assert s.rebuilt("t", f"{s.slot}_three") == sorted(
+        (row[:3] for row in three.rows("t")), key=repr
+    )
+    assert_exactly_once(s, ["t"])
+
+
+def test_a_filter_that_raises_is_dealt_with_as_where_all_rows_are_read(
+    scene: MakeScene, database: Database
+) -> None:
+    with database.connect() as connection:
+        connection.execute(f"{TABLE} {ROWS}".encode())
+        s = scene(
+            "CREATE PUBLICATION p FOR TABLE t WHERE (tenant = 2 AND 10 / (id - 4002) < 100);"
+            "CREATE SUBSCRIPTION {s} CONNECTION '' PUBLICATION p;",
+            on_error={"filter": "quarantine"},
+            copy={"chunk_rows": 300},
+        )
+        gateway = s.project.start()
+        gateway.wait_for("all tables are copied")
+        assert gateway.terminate() == 0, gateway.log()
+
+    assert NARROWED in gateway.log()
+    assert WIDENED in gateway.log()
+    assert s.rebuilt("t") == s.source_rows("SELECT * FROM t WHERE tenant = 2 AND id <> 4002")
+    assert "are in the error topic instead" in gateway.log()
