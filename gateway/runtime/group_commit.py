@@ -31,8 +31,9 @@ from gateway.transactions import Transaction
 __all__ = ["GroupCommit"]
 
 _NEVER: Final = ZERO_LSN
-_HOLD_UP_S: Final = 0.06
-"""So long a batch with rows of copies may take while transactions come, too."""
+_HOLD_UP_S: Final = 0.045
+"""So long a batch with rows of copies may take while transactions come, too: one of them waits for
+the batch that is on its way, and then for its own."""
 _LEAST_SHARE: Final = 2_000
 _QUIET_S: Final = 1.0
 _OPEN_PIECES: Final = 3
@@ -315,7 +316,8 @@ class GroupCommit:
         since, copied = self._submitted
         if 2 * copied >= self._share:  # otherwise others have taken the time
             wanted = _HOLD_UP_S * copied / max(0.001, self._clock() - since)
-            share = self._share + (wanted - self._share) / 4
+            # What took too long is believed sooner than what took less.
+            share = self._share + (wanted - self._share) / (2 if wanted < self._share else 8)
             self._share = int(min(max(_LEAST_SHARE, share), self._limits.max_batch_records))
 
     def is_progress_due(self, *, busy: bool) -> bool:

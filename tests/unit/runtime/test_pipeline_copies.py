@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing
+from dataclasses import replace
 
 import pytest
 
@@ -208,3 +209,53 @@ def test_rows_that_wait_for_a_batch_do_not_keep_the_loop_awake(
         ).run()
 
     assert waits > 90
+
+
+def test_a_second_run_goes_on_in_the_middle_of_a_transaction_with_another_copier(
+    sink: FakeSink,
+) -> None:
+    """As when a request for a copy is taken between two runs of the loop."""
+    eight = transaction(8, 3000)
+    renewed = 0
+    turns = [transaction(7, 2000) + eight[:2], eight[2:] + transaction(9, 4000), []]
+
+    def renew() -> bool:
+        nonlocal renewed
+        renewed += 1
+        return renewed > 1
+
+    asked = 0
+
+    def stopping() -> bool:
+        nonlocal asked
+        asked += 1
+        return asked > 20
+
+    with ExitStack() as stack:
+        source = stack.enter_context(closing(FakeSource(turns)))
+        first = stack.enter_context(closing(FakeCopier([])))
+        second = stack.enter_context(closing(FakeCopier([(2500, b"rows")])))
+        pipeline = Pipeline(
+            Intake(source),
+            sink,
+            Assembler(),
+            FakeRouter(()),
+            Watermark(START, 1, "f", ()),
+            (),
+            LimitsTable(),
+            Counters(),
+            stopping=stopping,
+            clock=ManualClock(),
+        )
+        pipeline.begin(pipeline.durable, first, switch=None, renew=renew)
+        assert pipeline.run() is Outcome.START_ANEW
+        assert [r[3] for batch in sink.committed for r in batch.records] == [b"7", b"END 7"]
+        taken = replace(pipeline.durable, copies=second.states())
+
+        pipeline.begin(taken, second, switch=None, renew=lambda: False)
+
+        assert pipeline.run() is Outcome.STOPPED
+    values = [r[3] for batch in sink.committed for r in batch.records]
+    assert values == [b"7", b"END 7", b"rows", b"8", b"END 8", b"9", b"END 9"]
+    assert pipeline.durable.end_lsn == 4010
+    assert pipeline.durable.copies == second.states()
