@@ -30,8 +30,8 @@ from gateway.sink.progress import read_progress
 from gateway.sink.registry import Registry
 from gateway.sink.requests import send_request
 from gateway.sink.topics import describe_topics
-from gateway.source.chunks import check_condition
 from gateway.source.connection import connect, server_facts
+from gateway.source.narrowing import check_condition
 
 __all__ = ["copy"]
 

@@ -27,10 +27,18 @@ from gateway.background import OnWait, keep_waiting
 from gateway.copy import Chunk, ChunkRequest, CopiedRow, Key, Snapshot
 from gateway.copy.lines import key_of_line, split_copy_line
 from gateway.definitions.model import Table
-from gateway.errors import FatalError, GatewayError, TransientError
+from gateway.errors import TransientError
 from gateway.lsn import Lsn, parse_lsn
 from gateway.source import narrowing
+from gateway.source.chunk_errors import (
+    ConditionError,
+    TableAltered,
+    TableGone,
+    check_shape,
+    copy_error,
+)
 from gateway.source.connection import SESSION_SETTINGS, classify_server_error, connect
+from gateway.source.key_columns import KeyColumn, key_columns
 from gateway.source.lines import copy_lines
 from gateway.source.running import Wait, session_name, waits
 from gateway.source.session import DEFAULT_SILENCE_S
@@ -44,9 +52,6 @@ _SETTINGS: Final = {
     # Logical decoding knows no row security: an error is better than rows that are silently away.
     "row_security": "off",
 }
-
-# Of a condition: data exceptions, and what is said of its text.
-_OF_CONDITIONS: Final = ("22", "42", "38", "39", "P0", "54")
 
 _WORTH: Final = 0.5
 """A read is narrowed to at most this part of the rows; the border of a range costs a look, too."""
@@ -64,32 +69,6 @@ _BEFORE: Final = f"SELECT pg_current_snapshot()::text, pg_is_in_recovery(), {_SH
 _AFTER: Final = f"""
     SELECT CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn()
         ELSE pg_current_wal_insert_lsn() END::text, {_SHAPE}"""
-
-_KEY_INDEXES: Final = """
-    SELECT i.indexrelid, a.attname, format_type(a.atttypid, a.atttypmod),
-        CASE WHEN k.collation_oid <> a.attcollation
-            THEN quote_ident(n.nspname) || '.' || quote_ident(c.collname) END
-    FROM pg_index AS i
-    CROSS JOIN LATERAL unnest(i.indkey::int2[], i.indcollation::oid[])
-        WITH ORDINALITY AS k (attnum, collation_oid, nr)
-    JOIN pg_attribute AS a ON a.attrelid = i.indrelid AND a.attnum = k.attnum
-    LEFT JOIN pg_collation AS c ON c.oid = k.collation_oid
-    LEFT JOIN pg_namespace AS n ON n.oid = c.collnamespace
-    WHERE i.indrelid = %s AND k.nr <= i.indnkeyatts AND (i.indisprimary OR i.indisreplident)
-        AND i.indisvalid AND i.indisunique AND i.indimmediate AND i.indpred IS NULL
-    ORDER BY i.indisprimary, i.indexrelid, k.nr"""
-
-
-class TableAltered(TransientError):
-    """The table is no longer as the plan has it: a new plan is needed."""
-
-
-class ConditionError(TransientError):
-    """The condition that narrows what is read cannot be evaluated."""
-
-
-class TableGone(TableAltered):
-    """The table, or its schema, was dropped or renamed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,22 +97,6 @@ class ChunkSource:
     def key_positions(self) -> tuple[int, ...]:
         """Where the key's columns are in a row."""
         return tuple(self.columns.index(name) for name in self.key)
-
-
-@dataclass(frozen=True, slots=True)
-class _KeyColumn:
-    """A column of the key's index; `at` is its place in `ChunkSource.key`."""
-
-    at: int
-    expression: sql.Composable
-    type_name: str
-
-    def literal(self, key: Key) -> sql.Composable:
-        """The value that `key` has here."""
-        return sql.SQL("{}::{}").format(
-            sql.Literal(key[self.at].decode()),
-            sql.SQL(self.type_name),
-        )
 
 
 class ChunkReader:
@@ -173,7 +136,7 @@ class ChunkReader:
         self.rows = 0
         self.bytes = 0
         self._spool_directory = spool_directory
-        self._keys: dict[ChunkSource, list[_KeyColumn]] = {}
+        self._keys: dict[ChunkSource, list[KeyColumn]] = {}
         self._connection = connect(
             dsn,
             application_name=session_name("copy", slot),
@@ -240,7 +203,7 @@ class ChunkReader:
             self._end_transaction()
             self._connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY")
             text, in_recovery, shape, files = self._row(_BEFORE, doing, about)
-            _check_shape(table, shape)
+            check_shape(table, shape)
             skipped = 0
             if source.key:
                 rows: Iterable[CopiedRow]
@@ -253,8 +216,10 @@ class ChunkReader:
             self._connection.execute("COMMIT")
             insert_lsn, shape, files_now = self._row(_AFTER, doing, about)
         except psycopg.Error as error:
-            raise _copy_error(error, source) from None
-        _check_shape(table, shape)
+            raise copy_error(
+                error, source.table, conditions=bool(source.where or source.narrow)
+            ) from None
+        check_shape(table, shape)
         if files != files_now:
             # Rewritten or truncated, a table looks empty to an older snapshot.
             # Source: PostgreSQL manual, "MVCC Caveats".
@@ -279,7 +244,9 @@ class ChunkReader:
             ]
         except psycopg.Error as error:
             if self._connection.closed:
-                raise _copy_error(error, source) from None
+                raise copy_error(
+                    error, source.table, conditions=bool(source.where or source.narrow)
+                ) from None
             return False
         return bool(wanted <= _WORTH * every)
 
@@ -303,7 +270,7 @@ class ChunkReader:
         last: Key | None = None
         size = skipped = 0
         if request.ranged:
-            where = _condition(source)
+            where = narrowing.condition(source.where)
 
             def beyond(operator: str, key: Key) -> sql.Composable:
                 values = sql.SQL(", ").join(c.literal(key) for c in columns)
@@ -312,13 +279,13 @@ class ChunkReader:
             if request.after is not None:
                 where.append(beyond(">", request.after))
             tail = sql.SQL("{} ORDER BY {} LIMIT {}").format(
-                _where(where), listed, sql.Literal(limit)
+                narrowing.joined(where), listed, sql.Literal(limit)
             )
             if source.narrow:
                 last, skipped = self._border(source, listed, where, limit)
                 if last is not None:
                     where.append(beyond("<=", last))
-                tail = sql.SQL("{} ORDER BY {}").format(_where(where), listed)
+                tail = sql.SQL("{} ORDER BY {}").format(narrowing.joined(where), listed)
             lines = [line for lines in self._lines(source, tail, source.narrow) for line in lines]
             size = len(lines)
             if source.narrow:
@@ -344,7 +311,7 @@ class ChunkReader:
         limit: int,
     ) -> tuple[Key | None, int]:
         """Return the last key of the next `limit` rows, None at the end, and how many there are."""
-        query = narrowing.border(source.table, source.key, listed, _where(where), limit)
+        query = narrowing.border(source.table, source.key, listed, narrowing.joined(where), limit)
         statement = sql.SQL("COPY ({}) TO STDOUT").format(query).as_bytes(self._connection)
         found = [line for lines in copy_lines(self._connection, statement) for line in lines]
         if not found:
@@ -354,7 +321,7 @@ class ChunkReader:
 
     def _spool(self, source: ChunkSource) -> _SpooledRows:
         file = tempfile.TemporaryFile(dir=self._spool_directory)  # noqa: SIM115  _SpooledRows has it
-        for lines in self._lines(source, _where(_condition(source))):
+        for lines in self._lines(source, narrowing.joined(narrowing.condition(source.where))):
             file.writelines(lines)
         return _SpooledRows(file, bool(source.columns))
 
@@ -369,28 +336,9 @@ class ChunkReader:
             self.bytes += sum(map(len, lines))
             yield lines
 
-    def _key_columns(self, source: ChunkSource) -> list[_KeyColumn]:
+    def _key_columns(self, source: ChunkSource) -> list[KeyColumn]:
         if source not in self._keys:
-            indexes: dict[int, list[tuple[str, str, str | None]]] = {}
-            for index, *column in self._connection.execute(_KEY_INDEXES, [source.table.oid]):
-                indexes.setdefault(index, []).append((column[0], column[1], column[2]))
-            found = next(
-                (c for c in indexes.values() if sorted(n for n, _, _ in c) == sorted(source.key)),
-                None,
-            )
-            if found is None:
-                raise TableAltered(f"copying {source.table}: its key's index is not there any more")
-            self._keys[source] = [
-                _KeyColumn(
-                    source.key.index(name),
-                    sql.SQL("{}{}").format(
-                        sql.Identifier(name),
-                        sql.SQL("" if collation is None else f" COLLATE {collation}"),
-                    ),
-                    type_name,
-                )
-                for name, type_name, collation in found
-            ]
+            self._keys[source] = key_columns(self._connection, source.table, source.key)
         return self._keys[source]
 
     def _is_at_work(self) -> bool:
@@ -460,58 +408,6 @@ class _SpooledRows:
             yield line if self._columns else []
 
 
-def _check_shape(table: Table, shape: Sequence[str]) -> None:
-    if not shape:
-        raise TableGone(
-            f"copying {table}: it is not there any more",
-            hint="define it anew, or leave it out, and reload",
-        )
-    known = [f"{c.attnum},{c.type_oid},{c.type_modifier},{c.name}" for c in table.columns]
-    if list(shape) != known:
-        raise TableAltered(f"copying {table}: its columns are not those of the plan any more")
-
-
 def _key_of(line: bytes, source: ChunkSource) -> Key:
     at = source.key_positions
     return tuple(text or b"" for text in key_of_line(line, at, max(at) + 1))
-
-
-def _condition(source: ChunkSource) -> list[sql.Composable]:
-    return [sql.SQL("({}\n)").format(sql.SQL(source.where))] if source.where else []
-
-
-def _where(conditions: Sequence[sql.Composable]) -> sql.Composable:
-    if not conditions:
-        return sql.SQL("")
-    return sql.SQL(" WHERE {}").format(sql.SQL(" AND ").join(conditions))
-
-
-def check_condition(connection: psycopg.Connection, table: Table, where: str) -> str | None:
-    """Return why the server cannot take `where` as a condition on rows of a table; None: it can."""
-    try:
-        with connection.transaction():
-            connection.execute("SET TRANSACTION READ ONLY; SET LOCAL search_path = pg_catalog")
-            condition = _where(_condition(ChunkSource(table, (), (), where)))
-            connection.execute(narrowing.select(table, (), condition + sql.SQL(" LIMIT 0")))
-    except psycopg.Error as error:
-        return error.diag.message_primary or str(error)
-    return None
-
-
-def _copy_error(error: psycopg.Error, source: ChunkSource) -> GatewayError:
-    table = source.table
-    doing = f"copying {table}"
-    text = error.diag.message_primary or str(error)
-    if error.sqlstate == "42501" and "row-level security" in text:
-        return FatalError(
-            f"{doing}: row security hides rows of it from this role",
-            hint="ALTER ROLE ... BYPASSRLS for the role of source.dsn; the stream of changes "
-            "is not subject to row security either",
-        )
-    if error.sqlstate in ("42P01", "3F000"):
-        return TableGone(f"{doing}: {text}", hint="define it anew, or leave it out, and reload")
-    if (source.where or source.narrow) and (error.sqlstate or "")[:2] in _OF_CONDITIONS:
-        return ConditionError(f"{doing}: the condition on its rows fails: {text}")
-    if error.sqlstate == "42703":
-        return TableAltered(f"{doing}: it was altered since the definitions were read: {text}")
-    return classify_server_error(error.sqlstate, text, doing=doing)

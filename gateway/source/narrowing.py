@@ -1,4 +1,4 @@
-"""What narrows the read of a table to the rows that some subscription wants.
+"""What narrows the read of a table: a condition of a person, or what some subscription wants.
 
 The filters are the server's own rendering of them, and it evaluates them as the walsender would:
 one after the other, each as it is written, and only on rows of the range that is read. So no plan
@@ -10,14 +10,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import psycopg
 from psycopg import sql
 
 from gateway.definitions.model import Table
 
-__all__ = ["border", "from_table", "ratio", "select"]
+__all__ = ["border", "check_condition", "condition", "joined", "ratio", "select"]
 
 
-def from_table(table: Table) -> sql.Composed:
+def _from(table: Table) -> sql.Composed:
     """The rows of a partitioned table are those of all its leaves; of any other only its own."""
     return sql.SQL("{}{}").format(
         sql.SQL("" if table.kind == "p" else "ONLY "), sql.Identifier(table.schema, table.name)
@@ -36,7 +37,7 @@ def select(
         narrow: Filters, of which one is to be true; empty: all rows are taken.
     """
     listed = sql.SQL(", ").join(map(sql.Identifier, columns))
-    rows = sql.SQL("SELECT {} FROM {}{}").format(listed, from_table(table), tail)
+    rows = sql.SQL("SELECT {} FROM {}{}").format(listed, _from(table), tail)
     if not narrow:
         return rows
     cases = sql.SQL(" ").join(_case(text) for text in narrow)
@@ -56,17 +57,41 @@ def border(
         "SELECT {}, {} FROM (SELECT {}, row_number() OVER (ORDER BY {}) AS {} FROM {}{}"
         " ORDER BY {} LIMIT {}) AS range ORDER BY {} DESC LIMIT 1"
     ).format(
-        *(listed, number, listed, order, number, from_table(table), where),
+        *(listed, number, listed, order, number, _from(table), where),
         *(order, sql.Literal(limit), number),
     )
 
 
 def ratio(table: Table, narrow: Sequence[str]) -> tuple[sql.Composed, sql.Composed]:
     """What is to be explained, of the wanted rows and of all: the planner guesses how many."""
-    every = sql.SQL("SELECT FROM {}").format(from_table(table))
+    every = sql.SQL("SELECT FROM {}").format(_from(table))
     texts = sql.SQL(" OR ").join(sql.SQL("({})").format(sql.SQL(text)) for text in narrow)
     return sql.SQL("{} WHERE {}").format(every, texts), every
 
 
 def _case(text: str) -> sql.Composed:
     return sql.SQL("WHEN ({}) THEN true").format(sql.SQL(text))
+
+
+def condition(where: str) -> list[sql.Composable]:
+    """A condition as somebody has written it; none where it is empty."""
+    return [sql.SQL("({}\n)").format(sql.SQL(where))] if where else []
+
+
+def joined(conditions: Sequence[sql.Composable]) -> sql.Composable:
+    """WHERE all of them; nothing where there are none."""
+    if not conditions:
+        return sql.SQL("")
+    return sql.SQL(" WHERE {}").format(sql.SQL(" AND ").join(conditions))
+
+
+def check_condition(connection: psycopg.Connection, table: Table, where: str) -> str | None:
+    """Return why the server cannot take `where` as a condition on rows of a table; None: it can."""
+    try:
+        with connection.transaction():
+            connection.execute("SET TRANSACTION READ ONLY; SET LOCAL search_path = pg_catalog")
+            tail = joined(condition(where)) + sql.SQL(" LIMIT 0")
+            connection.execute(select(table, (), tail))
+    except psycopg.Error as error:
+        return error.diag.message_primary or str(error)
+    return None

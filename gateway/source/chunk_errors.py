@@ -1,0 +1,75 @@
+"""What can be wrong with a table that is copied, and with a condition on its rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import psycopg
+
+from gateway.definitions.model import Table
+from gateway.errors import FatalError, GatewayError, TransientError
+from gateway.source.connection import classify_server_error
+
+__all__ = ["ConditionError", "TableAltered", "TableGone", "check_shape", "copy_error"]
+
+# Of a condition: data exceptions, and what is said of its text.
+_OF_CONDITIONS: Final = ("22", "42", "38", "39", "P0", "54")
+
+
+class TableAltered(TransientError):
+    """The table is no longer as the plan has it: a new plan is needed."""
+
+
+class ConditionError(TransientError):
+    """The condition that narrows what is read cannot be evaluated."""
+
+
+class TableGone(TableAltered):
+    """The table, or its schema, was dropped or renamed."""
+
+
+def check_shape(table: Table, shape: Sequence[str]) -> None:
+    """Refuse a table whose columns are not those of the plan.
+
+    Args:
+        table: As the plan has it.
+        shape: Number, type, modifier and name of each column that is there; empty: it is gone.
+
+    Raises:
+        TableGone: see there.
+        TableAltered: see there.
+    """
+    if not shape:
+        raise TableGone(
+            f"copying {table}: it is not there any more",
+            hint="define it anew, or leave it out, and reload",
+        )
+    known = [f"{c.attnum},{c.type_oid},{c.type_modifier},{c.name}" for c in table.columns]
+    if list(shape) != known:
+        raise TableAltered(f"copying {table}: its columns are not those of the plan any more")
+
+
+def copy_error(error: psycopg.Error, table: Table, *, conditions: bool) -> GatewayError:
+    """Turn what the server says while a table is read into ours.
+
+    Args:
+        error: As psycopg raised it.
+        table: The one that is read.
+        conditions: Whether there are any on its rows.
+    """
+    doing = f"copying {table}"
+    text = error.diag.message_primary or str(error)
+    if error.sqlstate == "42501" and "row-level security" in text:
+        return FatalError(
+            f"{doing}: row security hides rows of it from this role",
+            hint="ALTER ROLE ... BYPASSRLS for the role of source.dsn; the stream of changes "
+            "is not subject to row security either",
+        )
+    if error.sqlstate in ("42P01", "3F000"):
+        return TableGone(f"{doing}: {text}", hint="define it anew, or leave it out, and reload")
+    if conditions and (error.sqlstate or "")[:2] in _OF_CONDITIONS:
+        return ConditionError(f"{doing}: the condition on its rows fails: {text}")
+    if error.sqlstate == "42703":
+        return TableAltered(f"{doing}: it was altered since the definitions were read: {text}")
+    return classify_server_error(error.sqlstate, text, doing=doing)
