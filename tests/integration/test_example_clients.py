@@ -94,28 +94,67 @@ def test_topic_reader_prints_every_change(
     assert lines[-1].endswith('c null -> {"a": 9, "b": "nine"}')
 
 
+def flink_rows(program: str, topic: str, kafka: str, registry: str) -> list[list[str]]:
+    """What Flink prints of a query: for each row its kind, and its columns."""
+    (jars,) = compilable("flink")
+    folder = EXAMPLES / "flink"
+    classes = f"{jars}/*"
+    lines = printed(
+        [java(), *BRIEF_JAVA.split(), "-cp", classes, folder / "RunSql.java", folder / program],
+        TOPIC=topic,
+        BOOTSTRAP_SERVERS=kafka,
+        REGISTRY=registry,
+    )
+    cells = [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines]
+    return [row for row in cells if row and row[0] in ("+I", "-U", "+U", "-D")]
+
+
 @pytest.mark.java
 def test_flink_sql_prints_every_change(
     topic: tuple[str, list[str]], kafka: str, registry: str
 ) -> None:
     name, expected = topic
-    (jars,) = compilable("flink")
-    folder = EXAMPLES / "flink"
 
-    lines = printed(
-        [
-            java(),
-            *BRIEF_JAVA.split(),
-            "-cp",
-            f"{jars}/*",
-            folder / "RunSql.java",
-            folder / "changes.sql",
-        ],
-        TOPIC=name,
-        BOOTSTRAP_SERVERS=kafka,
-        REGISTRY=registry,
-    )
+    rows = flink_rows("changes.sql", name, kafka, registry)
 
-    rows = [[cell.strip() for cell in line.split("|")[2:-1]] for line in lines if "| +I |" in line]
-    assert [f"{row[0]} {row[1]}" for row in rows] == expected
-    assert rows[-1][2:] == ["<NULL>", "(9, nine)"]
+    assert {row[0] for row in rows} == {"+I"}
+    assert [f"{row[1]} {row[2]}" for row in rows] == expected
+    assert rows[-1][3:] == ["<NULL>", "(9, nine)"]
+
+
+@pytest.mark.java
+def test_flink_sql_follows_a_topic_without_truncates_as_a_table(
+    scene: Callable[..., Scene], database: Database, kafka: str, registry: str
+) -> None:
+    with database.connect() as connection:
+        connection.execute("CREATE TABLE t (a int PRIMARY KEY, b text)")
+        connection.execute("ALTER TABLE t REPLICA IDENTITY FULL")
+        s = scene(
+            "CREATE PUBLICATION p FOR TABLE t WHERE (b <> 'hidden');"
+            "CREATE SUBSCRIPTION {s} CONNECTION '' PUBLICATION p WITH (copy_data = false);",
+            topics={"truncate": "skip"},
+        )
+        s.run_to("0/1")
+        for statement in (
+            "INSERT INTO t VALUES (6, 'six'), (7, 'seven')",
+            "UPDATE t SET b = 'changed' WHERE a = 6",
+            "UPDATE t SET b = 'hidden' WHERE a = 7",
+            "UPDATE t SET a = 8 WHERE a = 6",
+            "TRUNCATE t",
+            "INSERT INTO t VALUES (9, 'nine')",
+        ):
+            connection.execute(statement.encode())
+        s.run_to(current_lsn(connection))
+
+    rows = flink_rows("table.sql", s.topic("t"), kafka, registry)
+
+    assert rows == [
+        ["+I", "6", "six"],
+        ["+I", "7", "seven"],
+        ["-U", "6", "six"],
+        ["+U", "6", "changed"],
+        ["-D", "7", "seven"],
+        ["-D", "6", "changed"],
+        ["+I", "8", "changed"],
+        ["+I", "9", "nine"],
+    ]
