@@ -55,6 +55,7 @@ _REPORT_S: Final = 5.0
 _JOIN_S: Final = 5.0
 _AHEAD: Final = 2
 """Chunks of a table that are read while one before them waits for its place."""
+_SNAPSHOTS: Final = 16
 _OUTDATED: Final = "a table was altered; it is copied anew when it can be published"
 
 
@@ -99,7 +100,8 @@ class TableCopier:
         self._jobs = list(make_jobs(plan, self._states, routes))
         self._queue = deque(self._jobs)
         self._waiting: deque[tuple[CopyJob, Chunk]] = deque()
-        self._snapshots: deque[Snapshot] = deque()
+        # The latest ones, for the loop may be held up: they see all that earlier ones see.
+        self._snapshots: deque[Snapshot] = deque(maxlen=_SNAPSHOTS)
         self._given_up: deque[tuple[CopyJob, ConditionError]] = deque()
         self._placing = False
         self._sure_from: int | None = None

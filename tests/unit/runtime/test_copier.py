@@ -21,7 +21,6 @@ from gateway.config import CopyTable, LimitsTable
 from gateway.copy import Chunk, ChunkRequest, Progress, Snapshot, row_of
 from gateway.definitions.changes import copy_states
 from gateway.definitions.model import FilterClause, Plan, SubscriptionDefinition, Table, TableCopy
-from gateway.descriptors import wait_readable
 from gateway.errors import FatalError, TransientError
 from gateway.lsn import Lsn
 from gateway.observe import Counters
@@ -407,60 +406,3 @@ def test_a_copy_goes_on_behind_the_key_that_was_committed_last() -> None:
     rows = [row[0] for row in attempt.rebuilt("all")]
     assert set(rows) == {0, *(key for key in server.rows if key > 2)}
     assert {state.state for state in attempt.watermark.copies} == {"ready"}
-
-
-class Large(Reader):
-    """Reads 4,000 rows, whose `b` says who takes them."""
-
-    def __init__(self) -> None:
-        pass
-
-    def snapshot(self) -> Snapshot:
-        return Snapshot(1, 1, frozenset())
-
-    def read(self, source: ChunkSource, request: ChunkRequest, limit: int) -> Chunk:
-        first = 0 if request.after is None else int(request.after[0]) + 1
-        keys = range(first, min(4_000, first + limit))
-        lines = [b"%d\t%d\ttext\n" % (key, key % 50) for key in keys]
-        last = (b"%d" % keys[-1],)
-        return Chunk(request, lines, self.snapshot(), Lsn(100), last, keys[-1] == 3_999, len(lines))
-
-
-def test_a_chunk_of_which_each_subscription_takes_few_rows_is_placed_in_few_parts() -> None:
-    names = [f"s{number}" for number in range(50)]
-    filters = {name: f"(b = {number})" for number, name in enumerate(names)}
-    columns = tuple(c.name for c in TABLE.columns)
-    plan = Plan(
-        {OID: TABLE},
-        tuple(SubscriptionDefinition(name, ("p",)) for name in names),
-        tuple(publish(name, filters[name], relation=OID) for name in names),
-        tuple(
-            TableCopy(name, OID, (FilterClause("p", OID, filters[name]),), columns)
-            for name in names
-        ),
-        (),
-    )
-    routing = RoutingSettings("gw", "db", "1", {f"{name}.public.t": 1 for name in names})
-    copier = TableCopier(
-        plan,
-        copy_states(plan, (), reconcile=True),
-        RelationRoutes(plan, routing, NoCatalog(), Schemas()),
-        routing,
-        CopyTable(),
-        Counters(),
-        open_reader=lambda _: cast(ChunkReader, Large()),
-        evaluator=None,
-        report=lambda _: None,
-    )
-    parts: list[int] = []
-    with copier:
-        while copier.unfinished:
-            wait_readable([copier.fileno()], 1.0)
-            room = 1_000
-            while room > 0 and (placement := copier.place(Lsn(1), Lsn(1_000), room)) is not None:
-                parts.append(sum(map(len, placement.records)))
-                room -= parts[-1]
-
-    assert sum(parts) == 4_000 + 3 * 50  # each subscription has a beginning and two markers
-    assert max(parts) <= 1_000 + 50
-    assert len(parts) < 60

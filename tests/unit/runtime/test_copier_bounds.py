@@ -1,0 +1,105 @@
+"""What a copier holds, and how it parts what it has read, while the loop is held up."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable
+from typing import cast
+
+import pytest
+
+from gateway.config import CopyTable
+from gateway.copy import Chunk, ChunkRequest, Snapshot
+from gateway.definitions.changes import copy_states
+from gateway.definitions.model import FilterClause, Plan, SubscriptionDefinition, TableCopy
+from gateway.descriptors import wait_readable
+from gateway.lsn import Lsn
+from gateway.observe import Counters
+from gateway.routing import RoutingSettings
+from gateway.routing.routes import RelationRoutes
+from gateway.runtime.copier import TableCopier
+from gateway.source.chunks import ChunkReader, ChunkSource
+from tests.support.routing_scene import NoCatalog, Schemas, publish
+from tests.support.waiting import wait_until
+from tests.unit.runtime.test_copier import OID, TABLE, Reader
+
+
+def copier_of(conditions: list[str], reader: Callable[[], Reader]) -> TableCopier:
+    """Of one table, for a subscription with each of these filters."""
+    filters = {f"s{number}": condition for number, condition in enumerate(conditions)}
+    columns = tuple(c.name for c in TABLE.columns)
+    plan = Plan(
+        {OID: TABLE},
+        tuple(SubscriptionDefinition(name, ("p",)) for name in filters),
+        tuple(publish(name, condition, relation=OID) for name, condition in filters.items()),
+        tuple(
+            TableCopy(name, OID, (FilterClause("p", OID, condition),), columns)
+            for name, condition in filters.items()
+        ),
+        (),
+    )
+    routing = RoutingSettings("gw", "db", "1", {f"{name}.public.t": 1 for name in filters})
+    return TableCopier(
+        plan,
+        copy_states(plan, (), reconcile=True),
+        RelationRoutes(plan, routing, NoCatalog(), Schemas()),
+        routing,
+        CopyTable(),
+        Counters(),
+        open_reader=lambda _: cast(ChunkReader, reader()),
+        evaluator=None,
+        report=lambda _: None,
+    )
+
+
+class Large(Reader):
+    """Reads 4,000 rows, whose `b` says who takes them."""
+
+    def __init__(self) -> None:
+        pass
+
+    def snapshot(self) -> Snapshot:
+        return Snapshot(1, 1, frozenset())
+
+    def read(self, source: ChunkSource, request: ChunkRequest, limit: int) -> Chunk:
+        first = 0 if request.after is None else int(request.after[0]) + 1
+        keys = range(first, min(4_000, first + limit))
+        lines = [b"%d\t%d\ttext\n" % (key, key % 50) for key in keys]
+        last = (b"%d" % keys[-1],)
+        return Chunk(request, lines, self.snapshot(), Lsn(100), last, keys[-1] == 3_999, len(lines))
+
+
+def test_a_chunk_of_which_each_subscription_takes_few_rows_is_placed_in_few_parts() -> None:
+    copier = copier_of([f"(b = {number})" for number in range(50)], Large)
+    parts: list[int] = []
+    with copier:
+        while copier.unfinished:
+            wait_readable([copier.fileno()], 1.0)
+            room = 1_000
+            while room > 0 and (placement := copier.place(Lsn(1), Lsn(1_000), room)) is not None:
+                parts.append(sum(map(len, placement.records)))
+                room -= parts[-1]
+
+    assert sum(parts) == 4_000 + 3 * 50  # each subscription has a beginning and two markers
+    assert max(parts) <= 1_000 + 50
+    assert len(parts) < 60
+
+
+class Unsure(Large):
+    """Sees a transaction that does not end."""
+
+    looks = 0
+
+    def snapshot(self) -> Snapshot:
+        Unsure.looks += 1
+        return Snapshot(1, 2, frozenset({1}))
+
+
+def test_a_copier_that_is_not_asked_keeps_few_snapshots(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gateway.runtime.copier._GATE_S", 0.0)
+    copier = copier_of(["(b = 0)"], Unsure)
+    with copier:
+        wait_until(lambda: Unsure.looks > 1_000, 30, "a thousand looks at the server")
+        kept = sum(isinstance(each, Snapshot) for each in gc.get_objects())
+
+    assert kept < 100
