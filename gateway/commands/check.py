@@ -27,6 +27,7 @@ from gateway.runtime.provision import known_plan, make_evaluator
 from gateway.sink.registry import Registry
 from gateway.sink.topics import describe_topics
 from gateway.source.connection import ServerFacts, connect, server_facts, wal_flush_lsn
+from gateway.source.event_trigger import has_event_trigger
 from gateway.source.publications import check_publications
 from gateway.source.slot import SlotStatus, check_slot, slot_status
 
@@ -132,6 +133,7 @@ def _source_findings(
         yield _fine("row filters: the server of [filters] dsn answers as the source does")
     yield from _filter_findings(routes, settings)
     yield from _table_findings(connection, plan)
+    yield from _alteration_findings(connection, definitions)
     for line in check_publications(connection, plan, prefix=settings.source.slot):
         yield Finding(Severity.WARNING, f"publication to be made: {line}")
 
@@ -259,6 +261,27 @@ def _table_findings(connection: psycopg.Connection, plan: Plan) -> Iterator[Find
                 "NULL, as a native one does",
                 f"ALTER TABLE {table} REPLICA IDENTITY FULL, if such updates happen",
             )
+
+
+def _alteration_findings(
+    connection: psycopg.Connection, definitions: Definitions
+) -> Iterator[Finding]:
+    """Say from where on an altered publication of the database counts."""
+    defined = {publication.name for publication in definitions.publications}
+    named = sorted({n for s in definitions.subscriptions for n in s.publications} - defined)
+    if not named:
+        return
+    which = ", ".join(named)
+    if has_event_trigger(connection):
+        yield _fine(f"publications {which}: an alteration counts at its place in the stream")
+    else:
+        yield Finding(
+            Severity.FINE,
+            f"publications {which}: while the gateway is behind, the last alteration counts for "
+            "changes before it as well",
+            "an event trigger on the source makes that exact (PostgreSQL 15 and later): see "
+            '"Altered publications" in docs/operations.md',
+        )
 
 
 def _value(connection: psycopg.Connection, query: str) -> int:

@@ -18,6 +18,7 @@ from gateway.definitions.parser import parse_definitions
 from gateway.errors import ConfigError, FatalError
 from gateway.source.catalog import read_catalog
 from gateway.source.connection import ServerFacts, connect, server_facts
+from gateway.source.event_trigger import INSTALL
 from gateway.source.tables import estimated_rows
 
 __all__ = ["init"]
@@ -43,6 +44,12 @@ _HEAD: Final = """\
 -- FULL, any column. Each subscription has topics of its own: <subscription>.<schema>.<table>.
 -- Publications that exist in the database can be named as well.
 """
+_TRIGGER_HEAD: Final = """\
+-- Optional, once, by a superuser in the source database (psql -f event-trigger.sql), PostgreSQL 15
+-- and later: ALTER PUBLICATION then counts at its place in the stream, however far behind the
+-- gateway is. docs/operations.md, "Altered publications".
+
+"""
 _SECRETS: Final = ("password", "sslpassword")
 _UNLOGGED: Final = """
 SELECT n.nspname || '.' || c.relname
@@ -61,11 +68,14 @@ def init(
 ) -> int:
     """Write ``pgsluice.toml`` and ``replication.sql``; nothing is changed on the server.
 
+    And ``event-trigger.sql``, for a superuser who wants alterations of publications to count at
+    their place in the stream.
+
     Tables that would be refused are in the definitions as comments, with PostgreSQL's reason.
 
     Args:
         dsn: Of the database.
-        folder: For the two files, which must not exist.
+        folder: For the files, which must not exist.
         subscription: Its name, the first part of every topic; None: the database's.
         kafka: ``bootstrap.servers``.
         registry: URL of the schema registry.
@@ -76,7 +86,8 @@ def init(
         TransientError: the server cannot be reached.
     """
     settings, definitions = folder / "pgsluice.toml", folder / "replication.sql"
-    for path in (settings, definitions):
+    trigger = folder / "event-trigger.sql"
+    for path in (settings, definitions, trigger):
         if path.exists():
             raise ConfigError(f"{path} exists", hint="remove it, or name another --folder")
     with connect(dsn) as connection:
@@ -87,13 +98,14 @@ def init(
     written = _settings(dsn, name, kafka, registry)
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        for path, content in ((settings, written), (definitions, text)):
+        files = ((settings, written), (definitions, text), (trigger, _TRIGGER_HEAD + INSTALL))
+        for path, content in files:
             path.write_text(content, encoding="utf-8")
             print(f"{path} written")
     except OSError as error:
         raise FatalError(f"{folder} cannot be written: {error.strerror}") from error
     if _has_secret(dsn):
-        print("the password of the connection string is in neither: the file says where it goes")
+        print("the password of the connection string is in none: the first says where it goes")
     print(f"next: pgsluice check --config {settings}")
     sys.stdout.flush()
     return 0

@@ -13,25 +13,43 @@ from gateway.definitions.model import Plan
 __all__ = ["with_departed"]
 
 
-def with_departed(plan: Plan, before: Plan, gone: Collection[int]) -> Plan:
+def with_departed(
+    plan: Plan, before: Plan, gone: Collection[int], moved: Collection[int] = ()
+) -> Plan:
     """Return `plan` with what `before` published of the relations in `gone`.
 
     Nothing else of `plan` changes: there is nothing of them to copy, and nothing to ask of the
-    server. What `plan` publishes itself, it publishes in its own way.
+    server. What `plan` publishes itself, it publishes in its own way, but for the relations in
+    `moved`.
     """
-    now = {(publish.subscription, publish.relation_oid) for publish in plan.publishes}
+    now = {
+        (publish.subscription, publish.relation_oid)
+        for publish in plan.publishes
+        if publish.relation_oid not in moved
+    }
     kept = [
         publish
         for publish in before.publishes
-        if publish.relation_oid in gone and (publish.subscription, publish.relation_oid) not in now
+        if publish.relation_oid in {*gone, *moved}
+        and (publish.subscription, publish.relation_oid) not in now
     ]
     if not kept:
         return plan
+    earlier = frozenset((publish.subscription, publish.relation_oid) for publish in kept)
+    targets = {(publish.subscription, publish.target_oid) for publish in kept}
+    others = [
+        # What a tree gets that is read under its root goes on.
+        replace(p, relation_oid=p.target_oid) if pair in earlier else p
+        for p in plan.publishes
+        if (pair := (p.subscription, p.relation_oid)) not in earlier
+        or (p.target_oid != p.relation_oid and (p.subscription, p.target_oid) not in targets)
+    ]
     oids = {oid for publish in kept for oid in (publish.relation_oid, publish.target_oid)}
     tables = {oid: before.tables[oid] for oid in sorted(oids)}
     return replace(
         plan,
         tables={**tables, **plan.tables},
-        publishes=(*plan.publishes, *kept),
+        publishes=(*others, *kept),
         departed=frozenset((publish.subscription, publish.target_oid) for publish in kept),
+        earlier=earlier,
     )

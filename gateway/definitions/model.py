@@ -336,6 +336,8 @@ class Plan:
         held: Those that cannot be published as they are; nothing else here has them.
         departed: Subscription and OID of the tables of which relations were dropped that are
             published for as long as the stream has rows of them.
+        earlier: Subscription and OID of the relations that are published as they were, whatever
+            the catalog says of now.
     """
 
     tables: Mapping[int, Table]
@@ -346,4 +348,5 @@ class Plan:
     warnings: tuple[str, ...] = ()
     missing: tuple[tuple[str, str, str], ...] = ()
     departed: frozenset[tuple[str, int]] = frozenset()
+    earlier: frozenset[tuple[str, int]] = frozenset()
     held: tuple[HeldTable, ...] = ()

@@ -12,6 +12,7 @@ from dataclasses import astuple, fields, replace
 from typing import Any, Final
 
 from gateway.definitions.departed import with_departed
+from gateway.definitions.expression import column_names
 from gateway.definitions.model import (
     Collation,
     Column,
@@ -104,6 +105,7 @@ def recall(
     existing: Collection[int],
     *,
     same_definitions: bool = False,
+    exactly: bool = False,
 ) -> Plan:
     """Return `plan` with what was published of relations that are gone.
 
@@ -116,6 +118,9 @@ def recall(
         existing: The OIDs of relations that there are, among those of `oids_of`.
         same_definitions: What was published under them and is not any more has left a publication
             or a tree, and is recalled, too; otherwise somebody has taken it out of the definitions.
+            So is what is published as another table by now.
+        exactly: All is published as it was, with `same_definitions`: the stream tells from where
+            on it is not.
     """
     named = {
         (copy.subscription, plan.tables[copy.target_oid].schema, plan.tables[copy.target_oid].name)
@@ -123,8 +128,8 @@ def recall(
     }
     subscriptions = {subscription.name for subscription in plan.subscriptions}
     copied = {(copy.subscription, copy.target_oid) for copy in plan.copies}
-    published = {(publish.subscription, publish.relation_oid) for publish in plan.publishes}
-    published |= {(table.subscription, table.oid) for table in plan.held}
+    now = {(publish.subscription, publish.relation_oid): publish for publish in plan.publishes}
+    held = {(table.subscription, table.oid) for table in plan.held}
     tables: dict[int, Table] = {}
     publishes: list[Publish] = []
     for state in states:
@@ -139,14 +144,48 @@ def recall(
             p
             for p in found
             if p.relation_oid not in existing
-            or (same_definitions and (p.subscription, p.relation_oid) not in published)
+            or (
+                same_definitions
+                and (p.subscription, p.relation_oid) not in held
+                and _differs(p, now.get((p.subscription, p.relation_oid)), plan, exactly)
+            )
         ]
+        if exactly and same_definitions and not found and table.kind == "r":
+            plan = _without(plan, state.subscription, state.oid)
         if departed and (state.oid in plan.tables or state.oid not in existing or same_definitions):
             tables |= {p.relation_oid: replace(table, oid=p.relation_oid) for p in departed}
             tables[table.oid] = table
             publishes += departed
     before = Plan({**tables, **plan.tables}, (), tuple(publishes), (), ())
-    return with_departed(plan, before, {publish.relation_oid for publish in publishes})
+    found_oids = {publish.relation_oid for publish in publishes}
+    recalled = with_departed(plan, before, found_oids, found_oids if same_definitions else ())
+    return replace(recalled, earlier=recalled.earlier | plan.earlier)
+
+
+def _differs(was: Publish, now: Publish | None, plan: Plan, exactly: bool) -> bool:
+    """Whether a relation is published otherwise now, in a way that counts."""
+    if now is None or was.target_oid != now.target_oid:
+        return True
+    if not exactly or was == now:
+        return False
+    columns = {column.name for column in plan.tables[was.target_oid].columns}
+    read = {
+        name
+        for clauses in was.filters.values()
+        for clause in clauses
+        for name in column_names(clause.text)
+    }
+    return columns.issuperset(read)  # else nobody could say of what types they were
+
+
+def _without(plan: Plan, subscription: str, target_oid: int) -> Plan:
+    """Return `plan` without a table that was in no publication, and is to be again."""
+    left = [
+        p for p in plan.publishes if (p.subscription, p.target_oid) == (subscription, target_oid)
+    ]
+    earlier = plan.earlier | {(subscription, publish.relation_oid) for publish in left}
+    kept = tuple(publish for publish in plan.publishes if publish not in left)
+    return replace(plan, publishes=kept, earlier=earlier)
 
 
 def oids_of(states: Iterable[CopyState]) -> set[int]:

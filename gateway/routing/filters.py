@@ -48,12 +48,16 @@ class Filters:
     Args:
         tables: By OID; looked at when a clause is met first.
         server: Whether the server evaluates what is not evaluated here; it is refused otherwise.
+
+    Attributes:
+        expected: Such filters may come up later.
     """
 
     def __init__(self, tables: Mapping[int, Table], *, server: bool) -> None:
         self._tables = tables
         self._understand = place_filter if server else compile_filter
         self._found: dict[FilterClause, RowFilter] = {}
+        self.expected = False
 
     def of(self, clause: FilterClause) -> RowFilter:
         """Return the filter of a clause.
@@ -98,8 +102,8 @@ class Filters:
 
     @property
     def ask_server(self) -> bool:
-        """Whether the server evaluates one of them."""
-        return any(row_filter.refused is not None for row_filter in self._found.values())
+        """Whether the server evaluates one of them, or may have to."""
+        return self.expected or any(found.refused is not None for found in self._found.values())
 
     def asking(
         self,

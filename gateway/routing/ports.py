@@ -8,7 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
-from gateway.definitions.model import Column, Table
+from gateway.definitions.model import Column, Plan, Table
+from gateway.errors import TransientError
+from gateway.lsn import Lsn
 from gateway.pgtypes.binary import TypeInfo
 from gateway.rowfilter import Answer, Question
 
@@ -19,6 +21,23 @@ class UnannouncedError(Exception):
     def __init__(self, oid: int) -> None:
         super().__init__(oid)
         self.oid = oid
+
+
+class UnexpectedFilterError(TransientError):
+    """A filter that the server evaluates has come up, and nobody asks the server yet."""
+
+
+class Replanner(Protocol):
+    """Reads the plan anew when the stream shows that it may have changed."""
+
+    def now(self, again: int | None) -> Plan | None:
+        """Return the plan as of now; None when it is the same.
+
+        `again` is the OID of the relation that is announced, if that was announced before.
+        """
+
+    def hear(self, content: bytes, commit_lsn: Lsn) -> Plan | None:
+        """Return the plan from a message on that tells how publications were altered, or None."""
 
 
 class CatalogReader(Protocol):

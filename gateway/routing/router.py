@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Final
 
+from gateway.definitions.told import PREFIX as TOLD
 from gateway.envelope.envelope import TransactionContext
 from gateway.envelope.headers import HeaderMaker
 from gateway.envelope.markers import (
@@ -28,6 +29,7 @@ from gateway.pgoutput.decoder import decode_message
 from gateway.pgoutput.messages import LogicalMessage, Relation, Truncate, Type
 from gateway.records import Feed, Record
 from gateway.routing.counts import RowKey, Tally, take_counts
+from gateway.routing.moments import first_behind, first_lsn
 from gateway.routing.pieces import Piece, parts_of
 from gateway.routing.ports import UnannouncedError
 from gateway.routing.quarantine import check_size
@@ -133,6 +135,8 @@ class Router:
             TransientError: the registry or the catalog could not be reached.
         """
         tx = self._state(transaction)
+        moments = self._routes.moments
+        upto = self._routes.enter(first_lsn(transaction)) if moments else None
         at = _MESSAGE_AT + (5 if transaction.streamed else 1)
         piece = Piece()
         if self._verdicts is None:
@@ -140,6 +144,9 @@ class Router:
                 if piece.records:
                     yield piece.take()
                 for part in parts_of(frames, len(self._feeds)):
+                    while upto is not None and (behind := first_behind(part, upto)) < len(part):
+                        self._route_frames(part[:behind], at, transaction, tx, piece.records)
+                        part, upto = part[behind:], self._routes.enter(upto)
                     self._route_frames(part, at, transaction, tx, piece.records)
                     if piece.is_full():
                         yield piece.take()
@@ -307,6 +314,9 @@ class Router:
                 self._routes.forms.name_type(message)
             case Truncate():
                 self._truncate(message, Lsn(int.from_bytes(frame[1:9])), tx, out)
+            case LogicalMessage(prefix=prefix) if prefix == TOLD:
+                with self._attended():
+                    self._routes.hear(message.content, transaction.commit_lsn)
             case LogicalMessage():
                 tx.seq += 1
                 tx.total_order += 1

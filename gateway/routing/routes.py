@@ -15,7 +15,6 @@ from gateway.envelope.envelope import EnvelopeEncoder
 from gateway.envelope.headers import HeaderMaker
 from gateway.envelope.markers import encode_copy
 from gateway.envelope.schema import key_of
-from gateway.errors import TransientError
 from gateway.lsn import Lsn
 from gateway.pgoutput.messages import Relation
 from gateway.records import CopyState, Record
@@ -29,8 +28,16 @@ from gateway.routing.filters import Asking, Filters
 from gateway.routing.forms import Form, Forms
 from gateway.routing.group_builder import GroupBuilder
 from gateway.routing.groups import Group
+from gateway.routing.moments import Moments, Publishes
 from gateway.routing.outdated import trouble_of
-from gateway.routing.ports import CatalogReader, Evaluator, SchemaIds, UnannouncedError
+from gateway.routing.ports import (
+    CatalogReader,
+    Evaluator,
+    Replanner,
+    SchemaIds,
+    UnannouncedError,
+    UnexpectedFilterError,
+)
 from gateway.routing.settings import RoutingSettings
 from gateway.routing.takers import Taker
 
@@ -48,9 +55,9 @@ class RelationRoutes:
             of another key, or in such a shape that their rows could not be published.
 
     Args:
-        replan: Asked when the stream shows that something about a relation, or about who publishes
-            it, may have changed: the plan as of now, or None when it is the same. It is given the
-            OID of the relation that is announced, if that was announced before.
+        reader: Asked for the plan when the stream shows that it may have changed; None: it does not
+            change.
+        ask_server: The server evaluates filters, also if none of `plan` needs that.
         evaluator: Evaluates the filters that are not evaluated here; without it no row of theirs
             can be routed.
     """
@@ -62,11 +69,14 @@ class RelationRoutes:
         catalog: CatalogReader,
         schemas: SchemaIds,
         *,
-        replan: Callable[[int | None], Plan | None] = lambda again: None,
+        reader: Replanner | None = None,
+        ask_server: bool = False,
         evaluator: Evaluator | None = None,
     ) -> None:
         self.by_oid = _LazyRoutes(self._build)
-        self._replan = replan
+        self._reader = reader
+        self.moments = Moments()
+        self._heard: Plan | None = None
         self.evaluator = evaluator
         self.altered = False
         self._watched: dict[int, list[tuple[CopyRoute, ChunkedCopy]]] = {}
@@ -75,13 +85,14 @@ class RelationRoutes:
         self.forms = Forms(plan, catalog)
         self._relations = Relations()
         self.filters = Filters(self.forms.tables, server=settings.server_filters)
+        self.filters.expected = ask_server
         self.two_phase = [s.name for s in plan.subscriptions if s.two_phase]
         self._publishes_once = {
             (publish.subscription, publish.target_oid): publish for publish in plan.publishes
         }.values()
         self._taken = {(publish.subscription, publish.target_oid) for publish in plan.publishes}
         self._taken |= {(copy.subscription, copy.target_oid) for copy in plan.copies}
-        self._publishes = _by_relation(plan.publishes)
+        self._publishes = self._now = _by_relation(plan.publishes)
         self.addresses = Addresses(plan, self._taken, settings, schemas)
         self._groups = GroupBuilder(plan, settings, self.addresses)
         self._copied = {(copy.subscription, copy.target_oid) for copy in plan.copies}
@@ -127,7 +138,8 @@ class RelationRoutes:
         Source: rel_sync_cache_relation_cb, get_rel_sync_entry in pgoutput.c.
         """
         before = self._relations.get(relation.relation_oid)
-        if (plan := self._replan(None if before is None else relation.relation_oid)) is not None:
+        again = None if before is None else relation.relation_oid
+        if self._reader is not None and (plan := self._reader.now(again)) is not None:
             self._adopt(plan)
         if self._relations.learn(relation):
             self.by_oid.pop(relation.relation_oid, None)
@@ -145,15 +157,54 @@ class RelationRoutes:
         for held in plan.held:
             self.outdated[held.subscription, held.oid] = held.reason
         kept = [p for p in plan.publishes if (p.subscription, p.target_oid) in self._taken]
-        self._publishes = _by_relation(kept)
+        self._publishes = self._now = _by_relation(kept)
         asked = self.filters.ask_server
         self.filters.compile(kept)
         if self.filters.ask_server and not asked:
-            raise TransientError(
+            raise UnexpectedFilterError(
                 "a publication was given a row filter that the server evaluates",
                 hint="nothing is lost: the rows are read again from the slot",
             )
         self.by_oid.clear()
+
+    def hear(self, content: bytes, commit_lsn: Lsn) -> None:
+        """Take what the stream tells of the publications, in the transaction that ends there.
+
+        It counts for what this transaction changes from here on, and for all that is changed behind
+        `commit_lsn`; see `enter`.
+
+        Raises:
+            ProtocolError: it does not read.
+            FilterError, TransientError: as `announce`.
+        """
+        before = self._now
+        plan = None if self._reader is None else self._reader.hear(content, commit_lsn)
+        if plan is None:
+            return
+        self._adopt(plan)
+        self._heard = plan
+        if self._now != before:
+            self.moments.add(commit_lsn, before)
+            copied = {oid for oid, watched in self._watched.items() if watched}
+            self.altered |= any(
+                copied & {p.target_oid for p in (*before.get(oid, ()), *self._now.get(oid, ()))}
+                for oid in before.keys() | self._now.keys()
+                if before.get(oid) != self._now.get(oid)
+            )
+
+    def enter(self, lsn: Lsn) -> Lsn | None:
+        """Publish as at `lsn` from now on; return up to where that holds, None: for good."""
+        found = self.moments.at(lsn)
+        upto, publishes = (None, self._now) if found is None else found
+        if publishes is not self._publishes:
+            self._publishes = publishes
+            self.by_oid.clear()
+        return upto
+
+    def take_heard(self) -> Plan | None:
+        """Return the plan that the stream has told since the last call, if it has told one."""
+        heard, self._heard = self._heard, None
+        return heard
 
     def _build(self, relation_oid: int) -> RelationRoute | None:
         relation = self._relations.get(relation_oid)
@@ -374,7 +425,7 @@ class RelationRoutes:
         ]
 
 
-def _by_relation(publishes: Sequence[Publish]) -> dict[int, list[Publish]]:
+def _by_relation(publishes: Sequence[Publish]) -> Publishes:
     """By the OID that a change can arrive under: the relation's own, or its tree's root."""
     found: dict[int, list[Publish]] = {}
     for publish in publishes:

@@ -19,6 +19,7 @@ from itertools import groupby
 from typing import Final, TypeAlias, cast
 
 from gateway.definitions.model import Operation
+from gateway.definitions.told import PREFIX
 from gateway.descriptors import wait_readable
 from gateway.errors import GatewayError
 from gateway.pgoutput.messages import UNCHANGED
@@ -42,6 +43,8 @@ AHEAD_BYTES: Final = 4 << 20
 _WAIT_S: Final = 0.5
 _TAG_AT: Final = 25
 _RELATION: Final = ord("R")
+_MESSAGE: Final = ord("M")
+_TOLD: Final = PREFIX.encode() + b"\0"
 _CHANGES: Final = {
     ord("I"): Operation.INSERT,
     ord("U"): Operation.UPDATE,
@@ -56,7 +59,7 @@ class Chunk:
     """Some frames of a transaction, or the Relation messages of a PREPARE.
 
     Attributes:
-        announces: Its frames are Relation messages.
+        announces: Its frames are Relation messages, or tell how publications were altered.
         changes: Those of the frames that have been read already, by their place.
         pending: In how many batches that have no answer it has rows.
     """
@@ -282,4 +285,5 @@ def attach(rows: Sequence[JudgedRow], answer: Answer) -> None:
 
 
 def _announces(frame: bytes) -> bool:
-    return frame[_TAG_AT] == _RELATION
+    tag = frame[_TAG_AT]
+    return tag == _RELATION or (tag == _MESSAGE and _TOLD in frame[_TAG_AT : _TAG_AT + 64])

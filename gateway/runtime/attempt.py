@@ -85,6 +85,7 @@ class Attempt:
         close_timeout_s: How long an open Kafka transaction may take at the end.
         time_is_up: Stopping has taken as long as it may.
         was_down: No attempt of this process has streamed before.
+        ask_server: Filters that the server evaluates may come up.
         stood_by: Another process had the slot at first.
         streaming_since: When the loop began, in seconds of the monotonic clock; None: not yet.
     """
@@ -99,6 +100,7 @@ class Attempt:
     close_timeout_s: Callable[[], float]
     time_is_up: Callable[[], bool]
     was_down: bool = True
+    ask_server: bool = False
     stood_by: bool = False
     streaming_since: float | None = None
 
@@ -180,7 +182,7 @@ class Attempt:
         """Decide by the watermark, nobody else writing; None: the slot was given up, start anew."""
         check_partitions(setup.routing.partitions, recovered.offsets)
         # For the whole plan: what cannot be published is refused before anything is done.
-        routes = outside.routes(setup.plan, setup.routing)
+        routes = outside.routes(setup.plan, setup.routing, ask_server=self.ask_server)
         routes.register_all()
         for (subscription, _), error in routes.addresses.refused.items():
             event(
@@ -255,8 +257,11 @@ class Attempt:
             setup.plan,
             going_on.watermark,
             before=setup.catalog,
+            tells=setup.tells,
         )
-        routes = outside.routes(setup.plan, setup.routing, replan=reader.now)
+        routes = outside.routes(
+            setup.plan, setup.routing, reader=reader, ask_server=self.ask_server
+        )
         streaming = Streaming(
             self.settings,
             self.counters,
@@ -277,7 +282,7 @@ class Attempt:
         if (takeover := streaming.takeover) is not None:
             with intake.attended():
                 put_into_force(
-                    takeover.plan,
+                    reader.settle(takeover.plan, takeover.definitions, takeover.read_at),
                     self.settings.topics.names,
                     takeover.definitions.fingerprint,
                     streaming.watermark,
@@ -373,7 +378,7 @@ class Attempt:
                 streaming=setup.protocol.streaming,
                 two_phase=setup.protocol.two_phase,
                 binary=setup.protocol.binary,
-                messages=bool(self.settings.messages.prefixes),
+                messages=setup.tells or bool(self.settings.messages.prefixes),
             )
         except BaseException:
             source.close()

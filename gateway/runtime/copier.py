@@ -168,6 +168,8 @@ class TableCopier:
             because = self._routes.outdated.get((copy.subscription, copy.target_oid))
             if because is not None:
                 self._altered |= self._states.start_over(copy, _OUTDATED, because=because)
+        if (told := self._routes.take_heard()) is not None:
+            self._states.take(told)
         return self._states.all()
 
     def place(self, last: Lsn, upto: Lsn, room: int) -> Placement | None:

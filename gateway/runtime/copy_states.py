@@ -9,6 +9,7 @@ from typing import Final
 from gateway.copy import Progress
 from gateway.definitions.changes import key_of_copy
 from gateway.definitions.model import Plan, TableCopy
+from gateway.definitions.remembered import describe
 from gateway.observe import event
 from gateway.records import CopyState
 from gateway.routing.addresses import Addresses
@@ -67,6 +68,13 @@ class CopyStates:
     def is_aside(self, copy: TableCopy) -> bool:
         """Whether the registry refuses the schema of the table for this subscription."""
         return (copy.subscription, copy.target_oid) in self._addresses.refused
+
+    def take(self, told: Plan) -> None:
+        """Remember how the tables are published from here on, as the stream has told."""
+        plan = replace(self._plan, publishes=told.publishes)
+        for copy in plan.copies:
+            if self.of(copy).taken:
+                self.set(copy, taken=describe(plan, copy))
 
     def start_over(self, copy: TableCopy, why: str, **said: object) -> bool:
         """Let a table be copied from its beginning at the next start; False if that is so."""

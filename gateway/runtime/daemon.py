@@ -16,6 +16,7 @@ from gateway.config import Settings
 from gateway.errors import TransientError
 from gateway.lsn import Lsn
 from gateway.observe import Counters, event
+from gateway.routing.ports import UnexpectedFilterError
 from gateway.runtime.attempt import Attempt
 from gateway.runtime.copy_jobs import CopyReport, CopyStanding
 from gateway.runtime.leadership import StoppedWaiting
@@ -63,6 +64,7 @@ class Daemon:
         self.counters = Counters()
         self._tell_copy = report_copy
         self._has_streamed = False
+        self._ask_server = False
 
     def run(self) -> Outcome:
         """Run until stopped or at endpos; try again after what may pass.
@@ -93,6 +95,7 @@ class Daemon:
             except TransientError as error:
                 if self._stopping():
                     break  # what is not committed was not acknowledged either
+                self._ask_server |= isinstance(error, UnexpectedFilterError)
                 self.counters.count_error(error)
                 now = time.monotonic()
                 pause_s = retries.after(
@@ -120,6 +123,7 @@ class Daemon:
             close_timeout_s=self._close_timeout_s,
             time_is_up=self._time_is_up,
             was_down=not self._has_streamed,
+            ask_server=self._ask_server,
         )
 
     def _report_copy(self, standing: CopyStanding) -> None:

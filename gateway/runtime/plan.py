@@ -4,12 +4,16 @@ A publication of the database can be altered, and partitions come and go, while 
 pgoutput decodes each change with the catalog of its moment; what the gateway reads is the catalog
 of now. The two are the same as long as the gateway keeps up; one that is behind takes the changes
 before the last alteration by the last definition already. Not so what was dropped, or had left the
-publications when an attempt began: it stays as it was until the stream has passed its end.
+publications when an attempt began: it stays as it was until the stream has passed its end. And not
+so where an event trigger has the stream tell of alterations: each counts at its place then.
 """
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
+from dataclasses import replace
+from types import MappingProxyType
 from typing import Final
 
 import psycopg
@@ -17,10 +21,12 @@ import psycopg
 from gateway.config import Settings
 from gateway.definitions.combine import make_plan
 from gateway.definitions.departed import with_departed
-from gateway.definitions.model import Definitions, Plan
+from gateway.definitions.model import Definitions, Plan, Table
 from gateway.definitions.parser import parse_definitions
 from gateway.definitions.remembered import known_tables, oids_of, recall
+from gateway.definitions.told import Told, as_published, as_told, hear
 from gateway.errors import ConfigError, GatewayError, TransientError
+from gateway.lsn import ZERO_LSN, Lsn
 from gateway.observe import event
 from gateway.records import Watermark
 from gateway.source.catalog import read_catalog
@@ -61,12 +67,18 @@ def read_plan(
     connection: psycopg.Connection,
     definitions: Definitions,
     watermark: Watermark | None = None,
+    *,
+    told: Told | None = None,
+    known: Mapping[int, Table] = MappingProxyType({}),
 ) -> Plan:
     """Return what follows from the definitions on this server.
 
     `watermark` says which tables have been published: with it a table that is listed and was
     dropped is no error; nor is one that was altered so that it cannot be published any more, where
     such tables are to be held. New definitions are refused then.
+
+    `told` is what publications and trees were at a place of the stream, `known` the tables that
+    were published there; without it they are as of now.
 
     Raises:
         DefinitionError: the definitions cannot be served.
@@ -78,9 +90,14 @@ def read_plan(
         and watermark is not None
         and watermark.definitions == definitions.fingerprint
     )
+    catalog = read_catalog(
+        connection, definitions, known_tables(states), () if told is None else _oids_of(told, known)
+    )
+    if told is not None:
+        catalog = as_told(catalog, told, known)
     return make_plan(
         definitions,
-        read_catalog(connection, definitions, known_tables(states)),
+        catalog,
         holdable={(s.subscription, s.schema, s.table) for s in states} if holds else (),
         prefix=settings.source.slot,
         missing_identity=settings.definitions.missing_identity,
@@ -94,11 +111,13 @@ def recalled_plan(
     watermark: Watermark,
     *,
     was_down: bool,
+    tells: bool = False,
 ) -> Plan:
     """Return `plan` with what was published of relations that were dropped meanwhile.
 
     And, where the gateway `was_down`, of those that have left a publication or a tree. Between two
-    attempts of one process there is hardly time for that, and it would rather count too late.
+    attempts of one process there is hardly time for that, and it would rather count too late. Where
+    the stream `tells` how publications are altered, all is as it was until it does.
 
     Raises:
         TransientError: the connection is gone.
@@ -108,8 +127,14 @@ def recalled_plan(
         plan,
         states,
         existing_relations(connection, oids_of(states)),
-        same_definitions=was_down and definitions.fingerprint == watermark.definitions,
+        same_definitions=(was_down or tells) and definitions.fingerprint == watermark.definitions,
+        exactly=tells,
     )
+
+
+def _oids_of(told: Told, known: Mapping[int, Table]) -> set[int]:
+    listed = {r.table_oid for p in told.publications.values() for r in p.relations}
+    return listed.union(known)
 
 
 class PlanReader:
@@ -118,6 +143,7 @@ class PlanReader:
     Args:
         plan: As it was read at the start, with what was recalled.
         before: What `gateway.source.watch.whole_digest` said before that.
+        tells: The stream tells how publications of the database are altered.
     """
 
     def __init__(
@@ -129,6 +155,7 @@ class PlanReader:
         watermark: Watermark,
         *,
         before: str,
+        tells: bool = False,
     ) -> None:
         self._settings = settings
         self._connection = connection
@@ -137,7 +164,14 @@ class PlanReader:
         self._watermark = watermark
         self._before = before
         self._digest = ""  # not known: what `plan` was made from may have changed since
-        self._left = _left(plan)
+        self._left = {relation_oid for _, relation_oid in plan.earlier}
+        self._tells = tells
+        self._told: Told | None = None
+        self._told_at = ZERO_LSN
+        defined = {publication.name for publication in definitions.publications}
+        self._defined = {
+            s.name for s in definitions.subscriptions if not defined.isdisjoint(s.publications)
+        }
 
     def now(self, again: int | None) -> Plan | None:
         """Return the plan as of now; None when it is as it was, or cannot be made.
@@ -155,13 +189,45 @@ class PlanReader:
         digest = catalog_digest(self._connection, self._definitions, self._plan)
         if not self._digest and self._is_as_before():
             self._digest = digest
-        if digest == self._digest and again not in self._left:
+        if digest == self._digest and (self._tells or again not in self._left):
             return None
         self._digest = digest
         if again is not None:
             self._left.discard(again)
+        return self._read()
+
+    def hear(self, content: bytes, commit_lsn: Lsn) -> Plan | None:
+        """Return the plan from a message on that tells how publications were altered.
+
+        None when it is as it was, or cannot be made.
+
+        Raises:
+            ProtocolError: it does not read.
+            TransientError: the connection is gone.
+        """
+        if not self._tells:
+            return None  # somebody has just made the trigger; the next attempt listens
+        self._told, self._told_at = hear(self._told, content), commit_lsn
+        return self._read()
+
+    def settle(self, plan: Plan, definitions: Definitions, read_at: Lsn) -> Plan:
+        """Return a plan that takes over, with what the stream has told since it was read."""
+        same = definitions.fingerprint == self._definitions.fingerprint
+        if same and self._told_at > read_at:
+            return as_published(plan, self._plan.publishes)
+        return plan
+
+    def _read(self) -> Plan | None:
+        told = self._told
         try:
-            plan = read_plan(self._settings, self._connection, self._definitions, self._watermark)
+            plan = read_plan(
+                self._settings,
+                self._connection,
+                self._definitions,
+                self._watermark,
+                told=told,
+                known=self._plan.tables if told is not None else {},
+            )
         except TransientError:
             raise
         except GatewayError as error:
@@ -174,7 +240,13 @@ class PlanReader:
             )
             return None
         gone = set(self._plan.tables) - existing_relations(self._connection, self._plan.tables)
-        plan = with_departed(plan, self._plan, gone | self._left)
+        before = self._plan
+        if told is not None:
+            kept = [p for p in before.publishes if p.subscription in self._defined]
+            before = replace(before, publishes=tuple(kept))
+        plan = with_departed(plan, before, gone | self._left, self._left)
+        if self._tells and told is None:
+            plan = with_departed(plan, before, before.tables, before.tables)
         if plan == self._plan:
             return None
         self._plan = plan
@@ -182,12 +254,3 @@ class PlanReader:
 
     def _is_as_before(self) -> bool:
         return unchanged_since(self._connection, self._definitions, self._plan, self._before)
-
-
-def _left(plan: Plan) -> set[int]:
-    """The relations that are published only because their last rows may be in the stream."""
-    return {
-        publish.relation_oid
-        for publish in plan.publishes
-        if (publish.subscription, publish.target_oid) in plan.departed
-    }

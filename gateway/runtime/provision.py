@@ -31,7 +31,7 @@ from gateway.observe import event
 from gateway.records import Batch, Watermark
 from gateway.routing import RoutingSettings
 from gateway.routing.routes import RelationRoutes
-from gateway.runtime.plan import read_definitions, read_plan, recalled_plan
+from gateway.runtime.plan import PlanReader, read_definitions, read_plan, recalled_plan
 from gateway.sink.identity import SlotIdentity
 from gateway.sink.producer import TransactionalSink
 from gateway.sink.progress import KafkaProgress, read_progress
@@ -41,6 +41,7 @@ from gateway.sink.topics import TopicSpec, describe_topics, ensure_topics, progr
 from gateway.source.catalog import ServerCatalog
 from gateway.source.connection import ServerFacts, server_facts
 from gateway.source.evaluator import ServerEvaluator
+from gateway.source.event_trigger import has_event_trigger
 from gateway.source.negotiation import Protocol, negotiate, wants_binary
 from gateway.source.watch import whole_digest
 
@@ -76,6 +77,7 @@ class Setup:
 
     Attributes:
         catalog: What `gateway.source.watch.whole_digest` said before the plan was read.
+        tells: The stream tells how publications of the database are altered.
     """
 
     facts: ServerFacts
@@ -85,6 +87,7 @@ class Setup:
     protocol: Protocol
     batch_bytes: int | None
     catalog: str
+    tells: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,13 +129,14 @@ def set_up(settings: Settings, connection: psycopg.Connection) -> Setup:
                 subscription=subscription.name,
             )
     catalog = whole_digest(connection, definitions)
+    tells = has_event_trigger(connection)
     plan = known_plan(settings, connection, definitions, facts)
     for warning in plan.warnings:
         event(_LOG, logging.WARNING, "definition", detail=warning)
     protocol = negotiate(plan.subscriptions, facts.version_num)
     topics = ensure_all_topics(settings, plan, timeout_s=TOPICS_TIMEOUT_S)
     routing = routing_settings(settings, facts, plan, topics)
-    return Setup(facts, definitions, plan, routing, protocol, topics.batch_bytes, catalog)
+    return Setup(facts, definitions, plan, routing, protocol, topics.batch_bytes, catalog, tells)
 
 
 def known_plan(
@@ -178,7 +182,14 @@ def recall(
     Raises:
         TransientError: a server does not answer.
     """
-    plan = recalled_plan(connection, setup.definitions, setup.plan, watermark, was_down=was_down)
+    plan = recalled_plan(
+        connection,
+        setup.definitions,
+        setup.plan,
+        watermark,
+        was_down=was_down,
+        tells=setup.tells,
+    )
     if plan == setup.plan:
         return setup
     topics = ensure_all_topics(settings, plan, timeout_s=TOPICS_TIMEOUT_S)
@@ -199,16 +210,18 @@ class Outside:
         plan: Plan,
         routing: RoutingSettings,
         *,
-        replan: Callable[[int | None], Plan | None] = lambda again: None,
+        reader: PlanReader | None = None,
+        ask_server: bool = False,
     ) -> RelationRoutes:
-        """Make the routes of `plan`; `replan` as there."""
+        """Make the routes of `plan`; `reader` reads it anew, `ask_server` as there."""
         return RelationRoutes(
             plan,
             routing,
             ServerCatalog(self.connection),
             self.registry,
-            replan=replan,
             evaluator=self.evaluator,
+            ask_server=ask_server,
+            reader=reader,
         )
 
 
@@ -271,10 +284,14 @@ def table_topics(plan: Plan, settings: Settings) -> list[TopicSpec]:
     """
     owner: dict[str, tuple[str, int]] = {}
     specs: dict[str, TopicSpec] = {}
-    for publish in plan.publishes:
-        table = plan.tables[publish.target_oid]
-        topic = topic_of(publish.subscription, table.schema, table.name, settings.topics.names)
-        identity = (publish.subscription, publish.target_oid)
+    published = [(p.subscription, p.target_oid, p.operations) for p in plan.publishes]
+    # What is not published now, but will be from a place in the stream on.
+    copied = {(copy.subscription, copy.target_oid) for copy in plan.copies}
+    published += [(*table, frozenset()) for table in sorted(plan.earlier & copied)]
+    for subscription, oid, operations in published:
+        table = plan.tables[oid]
+        topic = topic_of(subscription, table.schema, table.name, settings.topics.names)
+        identity = (subscription, oid)
         if owner.setdefault(topic, identity) != identity:
             raise ConfigError(
                 f"two subscriber tables share the topic {topic!r}",
@@ -282,7 +299,7 @@ def table_topics(plan: Plan, settings: Settings) -> list[TopicSpec]:
                 hint="give one of them another name",
             )
         keyed = bool(table.identity)
-        truncates = any(o.value == "truncate" for o in publish.operations)
+        truncates = any(o.value == "truncate" for o in operations)
         specs[topic] = TopicSpec(
             topic,
             settings.topics.partitions,

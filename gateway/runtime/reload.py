@@ -47,6 +47,7 @@ from gateway.sink.progress import read_progress
 from gateway.sink.registry import Registry
 from gateway.source.catalog import ServerCatalog
 from gateway.source.connection import connect, server_facts, wal_flush_lsn
+from gateway.source.event_trigger import has_event_trigger
 from gateway.source.publications import extend_publications
 from gateway.source.running import session_name
 from gateway.source.watch import catalog_digest, unchanged_since
@@ -76,6 +77,7 @@ class Takeover:
 
     Attributes:
         reconcile: Tables that exist under other definitions are copied.
+        read_at: The catalog was read behind it.
     """
 
     definitions: Definitions
@@ -83,6 +85,7 @@ class Takeover:
     routing: RoutingSettings
     reconcile: bool
     point: Lsn
+    read_at: Lsn
 
 
 class _Ended(Exception):
@@ -96,6 +99,7 @@ class Reloader:
         watermark: In force, with the states of all copies.
         plan: In force.
         before: What `gateway.source.watch.whole_digest` said before the plan was read.
+        tells: Whether the stream is read with what it tells of publications.
         requested: Asked often; True once after a person asked for the definitions to be read.
         taken: Names of requests that may still be there, although they have been taken.
 
@@ -111,6 +115,7 @@ class Reloader:
         definitions: Definitions,
         *,
         before: str,
+        tells: bool,
         requested: Callable[[], bool],
         taken: Collection[str] = (),
     ) -> None:
@@ -120,6 +125,7 @@ class Reloader:
         self._definitions = definitions
         self._requested = requested
         self._before = before
+        self._tells = tells
         self._digest = ""  # not known: the catalog may have changed since the plan was made from it
         self._pending = False
         self._ended = threading.Event()
@@ -213,7 +219,7 @@ class Reloader:
             changed = now != self._digest
         else:
             # What has departed is let go once the stream has passed it: by a plan that is without.
-            changed = bool(self._plan.departed) or not unchanged_since(
+            changed = bool(self._plan.earlier) or not unchanged_since(
                 connection, self._definitions, self._plan, self._before
             )
         self._digest = now
@@ -254,6 +260,7 @@ class Reloader:
         settings = self._settings
         definitions = read_definitions(settings)
         facts = server_facts(connection)
+        read_at = wal_flush_lsn(connection)
         plan = read_plan(settings, connection, definitions, self._watermark)
         rewritten = definitions.fingerprint != self._watermark.definitions
         reconcile = asked or rewritten
@@ -265,7 +272,8 @@ class Reloader:
             for s in states
             if s.state == "pending" and (_table_of(s), s.definition) not in pending
         ]
-        if not (rewritten or late) and _same(self._plan, plan):
+        tells = has_event_trigger(connection)
+        if not (rewritten or late) and _same(self._plan, plan) and tells == self._tells:
             if asked:
                 event(_LOG, logging.INFO, "nothing has changed in the definitions")
             return None
@@ -277,7 +285,8 @@ class Reloader:
         for line in extend_publications(connection, plan, prefix=settings.source.slot):
             event(_LOG, logging.INFO, "publication", detail=line)
         self._hold_loop()
-        return Takeover(definitions, plan, routing, reconcile, wal_flush_lsn(connection))
+        point = wal_flush_lsn(connection)
+        return Takeover(definitions, plan, routing, reconcile, point, read_at)
 
     def _read_requests(self, connection: psycopg.Connection) -> tuple[CopyRequest, ...]:
         """Return the requests that are in Kafka and were not taken."""

@@ -117,6 +117,7 @@ class Streaming:
                     setup.plan,
                     setup.definitions,
                     before=setup.catalog,
+                    tells=setup.tells,
                     requested=self.reload,
                     taken=self.taken,
                 )

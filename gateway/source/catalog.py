@@ -5,7 +5,7 @@ The check happens in one transaction that is rolled back; nothing stays behind o
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from types import MappingProxyType
 from typing import Any, Final
@@ -31,6 +31,7 @@ def read_catalog(
     connection: _Connection,
     definitions: Definitions,
     known: Mapping[tuple[str, str], int] = MappingProxyType({}),
+    also: Collection[int] = (),
 ) -> Catalog:
     """Look up everything that `definitions` names, in the session's search_path.
 
@@ -44,6 +45,7 @@ def read_catalog(
         definitions: As parsed.
         known: The OIDs of the tables that were published already, by schema and name: a table that
             is listed under one of these names may have been dropped or renamed.
+        also: OIDs of tables to describe, where they are there, whether they are published or not.
 
     Raises:
         DefinitionError: what is named does not exist or cannot be published.
@@ -63,7 +65,9 @@ def read_catalog(
                 if name not in publications:
                     publications[name] = reader.load(name, subscription)
         catalog = Catalog(
-            tables=reader.tables(publications.values(), (oid for _, oid in reader.broken)),
+            tables=reader.tables(
+                publications.values(), {*also, *(oid for _, oid in reader.broken)}
+            ),
             publications=publications,
             publishes_generated=connection.info.server_version >= 180000,
             missing=tuple((*name, why) for name, why in reader.missing.items()),

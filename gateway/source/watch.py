@@ -21,7 +21,10 @@ _PUBLICATIONS: Final = """
   UNION ALL
     SELECT 'r', r.oid::text, r.xmin::text, r.prrelid::text
     FROM pg_catalog.pg_publication_rel AS r
-    JOIN pg_catalog.pg_publication AS p ON p.oid = r.prpubid WHERE p.pubname = ANY (%(names)s)"""
+    JOIN pg_catalog.pg_publication AS p ON p.oid = r.prpubid WHERE p.pubname = ANY (%(names)s)
+  UNION ALL
+    SELECT 'e', e.oid::text, e.evtenabled::text, e.evtname::text
+    FROM pg_catalog.pg_event_trigger AS e WHERE e.evtname LIKE 'pgsluice\\_%%'"""
 
 _NAMESPACES: Final = """
   UNION ALL
@@ -96,7 +99,8 @@ def catalog_digest(
 ) -> str:
     """Return a text that differs when publications, tables or partitions have changed.
 
-    That is: the publications of the database that a subscription names; tables of the schemas and
+    That is: the publications of the database that a subscription names, and whether the stream
+    tells how they are altered; tables of the schemas and
     databases that are published as a whole; partitions, names and replica identities of the tables
     of `plan`; tables that bear the names of those that are missing; columns of those that are held.
 

@@ -61,6 +61,8 @@ def test_what_init_writes_is_served_as_it_is(
     assert checked.code == 0, checked.out
     assert "definitions: 1 publications, 1 subscriptions" in checked.out
     assert (again.code, "exists" in again.err) == (1, True)
+    trigger = (folder / "event-trigger.sql").read_text()
+    assert "CREATE EVENT TRIGGER pgsluice_altered ON ddl_command_end" in trigger
 
 
 DEFINITIONS = """

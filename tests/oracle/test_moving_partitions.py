@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from tests.oracle.majors import MAJORS
-from tests.oracle.test_changing_publications import finish, started
+from tests.oracle.test_changing_publications import finish, published_to, started
 from tests.oracle.test_leaving_tables import lagging
 from tests.support.gateway_scene import Scene, current_lsn
 from tests.support.native import NativeSubscription
@@ -78,3 +78,54 @@ def test_partitions_that_move_and_go_end_as_natively(
     assert {name: s.rebuilt(name) for name in subscribed} == {
         name: native.rows(name) for name in subscribed
     }
+
+
+@pytest.mark.parametrize("down", [False, True], ids=["lagging", "down"])
+def test_partitions_that_move_between_trees_read_by_root_and_by_leaf_end_as_natively(
+    scene: Callable[..., Scene],
+    database: Database,
+    make_database: DatabaseFactory,
+    *,
+    down: bool,
+) -> None:
+    taken = {"roots": ["r", "q"], "leaves": ["r1", "r2", "q1"]}
+    with database.connect() as connection:
+        connection.execute(TREES.encode())
+        connection.execute("CREATE PUBLICATION roots FOR TABLE r, q"
+                           " WITH (publish_via_partition_root)")  # fmt: skip
+        connection.execute("CREATE PUBLICATION leaves FOR TABLE r, q")
+        native = {
+            publication: NativeSubscription(
+                database,
+                make_database,
+                "".join(f"CREATE TABLE {name} (a int PRIMARY KEY, b text);" for name in names),
+                [publication],
+            )
+            for publication, names in taken.items()
+        }
+        s = scene(
+            "CREATE SUBSCRIPTION {s}_roots CONNECTION '' PUBLICATION roots;"
+            " CREATE SUBSCRIPTION {s}_leaves CONNECTION '' PUBLICATION leaves;",
+            definitions={"watch_interval_s": 0.5},
+        )
+        process = started(s)
+        if down:
+            assert process.terminate() == 0, process.log()
+            for move in MOVES:
+                connection.execute(move.encode())
+            process = s.project.start()
+            process.wait_for("streaming slot")
+        else:
+            with lagging(process):
+                for move in MOVES:
+                    connection.execute(move.encode())
+        connection.execute("INSERT INTO q VALUES (6, 'six'), (108, 'eighth')")
+        end = current_lsn(connection)
+        for publication in taken:
+            published_to(s, end, f"{s.slot}_{publication}")
+            native[publication].wait_until_applied(end)
+        assert process.terminate() == 0, process.log()
+
+    for publication, names in taken.items():
+        found = {name: s.rebuilt(name, f"{s.slot}_{publication}") for name in names}
+        assert found == {name: native[publication].rows(name) for name in names}

@@ -207,17 +207,26 @@ class Gateway:
         catalog = binary or NoCatalog()
         self.plan = plan
         self.replanned: list[Plan] = []  # what the catalog says when it is asked next
+        self.told: dict[bytes, Plan] = {}  # what the stream says
         self.routes = RelationRoutes(
             plan,
             settings,
             catalog,
             self.schemas,
-            replan=lambda _: self.replanned.pop() if self.replanned else None,
+            reader=self,
             evaluator=evaluator,
         )
         self.router = Router(self.routes, settings, now_ms=lambda: 1)
         self._assembler = Assembler()
         self._lsn = 1000
+
+    def now(self, again: int | None) -> Plan | None:
+        """See `gateway.routing.ports.Replanner`."""
+        return self.replanned.pop() if self.replanned else None
+
+    def hear(self, content: bytes, commit_lsn: Lsn) -> Plan | None:
+        """See `gateway.routing.ports.Replanner`."""
+        return self.told.pop(content, None)
 
     def commit(self, *messages: Message, origin: str | None = None) -> list[Seen]:
         """Run one transaction through; return its records."""

@@ -193,6 +193,86 @@ def test_a_table_that_has_left_its_publication_is_recalled_under_the_same_defini
     )
 
 
+def served(plan: Plan) -> Plan:
+    return replace(plan, subscriptions=(SUBSCRIPTION,))
+
+
+def test_what_the_stream_will_tell_is_recalled_as_it_was_until_then() -> None:
+    before = served(plan("(a > 5)"))
+    state = replace(ready(before), taken=describe(before, before.copies[0]))
+    altered = served(plan("(a > 6)"))
+
+    as_now = recall(altered, [state], existing={1}, same_definitions=True)
+    exact = recall(altered, [state], existing={1}, same_definitions=True, exactly=True)
+    other = recall(altered, [state], existing={1}, exactly=True)
+
+    assert as_now == other == altered
+    assert exact.publishes == before.publishes
+    assert exact.copies == altered.copies
+    assert exact.earlier == {("s", 1)}
+    same = recall(before, [state], existing={1}, same_definitions=True, exactly=True)
+    assert same == before
+
+
+def test_a_filter_of_the_past_on_a_column_that_is_gone_is_not_recalled() -> None:
+    before = served(plan("(gone > 5)"))
+    state = replace(ready(before), taken=describe(before, before.copies[0]))
+    now = served(plan("(a > 6)"))
+    assert recall(now, [state], existing={1}, same_definitions=True, exactly=True) == now
+
+
+def test_a_table_that_was_in_no_publication_is_recalled_as_that() -> None:
+    out = replace(plan(None), publishes=())
+    state = replace(ready(plan(None)), taken=describe(out, out.copies[0]))
+
+    recalled = recall(
+        served(plan(None)), [state], existing={1}, same_definitions=True, exactly=True
+    )
+
+    assert recalled.publishes == ()
+    assert recalled.earlier == {("s", 1)}
+
+
+def test_a_partition_of_another_tree_by_now_is_recalled_as_one_of_the_tree_it_was_in() -> None:
+    roots = {oid: replace(TABLE, oid=oid, name=f"t{oid}", kind="p") for oid in (1, 9)}
+    leaves = {oid: replace(TABLE, oid=oid, name=f"t{oid}") for oid in (2, 3)}
+    whole = served(plan(None))
+    (publish,) = whole.publishes
+    before = replace(
+        whole,
+        tables={**roots, **leaves},
+        publishes=tuple(replace(publish, relation_oid=leaf) for leaf in leaves),
+        copies=(*whole.copies, replace(whole.copies[0], target_oid=9)),
+    )
+    state = replace(ready(before), taken=describe(before, before.copies[0]), table="t1")
+    stays, moves = before.publishes
+    moved = replace(moves, target_oid=9)
+    after = replace(before, publishes=(stays, moved))
+
+    recalled = recall(after, [state], existing={1, 2, 3, 9}, same_definitions=True)
+
+    # What is read under the new root goes on; and the sibling has not left anything.
+    under_root = replace(moved, relation_oid=9)
+    assert recalled.publishes == (stays, under_root, moves)
+    assert recalled.earlier == {("s", 3)}
+
+
+def test_siblings_of_a_dropped_partition_have_not_left() -> None:
+    root = replace(TABLE, kind="p")
+    leaves = {oid: replace(TABLE, oid=oid, name=f"t{oid}") for oid in (2, 3)}
+    whole = served(plan(None, table=root))
+    (publish,) = whole.publishes
+    publishes = tuple(replace(publish, relation_oid=leaf) for leaf in leaves)
+    before = replace(whole, tables={1: root, **leaves}, publishes=publishes)
+    state = replace(ready(before), taken=describe(before, before.copies[0]))
+    after = replace(before, publishes=publishes[:1])
+
+    recalled = recall(after, [state], existing={1, 2})
+
+    assert recalled.publishes == publishes
+    assert recalled.earlier == {("s", 3)}
+
+
 def test_a_listed_table_that_is_not_there_is_missing_until_it_is_made_again() -> None:
     before = plan("(a > 5)")
     listed = replace(

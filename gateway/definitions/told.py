@@ -1,0 +1,165 @@
+"""What the stream itself tells of publications and partitions, where the source has it told. Pure.
+
+The messages are written by the event trigger of `gateway.source.event_trigger`. Each has everything
+as its transaction saw it, and says what it has altered. What others have altered meanwhile may be
+in it as it was; so the first message counts as a whole, and the others for what they have altered.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from gateway.definitions.expression import column_names
+from gateway.definitions.model import (
+    Catalog,
+    Operation,
+    Plan,
+    Publication,
+    Publish,
+    PublishedRelation,
+    Table,
+)
+from gateway.errors import ProtocolError
+
+__all__ = ["PREFIX", "Told", "as_published", "as_told", "hear"]
+
+PREFIX: Final = "pgsluice.publications"
+"""Of the logical messages."""
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """The publications of the database, by name, and the parents of its partitions, by OID."""
+
+    publications: Mapping[str, Publication]
+    parents: Mapping[int, int]
+
+
+def hear(before: Told | None, content: bytes) -> Told:
+    """Return what counts after a message; `before`: None when it is the first.
+
+    Raises:
+        ProtocolError: it does not read.
+    """
+    try:
+        said = json.loads(content)
+        publications = {name: _publication(name, p) for name, p in said["publications"].items()}
+        parents = {int(child): int(parent) for child, parent in said["parents"]}
+        names = {str(name) for name in said["altered"]["publications"]}
+        tables = {int(oid) for oid in said["altered"]["tables"]}
+        trees = {int(oid) for oid in said["altered"]["trees"]}
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ProtocolError(
+            f"a logical message with prefix {PREFIX!r} does not read: {error}",
+            tag=b"M",
+            offset=0,
+        ) from None
+    if before is None:
+        return Told(publications, parents)
+    heard = {
+        name: _with_tables(publication, publications.get(name), tables)
+        for name, publication in before.publications.items()
+        if name not in names
+    }
+    heard |= {name: publications[name] for name in names & publications.keys()}
+    kept = {child: parent for child, parent in before.parents.items() if parent not in trees}
+    kept |= {child: parent for child, parent in parents.items() if parent in trees}
+    return Told(heard, kept)
+
+
+def _with_tables(
+    before: Publication, now: Publication | None, altered: Collection[int]
+) -> Publication:
+    """Take the filters and column lists of altered tables; columns may be called otherwise now."""
+    if now is None or not altered:
+        return before
+    found = {relation.table_oid: relation for relation in now.relations}
+    return replace(
+        before,
+        relations=tuple(
+            found.get(relation.table_oid, relation) if relation.table_oid in altered else relation
+            for relation in before.relations
+        ),
+    )
+
+
+def _publication(name: str, said: Mapping[str, Any]) -> Publication:
+    return Publication(
+        name=name,
+        operations=frozenset(map(Operation, said["operations"])),
+        via_root=bool(said["via_root"]),
+        all_tables=bool(said["all_tables"]),
+        schemas=tuple(sorted(said["schemas"])),
+        relations=tuple(
+            PublishedRelation(int(oid), where, None if columns is None else tuple(columns), None)
+            for oid, where, columns in said["tables"]
+        ),
+        generated=bool(said["generated"]),
+    )
+
+
+def as_told(catalog: Catalog, told: Told, known: Mapping[int, Table]) -> Catalog:
+    """Return `catalog` with publications and trees as they were told.
+
+    Args:
+        catalog: As of now.
+        told: At a place of the stream.
+        known: Tables by OID that have been published; those that are gone now are taken from it.
+    """
+    tables = _with_trees({**known, **catalog.tables}, told.parents)
+    publications = {
+        name: replace(found, relations=tuple(_relations(found, publication, tables)))
+        if (found := told.publications.get(name)) is not None
+        else publication
+        for name, publication in catalog.publications.items()
+    }
+    return replace(catalog, tables=tables, publications=publications)
+
+
+def _relations(
+    told: Publication, now: Publication, tables: Mapping[int, Table]
+) -> Iterator[PublishedRelation]:
+    """The tables of a publication; as of now where a filter has columns that are gone."""
+    present = {relation.table_oid: relation for relation in now.relations}
+    for relation in told.relations:
+        table = tables.get(relation.table_oid)
+        if table is None:
+            continue
+        columns = {column.name for column in table.columns}
+        if relation.where is None or columns.issuperset(column_names(relation.where)):
+            yield relation
+        elif relation.table_oid in present:
+            yield present[relation.table_oid]
+
+
+def _with_trees(tables: Mapping[int, Table], parents: Mapping[int, int]) -> dict[int, Table]:
+    leaves: dict[int, list[int]] = defaultdict(list)
+    above: dict[int, tuple[int, ...]] = {}
+    for oid, table in tables.items():
+        found: list[int] = []
+        parent = parents.get(oid)
+        while parent is not None and parent in tables and parent not in found:
+            found.append(parent)
+            if table.kind == "r":
+                leaves[parent].append(oid)
+            parent = parents.get(parent)
+        above[oid] = tuple(found)
+    return {
+        oid: replace(table, ancestors=above[oid], leaves=tuple(sorted(leaves[oid])))
+        for oid, table in tables.items()
+    }
+
+
+def as_published(plan: Plan, before: Iterable[Publish]) -> Plan:
+    """Return `plan` with what it takes in the way in which it is taken `before`."""
+    was = {(p.subscription, p.relation_oid, p.target_oid): p for p in before}
+    return replace(
+        plan,
+        publishes=tuple(
+            was.get((p.subscription, p.relation_oid, p.target_oid), p) for p in plan.publishes
+        ),
+    )
