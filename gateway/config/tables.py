@@ -123,6 +123,8 @@ class TopicsTable:
         names: Overrides, from ``subscription.schema.table`` to the topic's name.
         tombstones: Follow each ``d`` record by a tombstone, where there is a key.
         truncate: ``publish``, or ``skip`` to leave ``t`` records of the stream out.
+        on_rename: A renamed table goes to the topic of its new name (``follow``), or goes on in the
+            one it had (``keep``).
         config: Further topic settings at creation.
     """
 
@@ -131,6 +133,7 @@ class TopicsTable:
     names: Mapping[str, str] = field(default_factory=dict)
     tombstones: bool = True
     truncate: Literal["publish", "skip"] = "publish"
+    on_rename: Literal["follow", "keep"] = "follow"
     progress: str = "pgsluice.progress"
     config: Mapping[str, str] = field(default_factory=dict)
 

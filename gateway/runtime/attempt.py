@@ -53,6 +53,7 @@ from gateway.runtime.provision import (
     recall,
     set_up,
     slot_identity,
+    with_topics,
 )
 from gateway.runtime.start import Decision, Facts, GoOn, StartOver, decide, look
 from gateway.runtime.streaming import Streaming
@@ -156,6 +157,9 @@ class Attempt:
             with intake.attended():
                 recovered = sink.open(_OPEN_TIMEOUT_S, stopping=self.stopping)
                 if recovered.watermark is not None:
+                    self.settings = settings = with_topics(
+                        settings, setup.plan, recovered.watermark.copies, setup.names
+                    )
                     setup = recall(
                         setup,
                         settings,
@@ -283,7 +287,7 @@ class Attempt:
             with intake.attended():
                 put_into_force(
                     reader.settle(takeover.plan, takeover.definitions, takeover.read_at),
-                    self.settings.topics.names,
+                    takeover.routing.topic_names,
                     takeover.definitions.fingerprint,
                     streaming.watermark,
                     outside.routes(takeover.plan, takeover.routing),

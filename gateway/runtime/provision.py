@@ -7,7 +7,7 @@ nothing (`check`, `schemas`, `slot drop`) stand on the same ground as the daemon
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -16,6 +16,7 @@ import psycopg
 from gateway.background import OnWait, keep_waiting
 from gateway.config import Settings
 from gateway.definitions.model import Definitions, Plan
+from gateway.definitions.renamed import kept_topics
 from gateway.descriptors import wait_readable
 from gateway.envelope.envelope import package_version
 from gateway.envelope.naming import (
@@ -28,7 +29,7 @@ from gateway.envelope.naming import (
 from gateway.errors import ConfigError, DefinitionError, FatalError
 from gateway.lsn import ZERO_LSN
 from gateway.observe import event
-from gateway.records import Batch, Watermark
+from gateway.records import Batch, CopyState, Watermark
 from gateway.routing import RoutingSettings
 from gateway.routing.routes import RelationRoutes
 from gateway.runtime.plan import PlanReader, read_definitions, read_plan, recalled_plan
@@ -61,6 +62,7 @@ __all__ = [
     "set_up",
     "slot_identity",
     "table_topics",
+    "with_topics",
 ]
 
 _LOG: Final = logging.getLogger(__name__)
@@ -78,6 +80,7 @@ class Setup:
     Attributes:
         catalog: What `gateway.source.watch.whole_digest` said before the plan was read.
         tells: The stream tells how publications of the database are altered.
+        names: ``[topics] names`` as they are configured.
     """
 
     facts: ServerFacts
@@ -88,6 +91,7 @@ class Setup:
     batch_bytes: int | None
     catalog: str
     tells: bool
+    names: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +140,8 @@ def set_up(settings: Settings, connection: psycopg.Connection) -> Setup:
     protocol = negotiate(plan.subscriptions, facts.version_num)
     topics = ensure_all_topics(settings, plan, timeout_s=TOPICS_TIMEOUT_S)
     routing = routing_settings(settings, facts, plan, topics)
-    return Setup(facts, definitions, plan, routing, protocol, topics.batch_bytes, catalog, tells)
+    names, size = settings.topics.names, topics.batch_bytes
+    return Setup(facts, definitions, plan, routing, protocol, size, catalog, tells, names)
 
 
 def known_plan(
@@ -190,11 +195,24 @@ def recall(
         was_down=was_down,
         tells=setup.tells,
     )
-    if plan == setup.plan:
+    if plan == setup.plan and settings.topics.names == setup.routing.topic_names:
         return setup
     topics = ensure_all_topics(settings, plan, timeout_s=TOPICS_TIMEOUT_S)
     routing = routing_settings(settings, setup.facts, plan, topics)
     return replace(setup, plan=plan, routing=routing, batch_bytes=topics.batch_bytes)
+
+
+def with_topics(
+    settings: Settings, plan: Plan, states: Iterable[CopyState], names: Mapping[str, str]
+) -> Settings:
+    """Return `settings` with the topics of renamed tables, where these are kept.
+
+    `names`: ``[topics] names`` as they are configured.
+    """
+    if settings.topics.on_rename == "follow":
+        return settings
+    kept = kept_topics(plan, states, names)
+    return replace(settings, topics=replace(settings.topics, names=kept))
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -42,6 +42,7 @@ from gateway.runtime.provision import (
     ensure_all_topics,
     routing_settings,
     slot_identity,
+    with_topics,
 )
 from gateway.sink.progress import read_progress
 from gateway.sink.registry import Registry
@@ -100,6 +101,7 @@ class Reloader:
         plan: In force.
         before: What `gateway.source.watch.whole_digest` said before the plan was read.
         tells: Whether the stream is read with what it tells of publications.
+        names: ``[topics] names`` as they are configured.
         requested: Asked often; True once after a person asked for the definitions to be read.
         taken: Names of requests that may still be there, although they have been taken.
 
@@ -116,6 +118,7 @@ class Reloader:
         *,
         before: str,
         tells: bool,
+        names: Mapping[str, str],
         requested: Callable[[], bool],
         taken: Collection[str] = (),
     ) -> None:
@@ -126,6 +129,7 @@ class Reloader:
         self._requested = requested
         self._before = before
         self._tells = tells
+        self._names = names
         self._digest = ""  # not known: the catalog may have changed since the plan was made from it
         self._pending = False
         self._ended = threading.Event()
@@ -262,6 +266,7 @@ class Reloader:
         facts = server_facts(connection)
         read_at = wal_flush_lsn(connection)
         plan = read_plan(settings, connection, definitions, self._watermark)
+        settings = with_topics(settings, plan, self._watermark.copies, self._names)
         rewritten = definitions.fingerprint != self._watermark.definitions
         reconcile = asked or rewritten
         before = self._watermark.copies

@@ -118,6 +118,7 @@ class Streaming:
                     setup.definitions,
                     before=setup.catalog,
                     tells=setup.tells,
+                    names=setup.names,
                     requested=self.reload,
                     taken=self.taken,
                 )

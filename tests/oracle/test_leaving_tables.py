@@ -288,3 +288,34 @@ def test_what_leaves_a_publication_while_the_gateway_is_down_is_published_up_to_
     assert s.rebuilt("high") == native.rows("high") == [(101,)]
     assert s.rebuilt("low") == native.rows("low") == [(1,)]
     assert _copy_states(s, "high")[-1] == "gone"
+
+
+@pytest.mark.parametrize("down", [False, True], ids=["running", "down"])
+def test_a_renamed_table_keeps_its_topic_where_that_is_asked_for(
+    scene: MakeScene, database: Database, down: bool
+) -> None:
+    with database.connect() as connection:
+        connection.execute("CREATE TABLE t (a int PRIMARY KEY); INSERT INTO t VALUES (1)")
+        connection.execute("CREATE PUBLICATION p FOR TABLE t")
+        s = scene(DEFINED, **QUICK, topics={"on_rename": "keep"})
+        process = started(s)
+        for before, name, row in (("t", "t2", 2), ("t2", "t3", 3)):
+            if down:
+                assert process.terminate() == 0, process.log()
+            connection.execute(f"ALTER TABLE {before} RENAME TO {name}".encode())
+            connection.execute(f"INSERT INTO {name} VALUES ({row})".encode())
+            if down:
+                process = s.project.start()
+            copied(s, name)
+        connection.execute("INSERT INTO t3 VALUES (4); DELETE FROM t3 WHERE a = 1")
+        # Its name is free again: the topic goes to who bears it.
+        connection.execute("CREATE TABLE t (a int PRIMARY KEY); INSERT INTO t VALUES (9)")
+        published_to(s, current_lsn(connection))
+        assert s.rebuilt("t") == [(2,), (3,), (4,)]
+        connection.execute("ALTER PUBLICATION p ADD TABLE t")
+        copied(s, "t")
+        copied(s, "t3")
+        assert process.terminate() == 0, process.log()
+
+    assert s.rebuilt("t") == [(9,)]
+    assert s.rebuilt("t3") == [(2,), (3,), (4,)]
