@@ -11,9 +11,10 @@ from random import Random
 
 import pytest
 
+from gateway.source.event_trigger import INSTALL
 from tests.oracle.majors import MAJORS
 from tests.oracle.test_changing_publications import published_to
-from tests.support.ddl_workload import TABLES, Workload, ddl_of, is_quiet, toggle
+from tests.support.ddl_workload import TABLES, Alterations, Workload, ddl_of, is_quiet, toggle
 from tests.support.gateway_process import GatewayProcess
 from tests.support.gateway_scene import Scene, current_lsn
 from tests.support.native import NativeSubscription
@@ -30,20 +31,42 @@ pytestmark = [
 STEPS = int(os.environ.get("PGSLUICE_DDL_STEPS", "24"))
 
 
+MakeScene = Callable[..., Scene]
+
+
 def test_random_ddl_ends_in_the_native_tables(
-    scene: Callable[..., Scene], database: Database, make_database: DatabaseFactory, seed: int
+    scene: MakeScene, database: Database, make_database: DatabaseFactory, seed: int
+) -> None:
+    _play(scene, database, make_database, seed, Workload, "FOR ALL TABLES", "")
+
+
+def test_random_alterations_of_a_publication_end_in_the_native_tables(
+    scene: MakeScene, database: Database, make_database: DatabaseFactory, seed: int
+) -> None:
+    listed = f"FOR TABLE {', '.join(TABLES)}"
+    _play(scene, database, make_database, seed, Alterations, listed, INSTALL)
+
+
+def _play(
+    scene: MakeScene,
+    database: Database,
+    make_database: DatabaseFactory,
+    seed: int,
+    kind: type[Workload],
+    published: str,
+    before: str,
 ) -> None:
     rng, tables = Random(seed), list(TABLES)
     ddl = ddl_of(tables)
     with database.connect() as connection:
-        connection.execute(ddl.encode())
-        connection.execute("CREATE PUBLICATION p FOR ALL TABLES")
+        connection.execute(f"{ddl} {before}".encode())
+        connection.execute(f"CREATE PUBLICATION p {published}".encode())
         native = NativeSubscription(database, make_database, ddl, ["p"])
         s = scene(
             "CREATE SUBSCRIPTION {s} CONNECTION '' PUBLICATION p;",
             definitions={"watch_interval_s": 0.5},
         )
-        workload = Workload(connection, native, rng, tables)
+        workload = kind(connection, native, rng, tables)
         process: GatewayProcess | None = s.project.start()
         assert process is not None
         process.wait_for("all tables are copied")

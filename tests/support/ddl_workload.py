@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from random import Random
 
 from tests.oracle.test_changing_publications import refresh
@@ -10,7 +10,7 @@ from tests.support.gateway_process import GatewayProcess
 from tests.support.gateway_scene import Connection, Scene, current_lsn, value_of
 from tests.support.native import NativeSubscription
 
-__all__ = ["TABLES", "Workload", "ddl_of", "is_quiet", "toggle"]
+__all__ = ["TABLES", "Alterations", "Workload", "ddl_of", "is_quiet", "toggle"]
 
 MAKE = "CREATE TABLE {} (a int PRIMARY KEY, b text NOT NULL, n {});"
 SCHEMAS = ("public", "other")
@@ -41,13 +41,15 @@ class Workload:
         """Take one step, and rows before and behind it."""
         table = self._rng.choice(self.tables)
         self._write(table)
-        kinds = [self._add, self._drop_column, self._widen, self._key, self._identity]
-        kinds += [self._rename, self._make_again, self._make_as, self._swap, self._move]
-        kinds += [self._truncate, self._truncate_and_add, self._rewrite, self._write]
-        kind = self._rng.choice(kinds)
+        kind = self._rng.choice(self._kinds())
         self.done.append(f"{kind.__name__} {table}")
         kind(table)
         self._write(self._rng.choice(self.tables))
+
+    def _kinds(self) -> list[Callable[[str], None]]:
+        kinds = [self._add, self._drop_column, self._widen, self._key, self._identity]
+        kinds += [self._rename, self._make_again, self._make_as, self._swap, self._move]
+        return [*kinds, self._truncate, self._truncate_and_add, self._rewrite, self._write]
 
     def _both(self, ddl: str, here: str | None = None) -> None:
         """Run a statement on the subscriber, when it has applied what was before, and here.
@@ -198,6 +200,39 @@ class Workload:
             f"ALTER TABLE {table} ADD COLUMN {name} text;"
             f"INSERT INTO {table} (a, b, n, {name}) VALUES (-2, 'here', 2, 'x'); COMMIT",
         )
+
+
+class Alterations(Workload):
+    """Alters filters and operations of publication ``p``, and columns of its tables."""
+
+    def _kinds(self) -> list[Callable[[str], None]]:
+        kinds = [self._add, self._drop_column, self._widen, self._truncate, self._rewrite]
+        return [*kinds, self._filter, self._filter, self._filter, self._publish]
+
+    def _filter(self, table: str) -> None:
+        del table
+        self._publisher.execute(f"ALTER PUBLICATION p SET TABLE {self.filtered()}".encode())
+
+    def filtered(self) -> str:
+        """All tables, each with a filter by chance."""
+        filters = (
+            "a % 2 = 1",
+            f"a > {self._next}",
+            "a % 3 <> 0 OR a > 100000",
+            f"a < {self._next - 9}",
+            "",
+        )
+        wheres = [self._rng.choice(filters) for _ in self.tables]
+        return ", ".join(
+            f"{table} WHERE ({where})" if where else table
+            for table, where in zip(self.tables, wheres, strict=True)
+        )
+
+    def _publish(self, table: str) -> None:
+        del table
+        kinds = self._rng.sample(["insert", "update", "delete", "truncate"], k=3)
+        listed = ", ".join(sorted({*kinds, "insert"}))
+        self._publisher.execute(f"ALTER PUBLICATION p SET (publish = '{listed}')".encode())
 
 
 def ddl_of(tables: Iterable[str]) -> str:
