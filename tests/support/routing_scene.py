@@ -233,8 +233,10 @@ class Gateway:
         transaction = self.transaction(*messages, origin=origin)
         return [self.see(r) for piece in self.router.route(transaction) for r in piece]
 
-    def transaction(self, *messages: Message, origin: str | None = None) -> Transaction:
-        """Assemble one transaction."""
+    def transaction(
+        self, *messages: Message, origin: str | None = None, positions: Sequence[int] = ()
+    ) -> Transaction:
+        """Assemble one transaction; `positions` are those of its messages, where it matters."""
         self._lsn += 1000
         first: list[Message] = [Begin(Lsn(self._lsn), 0, 7)]
         if origin is not None:
@@ -244,6 +246,8 @@ class Gateway:
             xlogdata(m, wal_start=self._lsn - 500 + i)
             for i, m in enumerate([*first, *messages, last])
         ]
+        for place, (message, lsn) in enumerate(zip(messages, positions, strict=False), len(first)):
+            frames[place] = xlogdata(message, wal_start=lsn)
         (transaction,) = self._assembler.push(frames)
         assert isinstance(transaction, Transaction)
         return transaction

@@ -1,0 +1,70 @@
+"""Definitions that the stream tells count from their place on, for each change by its position."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from gateway.definitions.told import PREFIX
+from gateway.lsn import Lsn
+from gateway.pgoutput.messages import Insert, LogicalMessage
+from gateway.transactions import Transaction
+from tests.support.routing_scene import T1, T1_TABLE, Gateway, data, publish, relation_of
+
+
+def row(number: int) -> Insert:
+    return Insert(T1, (b"%d" % number, b"1"))
+
+
+class Told(Gateway):
+    """A gateway whose table has the filter ``a > 5`` until it is told another."""
+
+    def __init__(self) -> None:
+        super().__init__([T1_TABLE], [publish(where="(a > 5)")])
+        self.commit(relation_of(T1_TABLE))
+
+    def message(self, where: str) -> LogicalMessage:
+        self.told[where.encode()] = replace(self.plan, publishes=(publish(where=where),))
+        return LogicalMessage(True, Lsn(1), PREFIX, where.encode())
+
+    def numbers(self, transaction: Transaction) -> list[int]:
+        seen = [self.see(r) for piece in self.router.route(transaction) for r in piece]
+        return [s.value["after"]["a"] for s in data(seen) if s.value]
+
+
+def test_a_transaction_that_tells_is_taken_by_both_definitions() -> None:
+    gateway = Told()
+    alters = gateway.transaction(row(3), row(7), gateway.message("(a < 5)"), row(4), row(8))
+    assert gateway.numbers(alters) == [7, 4]
+    assert gateway.numbers(gateway.transaction(row(4), row(8))) == [4]
+
+
+def test_what_was_changed_before_the_commit_is_taken_by_the_definition_before() -> None:
+    gateway = Told()
+    open_before = gateway.transaction(row(4), row(8))
+    alters = gateway.transaction(gateway.message("(a < 5)"))
+    open_between = gateway.transaction(row(4), row(8))
+    again = gateway.transaction(gateway.message("(a = 8)"))
+    assert gateway.numbers(alters) == []
+    assert gateway.numbers(again) == []
+    assert gateway.numbers(open_before) == [8]
+    assert gateway.numbers(open_between) == [4]
+    assert gateway.numbers(gateway.transaction(row(4), row(8), row(9))) == [8]
+    assert gateway.numbers(open_before) == [8]
+
+
+def test_one_transaction_is_cut_where_definitions_change() -> None:
+    gateway = Told()
+    first = gateway.transaction(gateway.message("(a < 5)"))
+    second = gateway.transaction(gateway.message("(a = 8)"))
+    assert gateway.numbers(first) == gateway.numbers(second) == []
+    positions = [first.commit_lsn - 2, first.commit_lsn - 1, first.commit_lsn + 1]
+    positions += [second.commit_lsn - 1, second.commit_lsn, second.commit_lsn + 1]
+    rows = [row(number) for number in (4, 7, 8, 3, 8, 4)]
+    long = gateway.transaction(*rows, positions=positions)
+    assert gateway.numbers(long) == [7, 3, 8]
+
+
+def test_the_message_is_no_change_and_has_no_number() -> None:
+    gateway = Told()
+    seen = gateway.commit(row(7), gateway.message("(a > 5)"), row(8))
+    assert [s.headers["seq"] for s in data(seen)] == ["1", "2"]
