@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import psycopg
+from psycopg.pq import ExecStatus
 
 from gateway.embedded.postgres import EmbeddedPostgres
 
@@ -65,6 +66,7 @@ def ask(connection: psycopg.Connection[Any]) -> list[Pair]:
             result = connection.pgconn.exec_params(
                 query.format(pg_type).encode(), [one.encode(), other.encode()]
             )
+            assert result.status == ExecStatus.TUPLES_OK, result.error_message
             values = [result.get_value(0, number) for number in range(3)]
             texts = [(value or b"").decode() for value in values]
             found.append(Pair(pg_type, texts[0], texts[1], texts[2] == "t"))

@@ -74,7 +74,7 @@ def test_a_chunk_of_which_each_subscription_takes_few_rows_is_placed_in_few_part
     parts: list[int] = []
     with copier:
         while copier.unfinished:
-            wait_readable([copier.fileno()], 1.0)
+            wait_readable([copier.fileno()], 1.0 if copier.awaited() is None else 0.0)
             room = 1_000
             while room > 0 and (placement := copier.place(Lsn(1), Lsn(1_000), room)) is not None:
                 parts.append(sum(map(len, placement.records)))
