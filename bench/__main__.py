@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from bench import copy, encode, rows, subscriptions
+from bench import copy, encode, groups, rows, subscriptions
 from bench.load import CHANGES_PER_TRANSACTION
 from bench.stream import measure, stop_on_sigterm
 from gateway.errors import FatalError
@@ -30,6 +30,8 @@ def main() -> int:
             from bench.tables import run
 
             run(arguments.table_rows)
+        if arguments.only == "groups":
+            groups.run(arguments.rows)
         if arguments.only == "copy":
             copy.run(arguments.table_rows)
     except FatalError as error:
@@ -46,10 +48,10 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--only",
-        choices=("stream", "encode", "rows", "subscriptions", "tables", "copy"),
+        choices=("stream", "encode", "rows", "subscriptions", "tables", "copy", "groups"),
         help="a full slot into Kafka, the cost of encoding a row, of routing it compiled and "
         "interpreted, or of many subscriptions beside as many native ones (default: these four); "
-        "or the Spark job on a large table, or the copy of one",
+        "or the Spark job on a large table, the copy of one, or two groups beside one gateway",
     )
     parser.add_argument(
         "--table-rows",

@@ -14,7 +14,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Final
 
-from gateway.config import Settings, load_settings
+from gateway.config import Settings, choose_group, each_group, load_settings
 from gateway.errors import FatalError, GatewayError, TransientError
 from gateway.lsn import Lsn, parse_lsn
 from gateway.observe import LogFormat, event, set_up_logging
@@ -61,10 +61,15 @@ def _settings(arguments: argparse.Namespace) -> Settings:
     return settings
 
 
+def _gateway(arguments: argparse.Namespace) -> Settings:
+    """As `_settings`; of one group where there are groups."""
+    return choose_group(_settings(arguments), arguments.group)
+
+
 def _run(arguments: argparse.Namespace) -> int:
     from gateway.commands.run import run
 
-    return run(_settings(arguments), endpos=arguments.endpos)
+    return run(_gateway(arguments), endpos=arguments.endpos)
 
 
 def _consume(arguments: argparse.Namespace) -> int:
@@ -98,7 +103,7 @@ def _verify(arguments: argparse.Namespace) -> int:
 def _check(arguments: argparse.Namespace) -> int:
     from gateway.commands.check import check
 
-    return check(_settings(arguments))
+    return max(check(settings) for settings in each_group(_settings(arguments)))
 
 
 def _schemas(arguments: argparse.Namespace) -> int:
@@ -110,7 +115,8 @@ def _schemas(arguments: argparse.Namespace) -> int:
 def _status(arguments: argparse.Namespace) -> int:
     from gateway.commands.status import show_status
 
-    return show_status(_settings(arguments), as_json=arguments.json, every_s=arguments.watch)
+    gateways = each_group(_settings(arguments))
+    return show_status(gateways, as_json=arguments.json, every_s=arguments.watch)
 
 
 def _init(arguments: argparse.Namespace) -> int:
@@ -145,7 +151,7 @@ def _explain(arguments: argparse.Namespace) -> int:
 def _reload(arguments: argparse.Namespace) -> int:
     from gateway.commands.reload import reload
 
-    return reload(_settings(arguments), timeout_s=arguments.timeout)
+    return reload(_gateway(arguments), timeout_s=arguments.timeout)
 
 
 def _copy(arguments: argparse.Namespace) -> int:
@@ -156,7 +162,7 @@ def _copy(arguments: argparse.Namespace) -> int:
     if arguments.cancel and arguments.where is not None:
         arguments.usage("--cancel takes no --where")
     return copy(
-        load_settings(arguments.config),
+        choose_group(load_settings(arguments.config), arguments.group),
         arguments.table,
         subscription=arguments.subscription,
         where=arguments.where or "",
@@ -170,7 +176,7 @@ def _slot_drop(arguments: argparse.Namespace) -> int:
     from gateway.commands.slot import drop
 
     return drop(
-        _settings(arguments),
+        _gateway(arguments),
         force=arguments.force,
         system_identifier=arguments.system_identifier,
     )
@@ -313,6 +319,8 @@ def command_line() -> argparse.ArgumentParser:
             metavar="SECONDS",
             help="how long to wait before giving up (default 600)",
         )
+    for command in (run, reload, copy, resume):
+        _add_group(command)
     _add_looking(commands)
     slot = commands.add_parser("slot", help="manage the replication slot")
     slot_commands = slot.add_subparsers(title="commands", metavar="COMMAND", required=True)
@@ -322,6 +330,7 @@ def command_line() -> argparse.ArgumentParser:
         _slot_drop,
         "drop the slot and forget the watermark; the next run copies all tables anew",
     )
+    _add_group(slot_drop)
     slot_drop.add_argument(
         "--force",
         action="store_true",
@@ -398,6 +407,10 @@ def _configured(
     parser.add_argument("--verbose", action="store_true", help="log in more detail")
     parser.set_defaults(command=command)
     return parser
+
+
+def _add_group(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--group", metavar="NAME", help="which of [source] groups")
 
 
 def _add_endpos(parser: argparse.ArgumentParser, help_: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from gateway.config import Settings
@@ -28,7 +28,7 @@ _CODES: Final = {None: 0, Severity.ACT: 1, Severity.WAIT: 75}
 
 
 def show_status(
-    settings: Settings,
+    gateways: Sequence[Settings],
     *,
     as_json: bool = False,
     every_s: float | None = None,
@@ -36,27 +36,27 @@ def show_status(
     """Print it, one ``name: value`` a line or as one JSON object; return the exit code.
 
     0: a gateway reads the slot, and all tables are copied; 75: not so, but that may pass; 1: a
-    person must act.
+    person must act. The worst of all groups.
 
     Args:
-        settings: Which gateway.
-        as_json: One object on one line, with the same names as at ``/status``.
+        gateways: Which: of each group one.
+        as_json: One object on one line for each, with the same names as at ``/status``.
         every_s: Print it again and again, until interrupted.
 
     Raises:
         TransientError: PostgreSQL or Kafka cannot be reached; not after the first time.
     """
-    status = read_status(settings)
-    _print(status, as_json=as_json)
+    statuses = [read_status(settings) for settings in gateways]
+    _print(statuses, as_json=as_json)
     if every_s is None:
-        problems = status.problems()
-        return _CODES[problems[0].severity if problems else None]
+        found = [problem.severity for status in statuses for problem in status.problems()[:1]]
+        return _CODES[max(found, default=None)]
     while True:
         time.sleep(every_s)
         if not as_json:
             print()
         try:
-            _print(read_status(settings), as_json=as_json)
+            _print([read_status(settings) for settings in gateways], as_json=as_json)
         except TransientError as error:
             print(f"pgsluice: {error}", file=sys.stderr)
 
@@ -84,12 +84,15 @@ def read_status(settings: Settings) -> Status:
     return Status(name, slot, server_lsn, watermark.end_lsn, tables, waiting)
 
 
-def _print(status: Status, *, as_json: bool) -> None:
-    if as_json:
-        print(json.dumps(status.as_json(), ensure_ascii=False), flush=True)
-        return
-    for line in _lines(status):
-        print(line)
+def _print(statuses: Iterable[Status], *, as_json: bool) -> None:
+    for number, status in enumerate(statuses):
+        if as_json:
+            print(json.dumps(status.as_json(), ensure_ascii=False))
+            continue
+        if number > 0:
+            print()
+        for line in _lines(status):
+            print(line)
     sys.stdout.flush()
 
 

@@ -1,6 +1,15 @@
 """The configuration file and the environment as frozen dataclasses."""
 
+from gateway.config.groups import choose_group, each_group
 from gateway.config.load import load_settings
 from gateway.config.tables import CopyTable, LimitsTable, OnErrorTable, Settings
 
-__all__ = ["CopyTable", "LimitsTable", "OnErrorTable", "Settings", "load_settings"]
+__all__ = [
+    "CopyTable",
+    "LimitsTable",
+    "OnErrorTable",
+    "Settings",
+    "choose_group",
+    "each_group",
+    "load_settings",
+]

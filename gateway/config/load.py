@@ -21,6 +21,7 @@ from typing import Any, Final, get_type_hints
 import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
+from gateway.config.groups import each_group
 from gateway.config.tables import (
     ConsumerTable,
     CopyTable,
@@ -206,7 +207,12 @@ def _check_ranges(settings: Settings) -> None:
         _check_listen(settings.http.listen)
     if settings.filters.dsn is not None:
         _parse_dsn("filters.dsn", settings.filters.dsn)
-    slot = settings.source.slot
+    _check_slot("source.slot", settings.source.slot)
+    for each in each_group(settings):
+        _check_slot(f"source.groups.{each.group}", each.source.slot)
+
+
+def _check_slot(key: str, slot: str) -> None:
     if (
         not slot
         or len(slot) > 50
@@ -214,7 +220,8 @@ def _check_ranges(settings: Settings) -> None:
     ):
         raise ConfigError(
             "a slot's name has lower case letters, digits and underscores, at most 50 here",
-            key="source.slot",
+            key=key,
+            hint=f'the slot would be "{slot}"' if key != "source.slot" else None,
         )
 
 

@@ -40,6 +40,9 @@ class SourceTable:
         on_lost_slot: What a start does when changes since the watermark cannot be read any more
             (slot dropped, invalidated or moved): ``stop``, or ``resync`` with a new slot, which
             copies all tables anew.
+        groups: Names of subscriptions by the name of their group, to share the work of decoding
+            among several slots and processes: each subscription in exactly one. Empty: one slot for
+            all.
     """
 
     dsn: str
@@ -47,6 +50,7 @@ class SourceTable:
     connect_timeout_s: int = 10
     receiver_timeout_s: float | None = None
     on_lost_slot: Literal["stop", "resync"] = "stop"
+    groups: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,6 +256,7 @@ class Settings:
         kafka: librdkafka properties.
         registry: ``url`` and further properties of Confluent's registry client.
         warnings: Lines for the log about doubtful settings.
+        group: One of `source.groups`, whose gateway is meant; see `gateway.config.groups`.
     """
 
     source: SourceTable
@@ -270,3 +275,4 @@ class Settings:
     log: LogTable = LogTable()
     consumer: ConsumerTable = field(default_factory=ConsumerTable)
     warnings: tuple[str, ...] = ()
+    group: str | None = None

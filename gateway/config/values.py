@@ -22,6 +22,9 @@ def convert(key: str, value: Any, hint: Any) -> Any:
         return _expect(key, value, str, "a text")
     if get_origin(hint) is tuple:
         return _texts(key, value)
+    if hint == Mapping[str, tuple[str, ...]]:
+        table = _expect(key, value, dict, "a table")
+        return {name: _texts(f"{key}.{name}", texts) for name, texts in table.items()}
     if get_origin(hint) is Mapping:
         return flatten(key, _expect(key, value, dict, "a table"))
     return _SCALARS[hint](key, value)

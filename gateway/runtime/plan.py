@@ -21,6 +21,7 @@ import psycopg
 from gateway.config import Settings
 from gateway.definitions.combine import make_plan
 from gateway.definitions.departed import with_departed
+from gateway.definitions.groups import only_group
 from gateway.definitions.model import Definitions, Plan, Table
 from gateway.definitions.parser import parse_definitions
 from gateway.definitions.remembered import known_tables, oids_of, recall
@@ -39,7 +40,7 @@ _LOG: Final = logging.getLogger(__name__)
 
 
 def read_definitions(settings: Settings) -> Definitions:
-    """Read and parse the definitions file.
+    """Read and parse the definitions file; of a group only its subscriptions.
 
     Raises:
         ConfigError: the file cannot be read.
@@ -59,7 +60,7 @@ def read_definitions(settings: Settings) -> Definitions:
             key="definitions.file",
             hint="add a line like: CREATE SUBSCRIPTION s CONNECTION '' PUBLICATION p;",
         )
-    return definitions
+    return only_group(definitions, settings.source.groups, settings.group)
 
 
 def read_plan(

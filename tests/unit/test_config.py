@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from psycopg.conninfo import conninfo_to_dict
 
-from gateway.config import Settings, load_settings
+from gateway.config import Settings, choose_group, each_group, load_settings
 from gateway.errors import ConfigError
 
 MINIMAL = {
@@ -251,3 +251,26 @@ def test_on_error_says_what_is_quarantined(tmp_path: Path) -> None:
 
     assert settings.on_error.quarantined == {"size", "schema"}
     assert load(tmp_path).on_error.quarantined == frozenset()
+
+
+def test_a_group_has_a_slot_of_its_own(tmp_path: Path) -> None:
+    groups = {"source.groups": ['fast = ["a", "b"]', 'rest = ["c"]']}
+
+    settings = load(tmp_path, groups)
+
+    assert settings.source.groups == {"fast": ("a", "b"), "rest": ("c",)}
+    each = each_group(settings)
+    assert [one.source.slot for one in each] == ["pgsluice_fast", "pgsluice_rest"]
+    assert [one.group for one in each] == ["fast", "rest"]
+    assert each == [choose_group(settings, name) for name in ("fast", "rest")]
+    assert each_group(each[0]) == [each[0]]
+
+
+def test_a_group_whose_slot_no_server_would_take_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"source.groups.A-1: .*\n.*pgsluice_A-1"):
+        load(tmp_path, {"source.groups": ['A-1 = ["a"]']})
+
+
+def test_a_configuration_without_groups_takes_no_group(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="there is no group 'a'"):
+        choose_group(load(tmp_path), "a")

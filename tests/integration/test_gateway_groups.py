@@ -1,0 +1,95 @@
+"""Several slots in one configuration: each group of subscriptions a gateway of its own."""
+
+from __future__ import annotations
+
+import json
+import signal
+from collections.abc import Callable
+
+import pytest
+
+from tests.support.gateway_scene import (
+    Scene,
+    assert_exactly_once,
+    current_lsn,
+    value_of,
+    wait_until_confirmed,
+)
+from tests.support.servers import Database
+
+pytestmark = [pytest.mark.postgres, pytest.mark.kafka]
+
+DEFINITIONS = (
+    "CREATE PUBLICATION low FOR TABLE t WHERE (a < 10);"
+    "CREATE PUBLICATION high FOR TABLE t WHERE (a >= 10), other;"
+    "CREATE SUBSCRIPTION {s}_low CONNECTION '' PUBLICATION low;"
+    "CREATE SUBSCRIPTION {s}_high CONNECTION '' PUBLICATION high;"
+)
+
+
+def test_each_group_has_a_slot_and_a_process_and_one_status_shows_all(
+    scene: Callable[..., Scene], database: Database
+) -> None:
+    with database.connect() as connection:
+        connection.execute(
+            "CREATE TABLE t (a int PRIMARY KEY, b int); CREATE TABLE other (a int PRIMARY KEY);"
+            "INSERT INTO t VALUES (1, 0), (11, 0); INSERT INTO other VALUES (1)"
+        )
+        slot = f"gw_{database.name}"
+        groups = {"lows": [f"{slot}_low"], "rest": [f"{slot}_high"]}
+        s = scene(DEFINITIONS, **{"source.groups": groups})
+        for group in groups:
+            gateway = s.project.start("--group", group)
+            gateway.wait_for("all tables are copied")
+        connection.execute("UPDATE t SET a = a + 100; INSERT INTO t VALUES (2, 0)")
+        for group in groups:
+            wait_until_confirmed(connection, f"{slot}_{group}")
+
+        status = s.cli("status", "--json")
+        parts = [json.loads(line) for line in status.out.splitlines()]
+        check = s.cli("check")
+        reload = s.cli("reload", "--group", "rest")
+        slots = value_of(
+            connection,
+            "SELECT array_agg(slot_name::text ORDER BY slot_name) FROM pg_replication_slots"
+            " WHERE database = %s",
+            database.name,
+        )
+    for process in s.project.processes:
+        process.send(signal.SIGTERM)
+    assert [process.wait() for process in s.project.processes] == [0, 0]
+
+    assert slots == [f"{slot}_lows", f"{slot}_rest"]
+    assert (status.code, [part["slot"]["name"] for part in parts]) == (0, slots)
+    assert [sorted({each["subscription"] for each in part["tables"]}) for part in parts] == [
+        [f"{slot}_low"],
+        [f"{slot}_high"],
+    ]
+    assert check.code == 0, check.out
+    assert reload.code == 0, reload.err
+    assert s.rebuilt("t", f"{slot}_low") == [(2, 0)]
+    assert s.rebuilt("t", f"{slot}_high") == [(101, 0), (111, 0)]
+    assert_exactly_once(s, ["t"], f"{slot}_low")
+    assert_exactly_once(s, ["t", "other"], f"{slot}_high")
+    assert s.cli("status").code == 75, "no gateway reads any of the slots"
+
+
+def test_a_gateway_that_is_not_told_its_group_says_which_there_are(
+    scene: Callable[..., Scene], database: Database
+) -> None:
+    with database.connect() as connection:
+        connection.execute("CREATE TABLE t (a int PRIMARY KEY); CREATE TABLE other (a int)")
+        endpos = current_lsn(connection)
+    slot = f"gw_{database.name}"
+    s = scene(DEFINITIONS, **{"source.groups": {"lows": [f"{slot}_low"], "rest": []}})
+
+    untold = s.cli("run", "--endpos", endpos)
+    unknown = s.cli("run", "--group", "high", "--endpos", endpos)
+    ungrouped = s.cli("run", "--group", "lows", "--endpos", endpos)
+
+    assert (untold.code, unknown.code, ungrouped.code) == (1, 1, 1)
+    assert "source.groups: which group is meant?" in untold.err
+    assert "there is no group 'high'" in unknown.err
+    assert "name one with --group: lows, rest" in untold.err
+    assert "name one with --group: lows, rest" in unknown.err
+    assert f"subscription {slot}_high is in none of the groups" in ungrouped.err
