@@ -18,16 +18,16 @@ from __future__ import annotations
 
 import logging
 import time
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from enum import Enum
-from typing import Final, TypeAlias
+from typing import Final
 
 from gateway.config import LimitsTable
 from gateway.descriptors import wait_readable
-from gateway.lsn import ZERO_LSN, Lsn
+from gateway.lsn import Lsn
 from gateway.observe import Counters, LoopState, event, report_quarantined
 from gateway.records import Record, Watermark
+from gateway.runtime.arrivals import Arrivals
 from gateway.runtime.continuity import Continuity
 from gateway.runtime.garbage import rare_collections
 from gateway.runtime.group_commit import GroupCommit
@@ -36,13 +36,9 @@ from gateway.runtime.ports import Copier, Sink, Switch, TransactionRouter
 from gateway.runtime.reporting import Reporter, unix_time
 from gateway.transactions import (
     Assembler,
-    KeepaliveEvent,
-    PreparedTransaction,
-    RolledBack,
     StandaloneMessage,
     Transaction,
 )
-from gateway.transactions.holds import PrepareHolds
 
 __all__ = ["GRACE", "Outcome", "Pipeline"]
 
@@ -108,19 +104,11 @@ class Pipeline:
         self._router = router
         self._limits = limits
         self._counters = counters
-        self._endpos = endpos
         self._stopping = stopping
         self._switch = switch
-        self._switching = False
         self._renew = renew
-        self._continuity = continuity or Continuity(watermark, None)
         self._clock = clock
 
-        self._waiting: deque[Transaction | StandaloneMessage | PreparedTransaction | RolledBack] = (
-            deque()
-        )
-        self._holds = PrepareHolds()
-        self._waiting_bytes = 0
         self._routing: Iterator[list[Record]] | None = None
         self._copier = copier
         self._placing: Iterator[list[Record]] | None = None
@@ -138,10 +126,17 @@ class Pipeline:
             None if copier is None else copier.states,
             clock,
         )
-        self._heard = watermark.end_lsn  # everything that commits before it has been received
-        self._passed_endpos = False
+        self._arrivals = Arrivals(
+            intake,
+            assembler,
+            router,
+            self._commits,
+            continuity or Continuity(watermark, None),
+            watermark.end_lsn,
+            endpos,
+        )
+        self._arrivals.begin(copier, switch)
         self._draining = False
-        self._started_at = watermark.end_lsn
         self._next_feedback = clock()
         self._asked_at = 0.0
 
@@ -162,6 +157,7 @@ class Pipeline:
             renew: See there.
         """
         self._copier, self._switch, self._renew = copier, switch, renew
+        self._arrivals.begin(copier, switch)
         self._commits.begin_with(watermark, copier.states)
         self._draining = self._copies_wait = False
 
@@ -179,7 +175,7 @@ class Pipeline:
         self._feed_back(reply_requested=True)
         deadline: float | None = None
         while True:
-            self._draining = self._draining or self._passed_endpos or self._needs_new_plan()
+            self._draining = self._draining or self._arrivals.passed or self._needs_new_plan()
             if deadline is None and self._stopping():
                 self._draining = True
                 deadline = self._clock() + GRACE * self._limits.shutdown_timeout_s
@@ -190,7 +186,7 @@ class Pipeline:
             self._commits.hurry = self._draining
             self._commits.submit(
                 idle=received == 0 and not (self._placing is not None and self._commits.is_quiet),
-                waiting=bool(self._waiting),
+                waiting=bool(self._arrivals),
                 routing=self._routing is not None,
             )
             if self._draining and self._is_drained():
@@ -202,7 +198,7 @@ class Pipeline:
             if asks:
                 self._next_feedback = min(self._next_feedback, self._asked_at + _ASK_S)
             if self._clock() >= self._next_feedback:
-                self._feed_back(reply_requested=asks or self._awaits_endpos())
+                self._feed_back(reply_requested=asks or self._arrivals.awaits_endpos())
             if self._reporter.is_due():
                 settled = self._placing is None and self._routing is None and self._commits.is_empty
                 self._reporter.post(self._state(), settled=settled)
@@ -210,21 +206,9 @@ class Pipeline:
                 self._wait()
 
     def _outcome(self) -> Outcome:
-        if not self._passed_endpos:
+        if not self._arrivals.passed:
             return Outcome.START_ANEW if self._needs_new_plan() else Outcome.STOPPED
-        return Outcome.REACHED_SWITCH if self._switching else Outcome.REACHED_ENDPOS
-
-    def _held(self) -> bool:
-        """Whether receiving must wait until the switch has chosen its point; take it over then."""
-        if self._switch is None or self._switching:
-            return False
-        point = self._switch.point()
-        if point is None:
-            return self._switch.holds()
-        # What is here already was received before the point was chosen, so it ends before it.
-        if self._endpos is None or point < self._endpos:
-            self._switching, self._endpos = True, point
-        return False
+        return Outcome.REACHED_SWITCH if self._arrivals.switched else Outcome.REACHED_ENDPOS
 
     @property
     def durable(self) -> Watermark:
@@ -233,7 +217,7 @@ class Pipeline:
 
     def _receive(self) -> int:
         """Take what has come, if there is room for it; return the number of frames taken."""
-        held = self._held()  # asked in any case: the switch waits until it has been
+        held = self._arrivals.held()  # asked in any case: the switch waits until it has been
         if self._draining:
             return 0
         if held or self._is_full():
@@ -243,108 +227,8 @@ class Pipeline:
         if frames:
             self._counters.frames += len(frames)
             for event in self._assembler.push(frames):
-                self._take(event)
+                self._arrivals.take(event)
         return len(frames)
-
-    def _take(
-        self,
-        event: Transaction | StandaloneMessage | KeepaliveEvent | PreparedTransaction | RolledBack,
-    ) -> None:
-        match event:
-            case Transaction():
-                self._take_transaction(event)
-            case KeepaliveEvent():
-                self._take_keepalive(event)
-            case StandaloneMessage():
-                # It can come again after a restart, like a transaction; it has no end_lsn, and
-                # the byte behind its position serves as one.
-                if event.message.lsn + 1 > self._started_at:
-                    self._waiting.append(event)
-            case PreparedTransaction():
-                self._holds.prepare(event.gid, event.xid, event.prepare_lsn)
-                self._take_mark(event)
-            case RolledBack():
-                self._holds.roll_back(event.gid, event.xid)
-                self._take_mark(event)
-
-    def _take_mark(self, mark: PreparedTransaction | RolledBack) -> None:
-        """Queue what only a marker tells of; it has its place in the order like a transaction."""
-        if self._is_beyond_endpos(mark.end_lsn):
-            self._pass_endpos(ZERO_LSN)  # where its record begins is not told
-        if self._passed_endpos:
-            return
-        if mark.end_lsn > self._started_at:
-            self._waiting.append(mark)
-            if isinstance(mark, PreparedTransaction):
-                self._router.foresee(mark)
-        elif isinstance(mark, PreparedTransaction):
-            self._router.learn(mark)
-
-    def _is_beyond_endpos(self, end_lsn: Lsn) -> bool:
-        return self._endpos is not None and end_lsn > self._endpos and not self._is_copying()
-
-    def _is_copying(self) -> bool:
-        """Whether tables have to be copied before the loop may end at endpos."""
-        return self._copier is not None and not self._switching and self._copier.unfinished
-
-    def _pass_reached_endpos(self) -> None:
-        """End the loop at endpos also when it was reached while tables were copied."""
-        if self._endpos is None or self._passed_endpos or self._is_copying():
-            return
-        beyond = [each for each in self._waiting if _end_of(each) > self._endpos]
-        if beyond or self._commits.position >= self._endpos:
-            self._pass_endpos(ZERO_LSN)
-        for item in beyond:
-            self._waiting.remove(item)
-            if isinstance(item, Transaction):
-                self._waiting_bytes -= item.memory
-                item.release()
-
-    def _pass_endpos(self, next_lsn: Lsn | None = None) -> None:
-        """Note that everything up to endpos is here; `next_lsn` is where the next commit begins.
-
-        A position inside a commit record must never be confirmed: after a restart the server
-        skips a transaction whose commit record begins before the confirmed position.
-
-        Source: SnapBuildXactNeedsSkip, which is given the start of the commit record.
-        """
-        assert self._endpos is not None
-        self._passed_endpos = True
-        self._commits.promised = self._endpos
-        position = self._endpos if next_lsn is None else min(self._endpos, next_lsn)
-        self._commits.position = max(self._commits.position, position)
-
-    def _take_transaction(self, transaction: Transaction) -> None:
-        self._continuity.take(transaction)
-        self._heard = max(self._heard, transaction.end_lsn)
-        if transaction.gid is not None:
-            self._holds.commit(transaction.gid, transaction.xid, transaction.end_lsn)
-        if self._is_beyond_endpos(transaction.end_lsn):
-            self._pass_endpos(transaction.commit_lsn)
-        if self._passed_endpos:
-            transaction.release()
-            return
-        if transaction.end_lsn <= self._started_at:
-            # Sent again by the slot after a restart. The server will not announce its relations
-            # once more, so that they have to be learnt from it.
-            self._router.learn(transaction)
-            transaction.release()
-            return
-        self._waiting.append(transaction)
-        self._waiting_bytes += transaction.memory
-        self._router.foresee(transaction)
-
-    def _take_keepalive(self, keepalive: KeepaliveEvent) -> None:
-        wal_end = keepalive.wal_end
-        self._continuity.reach(wal_end)
-        self._heard = max(self._heard, wal_end)
-        if not self._assembler.has_open_transactions and not self._passed_endpos:
-            if self._is_beyond_endpos(Lsn(wal_end + 1)):
-                self._pass_endpos()
-            else:
-                self._commits.position = max(self._commits.position, wal_end)
-        if keepalive.reply_requested:
-            self._intake.answer(wal_end, self._flush_lsn())
 
     def _route(self) -> None:
         """Turn waiting transactions into records until the batch is full or nothing waits.
@@ -360,16 +244,16 @@ class Pipeline:
                 records = next(self._placing, None)
                 if records is None:
                     self._placing = None
-                    self._pass_reached_endpos()
+                    self._arrivals.pass_reached_endpos()
                 else:
                     self._commits.add_copied(records)
                     if self._commits.records >= enough:
                         return
                 continue
             if self._routing is None:
-                if not self._waiting:
+                if not self._arrivals:
                     return
-                item = self._waiting.popleft()
+                item = self._arrivals.pop()
                 if isinstance(item, StandaloneMessage):
                     self._commits.add(self._router.route_standalone(item))
                     self._commits.reach(Lsn(item.message.lsn + 1))
@@ -378,7 +262,6 @@ class Pipeline:
                     self._commits.add(self._router.mark(item))
                     self._commits.reach(item.end_lsn)
                     continue
-                self._waiting_bytes -= item.memory
                 self._routed = item
                 self._commits.begin(item)
                 self._routing = self._router.route(item)
@@ -400,8 +283,7 @@ class Pipeline:
         self._copies_wait = room <= 0
         if self._copies_wait:
             return
-        upto = _position_of(self._waiting[0]) if self._waiting else self._heard
-        placement = self._copier.place(self._commits.routed_lsn, upto, room)
+        placement = self._copier.place(self._commits.routed_lsn, self._arrivals.upto, room)
         if placement is not None:
             self._placing = placement.records
             self._commits.reach(placement.lsn)
@@ -437,11 +319,11 @@ class Pipeline:
         """Whether there is no room in memory for more; what comes is set aside then."""
         if self._assembler.stalled and self._assembler.relieve() is not None:
             return True
-        return self._waiting_bytes >= self._limits.max_buffer_bytes
+        return self._arrivals.memory >= self._limits.max_buffer_bytes
 
     def _has_work(self) -> bool:
         placing = self._placing is not None
-        routable = self._routing is not None or bool(self._waiting)
+        routable = self._routing is not None or bool(self._arrivals)
         routable = routable and self._router.awaits is None
         routable = (routable or placing) and not self._commits.is_full
         if routable or (not self._sink.busy and self._commits.is_full):
@@ -452,7 +334,7 @@ class Pipeline:
 
     def _is_drained(self) -> bool:
         return (
-            not self._waiting
+            not self._arrivals
             and self._routing is None
             and self._placing is None
             and self._commits.is_empty
@@ -464,19 +346,18 @@ class Pipeline:
         if oldest is None and self._routed is not None:
             oldest = self._routed.commit_time
         if oldest is None:
-            waiting = (item for item in self._waiting if isinstance(item, Transaction))
-            oldest = next((item.commit_time for item in waiting), None)
+            oldest = self._arrivals.oldest
         in_memory, on_disk = self._assembler.sizes()
         return LoopState(
             at=time.time(),
             durable_lsn=self.durable.end_lsn,
             waiting_since=unix_time(oldest),
-            waiting_transactions=len(self._waiting),
+            waiting_transactions=len(self._arrivals),
             heard_at=self._intake.heard_at,
             silent_for_s=self._intake.silent_for_s,
             buffers={
                 "open": in_memory,
-                "waiting": self._waiting_bytes,
+                "waiting": self._arrivals.memory,
                 "batch": self._commits.size,
             },
             spools={"open": on_disk, "intake": self._intake.spooled},
@@ -486,26 +367,18 @@ class Pipeline:
     def _needs_new_plan(self) -> bool:
         return self._renew() or (self._copier is not None and self._copier.altered)
 
-    def _awaits_endpos(self) -> bool:
-        return self._endpos is not None and not self._passed_endpos and not self._is_copying()
-
     def _awaits_place(self) -> bool:
         """Whether rows of a copy wait for the stream to get to their place."""
-        if self._copier is None or self._draining or self._waiting:
+        if self._copier is None or self._draining or self._arrivals:
             return False
         awaited = self._copier.awaited()
-        return awaited is not None and awaited > self._heard
-
-    def _flush_lsn(self) -> Lsn:
-        """What is safe in Kafka, as far as this server has sent it."""
-        flush_lsn = self._holds.flush_lsn(self._commits.durable.end_lsn)
-        return min(flush_lsn, self._continuity.reached_lsn)
+        return awaited is not None and awaited > self._arrivals.heard
 
     def _feed_back(self, *, reply_requested: bool = False) -> None:
-        self._intake.send_feedback(self._flush_lsn(), reply_requested=reply_requested)
+        self._intake.send_feedback(self._arrivals.flush_lsn(), reply_requested=reply_requested)
         self._asked_at = self._clock() if reply_requested else self._asked_at
         interval = self._limits.feedback_interval_s
-        if self._awaits_endpos():
+        if self._arrivals.awaits_endpos():
             interval = min(interval, 0.2)  # ask often how far the server is
         self._next_feedback = self._clock() + interval
 
@@ -522,23 +395,3 @@ class Pipeline:
         longest = 0.5 if self._switch is None or not self._switch.holds() else 0.05
         timeout = min(max(0.0, min(due) - self._clock()), longest)
         wait_readable(edges, timeout)
-
-
-_Item: TypeAlias = Transaction | StandaloneMessage | PreparedTransaction | RolledBack
-
-
-def _position_of(item: _Item) -> Lsn:
-    """Everything that commits before it stands before `item` in the stream."""
-    match item:
-        case Transaction():
-            return item.commit_lsn
-        case StandaloneMessage():
-            return item.message.lsn
-        case PreparedTransaction():
-            return item.prepare_lsn
-        case RolledBack():
-            return item.prepare_end_lsn
-
-
-def _end_of(item: _Item) -> Lsn:
-    return Lsn(item.message.lsn + 1) if isinstance(item, StandaloneMessage) else item.end_lsn
