@@ -28,7 +28,7 @@ from gateway.sink.registry import Registry
 from gateway.sink.topics import describe_topics
 from gateway.source.connection import ServerFacts, connect, server_facts, wal_flush_lsn
 from gateway.source.event_trigger import has_event_trigger
-from gateway.source.publications import check_publications
+from gateway.source.publications import check_publications, may_make_publications
 from gateway.source.slot import SlotStatus, check_slot, slot_status
 
 __all__ = ["check"]
@@ -134,8 +134,14 @@ def _source_findings(
     yield from _filter_findings(routes, settings)
     yield from _table_findings(connection, plan)
     yield from _alteration_findings(connection, definitions)
-    for line in check_publications(connection, plan, prefix=settings.source.slot):
-        yield Finding(Severity.WARNING, f"publication to be made: {line}")
+    missing = check_publications(connection, plan, prefix=settings.source.slot)
+    by_itself = not missing or may_make_publications(connection, plan)
+    for line in missing:
+        if by_itself:
+            yield _fine(f"publication to be made: {line}")
+        else:
+            hint = "let an owner of the tables run it: the role of [source] dsn may not"
+            yield Finding(Severity.WARNING, f"publication to be made: {line}", hint)
 
 
 def _filter_findings(routes: RelationRoutes, settings: Settings) -> Iterator[Finding]:

@@ -39,10 +39,10 @@ FROM pg_catalog.pg_class AS c WHERE c.oid = ANY (%s)
 _HEAD: Final = """\
 -- What pgsluice publishes of database {database}, in PostgreSQL's own statements.
 --
--- A row filter goes behind its table: public.t WHERE (region = 'NSW'). Where updates and deletes
--- are published it may use the columns of the key only; after ALTER TABLE ... REPLICA IDENTITY
--- FULL, any column. Each subscription has topics of its own: <subscription>.<schema>.<table>.
--- Publications that exist in the database can be named as well.
+-- A row filter follows its table: public.t WHERE (region = 'NSW'). If updates and deletes are
+-- published, it can only use columns of the key; after ALTER TABLE ... REPLICA IDENTITY FULL, any
+-- column. Each subscription has its own topics: <subscription>.<schema>.<table>. A subscription can
+-- also name publications that exist in the database.
 """
 _TRIGGER_HEAD: Final = """\
 -- Optional, once, by a superuser in the source database (psql -f event-trigger.sql), PostgreSQL 15
@@ -106,7 +106,8 @@ def init(
         raise FatalError(f"{folder} cannot be written: {error.strerror}") from error
     if _has_secret(dsn):
         print("the password of the connection string is in none: the first says where it goes")
-    print(f"next: pgsluice check --config {settings}")
+    named = "" if settings == Path("pgsluice.toml") else f" --config {settings}"
+    print(f"next: pgsluice check{named}")
     sys.stdout.flush()
     return 0
 
@@ -236,9 +237,9 @@ def _settings(dsn: str, name: str, kafka: str, registry: str) -> str:
 # The password does not belong here. Put the whole connection string into a file that only the
 # daemon can read, and its name into PGSLUICE_SOURCE__DSN_FILE; or use ~/.pgpass."""
     return f"""\
-# Configuration of pgsluice. Every value can be set in the environment instead, which wins:
-# [source] dsn is PGSLUICE_SOURCE__DSN; with _FILE behind it, the variable names a file.
-# docs/operations.md has all settings; these are the ones that most need.
+# Configuration of pgsluice. Any value can be set in the environment instead, which wins: [source]
+# dsn is PGSLUICE_SOURCE__DSN; with _FILE appended, the variable names a file.
+# These are the settings that most people need; docs/operations.md has them all.
 
 [source]{note}
 dsn = {_toml(shown)}
@@ -247,7 +248,7 @@ slot = {_toml(f"pgsluice_{_name_of(name)}"[:50])}
 
 [definitions]
 file = "replication.sql"
-# A table without a key: "refuse" to start, or "insert_only".
+# What to do about a table without a key: "refuse" to start, or "insert_only".
 # missing_identity = "refuse"
 
 [gateway]
@@ -262,7 +263,7 @@ name = {_toml(name)}
 url = {_toml(registry)}
 
 [topics]
-# -1: as the broker has it.
+# -1: the broker's default.
 # replication_factor = -1
 
 [http]

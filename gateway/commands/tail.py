@@ -64,8 +64,8 @@ def topics_of(what: str, known: list[str], names: Mapping[str, str]) -> list[str
     if not found:
         raise ConfigError(
             f"Kafka has no topic of {what}",
-            hint="write SUBSCRIPTION, SUBSCRIPTION.TABLE or SUBSCRIPTION.SCHEMA.TABLE; topics are "
-            "made by `pgsluice run`",
+            hint="write SUBSCRIPTION, SUBSCRIPTION.TABLE or SUBSCRIPTION.SCHEMA.TABLE; `pgsluice "
+            "status` lists them, and `pgsluice run` makes the topics",
         )
     return found
 

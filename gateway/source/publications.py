@@ -133,6 +133,28 @@ def check_publications(connection: _Connection, plan: Plan, *, prefix: str) -> l
         ) from None
 
 
+def may_make_publications(connection: _Connection, plan: Plan) -> bool:
+    """Whether the role may make the gateway's publications for `plan` by itself.
+
+    Raises:
+        FatalError, TransientError: the catalog cannot be read.
+    """
+    oids = [oid for publication in plan.server_publications for oid in publication.table_oids]
+    query = (
+        "SELECT pg_catalog.has_database_privilege(pg_catalog.current_database(), 'CREATE')"
+        " AND NOT EXISTS (SELECT FROM pg_catalog.pg_class WHERE oid = ANY (%s::oid[])"
+        " AND NOT pg_catalog.pg_has_role(relowner, 'USAGE'))"
+    )
+    try:
+        row = connection.execute(query, [oids]).fetchone()
+    except psycopg.Error as error:
+        text = error.diag.message_primary or str(error)
+        raise classify_server_error(
+            error.sqlstate, text, doing="checking the gateway's publications"
+        ) from None
+    return row is not None and bool(row[0])
+
+
 def drop_publications(connection: _Connection, *, prefix: str) -> list[str]:
     """Drop the gateway's publications, those that exist; for when its slot has been dropped.
 

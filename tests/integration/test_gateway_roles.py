@@ -86,9 +86,11 @@ def test_an_ordinary_role_runs_with_what_the_owner_made_of_the_checks_sql(
 
             checked = s.cli("check")
             assert checked.code == 0, checked.out
+            assert "-> let an owner of the tables run it" in checked.out
             for line in checked.out.splitlines():
-                _, found, statement = line.partition("publication to be made: ")
+                severity, found, statement = line.partition("publication to be made: ")
                 if found:
+                    assert severity == "WARNING "
                     connection.execute(statement.encode())
             assert "publication to be made" not in s.cli("check").out
             s.run_to("0/1")
@@ -113,6 +115,7 @@ def test_check_schemas_and_status_create_nothing(scene: MakeScene, database: Dat
 
         assert (checked.code, schemas.code, status.code) == (0, 0, 75)
         assert "ERROR" not in checked.out
+        assert "ok      publication to be made: CREATE PUBLICATION" in checked.out
         assert set(json.loads(schemas.out)) == {
             f"{s.topic('t')}-key",
             f"{s.topic('t')}-value",
