@@ -85,7 +85,8 @@ class Attempt:
         reload: True once after a person asked for the definitions to be read anew.
         close_timeout_s: How long an open Kafka transaction may take at the end.
         time_is_up: Stopping has taken as long as it may.
-        was_down: No attempt of this process has streamed before.
+        was_down: No attempt has streamed up to this one, but for one that failed: any time may have
+            passed since.
         ask_server: Filters that the server evaluates may come up.
         stood_by: Another process had the slot at first.
         streaming_since: When the loop began, in seconds of the monotonic clock; None: not yet.

@@ -63,7 +63,7 @@ class Daemon:
         self._reload = reload
         self.counters = Counters()
         self._tell_copy = report_copy
-        self._has_streamed = False
+        self._was_down = True
         self._ask_server = False
 
     def run(self) -> Outcome:
@@ -86,9 +86,11 @@ class Daemon:
             before = self.counters.durable_lsn
             attempt = self._attempt()
             try:
+                self._was_down = True  # unless it ends in good order, and the next follows at once
                 outcome = attempt.run()
                 if outcome not in _ENDLESS:
                     return outcome
+                self._was_down = attempt.streaming_since is None
                 retries.reset()
             except StoppedWaiting:
                 break
@@ -107,8 +109,6 @@ class Daemon:
                 event(_LOG, logging.WARNING, "trying again", in_s=pause_s, error=error.message)
                 self.counters.enter("retrying")
                 self._pause(pause_s)
-            finally:
-                self._has_streamed |= attempt.streaming_since is not None
         return Outcome.STOPPED
 
     def _attempt(self) -> Attempt:
@@ -122,7 +122,7 @@ class Daemon:
             reload=self._reload,
             close_timeout_s=self._close_timeout_s,
             time_is_up=self._time_is_up,
-            was_down=not self._has_streamed,
+            was_down=self._was_down,
             ask_server=self._ask_server,
         )
 

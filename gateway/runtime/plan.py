@@ -116,8 +116,8 @@ def recalled_plan(
 ) -> Plan:
     """Return `plan` with what was published of relations that were dropped meanwhile.
 
-    And, where the gateway `was_down`, of those that have left a publication or a tree. Between two
-    attempts of one process there is hardly time for that, and it would rather count too late. Where
+    And, where the gateway `was_down`, of those that have left a publication or a tree. Where one
+    attempt has followed another at once there was no time for that, and it would count too late. Where
     the stream `tells` how publications are altered, all is as it was until it does.
 
     Raises:

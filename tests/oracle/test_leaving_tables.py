@@ -13,6 +13,7 @@ from tests.oracle.test_changing_publications import copied, finish, published_to
 from tests.support.gateway_process import GatewayProcess
 from tests.support.gateway_scene import Scene, current_lsn
 from tests.support.native import NativeSubscription
+from tests.support.proxy import Proxy
 from tests.support.servers import Database, DatabaseFactory
 
 pytestmark = [
@@ -252,6 +253,31 @@ def test_a_listed_table_is_followed_to_its_new_name(
 
     assert s.rebuilt("t2") == rows
     assert "is called public.t2 now" in process.log() or not down
+
+
+def test_what_leaves_a_publication_while_the_server_is_away_is_published_up_to_there(
+    scene: MakeScene, database: Database, make_database: DatabaseFactory
+) -> None:
+    tables = "CREATE TABLE t (a int PRIMARY KEY); CREATE TABLE u (a int PRIMARY KEY);"
+    with database.connect() as connection, Proxy(database.dsn) as proxy:
+        connection.execute(tables.encode())
+        connection.execute("CREATE PUBLICATION p FOR TABLE t, u")
+        native = NativeSubscription(database, make_database, tables, ["p"])
+        s = scene(DEFINED, **QUICK, source={"dsn": proxy.through(database.dsn)})
+        process = started(s)
+        proxy.refuse()
+        proxy.reset()
+        process.wait_for("trying again")
+        connection.execute("INSERT INTO t VALUES (1); INSERT INTO u VALUES (1)")
+        connection.execute("ALTER PUBLICATION p DROP TABLE t")
+        connection.execute("INSERT INTO t VALUES (2); INSERT INTO u VALUES (2)")
+        proxy.accept()
+        process.wait_for("definitions in force")
+        connection.execute("INSERT INTO t VALUES (3); INSERT INTO u VALUES (3)")
+        finish(s, process, native, current_lsn(connection))
+
+    assert s.rebuilt("u") == native.rows("u") == [(1,), (2,), (3,)]
+    assert s.rebuilt("t") == native.rows("t") == [(1,)]
 
 
 @pytest.mark.parametrize(
