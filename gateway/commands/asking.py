@@ -15,6 +15,7 @@ from gateway.runtime.reload import channel_of
 from gateway.sink.producer import Recovered
 from gateway.sink.progress import read_progress
 from gateway.source.connection import server_facts
+from gateway.source.running import has_sessions
 from gateway.source.slot import slot_status
 
 __all__ = ["READ_S", "ask"]
@@ -68,10 +69,4 @@ def ask(
 def _is_running(connection: psycopg.Connection, slot: str) -> bool:
     """Whether a gateway streams, or copies tables for definitions that are taking over."""
     status = slot_status(connection, slot)
-    if status is not None and status.active:
-        return True
-    row = connection.execute(
-        "SELECT count(*) FROM pg_catalog.pg_stat_activity WHERE datname = current_database()"
-        " AND application_name ~ '^pgsluice (reload|copy)'"
-    ).fetchone()
-    return row is not None and row[0] > 0
+    return (status is not None and status.active) or has_sessions(connection, slot)

@@ -487,5 +487,6 @@ class TableCopier:
         return max(1, min(rows, most))
 
     def _wake(self) -> None:
-        with contextlib.suppress(BlockingIOError):  # full: it is awake
+        # Full: it is awake. Closed: this worker took too long to end, and nobody is left to wake.
+        with contextlib.suppress(BlockingIOError, BrokenPipeError):
             os.write(self._write_fd, b"\0")

@@ -46,7 +46,7 @@ def make_slot(settings: Settings, protocol: Protocol, on_wait: OnWait) -> Lsn:
     dsn, slot = settings.source.dsn, settings.source.slot
 
     def look() -> Wait | None:
-        with connect(dsn, statement_timeout_s=_LOOK_S) as connection:
+        with connect(dsn, statement_timeout_s=_LOOK_S, on_wait=on_wait) as connection:
             return next((w for w in waits(connection, slot) if w.task == "slot"), None)
 
     try:

@@ -117,8 +117,8 @@ def recalled_plan(
     """Return `plan` with what was published of relations that were dropped meanwhile.
 
     And, where the gateway `was_down`, of those that have left a publication or a tree. Where one
-    attempt has followed another at once there was no time for that, and it would count too late. Where
-    the stream `tells` how publications are altered, all is as it was until it does.
+    attempt has followed another at once there was no time for that, and it would count too late.
+    Where the stream `tells` how publications are altered, all is as it was until it does.
 
     Raises:
         TransientError: the connection is gone.

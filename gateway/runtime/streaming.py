@@ -123,7 +123,8 @@ class Streaming:
                     taken=self.taken,
                 )
             )
-            copier = stack.enter_context(self._copier(stack))
+            with self.intake.attended():
+                copier = stack.enter_context(self._copier(stack))
             pipeline.begin(
                 self.watermark,
                 copier,
@@ -141,6 +142,10 @@ class Streaming:
                 asked = ()
             if outcome is Outcome.REACHED_SWITCH:
                 self.takeover = reloader.take()
+            if asked:
+                # The stream goes on, and threads may take their time to end.
+                with self.intake.attended():
+                    stack.close()
         if not asked:
             event(
                 _LOG,

@@ -15,13 +15,19 @@ import psycopg
 
 from gateway.source.connection import classify_server_error
 
-__all__ = ["Task", "Wait", "lock_holders", "session_name", "waits"]
+__all__ = ["Task", "Wait", "has_sessions", "lock_holders", "session_name", "waits"]
 
 Task: TypeAlias = Literal["slot", "copy", "reload"]
 """What a session does: makes or reads the slot, copies tables, takes changed definitions in."""
 
+_OF_SLOT: Final = """
+a.datname = current_database() AND a.application_name ~ '^pgsluice (copy|reload)'
+AND (split_part(a.application_name, ' ', 3) = %(slot)s
+     OR length(a.application_name) = 63
+        AND starts_with(%(slot)s, split_part(a.application_name, ' ', 3)))
+"""
 # A prepared transaction has no process: pg_blocking_pids has 0 for it.
-_WAITS: Final = """
+_WAITS: Final[LiteralString] = """
 WITH mine AS (
   SELECT r.active_pid AS pid, 'slot' AS task, NULL::xid AS before
   FROM pg_catalog.pg_replication_slots r WHERE r.slot_name = %(slot)s AND r.active
@@ -30,10 +36,7 @@ WITH mine AS (
          (substring(a.application_name FROM '^pgsluice copy<([0-9]+) ')::numeric
           %% 4294967296)::text::xid
   FROM pg_catalog.pg_stat_activity a
-  WHERE a.datname = current_database() AND a.application_name ~ '^pgsluice (copy|reload)'
-    AND (split_part(a.application_name, ' ', 3) = %(slot)s
-         OR length(a.application_name) = 63
-            AND starts_with(%(slot)s, split_part(a.application_name, ' ', 3)))
+  WHERE {of_slot}
 ), blocked AS (
   SELECT m.task, m.pid, m.before, pg_catalog.pg_blocking_pids(m.pid) AS by FROM mine m
 )
@@ -54,7 +57,7 @@ FROM blocked b JOIN pg_catalog.pg_prepared_xacts p
       ON own.pid IS NULL AND own.virtualtransaction = h.virtualtransaction
     WHERE w.pid = b.pid AND NOT w.granted AND own.transactionid = p.transaction)
 ORDER BY 1, 2, 5
-"""
+""".replace("{of_slot}", _OF_SLOT)
 # What ALTER PUBLICATION ADD TABLE waits for: modes that conflict with ShareUpdateExclusiveLock.
 _HOLDERS: Final = """
 SELECT DISTINCT 'reload', l.pid, a.application_name, coalesce(a.datname, p.database)::text, p.gid,
@@ -99,6 +102,16 @@ def session_name(task: Task, slot: str, *, before: int | None = None) -> str:
     `before`: It waits for the transactions whose 64-bit ids are smaller.
     """
     return f"pgsluice {task}{'' if before is None else f'<{before}'} {slot}"
+
+
+def has_sessions(connection: psycopg.Connection, slot: str) -> bool:
+    """Whether the gateway of `slot` copies tables, or takes changed definitions in.
+
+    A DSN with an ``application_name`` of its own hides these sessions.
+    """
+    query = "SELECT EXISTS (SELECT FROM pg_catalog.pg_stat_activity a WHERE {of_slot})"
+    row = connection.execute(query.replace("{of_slot}", _OF_SLOT), {"slot": slot}).fetchone()
+    return row is not None and bool(row[0])
 
 
 def waits(connection: psycopg.Connection, slot: str) -> tuple[Wait, ...]:

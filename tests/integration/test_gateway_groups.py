@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import signal
 from collections.abc import Callable
 
 import pytest
@@ -49,15 +48,16 @@ def test_each_group_has_a_slot_and_a_process_and_one_status_shows_all(
         parts = [json.loads(line) for line in status.out.splitlines()]
         check = s.cli("check")
         reload = s.cli("reload", "--group", "rest")
+        first, second = s.project.processes
+        assert first.terminate() == 0
+        absent = s.cli("copy", "t", "--group", "lows", "--timeout", "60")
         slots = value_of(
             connection,
             "SELECT array_agg(slot_name::text ORDER BY slot_name) FROM pg_replication_slots"
             " WHERE database = %s",
             database.name,
         )
-    for process in s.project.processes:
-        process.send(signal.SIGTERM)
-    assert [process.wait() for process in s.project.processes] == [0, 0]
+    assert second.terminate() == 0
 
     assert slots == [f"{slot}_lows", f"{slot}_rest"]
     assert (status.code, [part["slot"]["name"] for part in parts]) == (0, slots)
@@ -67,6 +67,8 @@ def test_each_group_has_a_slot_and_a_process_and_one_status_shows_all(
     ]
     assert check.code == 0, check.out
     assert reload.code == 0, reload.err
+    assert absent.code == 1, "although the gateway of the other group runs"
+    assert f'no gateway reads replication slot "{slot}_lows"' in absent.err
     assert s.rebuilt("t", f"{slot}_low") == [(2, 0)]
     assert s.rebuilt("t", f"{slot}_high") == [(101, 0), (111, 0)]
     assert_exactly_once(s, ["t"], f"{slot}_low")
