@@ -16,7 +16,9 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from confluent_kafka.admin import AdminClient
@@ -325,6 +327,37 @@ def measure_bulk(spark: SparkSession, bootstrap: str, folder: Path, rows: int) -
         assert bench.count() == rows
 
 
+def measure_batches(spark: SparkSession, bootstrap: str, folder: Path) -> None:
+    """Batches of two sizes, the median of three each, behind a first one that is for the JVM."""
+    rows = 200_000
+    bench = Bench(spark, bootstrap, folder)
+    bench.take(bench.begin(), bench.put(bench.rows("r", 0, rows)))
+    plain = bench.copied("plain")
+    vectors = "'delta.enableDeletionVectors' = 'true'"
+    spark.sql(f"ALTER TABLE delta.`{plain}` SET TBLPROPERTIES ({vectors})")
+    for few in (2_000, 25_000):
+        spent, beside = [], []
+        for number in range(4):
+            batch = bench.rows("c", rows * few + number * few, few)
+            staged = bench.staged(batch, f"inserts{few}-{number}").drop("op")
+            write = staged.write.format("delta").mode("append")
+            beside.append(timed(partial(write.save, plain)))
+            spent.append(bench.take(bench.put(batch)))
+        report("batch: inserts", few, median(spent[1:]), "plain append", median(beside[1:]))
+        spent, beside = [], []
+        for number in range(4):
+            batch = (
+                bench.rows("c", 2 * rows * few + number * few, few * 6 // 10)
+                .union(bench.rows("u", number * few, few * 3 // 10))
+                .union(bench.rows("d", rows // 2 + number * few, few // 10))
+            )
+            staged = bench.staged(batch, f"mixed{few}-{number}")
+            beside.append(plain_merge(spark, plain, staged))
+            spent.append(bench.take(bench.put(batch)))
+        report("batch: mixed", few, median(spent[1:]), "plain MERGE", median(beside[1:]))
+    assert bench.count() == spark.read.format("delta").load(plain).count()
+
+
 @contextmanager
 def _session(folder: Path) -> Iterator[SparkSession]:
     settings = ConsumerSettings(
@@ -352,4 +385,5 @@ def run(rows: int) -> None:
             # The JVM compiles what is run often; the first, smaller round is for that.
             measure(spark, kafka.bootstrap_servers, folder / "few", rows // 10, mixed=False)
             measure(spark, kafka.bootstrap_servers, folder / "many", rows)
+            measure_batches(spark, kafka.bootstrap_servers, folder / "batches")
             measure_bulk(spark, kafka.bootstrap_servers, folder, min(rows, 500_000))

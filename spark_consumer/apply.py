@@ -10,25 +10,40 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from contextlib import nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
+from spark_consumer.as_before import decoded_as
 from spark_consumer.columns import Known, follow
 from spark_consumer.decode import changes, row_type
 from spark_consumer.epochs import Epoch, cut_epochs
 from spark_consumer.errors import ContractError, TableError
-from spark_consumer.layout import ColumnPlan, Layout, value_layout
+from spark_consumer.frontier import Frontiers
+from spark_consumer.layout import ColumnPlan, Layout, key_layout, value_layout
 from spark_consumer.position import Share
 from spark_consumer.registry import Schemas
-from spark_consumer.small import INTERPRETED, TABLE_BYTES, tuned
-from spark_consumer.survey import Survey, copy_beginnings, survey
+from spark_consumer.small import INTERPRETED, TABLE_BYTES, stored, tuned
+from spark_consumer.survey import Piece, Survey, copy_beginnings, survey
 from spark_consumer.tables import Commit, Found, Table
 from spark_consumer.writers import Batch, write
 
-__all__ = ["Applier"]
+__all__ = ["Applier", "Learnt"]
+
+
+@dataclass(frozen=True, slots=True)
+class Learnt:
+    """What applying shares has shown; wrong or missing it costs time, nothing else.
+
+    Attributes:
+        kinds: By topic, the schemas of the share that was applied last.
+        frontiers: The greatest keys of tables.
+    """
+
+    kinds: dict[str, tuple[Piece, ...]] = field(default_factory=dict)
+    frontiers: Frontiers = field(default_factory=Frontiers)
 
 
 class Applier:
@@ -37,10 +52,17 @@ class Applier:
     Args:
         spark: a session that is used for nothing else meanwhile.
         schemas: the writer schemas.
+        learnt: what is known from the shares before; appliers have it in common.
     """
 
-    def __init__(self, spark: SparkSession, schemas: Schemas) -> None:
+    def __init__(
+        self,
+        spark: SparkSession,
+        schemas: Schemas,
+        learnt: Learnt,
+    ) -> None:
         self.spark = spark
+        self._learnt = learnt
         self._compiled = {key: str(spark.conf.get(key)) for key in INTERPRETED}
         self._schemas = schemas
         self._written: dict[int, StructType] = {}
@@ -112,11 +134,60 @@ class Applier:
             known = {} if anew or found is None else found.commit.columns
             columns = self._columns(table, known, epoch, anew=anew)
             commit = Commit(position, _known(epoch.layout, known))
-            self._write(table, columns, epoch, commit, empty=emptied, anew=anew, small=small)
+            self._write(table, columns, epoch, commit, found, empty=emptied, anew=anew, small=small)
             found = Found(table.version(), commit)
             emptied = anew = False
         assert found is not None
+        self._learnt.kinds[share.topic] = epochs[-1].pieces
         return found
+
+    def apply_large(
+        self, table: Table, found: Found | None, share: Share, records: DataFrame
+    ) -> Found:
+        """Do what `apply` does, with records that are read once where that is possible.
+
+        Args:
+            table: made for the applier's session.
+            found: the table as it is; None when it is not there.
+            share: what is to be applied.
+            records: wire frame of it.
+
+        Raises:
+            ContractError: the records are not those that the markers promise.
+            TableError: the Delta table cannot take them.
+        """
+        if found is not None and not share.begins and not share.start.done:
+            taken = self._take_as_before(table, found, share, records)
+            if taken is not None:
+                return taken
+        return self.apply(table, found, share, records, survey(records).get(share.topic))
+
+    def _take_as_before(
+        self, table: Table, found: Found, share: Share, records: DataFrame
+    ) -> Found | None:
+        """Apply a share that has the schemas of the one before; None when it has not."""
+        pieces = self._learnt.kinds.get(share.topic, ())
+        if len(pieces) != 1:
+            return None
+        kind = pieces[0]
+        layout = value_layout(self._schemas.schema(kind.value_id))
+        key = None if kind.key_id is None else key_layout(self._schemas.schema(kind.key_id))
+        known = found.commit.columns
+        written = self._row_type(kind.value_id)
+        # What the records are is a guess as yet, and the table is not to be altered by a guess.
+        if _known(layout, known) != known or follow(
+            table.fields(), known, layout, written, table.label
+        ):
+            return None
+        columns = _matched(table, layout)
+        with decoded_as(kind, share, records, columns, key, self._schemas) as (piece, changed):
+            if piece is None or (kind.key_id is None and piece.removals):
+                return None
+            epoch = Epoch(key, layout, (piece,), records, {}, True)
+            generation = found.commit.position.generation
+            commit = Commit(replace(share.position, generation=generation), known)
+            write(self._batch(table, columns, epoch, changed, commit, found))
+        return Found(table.version(), commit)
 
     def _write_nothing(
         self,
@@ -145,12 +216,12 @@ class Applier:
                     for c in columns
                 )
             )
-            table.write(named, commit, overwrite=True, anew=True)
+            table.write(named, commit, found, empty=True, anew=True)
         else:
             assert found is not None
             commit = Commit(position, found.commit.columns)
             none = self.spark.createDataFrame([], StructType(table.fields()))
-            table.write(none, commit, overwrite=emptied)
+            table.write(none, commit, found, empty=emptied, anew=False)
         return Found(table.version(), commit)
 
     def _columns(
@@ -163,17 +234,7 @@ class Applier:
         steps = follow(table.fields(), known, epoch.layout, written, table.label)
         if steps:
             table.alter(steps)
-        by_name = {column.name: column for column in epoch.layout.columns}
-        # In the table's order.
-        return tuple(
-            ColumnPlan(
-                by_name[field.name].field,
-                field.name,
-                by_name[field.name].pg_type,
-                field.dataType.simpleString(),
-            )
-            for field in table.fields()
-        )
+        return _matched(table, epoch.layout)
 
     def _row_type(self, value_id: int) -> StructType:
         if value_id not in self._written:
@@ -187,19 +248,43 @@ class Applier:
         columns: tuple[ColumnPlan, ...],
         epoch: Epoch,
         commit: Commit,
+        found: Found | None,
         *,
         empty: bool,
         anew: bool,
         small: bool,
     ) -> None:
         changed = changes(epoch.records, epoch.pieces, columns, epoch.key, self._schemas)
-        if small:
-            changed = changed.coalesce(1)
-        batch = Batch(table, columns, epoch, changed, commit, empty, anew, small)
+        if not small:
+            with stored(changed) as kept:
+                write(
+                    self._batch(table, columns, epoch, kept, commit, found, empty=empty, anew=anew)
+                )
+            return
+        changed = changed.coalesce(1)
+        batch = self._batch(
+            table, columns, epoch, changed, commit, found, empty=empty, anew=anew, small=True
+        )
         # A small batch says nothing of the table, and a large one is better read by compiled code.
-        large = small and not empty and (batch.size is None or batch.size > TABLE_BYTES)
+        large = not empty and (batch.size is None or batch.size > TABLE_BYTES)
         with tuned(self.spark, self._compiled) if large else nullcontext():
             write(batch)
+
+    def _batch(
+        self,
+        table: Table,
+        columns: tuple[ColumnPlan, ...],
+        epoch: Epoch,
+        changed: DataFrame,
+        commit: Commit,
+        found: Found | None,
+        *,
+        empty: bool = False,
+        anew: bool = False,
+        small: bool = False,
+    ) -> Batch:
+        known = self._learnt.frontiers
+        return Batch(table, columns, epoch, changed, commit, found, empty, anew, small, known)
 
 
 def _checked(share: Share, held: Survey | None) -> Survey:
@@ -243,6 +328,20 @@ def _rest(
     for number, offset in passed.items():
         mine = mine.where((F.col("partition") != number) | (F.col("offset") >= offset))
     return mine, survey(mine).get(held.topic)
+
+
+def _matched(table: Table, layout: Layout) -> tuple[ColumnPlan, ...]:
+    """The columns of a layout that the table has all of, in the table's order."""
+    by_name = {column.name: column for column in layout.columns}
+    return tuple(
+        ColumnPlan(
+            by_name[field.name].field,
+            field.name,
+            by_name[field.name].pg_type,
+            field.dataType.simpleString(),
+        )
+        for field in table.fields()
+    )
 
 
 def _plans(layout: Layout, written: StructType) -> tuple[ColumnPlan, ...]:

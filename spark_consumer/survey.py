@@ -17,10 +17,25 @@ from pyspark.sql.avro.functions import from_avro
 from spark_consumer.errors import ContractError
 from spark_consumer.registry import Schemas
 
-__all__ = ["AVRO_OPTIONS", "Held", "Piece", "Survey", "copy_beginnings", "survey"]
+__all__ = [
+    "AVRO_OPTIONS",
+    "IS_CHANGE",
+    "IS_MOVE",
+    "IS_REMOVAL",
+    "Held",
+    "Piece",
+    "Survey",
+    "copy_beginnings",
+    "survey",
+]
 
 # CORRECTED: PostgreSQL's calendar is proleptic Gregorian, as Spark's.
 AVRO_OPTIONS: Final = {"mode": "FAILFAST", "datetimeRebaseMode": "CORRECTED"}
+
+# Of a wire frame's record; see `Piece`.
+IS_CHANGE: Final = "value_id IS NOT NULL AND op <> 't'"
+IS_MOVE: Final = "value_id IS NOT NULL AND op = 'c' AND rekey <=> 'new'"
+IS_REMOVAL: Final = f"value_id IS NOT NULL AND op IN ('u', 'd') OR {IS_MOVE}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,8 +106,6 @@ def survey(records: DataFrame) -> dict[str, Survey]:
     Raises:
         ContractError: a record whose form is at fault; names topic, partition and offset.
     """
-    is_change = F.expr("value_id IS NOT NULL AND op <> 't'")
-    is_move = F.expr("value_id IS NOT NULL AND op = 'c' AND rekey <=> 'new'")
     rows = (
         records.groupBy("topic", "partition", "key_id", "value_id")
         .agg(
@@ -102,11 +115,9 @@ def survey(records: DataFrame) -> dict[str, Survey]:
             ),
             F.min("offset").alias("first"),
             F.max("offset").alias("last"),
-            F.count_if(is_change).alias("changes"),
-            F.count_if(F.expr("value_id IS NOT NULL AND op IN ('u', 'd')") | is_move).alias(
-                "removals"
-            ),
-            F.count_if(is_move).alias("moves"),
+            F.count_if(F.expr(IS_CHANGE)).alias("changes"),
+            F.count_if(F.expr(IS_REMOVAL)).alias("removals"),
+            F.count_if(F.expr(IS_MOVE)).alias("moves"),
             F.max(F.expr("CASE WHEN op = 't' THEN offset END")).alias("truncate"),
             F.count_if(F.expr("op = 't'")).alias("truncates"),
             F.any_value(F.expr("CASE WHEN op = 't' THEN value_body END"), True).alias("body"),

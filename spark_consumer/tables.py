@@ -1,8 +1,9 @@
 """The Delta tables: where they are, what they have applied, how they are written and altered.
 
 A table's position is in the userMetadata of its last commit, written by the same commit as the
-rows; see `spark_consumer.position`. The transaction identifier in the same commit makes Delta skip
-a write that another process has done already.
+rows; see `spark_consumer.position`. What another process has done already is not done again: an
+append is made on top of the commit whose position was read or not at all, and for all other writes
+the transaction identifier in the same commit makes Delta skip them.
 """
 
 from __future__ import annotations
@@ -16,12 +17,12 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from delta.tables import DeltaTable
-from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructField, StructType
 
 from spark_consumer.columns import Add, Drop, Known, Rename, Step, Widen
+from spark_consumer.delta_log import OutrunError, append, commit_info, settings
 from spark_consumer.errors import TableError, TransientConsumerError
 from spark_consumer.names import quoted
 from spark_consumer.position import Position
@@ -119,26 +120,30 @@ class Table:
 
     def version(self) -> int:
         """The version of the table's last commit; -1 when there is no table."""
-        return int(self._snapshot().version())
+        return int(self.snapshot().version())
 
     def bytes(self) -> int | None:
         """The size of the table's files; None when its log does not have it at hand."""
         # The checksum file knows; asking the snapshot itself runs a job.
-        checksum = self._snapshot().checksumOpt()
+        checksum = self.snapshot().checksumOpt()
         return int(checksum.get().tableSizeBytes()) if checksum.isDefined() else None
 
     def files(self) -> int | None:
         """The number of the table's files; None when its log does not have it at hand."""
-        checksum = self._snapshot().checksumOpt()
+        checksum = self.snapshot().checksumOpt()
         return int(checksum.get().numFiles()) if checksum.isDefined() else None
 
     def fields(self) -> list[StructField]:
         """The table's columns; no job is run."""
-        return list(StructType.fromJson(json.loads(self._snapshot().schema().json())).fields)
+        return list(StructType.fromJson(json.loads(self.snapshot().schema().json())).fields)
+
+    def files_with_statistics(self) -> DataFrame:
+        """The table's files as Delta describes them, with what is known of their columns."""
+        return DataFrame(self.snapshot().withStats(), self.spark)
 
     def property(self, name: str) -> str | None:
         """A table property; None when it is not set."""
-        found = self._snapshot().metadata().configuration().get(name)
+        found = self.snapshot().metadata().configuration().get(name)
         return str(found.get()) if found.isDefined() else None
 
     def find(self, trusted: int = -1) -> Found | None:
@@ -189,20 +194,27 @@ class Table:
         )
 
     def write(
-        self, rows: DataFrame, commit: Commit, *, overwrite: bool, anew: bool = False
+        self, rows: DataFrame, commit: Commit, found: Found | None, *, empty: bool, anew: bool
     ) -> None:
         """Append `rows`, or let the table hold them and nothing else; one commit.
 
         Args:
             rows: in the table's columns.
             commit: what it says of itself.
-            overwrite: the rows that are there go.
-            anew: with `overwrite`: the columns become those of `rows`.
+            found: the table as it is.
+            empty: the rows that are there go.
+            anew: with `empty`: the columns become those of `rows`.
+
+        Raises:
+            TransientConsumerError: it is not as it was found any more.
         """
+        if not empty:
+            self._append(rows, commit, found)
+            return
         before = self.version()
         writer = (
             rows.write.format("delta")
-            .mode("overwrite" if overwrite else "append")
+            .mode("overwrite")
             .option("txnAppId", _app(commit))
             .option("txnVersion", commit.position.version)
             .option("userMetadata", commit.text())
@@ -213,18 +225,38 @@ class Table:
             writer.save(self.path)
         self._verify(before, commit)
 
+    def _append(self, rows: DataFrame, commit: Commit, found: Found | None) -> None:
+        # Delta's own writer would look at the columns.
+        assert _types(rows.schema.fields) == _types(self.fields())
+        snapshot = self.snapshot()
+        there = self.find(-1 if found is None else found.version)
+        if found is None or there != Found(int(snapshot.version()), found.commit):
+            raise self._outrun()
+        try:
+            append(
+                self.spark,
+                self.log(),
+                snapshot,
+                rows,
+                transaction=(_app(commit), commit.position.version),
+                metadata=commit.text(),
+            )
+        except OutrunError as error:
+            raise self._outrun() from error
+        self._verify(int(snapshot.version()), commit)
+
     @contextmanager
     def merging(self, commit: Commit) -> Iterator[None]:
         """Let the one Delta commit that is made inside carry `commit`."""
         before = self.version()
         values = (_app(commit), str(commit.position.version), commit.text())
-        with _set(self.spark, dict(zip(_TXN, values, strict=True))):
+        with settings(self.spark, dict(zip(_TXN, values, strict=True))):
             yield
         self._verify(before, commit)
 
     def alter(self, steps: Iterable[Step]) -> None:
         """Follow a change of the columns; may be repeated after it ended early."""
-        with _set(self.spark, {_METADATA: '{"pgsluice":"columns"}'}):
+        with settings(self.spark, {_METADATA: '{"pgsluice":"columns"}'}):
             for step in steps:
                 self._step(step)
 
@@ -233,7 +265,7 @@ class Table:
         missing = {key: value for key, value in properties.items() if self.property(key) is None}
         if missing:
             listed = ", ".join(f"'{key}' = '{value}'" for key, value in missing.items())
-            with _set(self.spark, {_METADATA: '{"pgsluice":"properties"}'}):
+            with settings(self.spark, {_METADATA: '{"pgsluice":"properties"}'}):
                 self._sql(f"SET TBLPROPERTIES ({listed})")
 
     def keep_log(self, hours: float) -> None:
@@ -243,7 +275,7 @@ class Table:
 
     def optimize(self, commit: Commit) -> None:
         """Put small files together; the rows stay, and what is done carries `commit`, too."""
-        with _set(self.spark, {_METADATA: commit.text()}):
+        with settings(self.spark, {_METADATA: commit.text()}):
             self.delta().optimize().executeCompaction()
 
     def vacuum(self, hours: float) -> None:
@@ -252,13 +284,13 @@ class Table:
         A longer ``delta.deletedFileRetentionDuration`` of the user is honoured.
         """
         if self.property("delta.deletedFileRetentionDuration") is not None:
-            metadata = self._snapshot().metadata()
+            metadata = self.snapshot().metadata()
             log: Any = self.spark._jvm.org.apache.spark.sql.delta.DeltaLog  # type: ignore[union-attr]
             hours = max(hours, log.tombstoneRetentionMillis(metadata) / 3_600_000)
         # By default the folder is listed by 10,000 tasks.
         tasks = 2 * self.spark.sparkContext.defaultParallelism
-        settings = {_ANY_RETENTION: "false", _VACUUM_COMMITS: "false", _LISTING_TASKS: str(tasks)}
-        with _set(self.spark, settings):
+        unchecked = {_ANY_RETENTION: "false", _VACUUM_COMMITS: "false", _LISTING_TASKS: str(tasks)}
+        with settings(self.spark, unchecked):
             self.delta().vacuum(hours)
 
     def _step(self, step: Step) -> None:
@@ -299,7 +331,7 @@ class Table:
             self._map_columns()
             yield
         else:
-            with _set(self.spark, {_MAPPED: "name"}):
+            with settings(self.spark, {_MAPPED: "name"}):
                 yield
 
     def _verify(self, before: int, commit: Commit) -> None:
@@ -307,44 +339,33 @@ class Table:
         version = self.version()
         info = self._commit_info(version)
         if version <= before or info is None or _commit(info.get("userMetadata")) != commit:
-            raise TransientConsumerError(
-                f"{self.label}: a commit was made by somebody else meanwhile",
-                hint="one job writes to a warehouse at a time",
-            )
+            raise self._outrun()
+
+    def _outrun(self) -> TransientConsumerError:
+        return TransientConsumerError(
+            f"{self.label}: a commit was made by somebody else meanwhile",
+            hint="one job writes to a warehouse at a time",
+        )
 
     def _commit_info(self, version: int) -> dict[str, Any] | None:
         """What a commit says of itself; None when the log no longer has it."""
-        jvm: Any = self.spark._jvm
-        name = f"{self.path}/_delta_log/{version:020}.json"
-        path = jvm.org.apache.hadoop.fs.Path(name)
-        files = path.getFileSystem(self._log().newDeltaHadoopConf())
-        try:
-            if not files.exists(path):
-                return None
-            stream = files.open(path)
-            try:
-                utf8 = jvm.java.nio.charset.StandardCharsets.UTF_8
-                lines = jvm.java.io.BufferedReader(jvm.java.io.InputStreamReader(stream, utf8))
-                while (line := lines.readLine()) is not None:
-                    if line.startswith('{"commitInfo"'):
-                        found: dict[str, Any] = json.loads(line)["commitInfo"]
-                        return found
-            finally:
-                stream.close()
-        except Py4JJavaError as error:
-            text = str(error.java_exception.getMessage())
-            raise TransientConsumerError(f"{name} cannot be read: {text}") from error
-        return {}
+        return commit_info(self.spark, self.log(), f"{self.path}/_delta_log/{version:020}.json")
 
-    def _snapshot(self) -> Any:
+    def snapshot(self) -> Any:
+        """Delta's snapshot of the table as it is now."""
         none = self.spark._jvm.scala.Option.empty()  # type: ignore[union-attr]
-        return self._log().update(False, none, none)
+        return self.log().update(False, none, none)
 
-    def _log(self) -> Any:
+    def log(self) -> Any:
+        """Delta's log of the table."""
         jvm: Any = self.spark._jvm
         return jvm.org.apache.spark.sql.delta.DeltaLog.forTable(
             self.spark._jsparkSession, self.path
         )
+
+
+def _types(fields: Sequence[StructField]) -> list[tuple[str, str]]:
+    return [(field.name, field.dataType.simpleString()) for field in fields]
 
 
 def _app(commit: Commit) -> str:
@@ -363,14 +384,3 @@ def _commit(metadata: object) -> Commit | None:
         return Commit(position, columns)
     except (ValueError, KeyError, TypeError, AttributeError):
         return None
-
-
-@contextmanager
-def _set(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
-    for key, value in settings.items():
-        spark.conf.set(key, value)
-    try:
-        yield
-    finally:
-        for key in settings:
-            spark.conf.unset(key)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import queue
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
@@ -14,7 +14,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from spark_consumer.apply import Applier
+from spark_consumer.apply import Applier, Learnt
 from spark_consumer.config import ConsumerSettings
 from spark_consumer.decode import wire
 from spark_consumer.errors import ConsumerError, FatalConsumerError, TransientConsumerError
@@ -62,8 +62,9 @@ class Workers:
         self._stopping = stopping
         self._shelf = shelf
         self._appliers: queue.SimpleQueue[Applier] = queue.SimpleQueue()
+        learnt = Learnt()
         for _ in range(settings.parallel_tables):
-            self._appliers.put(Applier(spark.newSession(), schemas))
+            self._appliers.put(Applier(spark.newSession(), schemas, learnt))
 
     def apply(self, tasks: Sequence[Task], *, last: bool) -> dict[str, Found | Aside]:
         """Apply shares.
@@ -125,8 +126,13 @@ class Workers:
         frame = wire(read_shares(applier.spark, self._settings, [task.share for task in tasks]))
         if not is_small(records):
             (task,) = tasks
-            held = survey(frame).get(task.share.topic)
-            return {task.name: self._one(applier, task, frame, held, small=False)}
+            return {
+                task.name: self._guarded(
+                    lambda: applier.apply_large(
+                        self._shelf.table(applier.spark, task.name), task.found, task.share, frame
+                    )
+                )
+            }
         frame = frame.persist()
         try:
             with tuned(applier.spark, INTERPRETED):
@@ -157,11 +163,18 @@ class Workers:
         *,
         small: bool,
     ) -> Found | Exception:
+        def apply() -> Found:
+            table = self._shelf.table(applier.spark, task.name)
+            return applier.apply(table, task.found, task.share, frame, held, small=small)
+
+        return self._guarded(apply)
+
+    def _guarded(self, apply: Callable[[], Found]) -> Found | Exception:
+        """The outcome for one table, whose trouble is its own."""
         if self._stopping.is_set():
             raise StoppedError("stopped between two tables")
-        table = self._shelf.table(applier.spark, task.name)
         try:
-            return applier.apply(table, task.found, task.share, frame, held, small=small)
+            return apply()
         except (FatalConsumerError, PySparkException, Py4JError) as error:
             assert isinstance(error, Exception)
             return error

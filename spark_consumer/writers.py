@@ -12,22 +12,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Final, Protocol
 
-from pyspark.sql import Column as Expr
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 
+from spark_consumer.bounds import NO_BOUNDS, Bounds
 from spark_consumer.collapse import fold_keyed
 from spark_consumer.epochs import Epoch
+from spark_consumer.frontier import Frontiers
 from spark_consumer.layout import ColumnPlan, KeyLayout, canonical
 from spark_consumer.moves import fold_moves
 from spark_consumer.multiset import fold_multiset
 from spark_consumer.names import quoted
 from spark_consumer.small import INTERPRETED, gather, stored, tuned
-from spark_consumer.tables import Commit, Table
+from spark_consumer.tables import Commit, Found, Table
 
 __all__ = ["Batch", "write"]
 
@@ -36,10 +37,6 @@ REWRITE_BYTES: Final = 1024 * 1024
 
 VECTOR_BYTES: Final = 32 * 1024 * 1024
 """From this size on a MERGE marks rows as deleted rather than write their files anew."""
-
-_BOUNDED: Final = ("int", "bigint", "date", "timestamp", "timestamp_ntz", "string")
-"""Types of key columns by whose least and greatest value Delta can leave out files."""
-_NO_BOUNDS: Final = "TRUE"
 
 
 @dataclass(frozen=True)
@@ -52,9 +49,12 @@ class Batch:
         epoch: What the changes are.
         changed: The changes; see `spark_consumer.decode`.
         commit: What the write says of itself.
+        found: The table before it; None when it is not there.
         empty: The table's rows go first.
         anew: With `empty`: its columns go, too.
-        small: `changed` is on the driver, and the table's session tuned for that.
+        small: `changed` is on the driver, and the table's session tuned for that. A large batch's
+            changes are kept by the executors: they are looked at several times.
+        frontiers: The greatest keys of tables.
     """
 
     table: Table
@@ -62,9 +62,11 @@ class Batch:
     epoch: Epoch
     changed: DataFrame
     commit: Commit
+    found: Found | None
     empty: bool
     anew: bool
     small: bool
+    frontiers: Frontiers
 
     @cached_property
     def size(self) -> int | None:
@@ -82,7 +84,9 @@ class Batch:
 
     def append(self, rows: DataFrame) -> None:
         """Append rows, given in `v`; or let the table hold nothing else when it is emptied."""
-        self.table.write(self.named(rows), self.commit, overwrite=self.empty, anew=self.anew)
+        self.table.write(
+            self.named(rows), self.commit, self.found, empty=self.empty, anew=self.anew
+        )
 
 
 class Rows(Protocol):
@@ -109,19 +113,19 @@ class Rows(Protocol):
     def merge(self, folded: DataFrame) -> None:
         """MERGE `folded` into the table."""
 
+    def greatest(self) -> dict[str, int] | None:
+        """By integer column of the key, the batch's greatest value, where that was looked at."""
+
 
 def write(batch: Batch) -> None:
     """Apply a batch by one commit."""
-    if batch.small:
-        _write(batch)
-        return
-    # Decoding costs most, and the changes are looked at several times.
-    with stored(batch.changed) as changed:
-        _write(replace(batch, changed=changed))
-
-
-def _write(batch: Batch) -> None:
+    before = batch.table.version()
     rows: Rows = _Multiset(batch) if batch.epoch.key is None else _Keyed(batch, batch.epoch.key)
+    _write(batch, rows)
+    batch.frontiers.follow(batch.table, before, None if batch.empty else rows.greatest())
+
+
+def _write(batch: Batch, rows: Rows) -> None:
     if rows.only_inserts() and rows.append_as_they_are():
         return
     folded = rows.fold()
@@ -131,7 +135,8 @@ def _write(batch: Batch) -> None:
     if batch.small:
         folded = gather(folded, batch.table.spark)
         if batch.size is not None and batch.size <= REWRITE_BYTES:
-            batch.table.write(rows.rewritten(folded), batch.commit, overwrite=True)
+            written = rows.rewritten(folded)
+            batch.table.write(written, batch.commit, batch.found, empty=True, anew=False)
             return
     if rows.only_inserts() and rows.are_new(folded):
         batch.append(folded)
@@ -146,8 +151,10 @@ class _Keyed:
 
     def __init__(self, batch: Batch, key: KeyLayout) -> None:
         self._batch = batch
+        self._answered: Row | None = None
         by_field = {column.field: column for column in batch.columns}
         self._keys = [by_field[field] for field in key.fields]
+        self._bounds = Bounds(self._keys)
         self._same = " AND ".join(
             f"{_canonical(c, 't.' + quoted(c.name), key=True)} = s.k.`{c.field}`"
             for c in self._keys
@@ -167,7 +174,7 @@ class _Keyed:
         if batch.epoch.moves:
             with _persisted(batch) as changed:
                 return fold_moves(changed, fields, None if batch.empty else self._target())
-        if not batch.small and _are_distinct(batch.changed.select("k")):
+        if not batch.small and self._look.are_distinct:
             every = ", ".join(f"'{field}'" for field in fields)
             sent = F.expr(f"array_except(array({every}), unsent)").alias("sent")
             return batch.changed.select("k", F.col("op").alias("action"), "v", sent)
@@ -178,8 +185,9 @@ class _Keyed:
         batch = self._batch
         if batch.small:
             return False
-        keys = batch.changed.select("k")
-        if not _are_distinct(keys) or not (batch.empty or self.are_new(keys)):
+        if not self._look.are_distinct:
+            return False
+        if not batch.empty and not self.are_new(batch.changed.select("k")):
             return False
         batch.append(batch.changed)
         return True
@@ -188,9 +196,12 @@ class _Keyed:
         return folded.where("action = 'put'")
 
     def are_new(self, folded: DataFrame) -> bool:
-        bounds = self._bounds(folded)
+        least = self._bounds.least(self._answer(folded))
+        if self._batch.frontiers.is_beyond(self._batch.table, least):
+            return True
+        bounds = self._bounds.condition(self._answer(folded))
         there = self._batch.table.rows().alias("t").where(bounds)
-        if bounds != _NO_BOUNDS:
+        if bounds != NO_BOUNDS:
             # Compiling the question for the files takes longer than answering it.
             with tuned(self._batch.table.spark, INTERPRETED):
                 if len(there._jdf.inputFiles()) == 0:
@@ -209,12 +220,14 @@ class _Keyed:
     def merge(self, folded: DataFrame) -> None:
         batch = self._batch
         # Not by persist: Delta refuses a source that it finds in the cache.
-        kept = nullcontext(folded) if batch.small else stored(folded)
+        as_it_is = batch.small or batch.epoch.moves or self._look.are_distinct
+        kept = nullcontext(folded) if as_it_is else stored(folded)
+        bounds = self._bounds.condition(self._answer(folded))
         with kept as source, batch.table.merging(batch.commit):
             (
                 batch.table.delta()
                 .alias("t")
-                .merge(source.alias("s"), f"({self._bounds(source)}) AND {self._same}")
+                .merge(source.alias("s"), f"({bounds}) AND {self._same}")
                 .whenMatchedDelete("s.action = 'delete'")
                 .whenMatchedUpdate(set={quoted(name): sql for name, sql in self._assigned.items()})
                 .whenNotMatchedInsert(
@@ -231,38 +244,40 @@ class _Keyed:
         row = F.struct(*(F.col(quoted(c.name)).alias(c.field) for c in self._batch.columns))
         return self._batch.table.rows().select(key.alias("k"), row.alias("v"))
 
-    def _bounds(self, folded: DataFrame) -> str:
-        """A condition on the table's keys that all keys of the batch meet, by which it is read."""
-        plain = [
-            column
-            for column in self._keys
-            if column.spark_type in _BOUNDED or column.spark_type.startswith("decimal")
-            if _canonical(column, "x", key=True) == "x"
-        ]
-        if not plain:
-            return _NO_BOUNDS
-        ends: list[Expr] = []
-        for number, column in enumerate(plain):
-            value = F.col(f"k.`{column.field}`")
-            ends += [F.min(value).alias(f"low{number}"), F.max(value).alias(f"high{number}")]
-        literals = (
-            F.expr(_literal(name, plain[number].spark_type)).alias(name)
-            for number in range(len(plain))
-            for name in (f"low{number}", f"high{number}")
-        )
-        found = folded.agg(*ends).select(*literals)
-        with tuned(folded.sparkSession, INTERPRETED) if self._batch.small else nullcontext():
-            row = found.first()
-        if row is None or row[0] is None:
-            return _NO_BOUNDS
-        return " AND ".join(
-            f"t.{quoted(column.name)} BETWEEN {row[f'low{number}']} AND {row[f'high{number}']}"
-            for number, column in enumerate(plain)
-        )
+    def greatest(self) -> dict[str, int] | None:
+        return None if self._answered is None else self._bounds.greatest(self._answered)
+
+    @cached_property
+    def _look(self) -> _Look:
+        """One look at all keys of a batch that is not small."""
+        counted = self._batch.changed.groupBy("k").count()
+        row = counted.agg(F.max("count").alias("most"), *self._bounds.asked()).first()
+        assert row is not None
+        return _Look(row["most"] == 1, row)
+
+    def _answer(self, folded: DataFrame) -> Row:
+        """What `Bounds` asks, of the keys of the batch, which are those of its outcome."""
+        batch = self._batch
+        if self._answered is None and not batch.small and not batch.epoch.moves:
+            self._answered = self._look.answer
+        if self._answered is None:
+            with tuned(folded.sparkSession, INTERPRETED) if batch.small else nullcontext():
+                self._answered = folded.agg(*self._bounds.asked()).first()
+        assert self._answered is not None
+        return self._answered
 
 
-def _are_distinct(keys: DataFrame) -> bool:
-    return keys.groupBy("k").count().where("count > 1").isEmpty()
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """What a batch's keys are like.
+
+    Attributes:
+        are_distinct: None comes twice.
+        answer: See `Bounds.asked`.
+    """
+
+    are_distinct: bool
+    answer: Row
 
 
 class _Multiset:
@@ -324,6 +339,9 @@ class _Multiset:
                 .execute()
             )
 
+    def greatest(self) -> dict[str, int] | None:
+        return None
+
     def _target(self) -> DataFrame:
         key = F.struct(
             *(F.expr(_canonical(c, quoted(c.name))).alias(c.field) for c in self._batch.columns)
@@ -334,19 +352,6 @@ class _Multiset:
 
 def _canonical(column: ColumnPlan, sql: str, *, key: bool = False) -> str:
     return canonical(sql, column.spark_type, column.pg_type, key=key)
-
-
-def _literal(sql: str, spark_type: str) -> str:
-    """SQL that writes a value as a literal."""
-    if spark_type == "string":
-        return f"concat('decode(X''', hex({sql}), ''', ''UTF-8'')')"
-    if spark_type == "date":
-        return f"concat('date_from_unix_date(', unix_date({sql}), ')')"
-    if spark_type == "timestamp":
-        return f"concat('timestamp_micros(', unix_micros({sql}), 'L)')"
-    if spark_type == "timestamp_ntz":
-        return f"concat('TIMESTAMP_NTZ ''', CAST({sql} AS STRING), '''')"
-    return f"concat('CAST(', {sql}, ' AS {spark_type})')"
 
 
 @contextmanager

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from spark_consumer.apply import Applier
+from spark_consumer.apply import Applier, Learnt
 from spark_consumer.decode import wire
 from spark_consumer.markers import Marker, Range
 from spark_consumer.names import part, table_folder
@@ -22,22 +21,26 @@ if TYPE_CHECKING:
 
 
 class Direct:
-    """Applies one topic's records to its table, with a new applier each time."""
+    """Applies one topic's records to its table, in a session of its own each time."""
 
     def __init__(self, spark: SparkSession, warehouse: Path, topic: TableTopic) -> None:
         self._spark = spark
         self._topic = topic
+        self._learnt = Learnt()
         self.path = table_folder(str(warehouse), "s", f"{part(topic.schema)}.{part(topic.table)}")
 
-    def apply(self, upto: int | None = None, *, first: int = 0, small: bool = True) -> Found | None:
+    def apply(
+        self, upto: int | None = None, *, first: int = 0, small: bool = True, lost: int = 0
+    ) -> Found | None:
         """Apply a cut: the records up to `upto` that the table does not have.
 
-        Markers stand at `first`, at `upto` and where the table is.
+        Markers stand at `first`, at `upto` and where the table is. The first `lost` of the records
+        do not arrive.
         """
         placed = self._placed()
         upto = len(placed) if upto is None else upto
         spark = self._spark.newSession()
-        applier = Applier(spark, self._topic.registry)
+        applier = Applier(spark, self._topic.registry, self._learnt)
         table = Table(spark, self.path, f"subscription s, table {self._topic.table}")
         found = table.find()
         wanted = self._share(placed, [first, upto] if first < upto else [upto], found)
@@ -49,11 +52,13 @@ class Direct:
             for offset, record in placed[:upto]
             if offset >= starts.get(record.partition, offset + 1)
         ]
-        cut = wire(frame(spark, records))
-        with tuned(spark) if small else nullcontext():
-            whole = gather(cut, spark) if small else cut.cache()
+        cut = wire(frame(spark, records[lost:]))
+        if not small:
+            return applier.apply_large(table, found, wanted, cut)
+        with tuned(spark):
+            whole = gather(cut, spark)
             held = survey(whole).get(self._topic.topic)
-            return applier.apply(table, found, wanted, whole, held, small=small)
+            return applier.apply(table, found, wanted, whole, held, small=True)
 
     def rows(self) -> list[tuple[Any, ...]]:
         """The table's rows, sorted."""

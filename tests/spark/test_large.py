@@ -1,4 +1,4 @@
-"""What a large batch does to a table that has rows."""
+"""What large batches do to a table that has rows, like the batch before or unlike it."""
 
 from __future__ import annotations
 
@@ -7,6 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from spark_consumer.delta_log import OutrunError, append
+from spark_consumer.errors import ContractError
+from spark_consumer.tables import Table
 from tests.spark.direct import Direct
 from tests.spark.records import Col, StaticSchemas, TableTopic
 
@@ -35,3 +38,87 @@ def test_a_large_batch_changes_rows_whose_keys_have_bounds(
     table.apply(small=False)
 
     assert table.rows() == [(1, "copied"), (2, "set"), (4, "copied"), (5, "copied"), (7, "new")]
+
+
+def test_large_batches_are_taken_like_the_one_before_or_unlike_it(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    topic = TableTopic(StaticSchemas(), "s.public.t", COLUMNS, ["id"])
+    table = Direct(spark, tmp_path, topic)
+    topic.truncate(0x90, 0, snapshot="first")
+    topic.change("r", 0x90, 0, after={"id": 1, "b": "copied"})
+    table.apply(small=False)
+    topic.change("c", 0xA0, 1, after={"id": 2, "b": "new"})
+    topic.change("d", 0xA0, 3, before={"id": 1})
+    table.apply(small=False)
+    assert table.rows() == [(2, "new")]
+
+    topic.columns = [*COLUMNS, Col("late", "string", "text", number=9)]
+    topic.change("u", 0xB0, 1, after={"id": 2, "b": "changed", "late": "set"})
+    topic.change("c", 0xB0, 3, after={"id": 3, "b": "x", "late": None})
+    table.apply(small=False)
+    assert table.rows() == [(2, "changed", "set"), (3, "x", None)]
+
+    topic.change("u", 0xC0, 1, after={"id": 3, "b": "x", "late": "y"})
+    topic.change("c", 0xC0, 2, after={"id": 4, "b": "before", "late": None})
+    topic.truncate(0xC0, 3)
+    topic.change("c", 0xC0, 4, after={"id": 5, "b": "behind", "late": None})
+    table.apply(small=False)
+    assert table.rows() == [(5, "behind", None)]
+
+
+def test_a_large_batch_like_the_one_before_that_lacks_a_record_is_refused(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    topic = TableTopic(StaticSchemas(), "s.public.t", COLUMNS, ["id"])
+    table = Direct(spark, tmp_path, topic)
+    topic.truncate(0x90, 0, snapshot="first")
+    topic.change("r", 0x90, 0, after={"id": 1, "b": "copied"})
+    table.apply(small=False)
+    topic.change("c", 0xA0, 1, after={"id": 2, "b": "new"})
+    topic.change("c", 0xA0, 3, after={"id": 3, "b": "new"})
+
+    with pytest.raises(ContractError, match="offsets 2 to 3: 1 records, and the markers say 2"):
+        table.apply(small=False, lost=1)
+
+    assert table.rows() == [(1, "copied")]
+
+
+def test_an_append_is_made_on_top_of_the_version_that_was_read_or_not_at_all(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    path = str(tmp_path / "t")
+    rows = spark.range(3)
+    rows.write.format("delta").save(path)
+    table = Table(spark, path, "t")
+    before = table.snapshot()
+    rows.write.format("delta").mode("append").save(path)
+
+    with pytest.raises(OutrunError):
+        append(spark, table.log(), before, rows, transaction=("a", 1), metadata="{}")
+
+    assert spark.read.format("delta").load(path).count() == 6
+
+
+def test_inserts_of_keys_before_and_beyond_the_greatest_replace_what_is_there(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    topic = TableTopic(StaticSchemas(), "s.public.t", COLUMNS, ["id"])
+    table = Direct(spark, tmp_path, topic)
+    topic.truncate(0x90, 0, snapshot="first")
+    topic.change("r", 0x90, 0, after={"id": 5, "b": "copied"})
+    table.apply(small=False)
+    for lsn, keys in ((0xA0, [6, 7]), (0xA8, [8]), (0xB0, [8, 9]), (0xB8, [1, 7]), (0xC0, [10])):
+        for seq, key in enumerate(keys):
+            topic.change("c", lsn, seq + 1, after={"id": key, "b": f"{lsn:X}"})
+        table.apply(small=False)
+
+    assert table.rows() == [
+        (1, "B8"),
+        (10, "C0"),
+        (5, "copied"),
+        (6, "A0"),
+        (7, "B8"),
+        (8, "B0"),
+        (9, "B0"),
+    ]

@@ -43,7 +43,7 @@ def test_small_files_are_put_together_and_old_ones_stay_as_long_as_they_are_need
     for marker in (0, 1):
         position = Position("journal", marker, marker + 1, None, "topic", "id", {0: marker})
         rows = spark.range(marker * FILES, (marker + 1) * FILES).repartition(FILES)
-        table.write(rows, Commit(position, {}), overwrite=False)
+        table.write(rows, Commit(position, {}), table.find(), empty=marker == 0, anew=False)
     kept = TableState(table.version(), "topic")
     files = len(list(folder.glob("*.parquet")))
 
