@@ -17,6 +17,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from spark_consumer.as_before import decoded_as
+from spark_consumer.batch import Batch
 from spark_consumer.columns import Known, follow
 from spark_consumer.decode import changes, row_type
 from spark_consumer.epochs import Epoch, cut_epochs
@@ -28,7 +29,7 @@ from spark_consumer.registry import Schemas
 from spark_consumer.small import INTERPRETED, TABLE_BYTES, stored, tuned
 from spark_consumer.survey import Piece, Survey, copy_beginnings, survey
 from spark_consumer.tables import Commit, Found, Table
-from spark_consumer.writers import Batch, write
+from spark_consumer.writers import write
 
 __all__ = ["Applier", "Learnt"]
 
@@ -53,6 +54,9 @@ class Applier:
         spark: a session that is used for nothing else meanwhile.
         schemas: the writer schemas.
         learnt: what is known from the shares before; appliers have it in common.
+
+    Attributes:
+        skipped: For how many keys an update or a delete has found no row; see `write`.
     """
 
     def __init__(
@@ -63,6 +67,7 @@ class Applier:
     ) -> None:
         self.spark = spark
         self._learnt = learnt
+        self.skipped = 0
         self._compiled = {key: str(spark.conf.get(key)) for key in INTERPRETED}
         self._schemas = schemas
         self._written: dict[int, StructType] = {}
@@ -186,7 +191,7 @@ class Applier:
             epoch = Epoch(key, layout, (piece,), records, {}, True)
             generation = found.commit.position.generation
             commit = Commit(replace(share.position, generation=generation), known)
-            write(self._batch(table, columns, epoch, changed, commit, found))
+            self.skipped += write(self._batch(table, columns, epoch, changed, commit, found))
         return Found(table.version(), commit)
 
     def _write_nothing(
@@ -268,7 +273,7 @@ class Applier:
         # A small batch says nothing of the table, and a large one is better read by compiled code.
         large = not empty and (batch.size is None or batch.size > TABLE_BYTES)
         with tuned(self.spark, self._compiled) if large else nullcontext():
-            write(batch)
+            self.skipped += write(batch)
 
     def _batch(
         self,

@@ -33,18 +33,20 @@ def fold_keyed(changes: DataFrame, fields: Sequence[str]) -> DataFrame:
         fields: the fields of `v`.
 
     Returns:
-        One row per key: k, action (put, set, delete), v, sent (array<string>; of a set only).
+        One row per key: k, action (put, set, delete), v, sent (array<string>; of a set only), made
+        (what came first was a put: the table need not have had the row).
     """
     boundary = F.expr("CASE WHEN op IN ('put', 'delete') THEN pos END")
-    since = changes.withColumn("boundary", F.max(boundary).over(Window.partitionBy("k"))).where(
-        "boundary IS NULL OR pos >= boundary"
-    )
+    key = Window.partitionBy("k")
+    seen = {"boundary": F.max(boundary).over(key), "made": F.min_by("op", "pos").over(key) == "put"}
+    since = changes.withColumns(seen).where("boundary IS NULL OR pos >= boundary")
     folded = since.groupBy("k").agg(
         F.max_by(F.col("op"), boundary).alias("op"),
+        F.first("made").alias("made"),
         *last_sent(fields, F.expr("CASE WHEN op <> 'delete' THEN pos END")),
     )
     return folded.select(
-        "k", F.expr("coalesce(op, 'set')").alias("action"), row(fields), sent(fields)
+        "k", F.expr("coalesce(op, 'set')").alias("action"), row(fields), sent(fields), "made"
     )
 
 

@@ -26,6 +26,7 @@ class Figures:
         commit_time: The source's commit time then, microseconds since 1970; None when not known.
         records: Applied since the start.
         cuts: Applied since the start.
+        skipped: For how many keys, batch by batch, an UPDATE or DELETE has found no row.
         tables_aside: How many tables are set aside now.
         waiting_since: Commit time of the oldest marker that has been read and is not applied,
             microseconds since 1970; None when there is none.
@@ -38,6 +39,7 @@ class Figures:
     commit_time: int | None = None
     records: int = 0
     cuts: int = 0
+    skipped: int = 0
     tables_aside: int = 0
     waiting_since: int | None = None
     markers_behind: int = 0
@@ -69,6 +71,7 @@ _METRICS: Final = (
     ("commit_timestamp_seconds", "gauge", "Commit time at the source of what was applied last."),
     ("records_total", "counter", "Records applied since the start."),
     ("cuts_total", "counter", "Cuts applied since the start."),
+    ("skipped_total", "counter", "Keys whose UPDATE or DELETE found no row, batch by batch."),
     ("tables_aside", "gauge", "Tables that are set aside."),
     ("lag_seconds", "gauge", "Since the source committed what waits to be applied."),
     ("markers_behind", "gauge", "Markers in the topic that have not been read."),
@@ -112,6 +115,8 @@ def _value(name: str, figures: Figures) -> int | float | None:
             return figures.records
         case "cuts_total":
             return figures.cuts
+        case "skipped_total":
+            return figures.skipped
         case "lag_seconds":
             return round(figures.lag, 3)
         case "markers_behind":

@@ -157,4 +157,6 @@ def _rows(
         .select("k", F.expr("IF(present, 'put', 'delete')").alias("action"), "last.root")
         .withColumn("root", F.expr("IF(action = 'put', root, NULL)"))
     )
-    return final.join(rows, "root", "left").select("k", "action", row(fields), sent(fields))
+    found = final.join(rows, "root", "left")
+    # Which of these were skipped is not counted.
+    return found.select("k", "action", row(fields), sent(fields), F.lit(True).alias("made"))

@@ -278,6 +278,7 @@ class Rebuild:
             tasks, aside = self._planner.plan(self.manifest, markers, topics)
         with self.figures.phase("apply"):
             done = self._workers.apply(tasks, last=last)
+        self.figures.skipped = self._workers.skipped
         for name, outcome in done.items():
             if isinstance(outcome, Found):
                 topic = outcome.commit.position.topic

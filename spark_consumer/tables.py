@@ -141,6 +141,11 @@ class Table:
         """The table's files as Delta describes them, with what is known of their columns."""
         return DataFrame(self.snapshot().withStats(), self.spark)
 
+    def counts(self) -> dict[str, int]:
+        """What the last commit has counted, under Delta's names."""
+        info = self._commit_info(self.version()) or {}
+        return {name: int(text) for name, text in info["operationMetrics"].items()}
+
     def property(self, name: str) -> str | None:
         """A table property; None when it is not set."""
         found = self.snapshot().metadata().configuration().get(name)

@@ -63,8 +63,16 @@ class Workers:
         self._shelf = shelf
         self._appliers: queue.SimpleQueue[Applier] = queue.SimpleQueue()
         learnt = Learnt()
-        for _ in range(settings.parallel_tables):
-            self._appliers.put(Applier(spark.newSession(), schemas, learnt))
+        self._all = [
+            Applier(spark.newSession(), schemas, learnt) for _ in range(settings.parallel_tables)
+        ]
+        for applier in self._all:
+            self._appliers.put(applier)
+
+    @property
+    def skipped(self) -> int:
+        """For how many keys an update or a delete has found no row, since the start."""
+        return sum(applier.skipped for applier in self._all)
 
     def apply(self, tasks: Sequence[Task], *, last: bool) -> dict[str, Found | Aside]:
         """Apply shares.

@@ -16,21 +16,19 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Final, Protocol
 
-from pyspark.sql import DataFrame, Row
+from pyspark.sql import DataFrame, Observation, Row
 from pyspark.sql import functions as F
 
+from spark_consumer.batch import Batch
 from spark_consumer.bounds import NO_BOUNDS, Bounds
 from spark_consumer.collapse import fold_keyed
-from spark_consumer.epochs import Epoch
-from spark_consumer.frontier import Frontiers
 from spark_consumer.layout import ColumnPlan, KeyLayout, canonical
 from spark_consumer.moves import fold_moves
 from spark_consumer.multiset import fold_multiset
 from spark_consumer.names import quoted
 from spark_consumer.small import INTERPRETED, gather, stored, tuned
-from spark_consumer.tables import Commit, Found, Table
 
-__all__ = ["Batch", "write"]
+__all__ = ["write"]
 
 REWRITE_BYTES: Final = 1024 * 1024
 """Up to this size a table is written anew: a MERGE would rewrite its file or two as well."""
@@ -38,55 +36,11 @@ REWRITE_BYTES: Final = 1024 * 1024
 VECTOR_BYTES: Final = 32 * 1024 * 1024
 """From this size on a MERGE marks rows as deleted rather than write their files anew."""
 
-
-@dataclass(frozen=True)
-class Batch:
-    """Changes of one table with one set of columns, and where they go.
-
-    Attributes:
-        table: The table.
-        columns: Its published columns.
-        epoch: What the changes are.
-        changed: The changes; see `spark_consumer.decode`.
-        commit: What the write says of itself.
-        found: The table before it; None when it is not there.
-        empty: The table's rows go first.
-        anew: With `empty`: its columns go, too.
-        small: `changed` is on the driver, and the table's session tuned for that. A large batch's
-            changes are kept by the executors: they are looked at several times.
-        frontiers: The greatest keys of tables.
-    """
-
-    table: Table
-    columns: tuple[ColumnPlan, ...]
-    epoch: Epoch
-    changed: DataFrame
-    commit: Commit
-    found: Found | None
-    empty: bool
-    anew: bool
-    small: bool
-    frontiers: Frontiers
-
-    @cached_property
-    def size(self) -> int | None:
-        """The table's size in bytes; None when it is not known."""
-        return self.table.bytes()
-
-    def named(self, rows: DataFrame) -> DataFrame:
-        """The rows in `v` as rows of the table, with its columns' comments."""
-        return rows.select(
-            *(
-                F.col(f"v.`{c.field}`").alias(c.name, metadata={"comment": c.pg_type})
-                for c in self.columns
-            )
-        )
-
-    def append(self, rows: DataFrame) -> None:
-        """Append rows, given in `v`; or let the table hold nothing else when it is emptied."""
-        self.table.write(
-            self.named(rows), self.commit, self.found, empty=self.empty, anew=self.anew
-        )
+_COUNTS: Final = (
+    "count_if(action = 'set' OR action = 'delete' AND NOT made) AS need_row",
+    "count_if(action = 'put') AS puts",
+)
+"""Outcomes that are skipped when the table has no row for them, and those that make one."""
 
 
 class Rows(Protocol):
@@ -113,37 +67,47 @@ class Rows(Protocol):
     def merge(self, folded: DataFrame) -> None:
         """MERGE `folded` into the table."""
 
+    def skipped(self) -> int:
+        """How many found no row, after the table was written as `rewritten`, or `merge`."""
+
     def greatest(self) -> dict[str, int] | None:
         """By integer column of the key, the batch's greatest value, where that was looked at."""
 
 
-def write(batch: Batch) -> None:
-    """Apply a batch by one commit."""
+def write(batch: Batch) -> int:
+    """Apply a batch by one commit.
+
+    Returns:
+        For how many keys an update or a delete has found no row, as far as that is counted: of
+        batches that are merged, and of keys that are not changed.
+    """
     before = batch.table.version()
     rows: Rows = _Multiset(batch) if batch.epoch.key is None else _Keyed(batch, batch.epoch.key)
-    _write(batch, rows)
+    skipped = _write(batch, rows)
     batch.frontiers.follow(batch.table, before, None if batch.empty else rows.greatest())
+    return skipped
 
 
-def _write(batch: Batch, rows: Rows) -> None:
+def _write(batch: Batch, rows: Rows) -> int:
     if rows.only_inserts() and rows.append_as_they_are():
-        return
+        return 0
     folded = rows.fold()
     if batch.empty:
         batch.append(rows.appended(folded))
-        return
+        return 0
     if batch.small:
         folded = gather(folded, batch.table.spark)
         if batch.size is not None and batch.size <= REWRITE_BYTES:
             written = rows.rewritten(folded)
             batch.table.write(written, batch.commit, batch.found, empty=True, anew=False)
-            return
+            return rows.skipped()
     if rows.only_inserts() and rows.are_new(folded):
         batch.append(folded)
-        return
+        return 0
     if batch.size is not None and batch.size > VECTOR_BYTES:
         batch.table.require({"delta.enableDeletionVectors": "true"})
     rows.merge(folded)
+    return rows.skipped()
 
 
 class _Keyed:
@@ -152,6 +116,8 @@ class _Keyed:
     def __init__(self, batch: Batch, key: KeyLayout) -> None:
         self._batch = batch
         self._answered: Row | None = None
+        self._unfound: Observation | None = None
+        self._counted = (0, 0)
         by_field = {column.field: column for column in batch.columns}
         self._keys = [by_field[field] for field in key.fields]
         self._bounds = Bounds(self._keys)
@@ -177,7 +143,8 @@ class _Keyed:
         if not batch.small and self._look.are_distinct:
             every = ", ".join(f"'{field}'" for field in fields)
             sent = F.expr(f"array_except(array({every}), unsent)").alias("sent")
-            return batch.changed.select("k", F.col("op").alias("action"), "v", sent)
+            made = F.expr("op = 'put'").alias("made")
+            return batch.changed.select("k", F.col("op").alias("action"), "v", sent, made)
         return fold_keyed(batch.changed, fields)
 
     def append_as_they_are(self) -> bool:
@@ -211,8 +178,12 @@ class _Keyed:
 
     def rewritten(self, folded: DataFrame) -> DataFrame:
         there = self._batch.table.rows().withColumn("~there", F.lit(True)).alias("t")
+        self._unfound = Observation()
+        needs_row = "s.action = 'set' OR s.action = 'delete' AND NOT s.made"
+        unfound = F.expr(f"t.`~there` IS NULL AND ({needs_row})")
         return (
             there.join(folded.alias("s"), F.expr(self._same), "full_outer")
+            .observe(self._unfound, F.count_if(unfound).alias("unfound"))
             .where("s.action IS NULL OR s.action = 'put' OR (s.action = 'set' AND t.`~there`)")
             .select(*(F.expr(sql).alias(name) for name, sql in self._assigned.items()))
         )
@@ -224,6 +195,9 @@ class _Keyed:
         kept = nullcontext(folded) if as_it_is else stored(folded)
         bounds = self._bounds.condition(self._answer(folded))
         with kept as source, batch.table.merging(batch.commit):
+            answer = self._answer(folded) if as_it_is else source.agg(*map(F.expr, _COUNTS)).first()
+            assert answer is not None
+            self._counted = (answer["need_row"], answer["puts"])
             (
                 batch.table.delta()
                 .alias("t")
@@ -244,14 +218,28 @@ class _Keyed:
         row = F.struct(*(F.col(quoted(c.name)).alias(c.field) for c in self._batch.columns))
         return self._batch.table.rows().select(key.alias("k"), row.alias("v"))
 
+    def skipped(self) -> int:
+        if self._unfound is not None:
+            # Spark tells it a moment after the write.
+            found = self._unfound._jo.getOrEmpty().get("unfound")  # type: ignore[union-attr]
+            return int(found.get()) if found.isDefined() else 0
+        need_row, puts = self._counted
+        done = self._batch.table.counts()
+        replaced = puts - done["numTargetRowsInserted"]
+        found = done["numTargetRowsUpdated"] - replaced + done["numTargetRowsDeleted"]
+        return max(0, need_row - found)
+
     def greatest(self) -> dict[str, int] | None:
         return None if self._answered is None else self._bounds.greatest(self._answered)
 
     @cached_property
     def _look(self) -> _Look:
         """One look at all keys of a batch that is not small."""
-        counted = self._batch.changed.groupBy("k").count()
-        row = counted.agg(F.max("count").alias("most"), *self._bounds.asked()).first()
+        # The counts are right when each key comes once.
+        action, made = F.first("op").alias("action"), F.expr("false").alias("made")
+        counted = self._batch.changed.groupBy("k").agg(F.count("*").alias("count"), action, made)
+        most = F.max("count").alias("most")
+        row = counted.agg(most, *self._bounds.asked(), *map(F.expr, _COUNTS)).first()
         assert row is not None
         return _Look(row["most"] == 1, row)
 
@@ -262,7 +250,7 @@ class _Keyed:
             self._answered = self._look.answer
         if self._answered is None:
             with tuned(folded.sparkSession, INTERPRETED) if batch.small else nullcontext():
-                self._answered = folded.agg(*self._bounds.asked()).first()
+                self._answered = folded.agg(*self._bounds.asked(), *map(F.expr, _COUNTS)).first()
         assert self._answered is not None
         return self._answered
 
@@ -338,6 +326,9 @@ class _Multiset:
                 )
                 .execute()
             )
+
+    def skipped(self) -> int:
+        return 0
 
     def greatest(self) -> dict[str, int] | None:
         return None

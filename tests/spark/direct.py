@@ -27,6 +27,7 @@ class Direct:
         self._spark = spark
         self._topic = topic
         self._learnt = Learnt()
+        self.skipped = 0
         self.path = table_folder(str(warehouse), "s", f"{part(topic.schema)}.{part(topic.table)}")
 
     def apply(
@@ -54,11 +55,15 @@ class Direct:
         ]
         cut = wire(frame(spark, records[lost:]))
         if not small:
-            return applier.apply_large(table, found, wanted, cut)
+            done = applier.apply_large(table, found, wanted, cut)
+            self.skipped += applier.skipped
+            return done
         with tuned(spark):
             whole = gather(cut, spark)
             held = survey(whole).get(self._topic.topic)
-            return applier.apply(table, found, wanted, whole, held, small=True)
+            done = applier.apply(table, found, wanted, whole, held, small=True)
+            self.skipped += applier.skipped
+            return done
 
     def rows(self) -> list[tuple[Any, ...]]:
         """The table's rows, sorted."""

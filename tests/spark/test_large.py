@@ -40,6 +40,29 @@ def test_a_large_batch_changes_rows_whose_keys_have_bounds(
     assert table.rows() == [(1, "copied"), (2, "set"), (4, "copied"), (5, "copied"), (7, "new")]
 
 
+@pytest.mark.parametrize("small", [True, False], ids=["small", "large"])
+def test_updates_and_deletes_that_find_no_row_are_counted(
+    spark: SparkSession, tmp_path: Path, small: bool
+) -> None:
+    topic = TableTopic(StaticSchemas(), "s.public.t", COLUMNS, ["id"])
+    table = Direct(spark, tmp_path, topic)
+    topic.truncate(0x90, 0, snapshot="first")
+    for key in range(1, 6):
+        topic.change("r", 0x90, 0, after={"id": key, "b": "copied"})
+    table.apply(small=small)
+    topic.change("u", 0x98, 1, after={"id": 1, "b": "there"})
+    topic.change("u", 0x98, 3, after={"id": 11, "b": "not there"})
+    topic.change("d", 0x98, 5, before={"id": 2})
+    topic.change("d", 0x98, 7, before={"id": 12})
+    topic.change("c", 0x98, 9, after={"id": 13, "b": "comes and goes"})
+    topic.change("d", 0x98, 11, before={"id": 13})
+    topic.change("c", 0x98, 13, after={"id": 3, "b": "replaced"})
+
+    table.apply(small=small)
+
+    assert table.skipped == 2
+
+
 def test_large_batches_are_taken_like_the_one_before_or_unlike_it(
     spark: SparkSession, tmp_path: Path
 ) -> None:
