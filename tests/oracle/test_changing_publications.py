@@ -165,6 +165,29 @@ def test_tables_that_are_created_later_are_taken_in(
     assert s.rebuilt("t") == native.rows("t") == [(1,)]
 
 
+def test_a_table_that_becomes_logged_is_taken_in(
+    scene: MakeScene, database: Database, make_database: DatabaseFactory
+) -> None:
+    first = "CREATE TABLE u (a int PRIMARY KEY);"
+    table = "TABLE t (a int PRIMARY KEY, b text);"
+    with database.connect() as connection:
+        connection.execute(f"{first} CREATE UNLOGGED {table}".encode())
+        connection.execute("INSERT INTO t VALUES (1, 'unlogged'), (2, 'unlogged')")
+        connection.execute("CREATE PUBLICATION p FOR ALL TABLES")
+        native = NativeSubscription(database, make_database, first, ["p"])
+        s = scene("CREATE SUBSCRIPTION {s} CONNECTION '' PUBLICATION p;", **QUICK)
+        process = started(s)
+        connection.execute("ALTER TABLE t SET LOGGED; INSERT INTO t VALUES (3, 'logged')")
+        copied(s, "t")
+        refresh(native, f"CREATE {table}")
+        connection.execute("DELETE FROM t WHERE a = 1; INSERT INTO t VALUES (4, 'logged')")
+        connection.execute("INSERT INTO u VALUES (1)")
+        finish(s, process, native, current_lsn(connection))
+
+    assert s.rebuilt("t") == native.rows("t")
+    assert [row[0] for row in s.rebuilt("t")] == [2, 3, 4]
+
+
 def test_quiet_definitions_are_not_reloaded(scene: MakeScene, database: Database) -> None:
     with database.connect() as connection:
         connection.execute(TREE.encode())
