@@ -27,7 +27,7 @@ from gateway.runtime.provision import known_plan, make_evaluator
 from gateway.sink.registry import Registry
 from gateway.sink.topics import describe_topics
 from gateway.source.connection import ServerFacts, connect, server_facts, wal_flush_lsn
-from gateway.source.event_trigger import has_event_trigger
+from gateway.source.event_trigger import has_event_trigger, is_open_to_all
 from gateway.source.publications import check_publications, may_make_publications
 from gateway.source.slot import SlotStatus, check_slot, slot_status
 
@@ -280,6 +280,14 @@ def _alteration_findings(
     which = ", ".join(named)
     if has_event_trigger(connection):
         yield _fine(f"publications {which}: an alteration counts at its place in the stream")
+        if is_open_to_all(connection):
+            yield Finding(
+                Severity.WARNING,
+                "publications: every role of the database may write messages as the event trigger "
+                "does, and so have other rows published until the next look at the catalog",
+                "REVOKE EXECUTE ON FUNCTION pg_logical_emit_message FROM PUBLIC, each of its forms,"
+                " and GRANT it to the roles that need it",
+            )
     else:
         yield Finding(
             Severity.FINE,

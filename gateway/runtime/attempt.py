@@ -275,6 +275,7 @@ class Attempt:
             self.stopping,
             self.reload,
             self._evaluator,
+            reader.told,
             setup,
             routes,
             intake,

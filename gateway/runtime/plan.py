@@ -211,6 +211,10 @@ class PlanReader:
         self._told, self._told_at = hear(self._told, content), commit_lsn
         return self._read()
 
+    def told(self) -> Plan | None:
+        """Return the plan as the stream has told it; None while it has told nothing."""
+        return None if self._told is None else self._plan
+
     def settle(self, plan: Plan, definitions: Definitions, read_at: Lsn) -> Plan:
         """Return a plan that takes over, with what the stream has told since it was read."""
         same = definitions.fingerprint == self._definitions.fingerprint

@@ -29,7 +29,7 @@ from psycopg import sql
 
 from gateway.config import Settings
 from gateway.definitions.changes import copy_states
-from gateway.definitions.model import Definitions, Plan
+from gateway.definitions.model import Definitions, Plan, Publish
 from gateway.errors import GatewayError, TransientError
 from gateway.lsn import Lsn
 from gateway.observe import event
@@ -101,6 +101,7 @@ class Reloader:
         plan: In force.
         before: What `gateway.source.watch.whole_digest` said before the plan was read.
         tells: Whether the stream is read with what it tells of publications.
+        told: The plan as the stream has told it; what that is wrong about lasts for one look.
         names: ``[topics] names`` as they are configured.
         requested: Asked often; True once after a person asked for the definitions to be read.
         taken: Names of requests that may still be there, although they have been taken.
@@ -118,6 +119,7 @@ class Reloader:
         *,
         before: str,
         tells: bool,
+        told: Callable[[], Plan | None],
         names: Mapping[str, str],
         requested: Callable[[], bool],
         taken: Collection[str] = (),
@@ -129,6 +131,8 @@ class Reloader:
         self._requested = requested
         self._before = before
         self._tells = tells
+        self._told = told
+        self._compared: Plan | None = None
         self._names = names
         self._digest = ""  # not known: the catalog may have changed since the plan was made from it
         self._pending = False
@@ -226,6 +230,9 @@ class Reloader:
             changed = bool(self._plan.earlier) or not unchanged_since(
                 connection, self._definitions, self._plan, self._before
             )
+        told = self._told()
+        changed = changed or told is not self._compared
+        self._compared = told
         self._digest = now
         self._pending = self._pending or changed
 
@@ -277,8 +284,10 @@ class Reloader:
             for s in states
             if s.state == "pending" and (_table_of(s), s.definition) not in pending
         ]
-        tells = has_event_trigger(connection)
-        if not (rewritten or late) and _same(self._plan, plan) and tells == self._tells:
+        tells, told = has_event_trigger(connection), self._told()
+        as_told = told is None or _publishes_of(told) == _publishes_of(plan)
+        same = _same(self._plan, plan) and as_told and tells == self._tells
+        if not (rewritten or late) and same:
             if asked:
                 event(_LOG, logging.INFO, "nothing has changed in the definitions")
             return None
@@ -315,6 +324,10 @@ class Reloader:
 
 def _table_of(state: CopyState) -> tuple[str, str, str, int]:
     return state.subscription, state.schema, state.table, state.oid
+
+
+def _publishes_of(plan: Plan) -> list[Publish]:
+    return sorted(plan.publishes, key=lambda p: (p.subscription, p.relation_oid, p.target_oid))
 
 
 def _same(before: Plan, after: Plan) -> bool:

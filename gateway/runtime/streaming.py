@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from gateway.config import Settings
+from gateway.definitions.model import Plan
 from gateway.definitions.requests import new_partitions
 from gateway.lsn import Lsn, format_lsn
 from gateway.observe import Counters, event
@@ -50,6 +51,7 @@ class Streaming:
     Attributes:
         endpos: As in `gateway.runtime.pipeline.Pipeline`.
         reload: True once after a person asked for the definitions to be read anew.
+        told: The plan as the stream has told it.
         make_evaluator: Makes an evaluator for copies; not open.
         watermark: What is in Kafka.
         taken: Names of the requests that have been taken.
@@ -63,6 +65,7 @@ class Streaming:
     stopping: Callable[[], bool]
     reload: Callable[[], bool]
     make_evaluator: Callable[[], ServerEvaluator]
+    told: Callable[[], Plan | None]
     setup: Setup
     routes: RelationRoutes
     intake: Intake
@@ -118,6 +121,7 @@ class Streaming:
                     setup.definitions,
                     before=setup.catalog,
                     tells=setup.tells,
+                    told=self.told,
                     names=setup.names,
                     requested=self.reload,
                     taken=self.taken,

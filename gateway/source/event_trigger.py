@@ -14,7 +14,7 @@ import psycopg
 
 from gateway.source.connection import classify_server_error
 
-__all__ = ["INSTALL", "has_event_trigger"]
+__all__ = ["INSTALL", "has_event_trigger", "is_open_to_all"]
 
 INSTALL: Final = """\
 CREATE SCHEMA IF NOT EXISTS pgsluice;
@@ -116,12 +116,31 @@ def has_event_trigger(connection: psycopg.Connection[Any]) -> bool:
     """
     if connection.info.server_version < _NEEDED:
         return False
+    return _ask(
+        connection,
+        "SELECT count(*) = 2 FROM pg_catalog.pg_event_trigger"
+        " WHERE evtname IN ('pgsluice_altered', 'pgsluice_dropped') AND evtenabled <> 'D'",
+    )
+
+
+def is_open_to_all(connection: psycopg.Connection[Any]) -> bool:
+    """Whether any role may write logical messages, also such as the event trigger writes.
+
+    Raises:
+        TransientError: the connection is gone.
+    """
+    return _ask(
+        connection,
+        "SELECT bool_or(pg_catalog.has_function_privilege('public', oid, 'EXECUTE'))"
+        " FROM pg_catalog.pg_proc WHERE proname = 'pg_logical_emit_message'",
+    )
+
+
+def _ask(connection: psycopg.Connection[Any], question: str) -> bool:
     try:
-        row = connection.execute(
-            "SELECT count(*) FROM pg_catalog.pg_event_trigger"
-            " WHERE evtname IN ('pgsluice_altered', 'pgsluice_dropped') AND evtenabled <> 'D'"
-        ).fetchone()
+        row = connection.execute(question.encode()).fetchone()
     except psycopg.Error as error:
         text = error.diag.message_primary or str(error)
         raise classify_server_error(error.sqlstate, text, doing="looking for triggers") from None
-    return row == (2,)
+    assert row is not None
+    return bool(row[0])
