@@ -135,8 +135,9 @@ class Router:
             TransientError: the registry or the catalog could not be reached.
         """
         tx = self._state(transaction)
-        moments = self._routes.moments
-        upto = self._routes.enter(first_lsn(transaction)) if moments else None
+        upto = None
+        if self._routes.moments and self._verdicts is None:  # else it has been read ahead already
+            upto = self._routes.enter(first_lsn(transaction))
         at = _MESSAGE_AT + (5 if transaction.streamed else 1)
         piece = Piece()
         if self._verdicts is None:
