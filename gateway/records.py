@@ -188,6 +188,10 @@ class PartitionOffsets:
     records: int
 
 
+RESENDABLE: Final = 4
+"""A Kafka transaction of no more batches than this can be sent again by the sink itself."""
+
+
 @dataclass(frozen=True, slots=True)
 class Batch:
     """A piece of one Kafka transaction.

@@ -22,7 +22,7 @@ from gateway.errors import KafkaTransactionTimeout
 from gateway.failpoints import fail_point
 from gateway.lsn import ZERO_LSN, Lsn, format_lsn
 from gateway.observe import Counters
-from gateway.records import Batch, CopyState, Cut, LastCommit, Record, Watermark
+from gateway.records import RESENDABLE, Batch, CopyState, Cut, LastCommit, Record, Watermark
 from gateway.runtime.ports import Sink, TransactionRouter
 from gateway.runtime.progress import Progress
 from gateway.runtime.reporting import Reporter
@@ -36,9 +36,6 @@ _HOLD_UP_S: Final = 0.045
 the batch that is on its way, and then for its own."""
 _LEAST_SHARE: Final = 2_000
 _QUIET_S: Final = 1.0
-_OPEN_PIECES: Final = 3
-"""So many full batches of copies are handed over before one that commits: with it no more than the
-sink can send again by itself."""
 _VALUE: Final = itemgetter(3)
 
 
@@ -251,7 +248,7 @@ class GroupCommit:
         return (
             self.is_full
             and batch.copied == len(batch.records)
-            and self._pieces < _OPEN_PIECES
+            and self._pieces < RESENDABLE - 1  # one more commits
             and self.is_quiet
         )
 

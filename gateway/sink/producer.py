@@ -33,7 +33,7 @@ from typing import Final, Protocol, Self
 from gateway.errors import FatalError, GatewayError, KafkaTransactionTimeout, TransientError
 from gateway.failpoints import fail_point
 from gateway.observe import event
-from gateway.records import Batch, CopyRequest, Cut, Record, Watermark
+from gateway.records import RESENDABLE, Batch, CopyRequest, Cut, Record, Watermark
 from gateway.sink.identity import SlotIdentity
 from gateway.sink.offsets import Ledger
 from gateway.sink.transactions import KafkaTransactions
@@ -46,8 +46,6 @@ _JOIN_S: Final = 5.0  # the abort, and letting go of the producer
 _READ_S: Final = 60.0
 _PAUSE_S: Final = 0.5
 _REMIND_S: Final = 30.0
-_KEPT_PIECES: Final = 4
-"""Of a Kafka transaction in more pieces than this, the first ones are no longer in memory."""
 
 
 class ProgressStore(Protocol):
@@ -235,6 +233,7 @@ class TransactionalSink:
             os.write(self._write_fd, b"\0")
             if error is not None:
                 break
+            del batch  # not held until the next one comes
         else:
             assert self._stop_at is not None
             rest_s = self._stop_at - self._clock()
@@ -259,7 +258,7 @@ class TransactionalSink:
             The error that ends the sink, for the pipeline's thread to raise.
         """
         if self._pieces is not None:
-            self._pieces = [*self._pieces, batch] if len(self._pieces) < _KEPT_PIECES else None
+            self._pieces = [*self._pieces, batch] if len(self._pieces) < RESENDABLE else None
         self._wait_for(self._patience_s)
         pieces: list[Batch] | None = [batch]
         took_too_long = False
