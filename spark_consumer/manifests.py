@@ -12,12 +12,13 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from typing import Final
 
 from pyspark.sql import SparkSession
 
-from spark_consumer.errors import FatalConsumerError
+from spark_consumer.errors import FatalConsumerError, TransientConsumerError
 from spark_consumer.files import Folder
 from spark_consumer.markers import Copy
 from spark_consumer.names import part
@@ -26,6 +27,8 @@ __all__ = ["Aside", "Manifest", "Manifests", "TableState", "manifest_folder"]
 
 _FORMAT: Final = 3
 _ENDED: Final = ("missing", "gone")
+_TRIES: Final = 20
+_PAUSE_S: Final = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,10 +194,23 @@ class Manifests:
     def _names(self) -> list[str]:
         return [name for name in self._folder.names() if name.endswith(".json") and name[0] != "."]
 
+    def _text(self, name: str) -> str | None:
+        """Read a file that the job may be replacing.
+
+        A local file system does that in steps: the old file goes, the new one comes, and its
+        checksum last.
+        """
+        for _ in range(_TRIES - 1):
+            with suppress(TransientConsumerError):
+                if (text := self._folder.read(name)) is not None:
+                    return text
+            time.sleep(_PAUSE_S)
+        return self._folder.read(name)
+
     def _read(self, name: str) -> Manifest:
         place = f"{self._folder.path}/{name}"
         hint = f"remove {place}: it is made again from the tables and the topics"
-        text = self._folder.read(name)
+        text = self._text(name)
         try:
             found = json.loads(text or "")
             if (known := found.pop("format")) != _FORMAT:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import replace
 from pathlib import Path
+from threading import Timer
 from typing import TYPE_CHECKING
 
 import pytest
@@ -53,3 +54,21 @@ def test_states_are_found_by_their_beginning_prolonged_and_removed_when_old(
 
     # The state that is the past's last one still answers for the time up to the next.
     assert [at(lsn=lsn) for lsn in (16, 32, 48)] == [None, 2, 3]
+
+
+def test_a_state_whose_checksum_is_still_the_old_ones_is_read_when_that_has_come(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """The job replaces a file in steps, while another process reads."""
+    kept = Manifests(spark, str(tmp_path), "s")
+    kept.store(replace(state(1), journal="first"), Manifest("first"))
+    path = tmp_path / "s" / ".pgsluice" / state(1).name
+    path.write_text(path.read_text().replace("first", "second"))
+    last_step = Timer(0.5, path.with_name(f".{path.name}.crc").unlink)
+
+    last_step.start()
+    found = kept.newest()
+    last_step.join()
+
+    assert found is not None
+    assert found.journal == "second"
