@@ -21,7 +21,7 @@ from spark_consumer.batch import Batch
 from spark_consumer.columns import Known, follow
 from spark_consumer.decode import changes, row_type
 from spark_consumer.epochs import Epoch, cut_epochs
-from spark_consumer.errors import ContractError, TableError
+from spark_consumer.errors import COPY_AGAIN, ContractError, TableError
 from spark_consumer.frontier import Frontiers
 from spark_consumer.layout import ColumnPlan, Layout, key_layout, value_layout
 from spark_consumer.position import Share
@@ -101,12 +101,12 @@ class Applier:
         if begun and set(begun) != set(share.position.next):
             raise ContractError(
                 f"topic {share.topic}: a copy begins in some of its partitions only",
-                hint="copy the table again",
+                hint=COPY_AGAIN,
             )
         if share.begins and not begun:
             raise TableError(
                 f"{table.label}: the beginning of the table's records is gone",
-                hint="copy the table again",
+                hint=COPY_AGAIN,
             )
         done = dict(share.start.done)
         emptied = anew = False
@@ -301,7 +301,7 @@ def _checked(share: Share, held: Survey | None) -> Survey:
             raise ContractError(
                 f"topic {share.topic}, partition {span.partition}, offsets {span.start} to"
                 f" {span.end - 1}: {records} records, and the markers say {span.records}",
-                hint="nothing of them was applied; copy the table again",
+                hint=f"nothing of them was applied; {COPY_AGAIN}",
             )
     assert held is not None
     return held

@@ -23,12 +23,12 @@ from pyspark.sql.types import (
     StructType,
 )
 
-from spark_consumer.errors import TableError
+from spark_consumer.errors import COPY_AGAIN, TableError
 from spark_consumer.layout import Column, Layout
 
 __all__ = ["Add", "Drop", "Known", "Rename", "Step", "Widen", "follow", "widens"]
 
-COPY_AGAIN: Final = "copy the table again: the copy begins with the columns as they are then"
+_COPY_AGAIN: Final = f"{COPY_AGAIN}: the copy begins with the columns as they are then"
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,20 +135,20 @@ def follow(
         raise TableError(
             f"{label}: column {computed[0]!r} came with values that PostgreSQL has computed for the"
             " rows that are there, and they are not in the topic",
-            hint=COPY_AGAIN,
+            hint=_COPY_AGAIN,
         )
     if unknown := [column.name for column in came if column.number is None]:
         raise TableError(
             f"{label}: column {unknown[0]!r} came, and the source's catalog did not say any more"
             " whether it is a new one, and what the rows that are there have in it",
-            hint=COPY_AGAIN,
+            hint=_COPY_AGAIN,
         )
     unnumbered = [name for name in gone if name not in known or known[name].number is None]
     if came and unnumbered:
         raise TableError(
             f"{label}: column {unnumbered[0]!r} went and {came[0].name!r} came at once: a new name"
             " and a new column cannot be told apart",
-            hint=COPY_AGAIN,
+            hint=_COPY_AGAIN,
         )
     return steps
 
@@ -186,7 +186,7 @@ def _retyped(
         raise TableError(
             f"{label}: column {column.name!r} became {column.pg_type}, it was {before}: what its"
             " values are now is not in the topic",
-            hint=COPY_AGAIN,
+            hint=_COPY_AGAIN,
         )
     return []
 
@@ -195,7 +195,7 @@ def _refusal(label: str, name: str, there: DataType, comes: DataType) -> TableEr
     return TableError(
         f"{label}: column {name!r} is {there.simpleString()} in the Delta table and"
         f" {comes.simpleString()} in the topic, which Delta cannot turn into one another",
-        hint=COPY_AGAIN,
+        hint=_COPY_AGAIN,
     )
 
 

@@ -10,7 +10,10 @@ ConsumerError
 
 from __future__ import annotations
 
+from typing import Final
+
 __all__ = [
+    "COPY_AGAIN",
     "ConsumerError",
     "ContractError",
     "FatalConsumerError",
@@ -18,6 +21,9 @@ __all__ = [
     "TableError",
     "TransientConsumerError",
 ]
+
+COPY_AGAIN: Final = "copy the table again"
+"""In a hint about one table; where the table's name is known, the command stands behind it."""
 
 
 class ConsumerError(Exception):

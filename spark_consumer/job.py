@@ -24,6 +24,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from spark_consumer.config import ConsumerSettings, java_properties
 from spark_consumer.errors import (
+    COPY_AGAIN,
     ConsumerError,
     FatalConsumerError,
     SettingsError,
@@ -307,7 +308,7 @@ def _left_aside(subscription: Subscription) -> FatalConsumerError:
         hint="; ".join(
             sorted(
                 {aside.hint or "" for aside in manifest.aside.values()}
-                | {"remove the cause at the source, or copy the table again" for _ in manifest.held}
+                | {f"remove the cause at the source, or {COPY_AGAIN}" for _ in manifest.held}
             )
         ),
     )

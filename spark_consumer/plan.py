@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 
 from spark_consumer.config import ConsumerSettings
 from spark_consumer.decode import read_offsets, source_table, wire
-from spark_consumer.errors import FatalConsumerError, TableError
+from spark_consumer.errors import COPY_AGAIN, FatalConsumerError, TableError
 from spark_consumer.manifests import Aside, Manifest
 from spark_consumer.markers import Marker
 from spark_consumer.names import part
@@ -117,7 +117,7 @@ class Planner:
             if not isinstance(wanted, Gap):
                 return None if wanted is None else Task(name, wanted, found)
             reason = f"{self._shelf.label(name)}: {wanted.reason}"
-            trouble = TableError(reason, hint="copy the table again")
+            trouble = TableError(reason, hint=COPY_AGAIN)
             if known:
                 assert position is not None
                 markers = [one for one in markers if one.offset > position.marker]
@@ -176,7 +176,7 @@ class Planner:
                     return ".".join(part(name) for name in names)
         raise TableError(
             f"topic {topic}: the records that its markers name are gone",
-            hint="copy the table again",
+            hint=COPY_AGAIN,
         )
 
     def _trusted(self, name: str) -> int:

@@ -19,7 +19,7 @@ from pyspark.sql import SparkSession
 
 from spark_consumer.config import ConsumerSettings
 from spark_consumer.decode import read_offsets
-from spark_consumer.errors import TableError, TransientConsumerError
+from spark_consumer.errors import COPY_AGAIN, TableError, TransientConsumerError
 from spark_consumer.maintenance import Maintenance
 from spark_consumer.manifests import Aside, Manifest, Manifests, TableState
 from spark_consumer.markers import Cut, Marker, cut_markers, read_markers
@@ -212,7 +212,7 @@ class Rebuild:
             if name in self.manifest.aside:
                 aside[name] = self.manifest.aside[name]
             elif found is None:
-                gone = TableError("its folder is gone", hint="copy the table again")
+                gone = TableError("its folder is gone", hint=COPY_AGAIN)
                 aside[name] = self._shelf.aside(name, gone)
             else:
                 tables[name] = TableState(found.version, found.commit.position.topic)

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import shlex
-from typing import Final
 
 from pyspark.sql import SparkSession
 
-from spark_consumer.errors import ConsumerError
+from spark_consumer.errors import COPY_AGAIN, ConsumerError
 from spark_consumer.manifests import Aside
 from spark_consumer.names import source_name, table_folder
 from spark_consumer.tables import Found, Table
 
 __all__ = ["Shelf"]
-
-_COPY: Final = "copy the table again"
 
 
 class Shelf:
@@ -73,6 +70,6 @@ class Shelf:
         # What is only known by its topic has no name yet.
         if hint is not None and name in self.names.values():
             table, subscription = shlex.quote(source_name(name)), shlex.quote(self._subscription)
-            command = f"{_COPY} (pgsluice copy {table} --subscription {subscription})"
-            hint = hint.replace(_COPY, command)
+            command = f"{COPY_AGAIN} (pgsluice copy {table} --subscription {subscription})"
+            hint = hint.replace(COPY_AGAIN, command)
         return Aside(error.message, hint, end_lsn)

@@ -23,7 +23,7 @@ from pyspark.sql.types import StructField, StructType
 
 from spark_consumer.columns import Add, Drop, Known, Rename, Step, Widen
 from spark_consumer.delta_log import OutrunError, append, commit_info, settings
-from spark_consumer.errors import TableError, TransientConsumerError
+from spark_consumer.errors import COPY_AGAIN, TableError, TransientConsumerError
 from spark_consumer.names import quoted
 from spark_consumer.position import Position
 
@@ -177,7 +177,7 @@ class Table:
         if version >= 0:
             raise TableError(
                 f"{self.label}: the folder {self.path} holds a Delta table without a position",
-                hint="the folder must be the Spark job's own; remove it, or copy the table again",
+                hint=f"the folder must be the Spark job's own; remove it, or {COPY_AGAIN}",
             )
         return None
 
