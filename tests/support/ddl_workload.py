@@ -99,14 +99,16 @@ class Workload:
                 self._both(f"ALTER TABLE {each} ALTER n TYPE bigint")
 
     def _key(self, table: str) -> None:
-        query = "SELECT conname FROM pg_constraint WHERE contype = 'p' AND conrelid = %s::regclass"
-        new = {"a": "b", "b": "a"}[self._keys[table]]
-        name = value_of(self._publisher, query, table)
+        new, name = {"a": "b", "b": "a"}[self._keys[table]], self._key_name(table)
         key = f"k{self._next}"
         self._both(
             f"ALTER TABLE {table} DROP CONSTRAINT {name}, ADD CONSTRAINT {key} PRIMARY KEY ({new})"
         )
         self._keys[table] = new
+
+    def _key_name(self, table: str) -> str:
+        query = "SELECT conname FROM pg_constraint WHERE contype = 'p' AND conrelid = %s::regclass"
+        return str(value_of(self._publisher, query, table))
 
     def _identity(self, table: str) -> None:
         kind = self._rng.choice(["FULL", "DEFAULT", "INDEX", "NOTHING"])
@@ -134,7 +136,9 @@ class Workload:
         schema, name = table.split(".")
         to = SCHEMAS[1 - SCHEMAS.index(schema)]
         if f"{to}.{name}" not in self.tables:
-            self._both(f"ALTER TABLE {table} SET SCHEMA {to}")
+            # There, a table may be that has left its name to this one, but not its key's.
+            key = f"RENAME CONSTRAINT {self._key_name(table)} TO k{self._next}"
+            self._both(f"ALTER TABLE {table} {key}; ALTER TABLE {table} SET SCHEMA {to}")
             self._called(table, f"{to}.{name}")
 
     def _swap(self, table: str) -> None:
