@@ -268,20 +268,20 @@ class Attempt:
             setup.plan, setup.routing, reader=reader, ask_server=self.ask_server
         )
         streaming = Streaming(
-            self.settings,
-            self.counters,
-            self.report_copy,
-            self.endpos,
-            self.stopping,
-            self.reload,
-            self._evaluator,
-            reader.told,
-            setup,
-            routes,
-            intake,
-            sink,
-            going_on.watermark,
-            {request.name for request in recovered.requests},
+            settings=self.settings,
+            counters=self.counters,
+            report_copy=self.report_copy,
+            endpos=self.endpos,
+            stopping=self.stopping,
+            reload=self.reload,
+            make_evaluator=self._evaluator,
+            told=reader.told,
+            setup=setup,
+            routes=routes,
+            intake=intake,
+            sink=sink,
+            watermark=going_on.watermark,
+            taken={request.name for request in recovered.requests},
         )
         self.streaming_since = time.monotonic()
         outcome = streaming.run(going_on)

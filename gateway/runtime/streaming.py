@@ -44,7 +44,7 @@ __all__ = ["Streaming"]
 _LOG: Final = logging.getLogger(__name__)
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class Streaming:
     """Runs once, on a stream that has begun.
 

@@ -10,7 +10,8 @@ from gateway.source.event_trigger import INSTALL
 from tests.oracle.majors import MAJORS
 from tests.oracle.test_changing_publications import finish, published_to, started
 from tests.oracle.test_leaving_tables import lagging
-from tests.support.gateway_scene import Scene, current_lsn
+from tests.support.gateway_process import GatewayProcess
+from tests.support.gateway_scene import Connection, Scene, current_lsn
 from tests.support.native import NativeSubscription
 from tests.support.servers import Database, DatabaseFactory
 
@@ -41,6 +42,23 @@ MOVES = (
 )
 
 
+def after_moves(
+    scene: Scene, process: GatewayProcess, connection: Connection, *, down: bool
+) -> GatewayProcess:
+    """Make all `MOVES` while the gateway is down, or lags; return the one that runs then."""
+    if not down:
+        with lagging(process):
+            for move in MOVES:
+                connection.execute(move.encode())
+        return process
+    assert process.terminate() == 0, process.log()
+    for move in MOVES:
+        connection.execute(move.encode())
+    process = scene.project.start()
+    process.wait_for("streaming slot")
+    return process
+
+
 @pytest.mark.parametrize("down", [False, True], ids=["lagging", "down"])
 @pytest.mark.parametrize("via_root", [False, True], ids=["by leaf", "by root"])
 def test_partitions_that_move_and_go_end_as_natively(
@@ -63,16 +81,7 @@ def test_partitions_that_move_and_go_end_as_natively(
             definitions={"watch_interval_s": 0.5},
         )
         process = started(s)
-        if down:
-            assert process.terminate() == 0, process.log()
-            for move in MOVES:
-                connection.execute(move.encode())
-            process = s.project.start()
-            process.wait_for("streaming slot")
-        else:
-            with lagging(process):
-                for move in MOVES:
-                    connection.execute(move.encode())
+        process = after_moves(s, process, connection, down=down)
         connection.execute("INSERT INTO q VALUES (6, 'six'), (108, 'eighth')")
         finish(s, process, native, current_lsn(connection))
 
@@ -115,16 +124,7 @@ def test_partitions_that_move_between_trees_read_by_root_and_by_leaf_end_as_nati
             connection.execute("UPDATE r SET b = b; UPDATE q SET b = b")
             for publication in taken:
                 published_to(s, current_lsn(connection), f"{s.slot}_{publication}")
-        if how == "down":
-            assert process.terminate() == 0, process.log()
-            for move in MOVES:
-                connection.execute(move.encode())
-            process = s.project.start()
-            process.wait_for("streaming slot")
-        else:
-            with lagging(process):
-                for move in MOVES:
-                    connection.execute(move.encode())
+        process = after_moves(s, process, connection, down=how == "down")
         connection.execute("INSERT INTO q VALUES (6, 'six'), (108, 'eighth')")
         end = current_lsn(connection)
         for publication in taken:

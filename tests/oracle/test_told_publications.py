@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 
 import pytest
 
 from gateway.source.event_trigger import INSTALL
 from tests.oracle.majors import MAJORS
 from tests.oracle.test_changing_publications import finish, published_to, started
-from tests.oracle.test_leaving_tables import lagging
+from tests.oracle.test_leaving_tables import DEFINED, QUICK, MakeScene, lagging
 from tests.oracle.test_moving_partitions import TREES
-from tests.support.gateway_scene import Connection, Scene, current_lsn, value_of
+from tests.support.gateway_scene import Connection, current_lsn, value_of
 from tests.support.native import NativeSubscription
 from tests.support.rebuild import Rebuilt
 from tests.support.servers import Database, DatabaseFactory
@@ -23,9 +22,6 @@ pytestmark = [
     pytest.mark.parametrize("postgres_major", MAJORS, indirect=True),
 ]
 
-MakeScene = Callable[..., Scene]
-QUICK = {"definitions": {"watch_interval_s": 0.5}}
-DEFINED = "CREATE SUBSCRIPTION {s} CONNECTION '' PUBLICATION p;"
 TABLES = (
     "CREATE TABLE t (a int PRIMARY KEY, b int, c text);CREATE TABLE u (a int PRIMARY KEY, b int);"
 )

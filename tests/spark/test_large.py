@@ -21,6 +21,19 @@ pytestmark = pytest.mark.spark
 COLUMNS = [Col("id", "int", "integer"), Col("b", "string", "text")]
 
 
+def copied(
+    spark: SparkSession, folder: Path, *keys: int, small: bool = False
+) -> tuple[TableTopic, Direct]:
+    """A table with rows of these keys, all of them copied, and its topic."""
+    topic = TableTopic(StaticSchemas(), "s.public.t", COLUMNS, ["id"])
+    table = Direct(spark, folder, topic)
+    topic.truncate(0x90, 0, snapshot="first")
+    for key in keys:
+        topic.change("r", 0x90, 0, after={"id": key, "b": "copied"})
+    table.apply(small=small)
+    return topic, table
+
+
 def test_a_large_batch_changes_rows_whose_keys_have_bounds(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -44,12 +57,7 @@ def test_a_large_batch_changes_rows_whose_keys_have_bounds(
 def test_updates_and_deletes_that_find_no_row_are_counted(
     spark: SparkSession, tmp_path: Path, small: bool
 ) -> None:
-    topic = TableTopic(StaticSchemas(), "s.public.t", COLUMNS, ["id"])
-    table = Direct(spark, tmp_path, topic)
-    topic.truncate(0x90, 0, snapshot="first")
-    for key in range(1, 6):
-        topic.change("r", 0x90, 0, after={"id": key, "b": "copied"})
-    table.apply(small=small)
+    topic, table = copied(spark, tmp_path, *range(1, 6), small=small)
     topic.change("u", 0x98, 1, after={"id": 1, "b": "there"})
     topic.change("u", 0x98, 3, after={"id": 11, "b": "not there"})
     topic.change("d", 0x98, 5, before={"id": 2})
@@ -66,11 +74,7 @@ def test_updates_and_deletes_that_find_no_row_are_counted(
 def test_large_batches_are_taken_like_the_one_before_or_unlike_it(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    topic = TableTopic(StaticSchemas(), "s.public.t", COLUMNS, ["id"])
-    table = Direct(spark, tmp_path, topic)
-    topic.truncate(0x90, 0, snapshot="first")
-    topic.change("r", 0x90, 0, after={"id": 1, "b": "copied"})
-    table.apply(small=False)
+    topic, table = copied(spark, tmp_path, 1)
     topic.change("c", 0xA0, 1, after={"id": 2, "b": "new"})
     topic.change("d", 0xA0, 3, before={"id": 1})
     table.apply(small=False)
@@ -93,11 +97,7 @@ def test_large_batches_are_taken_like_the_one_before_or_unlike_it(
 def test_a_large_batch_like_the_one_before_that_lacks_a_record_is_refused(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    topic = TableTopic(StaticSchemas(), "s.public.t", COLUMNS, ["id"])
-    table = Direct(spark, tmp_path, topic)
-    topic.truncate(0x90, 0, snapshot="first")
-    topic.change("r", 0x90, 0, after={"id": 1, "b": "copied"})
-    table.apply(small=False)
+    topic, table = copied(spark, tmp_path, 1)
     topic.change("c", 0xA0, 1, after={"id": 2, "b": "new"})
     topic.change("c", 0xA0, 3, after={"id": 3, "b": "new"})
 
@@ -126,11 +126,7 @@ def test_an_append_is_made_on_top_of_the_version_that_was_read_or_not_at_all(
 def test_inserts_of_keys_before_and_beyond_the_greatest_replace_what_is_there(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    topic = TableTopic(StaticSchemas(), "s.public.t", COLUMNS, ["id"])
-    table = Direct(spark, tmp_path, topic)
-    topic.truncate(0x90, 0, snapshot="first")
-    topic.change("r", 0x90, 0, after={"id": 5, "b": "copied"})
-    table.apply(small=False)
+    topic, table = copied(spark, tmp_path, 5)
     for lsn, keys in ((0xA0, [6, 7]), (0xA8, [8]), (0xB0, [8, 9]), (0xB8, [1, 7]), (0xC0, [10])):
         for seq, key in enumerate(keys):
             topic.change("c", lsn, seq + 1, after={"id": key, "b": f"{lsn:X}"})
