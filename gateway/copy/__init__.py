@@ -29,8 +29,9 @@ DELETE of a row they do not have is skipped, and for a settled key that is what 
 All keys become settled. Chunks follow each other without a gap in the order of the key's index, so
 a row that keeps its key is in the chunk of its range, or was inserted behind the chunk's snapshot,
 and the stream has it in full. Left over are rows that get their key from an UPDATE: consumers that
-do not have the old row skip it. A chunk that has the row under its old key follows it; any other
-such row's key is put on a list (`Progress.again`) and read with a later chunk. The list may name
+do not have the old row skip it. A chunk that has the row under its old key follows it, and one that
+is placed behind an UPDATE with all values takes the row from there; any other such row's key is put
+on a list (`Progress.again`) and read with a later chunk. The list may name
 too many, never too few: a key comes on it with every UPDATE of a key that is published while not
 all rows are copied, or that concerns a key on the list; and in the first chunk, which voids all
 before it, with every one that the chunk does not know the row of. A key leaves the list when its
@@ -49,9 +50,10 @@ forgotten when the earlier one is placed is nothing that the later one lacks.
 A chunk may be placed in parts with the stream in between (`Chunk.split`): each is what a chunk of
 its range would have been under the same snapshot; the last one has the keys that are read again.
 
-A chunk may be without rows that nobody wants (`Chunk.skipped`), where that depends on their keys
-alone: a change that keeps the key keeps them unwanted, and one that changes it moves a row that the
-chunk does not have, so that it is read again.
+A chunk may be without rows that nobody wants (`Chunk.skipped`). One of them that gets another key
+is dealt with as any row that the chunk does not have. Where what is wanted depends on more than the
+key (`Chunk.by_key`), a change that keeps the key can make a row wanted, too, and is dealt with in
+the same way. A row of another range may go out by this, too: it is this row now.
 
 A table without a key has no ranges, and consumers keep it as a multiset: it is one chunk, behind
 a ``t``. What it costs: one transaction that lasts as long as reading the table takes, the

@@ -46,7 +46,8 @@ class Chunk:
         end: There is nothing behind it.
         size: Number of rows of the range.
         skipped: Number of those that are in the range and not among `rows`, because nobody wants
-            them. What they are must depend on their keys alone.
+            them.
+        by_key: Which rows nobody wants depends on their keys alone.
     """
 
     request: ChunkRequest
@@ -57,6 +58,7 @@ class Chunk:
     end: bool
     size: int
     skipped: int = 0
+    by_key: bool = True
 
     def following(self, again: tuple[Key, ...]) -> ChunkRequest | None:
         """Return the request for the range behind it, also before it is placed; None at the end.
@@ -207,7 +209,7 @@ class ChunkedCopy:
         asked = [key for key in chunk.request.again if key in self._again]
         if self._unseen or asked:
             others, known = self._part(chunk)
-            moved = self._make_up_for(known)
+            moved = self._make_up_for(known, all_known=chunk.by_key)
             self._again |= moved
             for key in asked:
                 xid = self._again.get(key)
@@ -250,8 +252,14 @@ class ChunkedCopy:
                 others.append(copied)
         return others, known
 
-    def _make_up_for(self, rows: dict[Key, Row]) -> dict[Key, int | None]:
-        """Bring `rows` to the present; return the keys whose rows came from elsewhere."""
+    def _make_up_for(self, rows: dict[Key, Row], *, all_known: bool) -> dict[Key, int | None]:
+        """Bring `rows` to the present; return the keys whose rows are not known in full.
+
+        Args:
+            rows: Of the chunk, by their keys.
+            all_known: A row of the chunk's range that is not there is none that a change which
+                keeps its key could make wanted.
+        """
         moved: dict[Key, int | None] = {}
         for xid, changes in self._unseen:
             for op, old, new in changes:
@@ -260,17 +268,17 @@ class ChunkedCopy:
                         # Whether it is in the chunk's range does not matter: it is this row now.
                         rows[self.key_of(new)] = new
                         moved.pop(self.key_of(new), None)
-                    case _Op.SET:
-                        key = self.key_of(new)
-                        if (row := rows.get(key)) is not None:
-                            rows[key] = _filled(row, new)
-                    case _Op.MOVE:
-                        row = rows.pop(self.key_of(old), None)
-                        moved.pop(self.key_of(old), None)
-                        if row is not None:
-                            rows[self.key_of(new)] = _filled(row, new)
+                    case _Op.SET | _Op.MOVE:
+                        before, after = self.key_of(old or new), self.key_of(new)
+                        row = rows.pop(before, None)
+                        moved.pop(before, None)
+                        if row is None and op is _Op.SET and all_known:
+                            continue
+                        row = _filled(row or new, new)
+                        if UNCHANGED in row:
+                            moved[after] = xid
                         else:
-                            moved[self.key_of(new)] = xid
+                            rows[after] = row
                     case _Op.DELETE:
                         rows.pop(self.key_of(old), None)
                         moved.pop(self.key_of(old), None)

@@ -96,18 +96,18 @@ class CopyJob:
             self.records_per_row = max(records / rows, self.records_per_row / 2, _LEAST)
 
 
-def _narrow(copies: Sequence[TableCopy], filters: Filters, key: Collection[str]) -> tuple[str, ...]:
-    """Return the filters of which a row that anybody wants passes one; empty: all are wanted.
+def _narrow(
+    copies: Sequence[TableCopy], filters: Filters, key: Collection[str]
+) -> tuple[tuple[str, ...], bool]:
+    """Return the filters of which a row that anybody wants passes one, and if they read only `key`.
 
-    A row that is left out must stay unwanted unless its key changes: see `gateway.copy`. That is so
-    where the filters read nothing but the key, as they do where updates are published and the
-    replica identity is not FULL.
+    None of them: all rows are wanted, or the table has no key.
     """
+    if not key or not all(copy.filters for copy in copies):
+        return (), True
     clauses = {clause for copy in copies for clause in copy.filters}
     reads = {name for clause in clauses for name in filters.of(clause).columns}
-    if not all(copy.filters for copy in copies) or not reads.issubset(key):
-        return ()
-    return tuple(sorted({clause.text for clause in clauses}))
+    return tuple(sorted({clause.text for clause in clauses})), reads.issubset(key)
 
 
 def make_jobs(plan: Plan, states: CopyStates, routes: RelationRoutes) -> Iterator[CopyJob]:
@@ -134,9 +134,8 @@ def make_jobs(plan: Plan, states: CopyStates, routes: RelationRoutes) -> Iterato
                 continue
             route = routes.copy_route(copies, key_of(table, copies[0].columns) or ())
         part = (state.asked or "") if state.state == "ready" else ""
-        source = ChunkSource(
-            table, route.columns, route.key, part, _narrow(copies, routes.filters, route.key)
-        )
+        narrow, by_key = _narrow(copies, routes.filters, route.key)
+        source = ChunkSource(table, route.columns, route.key, part, narrow, by_key)
         chunked = ChunkedCopy(source.key_positions, state.progress)
         routes.watch(route, chunked)
         yield CopyJob(table, tuple(copies), route, source, chunked, chunked.request(), part=part)

@@ -81,6 +81,7 @@ class ChunkSource:
         where: A condition that the rows of a range fulfil; empty: there is none.
         narrow: Filters, on `columns`, of which one is true for every row of a range that anybody
             wants; empty: all are wanted. Only with a key.
+        by_key: They read nothing but the key.
     """
 
     table: Table
@@ -88,6 +89,7 @@ class ChunkSource:
     key: tuple[str, ...]
     where: str = ""
     narrow: tuple[str, ...] = ()
+    by_key: bool = True
 
     def __post_init__(self) -> None:
         assert set(self.key) <= set(self.columns)
@@ -227,7 +229,8 @@ class ChunkReader:
         snapshot = Snapshot.parse(text, in_recovery=in_recovery)
         # On a standby the position may still be that of a commit whose effect can be seen.
         position = Lsn(parse_lsn(insert_lsn) + (1 if in_recovery else 0))
-        return Chunk(request, rows, snapshot, position, last, end, size, skipped)
+        by_key = source.by_key or not (source.narrow and request.ranged)
+        return Chunk(request, rows, snapshot, position, last, end, size, skipped, by_key)
 
     def narrows(self, source: ChunkSource) -> bool:
         """Whether the server expects `narrow` to leave out enough rows to be worth a look at each.

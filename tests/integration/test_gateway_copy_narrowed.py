@@ -1,4 +1,4 @@
-"""A copy reads only rows that some subscription wants, where their keys say which these are."""
+"""A copy reads only rows that some subscription wants."""
 
 from __future__ import annotations
 
@@ -80,6 +80,64 @@ def test_what_is_narrowed_ends_as_in_native_subscriptions_while_rows_come_and_go
         (row[:3] for row in three.rows("t")), key=repr
     )
     assert_exactly_once(s, ["t"])
+
+
+WHOLE = "CREATE TABLE w (id int PRIMARY KEY, n int, large text);"
+WHOLE_IDENTITY = (
+    "ALTER TABLE w REPLICA IDENTITY FULL; ALTER TABLE w ALTER COLUMN large SET STORAGE EXTERNAL;"
+)
+WHOLE_ROWS = (
+    "INSERT INTO w SELECT n, n % 20, repeat(md5(n::text), n % 7 * 20)"
+    " FROM generate_series(1, 6000) AS n; ANALYZE w"
+)
+BY_VALUE = (
+    "CREATE PUBLICATION p_value FOR TABLE w WHERE (n = 3);"
+    "CREATE PUBLICATION p_long FOR TABLE w WHERE (n = 4 AND length(large) > 1000);"
+)
+
+
+def change_values(connection: Connection, stop: Event) -> None:
+    """Make rows wanted and unwanted by what is not their key; large values stay unsent."""
+    number = 0
+    while not stop.wait(0.002):
+        number += 1
+        n = 1 + number * 37 % 6000
+        with connection.transaction():
+            connection.execute("UPDATE w SET n = 3 WHERE id = %s", [n])
+            connection.execute("UPDATE w SET n = n + 1 WHERE id BETWEEN %s AND %s", [n + 1, n + 4])
+            connection.execute("UPDATE w SET id = -id, n = 4 WHERE id = %s", [n + 5])
+            connection.execute("DELETE FROM w WHERE id = %s", [n + 6])
+
+
+@pytest.mark.parametrize("postgres_major", [16, 18], indirect=True)
+def test_what_is_narrowed_by_other_columns_than_the_key_ends_as_in_native_subscriptions(
+    scene: MakeScene, database: Database, make_database: DatabaseFactory
+) -> None:
+    with database.connect() as connection, database.connect() as writer:
+        connection.execute(f"{WHOLE} {WHOLE_IDENTITY} {BY_VALUE} {WHOLE_ROWS}".encode())
+        s = scene(
+            f"{BY_VALUE}"
+            "CREATE SUBSCRIPTION {s} CONNECTION '' PUBLICATION p_value;"
+            "CREATE SUBSCRIPTION {s}_long CONNECTION '' PUBLICATION p_long;",
+            **SMALL,
+        )
+        tables = f"{WHOLE} ALTER TABLE w REPLICA IDENTITY FULL;"
+        value = NativeSubscription(database, make_database, tables, ("p_value",))
+        long = NativeSubscription(database, make_database, tables, ("p_long",))
+        with running(lambda stop: change_values(writer, stop)):
+            gateway = s.project.start()
+            gateway.wait_for("all tables are copied", 60)
+        end = current_lsn(connection)
+        assert gateway.terminate() == 0, gateway.log()
+        s.run_to(end)
+        value.wait_until_applied(end)
+        long.wait_until_applied(end)
+
+    assert NARROWED in gateway.log()
+    assert WIDENED not in gateway.log()
+    assert s.rebuilt("w") == value.rows("w")
+    assert s.rebuilt("w", f"{s.slot}_long") == long.rows("w")
+    assert_exactly_once(s, ["w"])
 
 
 def test_a_filter_that_raises_is_dealt_with_as_where_all_rows_are_read(

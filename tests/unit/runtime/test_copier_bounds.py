@@ -61,6 +61,9 @@ class Large(Reader):
     def snapshot(self) -> Snapshot:
         return Snapshot(1, 1, frozenset())
 
+    def narrows(self, source: ChunkSource) -> bool:
+        return False
+
     def read(self, source: ChunkSource, request: ChunkRequest, limit: int) -> Chunk:
         first = 0 if request.after is None else int(request.after[0]) + 1
         keys = range(first, min(4_000, first + limit))
