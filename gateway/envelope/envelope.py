@@ -68,9 +68,9 @@ def _gateway_part(version_: str, gateway: str, db: str) -> bytes:
     return b"".join(map(encode_text, (version_, CONNECTOR, gateway, db)))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class TransactionContext:
-    """What all records of a transaction share.
+    """What all records of a transaction share. Nobody changes it: see `Transaction`.
 
     Attributes:
         gateway: Name of the gateway (``source.name``).
@@ -109,8 +109,7 @@ class TransactionContext:
     def encoded(self) -> _Encoded:
         """What all records share: encoded once, a transaction may touch many tables."""
         if self._encoded is None:
-            object.__setattr__(self, "_encoded", self._encode())
-        assert self._encoded is not None
+            self._encoded = self._encode()
         return self._encoded
 
     def _encode(self) -> _Encoded:

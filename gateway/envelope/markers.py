@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
+from functools import lru_cache
 from typing import Any, Final
 
 from gateway.envelope.datums import write_datum
@@ -37,6 +38,9 @@ _REST_OF_END: Final = b"\x00\x00\x00\x00"
 """The end of `topics`; no `offsets`, no `copy`, no `definitions`."""
 
 
+_topic: Final = lru_cache(4096)(encode_text)
+
+
 def _marker(kind: str, end_lsn: int, **fields: Any) -> bytes:
     return write_datum("transaction", {"kind": kind, "end_lsn": end_lsn, **fields})
 
@@ -49,13 +53,15 @@ def encode_end(
     commit_time: int,
     origin: str | None = None,
     gid: str | None = None,
-    topics: Iterable[tuple[str, int]] = (),
+    topics: Sequence[tuple[str, int]] = (),
 ) -> bytes:
     """Encode an END marker; `commit_time` is in microseconds since 2000-01-01 00:00 UTC.
 
     `topics` are pairs of a table's topic and the number of records of the transaction there.
     """
-    counts = [encode_text(topic) + encode_long(records) for topic, records in topics]
+    counts = b""
+    for topic, records in topics:
+        counts += _topic(topic) + encode_long(records)
     return b"".join(
         (
             _END,
@@ -68,8 +74,7 @@ def encode_end(
             encode_long(commit_time + EPOCH_SHIFT_US),
             _NULL if origin is None else _PRESENT + encode_text(origin),
             _NULL if gid is None else _PRESENT + encode_text(gid),
-            encode_long(len(counts)) if counts else b"",
-            *counts,
+            encode_long(len(topics)) + counts if topics else b"",
             _REST_OF_END,
         )
     )

@@ -23,6 +23,8 @@ __all__ = [
     "Keepalive",
     "decode_keepalive",
     "message_error",
+    "read_begin",
+    "read_commit",
     "wal_start",
 ]
 
@@ -33,6 +35,8 @@ XLOGDATA_HEADER: Final = 25
 """Bytes before the pgoutput message: tag, wal_start, wal_end, send time."""
 
 _LSN: Final = Struct("!Q")
+_BEGIN: Final = Struct("!c24xcQqI")
+_COMMIT: Final = Struct("!c24xcBQQq")
 _KEEPALIVE: Final = Struct("!cQqB")
 
 
@@ -66,6 +70,28 @@ def decode_keepalive(frame: bytes) -> Keepalive:
     if reply > 1:
         raise ProtocolError(f"reply requested must be 0 or 1, not {reply}", tag=tag, offset=17)
     return Keepalive(Lsn(wal_end), send_time, reply == 1)
+
+
+def read_begin(frame: bytes) -> tuple[int, int, int] | None:
+    """Return commit LSN, commit time and xid of a frame that is a Begin; None: it is not.
+
+    Of each transaction there is one, and one Commit, so that these two are read in one step; what
+    is wrong with a frame that only looks like one is left to `gateway.pgoutput.decoder`.
+    """
+    if len(frame) != _BEGIN.size:
+        return None
+    kind, tag, final_lsn, commit_time, xid = _BEGIN.unpack(frame)
+    return (final_lsn, commit_time, xid) if kind == b"w" and tag == b"B" else None
+
+
+def read_commit(frame: bytes) -> tuple[int, int, int] | None:
+    """Return commit LSN, end LSN and commit time of a frame that is a Commit; None: it is not."""
+    if len(frame) != _COMMIT.size:
+        return None
+    kind, tag, flags, commit_lsn, end_lsn, commit_time = _COMMIT.unpack(frame)
+    if kind != b"w" or tag != b"C" or flags:
+        return None
+    return commit_lsn, end_lsn, commit_time
 
 
 def wal_start(frame: bytes) -> Lsn:

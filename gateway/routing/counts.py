@@ -6,7 +6,7 @@ The hot path only adds one to a number here and there. Everything else is done o
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Final, Literal, TypeAlias
@@ -112,13 +112,13 @@ class TopicCounter:
         }
 
 
-def take_counts(counters: Iterable[TopicCounter]) -> dict[str, list[tuple[str, int]]]:
+def take_counts(counters: Sequence[TopicCounter]) -> dict[str, list[tuple[str, int]]]:
     """End a transaction: topics and numbers of records of each subscription that had any.
 
     `counters` are those that the transaction has touched, in any order, some of them twice.
     """
     found: dict[str, list[tuple[str, int]]] = {}
-    for counter in sorted(counters, key=_NUMBER):
+    for counter in sorted(counters, key=_NUMBER) if len(counters) > 1 else counters:
         if counter.records:
             found.setdefault(counter.subscription, []).append((counter.topic, counter.records))
             counter.end_transaction()

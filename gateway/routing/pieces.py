@@ -7,7 +7,7 @@ become much more than that.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from operator import itemgetter
 from typing import Final
 
@@ -47,11 +47,14 @@ class Piece:
         return taken
 
 
-def parts_of(frames: Sequence[bytes], subscriptions: int) -> Iterator[Sequence[bytes]]:
-    """Yield `frames` in parts that make a piece, more or less, when all subscriptions take all."""
+def parts_of(frames: Sequence[bytes], subscriptions: int) -> Iterable[Sequence[bytes]]:
+    """Return `frames` in parts that make a piece, more or less, when all subscriptions take all."""
     if subscriptions <= 1 or len(frames) == 1:
-        yield frames  # chunks of frames are bounded alike
-        return
+        return (frames,)  # chunks of frames are bounded alike
+    return _parts(frames, subscriptions)
+
+
+def _parts(frames: Sequence[bytes], subscriptions: int) -> Iterator[Sequence[bytes]]:
     most = max(1, PIECE_RECORDS // subscriptions)
     enough = PIECE_BYTES // subscriptions
     first = size = 0

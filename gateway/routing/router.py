@@ -30,7 +30,7 @@ from gateway.pgoutput.messages import LogicalMessage, Relation, Truncate, Type
 from gateway.records import Feed, Record
 from gateway.routing.counts import RowKey, Tally, take_counts
 from gateway.routing.moments import first_behind, first_lsn
-from gateway.routing.pieces import Piece, parts_of
+from gateway.routing.pieces import PIECE_RECORDS, Piece, parts_of
 from gateway.routing.ports import UnannouncedError
 from gateway.routing.quarantine import check_size
 from gateway.routing.routes import RelationRoutes
@@ -145,12 +145,14 @@ class Router:
                 if piece.records:
                     yield piece.take()
                 for part in parts_of(frames, len(self._feeds)):
+                    if piece.records and piece.is_full():
+                        yield piece.take()
                     while upto is not None and (behind := first_behind(part, upto)) < len(part):
                         self._route_frames(part[:behind], at, transaction, tx, piece.records)
                         part, upto = part[behind:], self._routes.enter(upto)
                     self._route_frames(part, at, transaction, tx, piece.records)
-                    if piece.is_full():
-                        yield piece.take()
+            if len(piece.records) >= PIECE_RECORDS:
+                yield piece.take()
         else:
             yield from self._route_judged(self._verdicts, at, transaction, tx)
         for table, rows in tx.lost_values.items():
@@ -234,16 +236,17 @@ class Router:
 
     def _state(self, transaction: Transaction) -> TransactionState:
         origin = None if transaction.origin is None else transaction.origin.name
+        settings = self._settings
         context = TransactionContext(
-            gateway=self._settings.gateway,
-            db=self._settings.database,
-            version=self._settings.version,
-            xid=transaction.xid,
-            commit_lsn=transaction.commit_lsn,
-            commit_time=transaction.commit_time,
-            origin=origin,
-            snapshot="false",
-            ts_ms=self._now_ms(),
+            settings.gateway,
+            settings.database,
+            settings.version,
+            transaction.xid,
+            transaction.commit_lsn,
+            transaction.commit_time,
+            origin,
+            "false",
+            self._now_ms(),
         )
         headers = HeaderMaker(transaction.commit_lsn, transaction.xid, origin, transaction.gid)
         return TransactionState(context, headers)
@@ -383,8 +386,10 @@ class Router:
         return [record]
 
     def _end_markers(self, transaction: Transaction, tx: TransactionState) -> list[Record]:
+        markers: list[Record] = []
+        if not tx.touched:
+            return markers
         headers = tx.headers.make(transaction.commit_lsn, tx.seq, b"END")
-        markers = []
         for subscription, topics in take_counts(tx.touched).items():
             value = encode_end(
                 xid=transaction.xid,

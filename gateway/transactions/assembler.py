@@ -25,12 +25,12 @@ from gateway.pgoutput.frames import (
     XLOGDATA_TAG,
     decode_keepalive,
     message_error,
+    read_begin,
+    read_commit,
     wal_start,
 )
 from gateway.pgoutput.messages import (
-    Begin,
     BeginPrepare,
-    Commit,
     CommitPrepared,
     LogicalMessage,
     Message,
@@ -63,11 +63,12 @@ _NOTHING: Final[frozenset[int]] = frozenset()
 class _Open:
     """A transaction that has not ended: being sent, streamed in blocks, or prepared.
 
-    `begin` is None when it is streamed.
+    `begin` is None when it is streamed; of a Begin it is what that has announced: the LSN and time
+    of the commit.
     """
 
     xid: int
-    begin: Begin | BeginPrepare | None
+    begin: tuple[int, int] | BeginPrepare | None
     origin: Origin | None = None
     buffer: FrameBuffer = field(default_factory=FrameBuffer)
 
@@ -207,28 +208,32 @@ class Assembler:
             yield held.transaction
 
     def _push_other(self, frame: bytes, events: list[Event]) -> None:
-        tag = frame[0] if frame else None
-        if tag == KEEPALIVE_TAG:
-            events.append(decode_keepalive(frame))
-        elif tag == XLOGDATA_TAG:
-            if len(frame) < XLOGDATA_HEADER:
-                wal_start(frame)  # says so
-            try:
+        try:
+            if (begun := read_begin(frame)) is not None:
+                self._begin(*begun)
+                return
+            if (ended := read_commit(frame)) is not None:
+                events.append(self._commit(*ended))
+                return
+            tag = frame[0] if frame else None
+            if tag == KEEPALIVE_TAG:
+                events.append(decode_keepalive(frame))
+            elif tag == XLOGDATA_TAG:
+                if len(frame) < XLOGDATA_HEADER:
+                    wal_start(frame)  # says so
                 event = self._handle(self._decoder.decode(frame, XLOGDATA_HEADER), frame)
-            except _Violation as violation:
-                raise message_error(frame, XLOGDATA_HEADER, str(violation)) from None
-            if event is not None:
-                events.append(event)
-        else:
-            raise ProtocolError("neither XLogData nor a keepalive", tag=frame[:1], offset=0)
+                if event is not None:
+                    events.append(event)
+            else:
+                raise ProtocolError("neither XLogData nor a keepalive", tag=frame[:1], offset=0)
+        except _Violation as violation:
+            raise message_error(frame, XLOGDATA_HEADER, str(violation)) from None
 
     def _handle(self, message: Message, frame: bytes) -> Event | None:
         match message:
-            case Begin() | BeginPrepare():
+            case BeginPrepare():
                 self._nothing_open()
                 self._open = _Open(message.xid, message)
-            case Commit():
-                return self._commit(message)
             case Origin():
                 self._origin(message)
             case StreamStart():
@@ -236,7 +241,9 @@ class Assembler:
             case StreamStop():
                 self._stream_stop()
             case StreamCommit(xid=xid):
-                return self._complete(self._end_stream(xid), message, gid=None)
+                return self._complete(
+                    self._end_stream(xid), message.commit_lsn, message.end_lsn, message.commit_time
+                )
             case StreamAbort():
                 self._stream_abort(message)
             case Prepare():
@@ -257,37 +264,45 @@ class Assembler:
         if self._open is not None:
             raise _Violation(f"transaction {self._open.xid} has not ended, or its block has not")
 
-    def _commit(self, message: Commit) -> Transaction:
-        if self._open is None or not isinstance(begin := self._open.begin, Begin):
+    def _begin(self, final_lsn: int, commit_time: int, xid: int) -> None:
+        if self._open is not None:
+            self._nothing_open()
+        self._open = _Open(xid, (final_lsn, commit_time))
+
+    def _commit(self, commit_lsn: int, end_lsn: int, commit_time: int) -> Transaction:
+        transaction = self._open
+        if transaction is None or not isinstance(begin := transaction.begin, tuple):
             raise _Violation("Commit without Begin")
-        if (begin.final_lsn, begin.commit_time) != (message.commit_lsn, message.commit_time):
+        if begin != (commit_lsn, commit_time):
             raise _Violation(
-                f"Begin of transaction {begin.xid} announced a commit at "
-                f"{format_lsn(begin.final_lsn)}, this is one at {format_lsn(message.commit_lsn)}"
+                f"Begin of transaction {transaction.xid} announced a commit at "
+                f"{format_lsn(begin[0])}, this is one at {format_lsn(commit_lsn)}"
             )
-        transaction, self._open = self._open, None
-        return self._complete(transaction, message, gid=None)
+        self._open = None
+        return self._complete(transaction, commit_lsn, end_lsn, commit_time)
 
     def _complete(
         self,
         transaction: _Open,
-        commit: Commit | StreamCommit | CommitPrepared,
-        *,
-        gid: str | None,
+        commit_lsn: int,
+        end_lsn: int,
+        commit_time: int,
+        gid: str | None = None,
     ) -> Transaction:
         buffer = transaction.buffer
         self._room += buffer.memory
+        # By place: one is made for each transaction at the source, and names cost.
         return Transaction(
-            xid=transaction.xid,
-            commit_lsn=commit.commit_lsn,
-            end_lsn=commit.end_lsn,
-            commit_time=commit.commit_time,
-            origin=transaction.origin,
-            gid=gid,
-            streamed=transaction.begin is None,
-            message_count=len(buffer),
-            byte_size=buffer.byte_size,
-            _buffer=buffer,
+            transaction.xid,
+            Lsn(commit_lsn),
+            Lsn(end_lsn),
+            commit_time,
+            transaction.origin,
+            gid,
+            transaction.begin is None,
+            len(buffer),
+            buffer.byte_size,
+            buffer,
         )
 
     def _origin(self, message: Origin) -> None:
@@ -381,7 +396,9 @@ class Assembler:
                 hint="repeat the initial copy: drop the slot and start again; what was published "
                 "so far stays in Kafka. See docs/protocol.md, two-phase commit",
             )
-        return self._complete(transaction, message, gid=message.gid)
+        return self._complete(
+            transaction, message.commit_lsn, message.end_lsn, message.commit_time, message.gid
+        )
 
     def _rollback_prepared(self, message: RollbackPrepared) -> RolledBack:
         # Not held here: it was prepared before this process started. There is nothing to drop.

@@ -69,6 +69,16 @@ class FrameBuffer:
 
     def chunks(self) -> Iterator[list[bytes]]:
         """Yield the frames that survive, in order, in bounded lists that are never empty."""
+        if (
+            self._spool is None
+            and not self._aborted
+            and self.memory <= CHUNK_BYTES
+            and len(self.frames) <= CHUNK_FRAMES
+        ):
+            return iter((self.frames,) if self.frames else ())  # as most transactions are
+        return self._bounded()
+
+    def _bounded(self) -> Iterator[list[bytes]]:
         for source in (self._spool.chunks() if self._spool else (), _in_chunks(self.frames)):
             for chunk in source:
                 if kept := self._surviving(chunk) if self._aborted else chunk:

@@ -28,9 +28,12 @@ _OVERHEAD: Final = 1_000
 """Bytes that a transaction costs in memory beside its frames."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class Transaction:
     """A committed transaction. Whoever receives it owns it and calls `release`.
+
+    Nobody changes it. It is not frozen because making one would then take four times as long, and
+    one is made for each transaction at the source.
 
     Attributes:
         xid: Of the top-level transaction.
@@ -63,7 +66,11 @@ class Transaction:
     @property
     def changes_rows(self) -> bool:
         """Whether it has anything but logical messages, which the server sends only when asked."""
-        return any(f[_TAG] in _CHANGES for chunk in self.frames() for f in chunk)
+        for chunk in self.frames():
+            for frame in chunk:
+                if frame[_TAG] in _CHANGES:
+                    return True
+        return False
 
     def frames(self) -> Iterator[list[bytes]]:
         """Yield its ``w`` frames in order, in lists of about 1,000 frames or 1 MiB, never empty.
