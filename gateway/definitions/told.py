@@ -1,8 +1,9 @@
 """What the stream itself tells of publications and partitions, where the source has it told. Pure.
 
-The messages are written by the event trigger of `gateway.source.event_trigger`. Each has everything
-as its transaction saw it, and says what it has altered. What others have altered meanwhile may be
-in it as it was; so the first message counts as a whole, and the others for what they have altered.
+The messages are written by the event triggers of `gateway.source.event_trigger`. Each has all as
+its transaction saw it, and says what it has altered. What others have altered meanwhile may be in
+it as it was; so the first message counts as a whole, and the others for what they have altered.
+Messages of another kind name a table whose rows an ALTER TABLE has given other values.
 """
 
 from __future__ import annotations
@@ -25,10 +26,12 @@ from gateway.definitions.model import (
 )
 from gateway.errors import ProtocolError
 
-__all__ = ["PREFIX", "Told", "as_published", "as_told", "hear"]
+__all__ = ["PREFIX", "PREFIXES", "Told", "as_published", "as_told", "hear", "rewritten"]
 
 PREFIX: Final = "pgsluice.publications"
-"""Of the logical messages."""
+"""Of the logical messages about publications and partitions."""
+PREFIXES: Final = frozenset({PREFIX, "pgsluice.rewritten"})
+"""Of all of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,11 +56,7 @@ def hear(before: Told | None, content: bytes) -> Told:
         tables = {int(oid) for oid in said["altered"]["tables"]}
         trees = {int(oid) for oid in said["altered"]["trees"]}
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise ProtocolError(
-            f"a logical message with prefix {PREFIX!r} does not read: {error}",
-            tag=b"M",
-            offset=0,
-        ) from None
+        raise _unreadable(PREFIX, error) from None
     if before is None:
         return Told(publications, parents)
     heard = {
@@ -69,6 +68,23 @@ def hear(before: Told | None, content: bytes) -> Told:
     kept = {child: parent for child, parent in before.parents.items() if parent not in trees}
     kept |= {child: parent for child, parent in parents.items() if parent in trees}
     return Told(heard, kept)
+
+
+def rewritten(content: bytes) -> frozenset[int]:
+    """Return the OIDs of a table whose rows have other values now, and of the trees that it is in.
+
+    Raises:
+        ProtocolError: it does not read.
+    """
+    try:
+        return frozenset(int(oid) for oid in json.loads(content)["tables"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise _unreadable("pgsluice.rewritten", error) from None
+
+
+def _unreadable(prefix: str, error: Exception) -> ProtocolError:
+    text = f"a logical message with prefix {prefix!r} does not read: {error}"
+    return ProtocolError(text, tag=b"M", offset=0)
 
 
 def _with_tables(

@@ -6,11 +6,20 @@ The plan was made from a catalog of another time; the check of the catalog is
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from gateway.definitions.model import Operation, Publish, Table
 from gateway.pgoutput.messages import Relation, ReplicaIdentity
 from gateway.routing.filters import Filters
+from gateway.routing.moments import Publishes
 
-__all__ = ["trouble_of"]
+__all__ = ["taken_of", "trouble_of"]
+
+
+def taken_of(publishes: Publishes, oids: Iterable[int]) -> set[tuple[str, int]]:
+    """Return who takes one of these relations, as which table: subscription and OID."""
+    found = [publish for oid in oids for publish in publishes.get(oid, ())]
+    return {(publish.subscription, publish.target_oid) for publish in found}
 
 
 def trouble_of(

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Final
 
-from gateway.definitions.told import PREFIX as TOLD
+from gateway.definitions.told import PREFIXES as TOLD
 from gateway.envelope.envelope import TransactionContext
 from gateway.envelope.headers import HeaderMaker
 from gateway.envelope.markers import (
@@ -318,9 +318,9 @@ class Router:
                 self._routes.forms.name_type(message)
             case Truncate():
                 self._truncate(message, Lsn(int.from_bytes(frame[1:9])), tx, out)
-            case LogicalMessage(prefix=prefix) if prefix == TOLD:
+            case LogicalMessage(prefix=prefix) if prefix in TOLD:
                 with self._attended():
-                    self._routes.hear(message.content, transaction.commit_lsn)
+                    self._routes.hear(message, transaction.commit_lsn)
             case LogicalMessage():
                 tx.seq += 1
                 tx.total_order += 1

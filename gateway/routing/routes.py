@@ -11,12 +11,13 @@ from collections.abc import Callable, Sequence
 from gateway.copy import ChunkedCopy
 from gateway.definitions.model import Operation, Plan, Publish, TableCopy
 from gateway.definitions.remembered import key_signature
+from gateway.definitions.told import PREFIX, rewritten
 from gateway.envelope.envelope import EnvelopeEncoder
 from gateway.envelope.headers import HeaderMaker
 from gateway.envelope.markers import encode_copy
 from gateway.envelope.schema import key_of
 from gateway.lsn import Lsn
-from gateway.pgoutput.messages import Relation
+from gateway.pgoutput.messages import LogicalMessage, Relation
 from gateway.records import CopyState, Record
 from gateway.relations import Relations
 from gateway.routing.addresses import Addresses
@@ -29,7 +30,7 @@ from gateway.routing.forms import Form, Forms
 from gateway.routing.group_builder import GroupBuilder
 from gateway.routing.groups import Group
 from gateway.routing.moments import Moments, Publishes
-from gateway.routing.outdated import trouble_of
+from gateway.routing.outdated import taken_of, trouble_of
 from gateway.routing.ports import (
     CatalogReader,
     Evaluator,
@@ -52,7 +53,7 @@ class RelationRoutes:
         addresses: Where records go.
         forms: What is known of the tables, and the forms in which they are published.
         outdated: By subscription and OID, the tables that are not as their copy has them, and why:
-            of another key, or in such a shape that their rows could not be published.
+            of another key or values, or in such a shape that their rows could not be published.
 
     Args:
         reader: Asked for the plan when the stream shows that it may have changed; None: it does not
@@ -167,18 +168,24 @@ class RelationRoutes:
             )
         self.by_oid.clear()
 
-    def hear(self, content: bytes, commit_lsn: Lsn) -> None:
+    def hear(self, message: LogicalMessage, commit_lsn: Lsn) -> None:
         """Take what the stream tells of the publications, in the transaction that ends there.
 
         It counts for what this transaction changes from here on, and for all that is changed behind
-        `commit_lsn`; see `enter`.
+        `commit_lsn`; see `enter`. Or of a table that was rewritten, which is copied anew then.
 
         Raises:
             ProtocolError: it does not read.
             FilterError, TransientError: as `announce`.
         """
+        if message.prefix != PREFIX:
+            found = taken_of(self._publishes, rewritten(message.content))
+            found &= self._copied - self.outdated.keys()
+            self.outdated |= dict.fromkeys(found, "ALTER TABLE has given its rows other values")
+            self._put_aside += sorted(found)
+            return
         before = self._now
-        plan = None if self._reader is None else self._reader.hear(content, commit_lsn)
+        plan = None if self._reader is None else self._reader.hear(message.content, commit_lsn)
         if plan is None:
             return
         self._adopt(plan)

@@ -206,9 +206,11 @@ class Pipeline:
                 self._wait()
 
     def _outcome(self) -> Outcome:
-        if not self._arrivals.passed:
-            return Outcome.START_ANEW if self._needs_new_plan() else Outcome.STOPPED
-        return Outcome.REACHED_SWITCH if self._arrivals.switched else Outcome.REACHED_ENDPOS
+        if self._arrivals.passed and self._arrivals.switched:
+            return Outcome.REACHED_SWITCH
+        if self._needs_new_plan():  # what was put aside last is copied before endpos ends the loop
+            return Outcome.START_ANEW
+        return Outcome.REACHED_ENDPOS if self._arrivals.passed else Outcome.STOPPED
 
     @property
     def durable(self) -> Watermark:

@@ -1,9 +1,10 @@
-"""The event trigger that lets the stream itself say how publications were altered.
+"""The event triggers that let the stream itself say what it does not say of ALTER.
 
 Optional, and made by a superuser: `INSTALL` has the statements. Whatever alters a publication, or
 the partitions of a tree, or a column that a filter names, writes a logical message into the WAL, in
 its own transaction: what the publications of the database are from there on. A gateway that is
-behind then takes each definition at its place; `gateway.definitions.told` reads the messages.
+behind then takes each definition at its place. And an ALTER TABLE that gives rows other values
+writes which table that is. `gateway.definitions.told` reads the messages.
 """
 
 from __future__ import annotations
@@ -91,16 +92,35 @@ BEGIN
 END
 $$;
 
+CREATE OR REPLACE FUNCTION pgsluice.table_rewritten() RETURNS event_trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog AS $$
+DECLARE
+    rewritten oid := pg_event_trigger_table_rewrite_oid();
+BEGIN
+    -- 2: a column has computed values; 4: another type, or USING. Not where the rows are stored.
+    IF pg_event_trigger_table_rewrite_reason() & 6 <> 0 THEN
+        PERFORM pg_logical_emit_message(true, 'pgsluice.rewritten', jsonb_build_object('tables', (
+            SELECT jsonb_agg(DISTINCT t.relid::oid::bigint) FROM (
+                SELECT rewritten UNION SELECT relid FROM pg_partition_ancestors(rewritten)
+            ) AS t (relid)))::text);
+    END IF;
+END
+$$;
+
 DROP EVENT TRIGGER IF EXISTS pgsluice_altered;
 DROP EVENT TRIGGER IF EXISTS pgsluice_dropped;
+DROP EVENT TRIGGER IF EXISTS pgsluice_rewritten;
 CREATE EVENT TRIGGER pgsluice_altered ON ddl_command_end
     WHEN TAG IN ('CREATE PUBLICATION', 'ALTER PUBLICATION', 'CREATE TABLE', 'ALTER TABLE')
     EXECUTE FUNCTION pgsluice.publications_altered();
 CREATE EVENT TRIGGER pgsluice_dropped ON sql_drop
     WHEN TAG IN ('ALTER PUBLICATION', 'DROP PUBLICATION')
     EXECUTE FUNCTION pgsluice.publications_altered();
+CREATE EVENT TRIGGER pgsluice_rewritten ON table_rewrite
+    EXECUTE FUNCTION pgsluice.table_rewritten();
 ALTER EVENT TRIGGER pgsluice_altered ENABLE ALWAYS;
 ALTER EVENT TRIGGER pgsluice_dropped ENABLE ALWAYS;
+ALTER EVENT TRIGGER pgsluice_rewritten ENABLE ALWAYS;
 SELECT pgsluice.tell(NULL, NULL, NULL);
 """
 """Run by a superuser in the source database, PostgreSQL 15 and later; may be run again."""
