@@ -85,6 +85,14 @@ _LOGIN_MODULES: Final = {
 }
 
 
+_OAUTH: Final = {
+    "sasl.oauthbearer.client.id": "clientId",
+    "sasl.oauthbearer.client.secret": "clientSecret",
+    "sasl.oauthbearer.scope": "scope",
+}
+"""What librdkafka's OIDC method is told, as options of Java's login module."""
+
+
 def admin_properties(settings: ConsumerSettings) -> dict[str, str]:
     """The librdkafka properties that an admin client takes: connection and security."""
     return {key: value for key, value in settings.kafka.items() if _ADMIN.fullmatch(key)}
@@ -106,7 +114,9 @@ def java_properties(settings: ConsumerSettings) -> dict[str, str]:
     if "metadata.broker.list" in given:
         given.setdefault("bootstrap.servers", given["metadata.broker.list"])
     translated: dict[str, str] = {key: given[key] for key in _COMMON if key in given}
-    translated |= _sasl(given) | _tls(given) | dict(settings.kafka_java)
+    if "sasl.jaas.config" not in settings.kafka_java:
+        translated |= _sasl(given)
+    translated |= _tls(given) | dict(settings.kafka_java)
     if not translated.get("bootstrap.servers"):
         raise SettingsError('kafka: "bootstrap.servers" is missing')
     if "security.protocol" in translated:
@@ -124,12 +134,27 @@ def _sasl(given: Mapping[str, str]) -> dict[str, str]:
         translated["sasl.jaas.config"] = (
             f'{_LOGIN_MODULES[mechanism]} required username="{user}" password="{password}";'
         )
+    elif mechanism == "OAUTHBEARER" and given.get("sasl.oauthbearer.method") == "oidc":
+        translated |= _oidc(given)
     elif mechanism != "GSSAPI":
         raise SettingsError(
             f"kafka: the Spark job cannot translate sasl.mechanism {mechanism}",
             hint="give Spark's Kafka client its own properties in [consumer.kafka_java]",
         )
     return translated
+
+
+def _oidc(given: Mapping[str, str]) -> dict[str, str]:
+    package = "org.apache.kafka.common.security.oauthbearer"
+    options = "".join(
+        f' {java}="{_jaas(given[name])}"' for name, java in _OAUTH.items() if name in given
+    )
+    url = "sasl.oauthbearer.token.endpoint.url"
+    return {
+        "sasl.jaas.config": f"{package}.OAuthBearerLoginModule required{options};",
+        "sasl.login.callback.handler.class": f"{package}.OAuthBearerLoginCallbackHandler",
+        **({url: given[url]} if url in given else {}),
+    }
 
 
 def _jaas(text: str) -> str:

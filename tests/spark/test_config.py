@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+import json
+from base64 import b64decode, urlsafe_b64encode
+from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
+from typing import TYPE_CHECKING, Any, ClassVar
+from urllib.parse import parse_qs
 
 import pytest
 
@@ -10,6 +17,9 @@ from spark_consumer.config import ConsumerSettings, admin_properties, java_prope
 from spark_consumer.errors import SettingsError
 from spark_consumer.layout import key_layout, value_layout
 from spark_consumer.names import part, table_folder
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
 def settings(**kafka: str) -> ConsumerSettings:
@@ -71,6 +81,70 @@ def test_a_producer_s_properties_reach_neither_client() -> None:
 def test_security_that_cannot_be_translated_is_refused(key: str, value: str) -> None:
     with pytest.raises(SettingsError):
         java_properties(settings(**{key.replace(".", "_"): value}))
+
+
+def test_what_is_given_for_java_takes_the_place_of_what_cannot_be_translated() -> None:
+    given = {"sasl.mechanism": "OAUTHBEARER", "sasl.jaas.config": "a.Module required;"}
+
+    found = java_properties(replace(settings(sasl_mechanism="OAUTHBEARER"), kafka_java=given))
+
+    assert found == {"bootstrap.servers": "h:1", **given}
+
+
+class _Tokens(BaseHTTPRequestHandler):
+    """An identity provider that gives everybody a token, and remembers who asked."""
+
+    asked: ClassVar[list[tuple[str, str]]] = []
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers["Content-Length"])).decode()
+        self.asked.append((self.headers["Authorization"], body))
+        claims: dict[str, Any] = {
+            "sub": "pgsluice",
+            "iat": 0,
+            "exp": 99_999_999_999,
+            "scope": "topics",
+        }
+        parts: tuple[dict[str, Any], ...] = ({"alg": "none"}, claims, {})
+        token = ".".join(urlsafe_b64encode(json.dumps(one).encode()).decode() for one in parts)
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(json.dumps({"access_token": token.replace("=", "")}).encode())
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+
+@pytest.mark.spark
+def test_spark_s_kafka_client_asks_the_identity_provider_of_the_file(spark: SparkSession) -> None:
+    with ThreadingHTTPServer(("127.0.0.1", 0), _Tokens) as server:
+        thread = Thread(target=server.serve_forever)
+        thread.start()
+        given = {
+            "bootstrap.servers": "127.0.0.1:1",
+            "security.protocol": "sasl_plaintext",
+            "sasl.mechanisms": "OAUTHBEARER",
+            "sasl.oauthbearer.method": "oidc",
+            "sasl.oauthbearer.client.id": "job",
+            "sasl.oauthbearer.client.secret": 'se"cret',
+            "sasl.oauthbearer.scope": "topics",
+            "sasl.oauthbearer.token.endpoint.url": f"http://127.0.0.1:{server.server_port}/token",
+        }
+        properties = java_properties(replace(settings(), kafka=given))
+        jvm: Any = spark._jvm
+        try:
+            # It logs in before it looks for a broker.
+            client = jvm.org.apache.kafka.clients.admin.AdminClient.create(
+                jvm.java.util.HashMap(properties)
+            )
+            client.close(jvm.java.time.Duration.ZERO)
+        finally:
+            server.shutdown()
+            thread.join()
+
+    ((authorization, body),) = _Tokens.asked
+    assert b64decode(authorization.removeprefix("Basic ")) == b'job:se"cret'
+    assert parse_qs(body) == {"grant_type": ["client_credentials"], "scope": ["topics"]}
 
 
 def test_any_identifier_is_safe_in_a_path_and_in_a_topic() -> None:
