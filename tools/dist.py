@@ -1,6 +1,7 @@
-"""What a cluster needs for the Spark job, into one folder: ``python tools/dist.py [FOLDER]``.
+"""What a cluster needs for the Spark job, in one folder: ``python tools/dist.py [--s3] [FOLDER]``.
 
-The wheel, the connector jars for ``spark-submit --jars``, and the program that spark-submit starts.
+The wheel, the connector jars for ``spark-submit --jars``, and the program that spark-submit starts;
+with ``--s3`` also the jars of Hadoop's ``s3a://``.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ ROOT = Path(__file__).resolve().parent.parent
 
 def main(arguments: list[str]) -> int:
     """Make the folder, by default ``dist``; the exit code."""
-    folder = Path(arguments[0] if arguments else "dist").resolve()
+    s3, folders = "--s3" in arguments, [name for name in arguments if name != "--s3"]
+    folder = Path(folders[0] if folders else "dist").resolve()
     (folder / "jars").mkdir(parents=True, exist_ok=True)
     build = ["-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)]
     done = subprocess.run(
@@ -32,7 +34,7 @@ def main(arguments: list[str]) -> int:
     )
     if done.returncode != 0:
         return done.returncode
-    for jar in jars("spark"):
+    for jar in [*jars("spark"), *(jars("s3") if s3 else ())]:
         shutil.copy(jar, folder / "jars")
     # spark-submit takes a Python program by the end of its name.
     shutil.copy(ROOT / "spark_consumer" / "__main__.py", folder / "consume.py")

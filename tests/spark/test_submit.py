@@ -1,4 +1,4 @@
-"""README's recipe on a standalone cluster of two workers, and a signal to the whole group."""
+"""README's recipe on a standalone cluster of two workers with its tables in S3; and a signal."""
 
 from __future__ import annotations
 
@@ -7,14 +7,16 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import IO
 
 import pytest
 
-from gateway.embedded.java import java_home
+from gateway.embedded.jars import jars
+from gateway.embedded.java import java, java_home
+from gateway.embedded.processes import free_port, port_answers
 from tests.spark.test_interrupted import Scene
 from tests.support.servers import BRIEF_JAVA
 from tests.support.waiting import wait_until
@@ -48,6 +50,7 @@ class Cluster:
             "SPARK_LOCAL_IP": "127.0.0.1",
             "JAVA_TOOL_OPTIONS": BRIEF_JAVA,
             "SPARK_WORKER_DIR": str(folder / "work"),
+            "SPARK_CONF_DIR": str(folder / "conf"),
         }
         spark = "org.apache.spark.deploy"
         self.start(
@@ -61,6 +64,40 @@ class Cluster:
             arguments = f"{spark}.worker.Worker --host 127.0.0.1 --cores 1 --memory 1g"
             self.start(f"worker{number}", [*arguments.split(), "--webui-port", "0", self.master])
         wait_until(lambda: self.log("master").count("Registering worker") == 2, 120, "workers")
+
+    def serve_s3(self, bucket: str) -> Path:
+        """Start an S3 server that the cluster's own settings name; the folder of the bucket."""
+        port, store = free_port(), self.folder / "s3"
+        (store / bucket).mkdir(parents=True)
+        server = {
+            "s3proxy.endpoint": f"http://127.0.0.1:{port}",
+            "s3proxy.authorization": "aws-v2-or-v4",
+            "s3proxy.identity": "spark",
+            "s3proxy.credential": "not a secret",
+            "jclouds.provider": "filesystem",
+            "jclouds.filesystem.basedir": str(store),
+        }
+        self._write("s3.properties", "=", server)
+        path = os.pathsep.join(map(str, jars("s3-server")))
+        command = [java(), *BRIEF_JAVA.split(), "-Xmx128m", "-DLOG_LEVEL=warn", "-cp", path]
+        main = ["org.gaul.s3proxy.Main", "--properties", str(self.folder / "s3.properties")]
+        self.run("s3.log", [*command, *main])
+        client = {
+            "endpoint": f"http://127.0.0.1:{port}",
+            "endpoint.region": "us-east-1",
+            "path.style.access": "true",
+            "access.key": "spark",
+            "secret.key": "not a secret",
+        }
+        (self.folder / "conf").mkdir()
+        named = {f"spark.hadoop.fs.s3a.{name}": value for name, value in client.items()}
+        self._write("conf/spark-defaults.conf", " ", named)
+        wait_until(lambda: port_answers(port), 120, "the S3 server")
+        return store / bucket
+
+    def _write(self, name: str, between: str, lines: Mapping[str, str]) -> None:
+        text = "".join(f"{key}{between}{value}\n" for key, value in lines.items())
+        (self.folder / name).write_text(text)
 
     def start(self, name: str, arguments: list[str]) -> subprocess.Popen[bytes]:
         return self.run(name, [str(self.bin / "spark-class"), *arguments])
@@ -101,13 +138,14 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
 def test_the_recipe_of_the_readme_rebuilds_tables_on_a_cluster(
     cluster: Cluster, kafka: str, registry: str, tmp_path: Path
 ) -> None:
-    built = [sys.executable, str(ROOT / "tools" / "dist.py"), str(tmp_path / "dist")]
+    built = [sys.executable, str(ROOT / "tools" / "dist.py"), "--s3", str(tmp_path / "dist")]
     subprocess.run(built, check=True, cwd=ROOT)
-    scene = Scene(kafka, registry, tmp_path)
+    scene = Scene(kafka, registry, cluster.serve_s3("lake"))
     scene.produce()
     (tmp_path / "consumer.toml").write_text(
         f'[kafka]\n"bootstrap.servers" = "{kafka}"\n[registry]\nurl = "{registry}"\n'
         f'[consumer]\nsubscriptions = ["{scene.name}"]\n'
+        'warehouse = "s3a://lake/warehouse"\ncheckpoint = "s3a://lake/checkpoint"\n'
     )
 
     process = cluster.run("job", ["bash", "-c", recipe()])
@@ -126,12 +164,10 @@ def test_the_recipe_of_the_readme_rebuilds_tables_on_a_cluster(
 def test_a_signal_to_the_whole_process_group_ends_the_job_without_a_traceback(
     kafka: str, registry: str, tmp_path: Path
 ) -> None:
-    from gateway.embedded import jars
-
     scene = Scene(kafka, registry, tmp_path)
     scene.produce()
     program = tmp_path / "consumer.toml"
-    listed = ",".join(str(jar) for jar in jars.jars("spark"))
+    listed = ",".join(str(jar) for jar in jars("spark"))
     program.write_text(
         f'[kafka]\n"bootstrap.servers" = "{kafka}"\n[registry]\nurl = "{registry}"\n'
         f'[consumer]\nsubscriptions = ["{scene.name}"]\n'
