@@ -106,14 +106,12 @@ def follow(
     there = {field.name: field for field in fields}
     wanted = {column.name: column for column in layout.columns}
     renamed = _renames(known, layout)
-    steps: list[Step] = [Rename(old, new) for old, new in renamed.items() if old in there]
-    for old, new in renamed.items():
-        if old in there:
-            there[new] = there.pop(old)
+    steps = [step for chain in _chains(renamed, label) for step in _rename(chain, there)]
+    was = {**known, **{new: known[old] for old, new in renamed.items()}}
     again = {
         name
         for name, column in wanted.items()
-        if name in known and name in there and _is_another(known[name], column)
+        if name in known and name in there and _is_another(was[name], column)
     }
     gone = [name for name in there if name not in wanted or name in again]
     steps += [Drop(name) for name in gone]
@@ -123,14 +121,13 @@ def follow(
         if name in again or name not in there:
             came.append(column)
             steps.append(Add(_field(column, kind), column.missing, exists=False))
-        elif name not in known and name not in renamed.values():
+        elif name not in was:
             same = there[name].dataType == kind
             if not same:
                 raise _refusal(label, name, there[name].dataType, kind)
             steps.append(Add(_field(column, kind), column.missing, exists=True))
         else:
-            before = known[name] if name in known else known[_old(renamed, name)]
-            steps += _retyped(there[name], before.pg_type, column, kind, label)
+            steps += _retyped(there[name], was[name].pg_type, column, kind, label)
     if computed := [column.name for column in came if column.computed]:
         raise TableError(
             f"{label}: column {computed[0]!r} came with values that PostgreSQL has computed for the"
@@ -153,10 +150,6 @@ def follow(
     return steps
 
 
-def _old(renamed: Mapping[str, str], new: str) -> str:
-    return next(old for old, name in renamed.items() if name == new)
-
-
 def _renames(known: Mapping[str, Known], layout: Layout) -> dict[str, str]:
     numbers = {was.number: name for name, was in known.items() if was.number is not None}
     return {
@@ -164,6 +157,39 @@ def _renames(known: Mapping[str, Known], layout: Layout) -> dict[str, str]:
         for column in layout.columns
         if column.number in numbers and numbers[column.number] != column.name
     }
+
+
+def _chains(renamed: Mapping[str, str], label: str) -> list[list[str]]:
+    """Return runs of names, each of whose columns takes the name behind its own."""
+    chains = [[name] for name in renamed if name not in renamed.values()]
+    for chain in chains:
+        while chain[-1] in renamed:
+            chain.append(renamed[chain[-1]])
+    if sum(map(len, chains)) != len(renamed) + len(chains):
+        cycle = next(n for n in renamed if not any(n in chain for chain in chains))
+        raise TableError(
+            f"{label}: column {cycle!r} and others have exchanged their names, and a table in which"
+            " that is done looks as it did before",
+            hint=_COPY_AGAIN,
+        )
+    return chains
+
+
+def _rename(chain: Sequence[str], there: dict[str, StructField]) -> list[Step]:
+    """Say what is left to do of a chain; the last column first, which makes room for the others.
+
+    One name of it is missing, wherever the job was killed, or none, and then the first step is to
+    drop the column that had the last name. When all is done, the first name is missing.
+    """
+    steps: list[Step] = []
+    missing = next((at for at, name in enumerate(chain) if name not in there), None)
+    if missing is None:
+        missing = len(chain) - 1
+        steps.append(Drop(chain[missing]))
+    for at in range(missing, 0, -1):
+        there[chain[at]] = there.pop(chain[at - 1])
+        steps.append(Rename(chain[at - 1], chain[at]))
+    return steps
 
 
 def _is_another(was: Known, column: Column) -> bool:
