@@ -16,12 +16,14 @@ import psycopg
 
 from gateway.commands.schemas import CollectedSchemas, routes_of
 from gateway.config import Settings
+from gateway.definitions.expression import column_names
 from gateway.definitions.model import Definitions, Operation, Plan
 from gateway.envelope.naming import error_topic
 from gateway.errors import GatewayError
 from gateway.monitor.status import retention_problem
 from gateway.pgoutput.messages import ReplicaIdentity
 from gateway.routing.routes import RelationRoutes
+from gateway.rowfilter.pushdown import is_exact_on, pushed
 from gateway.runtime.plan import read_definitions
 from gateway.runtime.provision import known_plan, make_evaluator
 from gateway.sink.registry import Registry
@@ -134,6 +136,8 @@ def _source_findings(
     yield from _filter_findings(routes, settings)
     yield from _table_findings(connection, plan)
     yield from _alteration_findings(connection, definitions)
+    if settings.filters.pushdown:
+        yield from _push_down_findings(plan, definitions, facts)
     missing = check_publications(connection, plan, prefix=settings.source.slot)
     by_itself = not missing or may_make_publications(connection, plan)
     for line in missing:
@@ -295,6 +299,33 @@ def _alteration_findings(
             "changes before it as well",
             "an event trigger on the source makes that exact (PostgreSQL 15 and later): see "
             '"Altered publications" in docs/operations.md',
+        )
+
+
+def _push_down_findings(
+    plan: Plan, definitions: Definitions, facts: ServerFacts
+) -> Iterator[Finding]:
+    """Say what push-down puts at risk, and where there is none."""
+    if not is_exact_on(facts.version_num):
+        yield Finding(
+            Severity.WARNING,
+            "push-down: nothing is pushed down on this release of PostgreSQL, which can lose rows "
+            "where a publication's filter is altered",
+            "update the source to 15.13, 16.9, 17.5 or later",
+        )
+        return
+    for oid, found in sorted(pushed(plan, definitions).items()):
+        table = plan.tables[oid]
+        if isinstance(found, str):
+            yield _fine(f"push-down: not for table {table}: {found}")
+            continue
+        read = sorted(frozenset().union(*map(column_names, found)))
+        yield Finding(
+            Severity.WARNING,
+            f"push-down: the server filters table {table} by {', '.join(read)}: every UPDATE and "
+            "DELETE of it fails while its replica identity lacks one of these columns, and they "
+            "cannot be dropped or given another type",
+            "keep the identity as it is, or set [filters] pushdown = false",
         )
 
 

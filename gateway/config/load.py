@@ -193,7 +193,7 @@ def _check_ranges(settings: Settings) -> None:
         table = getattr(settings, name)
         for f in fields(table):
             key, value = f"{name}.{f.name}", getattr(table, f.name)
-            if not isinstance(value, int | float):
+            if isinstance(value, bool) or not isinstance(value, int | float):
                 continue
             if value < 0 or (value == 0 and key not in _MAY_BE_ZERO):
                 least = "at least 0" if key in _MAY_BE_ZERO else "greater than 0"

@@ -102,11 +102,14 @@ class FiltersTable:
         dsn: Of that server, None: the source. Another one must be of the same major version, with
             the same collations and time zones; a standby is.
         timeout_s: How long it may work on one statement.
+        pushdown: The walsender leaves out what no subscription takes, where that is exact
+            (`gateway.rowfilter.pushdown`).
     """
 
     server: Literal["on", "off"] = "on"
     dsn: str | None = None
     timeout_s: float = 30.0
+    pushdown: bool = False
 
 
 @dataclass(frozen=True, slots=True)

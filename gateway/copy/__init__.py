@@ -55,6 +55,10 @@ is dealt with as any row that the chunk does not have. Where what is wanted depe
 key (`Chunk.by_key`), a change that keeps the key can make a row wanted, too, and is dealt with in
 the same way. A row of another range may go out by this, too: it is this row now.
 
+Where the server leaves out what nobody takes (`gateway.rowfilter.pushdown`), the stream is that of
+the rows which somebody takes, and so is R(P), as far as anybody looks. A change of the key that
+brings such a row in comes as an INSERT; one that lacks unchanged values is read again.
+
 A table without a key has no ranges, and consumers keep it as a multiset: it is one chunk, behind
 a ``t``. What it costs: one transaction that lasts as long as reading the table takes, the
 table's rows in a spool file, and a stream that waits while they are published.

@@ -158,7 +158,16 @@ class ChunkedCopy:
     # What is published
 
     def insert(self, xid: int, new: Row) -> None:
-        """Take an INSERT of the source's transaction `xid`."""
+        """Take an INSERT of the source's transaction `xid`.
+
+        One that lacks values is what the server's filter has made of an UPDATE of the key: the old
+        row is one that nobody wants, and not known.
+        """
+        if self._key and UNCHANGED in new:
+            self._note(xid, _Change(_Op.MOVE, (), new))
+            if self.started and not self._complete:
+                self._again[self.key_of(new)] = xid
+            return
         self._note(xid, _Change(_Op.PUT, (), new))
         if self._again:
             self._again.pop(self.key_of(new), None)
@@ -271,6 +280,8 @@ class ChunkedCopy:
                     case _Op.SET | _Op.MOVE:
                         before, after = self.key_of(old or new), self.key_of(new)
                         row = rows.pop(before, None)
+                        if op is _Op.MOVE and not old:
+                            row = None  # an INSERT that lacks values: see `insert`
                         moved.pop(before, None)
                         if row is None and op is _Op.SET and all_known:
                             continue

@@ -28,7 +28,7 @@ from gateway.definitions.model import (
 from gateway.definitions.server import plan_server_publications
 from gateway.errors import DefinitionError
 
-__all__ = ["MissingIdentity", "find_problems", "make_plan"]
+__all__ = ["MissingIdentity", "alterable_relations", "find_problems", "make_plan"]
 
 MissingIdentity = Literal["refuse", "insert_only"]
 
@@ -105,7 +105,7 @@ def make_plan(
         publishes,
         empty_roots,
         wholes=_wholes(members, definitions),
-        alterable=_alterable(definitions, publishes),
+        alterable=alterable_relations(definitions, publishes),
         prefix=prefix,
     )
     oids = {oid for p in publishes for oid in (p.relation_oid, p.target_oid)}
@@ -127,8 +127,8 @@ def make_plan(
     )
 
 
-def _alterable(definitions: Definitions, publishes: Sequence[Publish]) -> set[int]:
-    """The relations of subscriptions that name a publication of the database."""
+def alterable_relations(definitions: Definitions, publishes: Sequence[Publish]) -> set[int]:
+    """Return the relations of subscriptions that name a publication of the database."""
     defined = {publication.name for publication in definitions.publications}
     open_ended = {
         s.name for s in definitions.subscriptions if not defined.issuperset(s.publications)

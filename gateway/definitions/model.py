@@ -301,6 +301,8 @@ class ServerPublication:
         operations: What it publishes, so that no application's write can fail.
         generated: Stored generated columns are published as well (18 and later), because somebody
             takes them, or a filter or a replica identity has one.
+        filters: By OID, of tables of which only some rows are wanted: the filters of which one is
+            true for every row that anybody takes. Nothing where all rows are sent.
     """
 
     name: str
@@ -308,6 +310,7 @@ class ServerPublication:
     operations: frozenset[Operation]
     via_root: bool
     generated: bool = False
+    filters: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -106,8 +106,6 @@ class Group:
     def insert(self, row: Row, lsn: int, tx: TransactionState, out: list[Record]) -> None:
         """Publish an INSERT, or a row of the initial copy, to the takers whose filter it passes."""
         # The hot loop: `draft` and `emit` for the one record that an insert can be, in one place.
-        # No value of it can be UNCHANGED: the server puts TOASTed values of new rows back together
-        # (ReorderBufferToastReplace).
         made = False
         for taker, passes in self.inserting.of(row):
             try:
@@ -128,6 +126,7 @@ class Group:
                         seq,
                         tx.total_order,
                         self.order.count,
+                        EMPTY_ARRAY if UNCHANGED not in row else self.lost(row, tx),
                     )
                     headers = tx.headers.make(lsn, seq, op)
                     large = len(body) > self.surely_fits
@@ -237,8 +236,7 @@ class Group:
             return self.draft_delete(old, full, lsn, tx.seq, tx)
         if action is Action.INSERT:
             if UNCHANGED in new:
-                table = str(self.encoder.schema)
-                tx.lost_values[table] = tx.lost_values.get(table, 0) + 1
+                self.lost(new, tx)
             return [self.draft(b"c", new, None, new, lsn, tx.seq, tx)]
         if old is None:
             return [self.draft(b"u", new, None, new, lsn, tx.seq, tx)]
@@ -248,6 +246,16 @@ class Group:
         drafts = self.draft_delete(old, full, lsn, tx.seq - 1, tx, rekey=b"old")
         drafts.append(self.draft(b"c", new, before, new, lsn, tx.seq, tx, rekey=b"new"))
         return drafts
+
+    def lost(self, row: Row, tx: TransactionState) -> bytes:
+        """Count a row that a filter has made an INSERT of and that lacks values; return which.
+
+        The filter may be the server's: values of a row that was inserted are always sent
+        (ReorderBufferToastReplace).
+        """
+        table = str(self.encoder.schema)
+        tx.lost_values[table] = tx.lost_values.get(table, 0) + 1
+        return self.unchanged(row)
 
     def draft_delete(
         self,

@@ -30,6 +30,7 @@ from gateway.errors import ConfigError, GatewayError, TransientError
 from gateway.lsn import ZERO_LSN, Lsn
 from gateway.observe import event
 from gateway.records import Watermark
+from gateway.rowfilter.pushdown import is_exact_on, push_down
 from gateway.source.catalog import read_catalog
 from gateway.source.tables import existing_relations
 from gateway.source.watch import catalog_digest, unchanged_since
@@ -96,13 +97,16 @@ def read_plan(
     )
     if told is not None:
         catalog = as_told(catalog, told, known)
-    return make_plan(
+    plan = make_plan(
         definitions,
         catalog,
         holdable={(s.subscription, s.schema, s.table) for s in states} if holds else (),
         prefix=settings.source.slot,
         missing_identity=settings.definitions.missing_identity,
     )
+    if settings.filters.pushdown and is_exact_on(connection.info.server_version):
+        return push_down(plan, definitions)
+    return plan
 
 
 def recalled_plan(

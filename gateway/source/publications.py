@@ -2,13 +2,17 @@
 
 All four names exist from the first start on, those that nobody needs without a table: pgoutput
 looks a publication up as it was at the WAL position it decodes, so that one which is created later
-than a position that is still to be read could never be named.
+than a position that is still to be read could never be named. In the same way a row filter of one
+(`gateway.rowfilter.pushdown`) counts from the place in the WAL on at which it was altered: it is
+widened before what needs that is copied, and narrowed behind it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
+from operator import itemgetter
+from types import MappingProxyType
 from typing import Any, Final
 
 import psycopg
@@ -17,7 +21,10 @@ from psycopg import sql
 from gateway.definitions.model import Operation, Plan, ServerPublication
 from gateway.definitions.server import SUFFIXES
 from gateway.errors import FatalError, TransientError
+from gateway.rowfilter.pushdown import adds_to
 from gateway.source.connection import classify_server_error
+from gateway.source.existing import Existing, read_existing
+from gateway.source.filters import RENDERING_SETTINGS
 from gateway.source.running import lock_holders
 
 __all__ = [
@@ -30,21 +37,6 @@ __all__ = [
 _Connection = psycopg.Connection[Any]
 
 _LOCK_TIMEOUT: Final = "SET LOCAL lock_timeout = '5s'"
-
-
-@dataclass(frozen=True, slots=True)
-class _Existing:
-    """A publication as it is on the server.
-
-    Attributes:
-        plain: Nothing but FOR TABLE, without row filters and column lists.
-    """
-
-    table_oids: frozenset[int]
-    operations: frozenset[Operation]
-    via_root: bool
-    generated: bool
-    plain: bool
 
 
 def ensure_publications(connection: _Connection, plan: Plan, *, prefix: str) -> list[str]:
@@ -89,6 +81,7 @@ def _execute(
     try:
         with connection.transaction():
             connection.execute(_LOCK_TIMEOUT)
+            connection.execute(RENDERING_SETTINGS)
             statements = make(connection, plan, prefix)
             for statement in statements:
                 connection.execute(statement)
@@ -125,7 +118,9 @@ def check_publications(connection: _Connection, plan: Plan, *, prefix: str) -> l
         FatalError, TransientError: the catalog cannot be read.
     """
     try:
-        return _shown(connection, _statements(connection, plan, prefix))
+        with connection.transaction():
+            connection.execute(RENDERING_SETTINGS)
+            return _shown(connection, _statements(connection, plan, prefix))
     except psycopg.Error as error:
         text = error.diag.message_primary or str(error)
         raise classify_server_error(
@@ -168,7 +163,7 @@ def drop_publications(connection: _Connection, *, prefix: str) -> list[str]:
     names = [prefix + suffix for suffix in SUFFIXES]
     try:
         with connection.transaction():
-            existing = _read(connection, names)
+            existing = read_existing(connection, names)
             statements = [
                 sql.SQL("DROP PUBLICATION {}").format(sql.Identifier(name)) for name in existing
             ]
@@ -189,7 +184,7 @@ def _shown(connection: _Connection, statements: Iterable[sql.Composed]) -> list[
 def _statements(connection: _Connection, plan: Plan, prefix: str) -> list[sql.Composed]:
     wanted = {publication.name: publication for publication in plan.server_publications}
     names = [prefix + suffix for suffix in SUFFIXES]
-    existing = _read(connection, names)
+    existing = read_existing(connection, names)
     statements: list[sql.Composed] = []
     for name in names:
         publication = wanted.get(name) or ServerPublication(
@@ -205,7 +200,7 @@ def _statements(connection: _Connection, plan: Plan, prefix: str) -> list[sql.Co
         if found is None:
             statements.append(_create(connection, publication))
         elif name in wanted:
-            statements += _alter(connection, publication, found)
+            statements += _alter(connection, plan, publication, found)
         elif found.table_oids:
             statements.append(_empty(connection, name, found.table_oids))
     return statements
@@ -213,7 +208,7 @@ def _statements(connection: _Connection, plan: Plan, prefix: str) -> list[sql.Co
 
 def _extending_statements(connection: _Connection, plan: Plan, prefix: str) -> list[sql.Composed]:
     wanted = {publication.name: publication for publication in plan.server_publications}
-    existing = _read(connection, [prefix + suffix for suffix in SUFFIXES])
+    existing = read_existing(connection, [prefix + suffix for suffix in SUFFIXES])
     by_leaf = {oid for p in plan.server_publications if not p.via_root for oid in p.table_oids}
     by_leaf_before = {
         oid
@@ -248,9 +243,31 @@ def _extending_statements(connection: _Connection, plan: Plan, prefix: str) -> l
             table_oids=tuple(sorted(oids | before)),
             operations=publication.operations | found.operations,
             generated=generated,
+            filters={
+                oid: filters
+                for oid, filters in _either(plan, publication, found).items()
+                if oid in oids | before
+            },
         )
-        statements += _alter(connection, both, found)
+        statements += _alter(connection, plan, both, found)
     return statements
+
+
+def _either(
+    plan: Plan, publication: ServerPublication, found: Existing
+) -> dict[int, tuple[str, ...]]:
+    """The filters by which both what is there and what is to come can be read."""
+    both: dict[int, tuple[str, ...]] = {}
+    for oid, text in found.filters.items():
+        wanted = publication.filters.get(oid, ())
+        if oid not in publication.table_oids or (
+            wanted and not adds_to(text, wanted, plan.tables[oid].columns, or_leaves=False)
+        ):
+            both[oid] = (text,)
+        elif wanted:
+            both[oid] = (text, *wanted)
+    new = publication.filters.keys() - found.table_oids
+    return both | {oid: publication.filters[oid] for oid in new}
 
 
 def _is_among(plan: Plan, root: int, members: Collection[int]) -> bool:
@@ -264,16 +281,16 @@ def _is_among(plan: Plan, root: int, members: Collection[int]) -> bool:
 
 def _create(connection: _Connection, publication: ServerPublication) -> sql.Composed:
     name, options = sql.Identifier(publication.name), _options(connection, publication)
-    tables = _names(connection, publication.table_oids).values()
+    tables = _names(connection, publication.table_oids)
     if not tables:
         return sql.SQL("CREATE PUBLICATION {} WITH ({})").format(name, options)
     return sql.SQL("CREATE PUBLICATION {} FOR TABLE {} WITH ({})").format(
-        name, _only(tables), options
+        name, _only(tables, publication.filters), options
     )
 
 
 def _alter(
-    connection: _Connection, publication: ServerPublication, found: _Existing
+    connection: _Connection, plan: Plan, publication: ServerPublication, found: Existing
 ) -> list[sql.Composed]:
     name = sql.Identifier(publication.name)
     statements = []
@@ -287,17 +304,29 @@ def _alter(
             sql.SQL("ALTER PUBLICATION {} SET ({})").format(name, _options(connection, publication))
         )
     tables = _names(connection, publication.table_oids)
-    if found.table_oids != tables.keys():
+    if found.table_oids != tables.keys() or not _filters_alike(plan, publication, found):
         statements.append(
-            sql.SQL("ALTER PUBLICATION {} SET TABLE {}").format(name, _only(tables.values()))
+            sql.SQL("ALTER PUBLICATION {} SET TABLE {}").format(
+                name, _only(tables, publication.filters)
+            )
             if tables
             else _empty(connection, publication.name, found.table_oids)
         )
     return statements
 
 
+def _filters_alike(plan: Plan, publication: ServerPublication, found: Existing) -> bool:
+    if publication.filters.keys() != found.filters.keys():
+        return False
+    return all(
+        publication.filters[oid] == (text,)
+        or not adds_to(text, publication.filters[oid], plan.tables[oid].columns, or_leaves=True)
+        for oid, text in found.filters.items()
+    )
+
+
 def _empty(connection: _Connection, name: str, oids: Iterable[int]) -> sql.Composed:
-    tables = _only(_names(connection, oids).values())
+    tables = _only(_names(connection, oids))
     return sql.SQL("ALTER PUBLICATION {} DROP TABLE {}").format(sql.Identifier(name), tables)
 
 
@@ -311,11 +340,22 @@ def _names(connection: _Connection, oids: Iterable[int]) -> dict[int, tuple[str,
     return {oid: (schema, name) for oid, schema, name in rows}
 
 
-def _only(names: Iterable[tuple[str, str]]) -> sql.Composed:
+def _only(
+    names: Mapping[int, tuple[str, str]],
+    filters: Mapping[int, tuple[str, ...]] = MappingProxyType({}),
+) -> sql.Composed:
     # ONLY: heirs by inheritance are tables of their own in the plan.
     return sql.SQL(", ").join(
-        sql.SQL("ONLY {}").format(sql.Identifier(*name)) for name in sorted(names)
+        sql.SQL("ONLY {}{}").format(sql.Identifier(*name), _where(filters.get(oid, ())))
+        for oid, name in sorted(names.items(), key=itemgetter(1))
     )
+
+
+def _where(filters: Sequence[str]) -> sql.Composable:
+    if not filters:
+        return sql.SQL("")
+    union = sql.SQL(" OR ").join(sql.SQL("({})").format(sql.SQL(text)) for text in filters)
+    return sql.SQL(" WHERE ({})").format(union)
 
 
 def _options(connection: _Connection, publication: ServerPublication) -> sql.Composed:
@@ -328,34 +368,3 @@ def _options(connection: _Connection, publication: ServerPublication) -> sql.Com
         stored = "stored" if publication.generated else "none"
         options.append(sql.SQL("publish_generated_columns = {}").format(sql.SQL(stored)))
     return sql.SQL(", ").join(options)
-
-
-def _read(connection: _Connection, names: Sequence[str]) -> dict[str, _Existing]:
-    version = connection.info.server_version
-    generated = "p.pubgencols = 's'" if version >= 180000 else "false"
-    plain = "NOT p.puballtables"
-    if version >= 150000:
-        plain += (
-            " AND NOT EXISTS (SELECT FROM pg_publication_namespace AS n WHERE n.pnpubid = p.oid)"
-            " AND NOT EXISTS (SELECT FROM pg_publication_rel AS r WHERE r.prpubid = p.oid"
-            " AND (r.prqual IS NOT NULL OR r.prattrs IS NOT NULL))"
-        )
-    rows = connection.execute(
-        "SELECT p.pubname, ARRAY("  # noqa: S608
-        "SELECT r.prrelid FROM pg_publication_rel AS r WHERE r.prpubid = p.oid),"
-        " p.pubinsert, p.pubupdate, p.pubdelete, p.pubtruncate,"
-        f" p.pubviaroot, {generated}, {plain}"
-        " FROM pg_publication AS p WHERE p.pubname = ANY(%s) ORDER BY p.pubname".encode(),
-        (list(names),),
-    )
-    order = (Operation.INSERT, Operation.UPDATE, Operation.DELETE, Operation.TRUNCATE)
-    return {
-        row[0]: _Existing(
-            table_oids=frozenset(row[1]),
-            operations=frozenset(o for o, on in zip(order, row[2:6], strict=True) if on),
-            via_root=row[6],
-            generated=row[7],
-            plain=row[8],
-        )
-        for row in rows
-    }

@@ -119,3 +119,15 @@ def test_a_value_that_is_not_in_the_stream_is_counted_when_a_row_enters_the_filt
     assert (seen[0].op, seen[0].value["after"]) == ("c", {"a": 9, "b": None})
     assert gateway.router.take_lost_values() == {"public.t1": 1}
     assert gateway.router.take_lost_values() == {}
+
+
+def test_so_it_is_when_the_filter_was_the_servers() -> None:
+    """With push-down the row comes as an INSERT, which is then without the value as well."""
+    gateway = Gateway([T1_TABLE], [publish(where="(a > 5)")])
+
+    seen = data(gateway.commit(relation_of(T1_TABLE), Insert(T1, (b"9", UNCHANGED))))
+
+    assert seen[0].value is not None
+    assert (seen[0].op, seen[0].value["after"]) == ("c", {"a": 9, "b": None})
+    assert seen[0].value["unchanged"] == ["b"]
+    assert gateway.router.take_lost_values() == {"public.t1": 1}

@@ -1,0 +1,67 @@
+"""The gateway's own publications as they are on the source server."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import psycopg
+
+from gateway.definitions.model import Operation
+
+__all__ = ["Existing", "read_existing"]
+
+
+@dataclass(frozen=True, slots=True)
+class Existing:
+    """A publication as it is on the server.
+
+    Attributes:
+        plain: Nothing but FOR TABLE, without column lists.
+        filters: By OID, as the server prints them.
+    """
+
+    table_oids: frozenset[int]
+    operations: frozenset[Operation]
+    via_root: bool
+    generated: bool
+    plain: bool
+    filters: Mapping[int, str]
+
+
+def read_existing(connection: psycopg.Connection[Any], names: Sequence[str]) -> dict[str, Existing]:
+    """Return those of `names` that exist; filters as the session's settings have them printed."""
+    version = connection.info.server_version
+    generated = "p.pubgencols = 's'" if version >= 180000 else "false"
+    plain, filters = "NOT p.puballtables", "NULL"
+    if version >= 150000:
+        plain += (
+            " AND NOT EXISTS (SELECT FROM pg_publication_namespace AS n WHERE n.pnpubid = p.oid)"
+            " AND NOT EXISTS (SELECT FROM pg_publication_rel AS r WHERE r.prpubid = p.oid"
+            " AND r.prattrs IS NOT NULL)"
+        )
+        filters = (
+            "(SELECT json_object_agg(r.prrelid, pg_get_expr(r.prqual, r.prrelid))"
+            " FROM pg_publication_rel AS r WHERE r.prpubid = p.oid AND r.prqual IS NOT NULL)"
+        )
+    rows = connection.execute(
+        "SELECT p.pubname, ARRAY("  # noqa: S608
+        "SELECT r.prrelid FROM pg_publication_rel AS r WHERE r.prpubid = p.oid),"
+        " p.pubinsert, p.pubupdate, p.pubdelete, p.pubtruncate,"
+        f" p.pubviaroot, {generated}, {plain}, {filters}"
+        " FROM pg_publication AS p WHERE p.pubname = ANY(%s) ORDER BY p.pubname".encode(),
+        (list(names),),
+    )
+    order = (Operation.INSERT, Operation.UPDATE, Operation.DELETE, Operation.TRUNCATE)
+    return {
+        row[0]: Existing(
+            table_oids=frozenset(row[1]),
+            operations=frozenset(o for o, on in zip(order, row[2:6], strict=True) if on),
+            via_root=row[6],
+            generated=row[7],
+            plain=row[8],
+            filters={int(oid): text for oid, text in (row[9] or {}).items()},
+        )
+        for row in rows
+    }
