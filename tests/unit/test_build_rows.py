@@ -67,3 +67,12 @@ def test_what_is_built_in_this_tree_is_taken() -> None:
 
     assert (why_not_built() is None) == can_be_built
     assert (why_one_by_one() is None) == can_be_built
+
+
+@pytest.mark.parametrize("sources", build_rows.MODULES.values(), ids=lambda path: path.name)
+def test_a_module_says_why_it_is_there_and_what_it_equals(sources: Path) -> None:
+    text = (sources / f"{sources.name}.c").read_text()
+
+    assert ".m_doc = module_doc" in text
+    for part in ("Why:", "Assumes:", "Equals:"):
+        assert f'    "{part} ' in text

@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 import yaml
 
+from tools import build_rows
+
 ROOT = Path(__file__).resolve().parents[2]
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
 
@@ -59,6 +61,16 @@ def test_the_workflow_runs_what_a_person_runs() -> None:
 
     assert ".ci/run" in [step.get("run") for step in steps]
     assert (ROOT / ".ci" / "run").stat().st_mode & 0o111
+
+
+def test_released_wheels_are_compiled_for_both_machines() -> None:
+    job = jobs(ROOT / ".github/workflows/release.yml")["wheels"]
+    (build,) = [step for step in job["steps"] if "cibuildwheel" in step.get("uses", "")]
+    modules = [name.removesuffix(".abi3.so").replace("/", ".") for name in build_rows.MODULES]
+
+    assert job["strategy"]["matrix"]["machine"] == ["ubuntu-24.04", "ubuntu-24.04-arm"]
+    assert job["runs-on"] == "${{ matrix.machine }}"
+    assert f"import {', '.join(modules)}" in build["env"]["CIBW_TEST_COMMAND"]
 
 
 def test_images_are_stages_of_the_dockerfile() -> None:

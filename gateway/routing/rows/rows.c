@@ -345,9 +345,16 @@ static PyType_Spec rows_spec = {
     .slots = rows_slots,
 };
 
+static const char module_doc[] =
+    "From frames of the stream, and lines of COPY, to records: the compiled row path.\n\n"
+    "Why: interpreted, a row costs some fifteen microseconds, compiled about one.\n"
+    "Assumes: nothing of the bytes; what is unusual about a change is left alone.\n"
+    "Equals: gateway.routing.changes and gateway.routing.groups, which take what is left.";
+
 static struct PyModuleDef module_definition = {
     PyModuleDef_HEAD_INIT,
     .m_name = "_rows",
+    .m_doc = module_doc,
     .m_size = -1,
 };
 

