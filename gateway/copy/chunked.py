@@ -282,9 +282,9 @@ class ChunkedCopy:
                         row = rows.pop(before, None)
                         if op is _Op.MOVE and not old:
                             row = None  # an INSERT that lacks values: see `insert`
-                        moved.pop(before, None)
                         if row is None and op is _Op.SET and all_known:
-                            continue
+                            continue  # also one that has come from elsewhere, and is to be read
+                        moved.pop(before, None)
                         row = _filled(row or new, new)
                         if UNCHANGED in row:
                             moved[after] = xid

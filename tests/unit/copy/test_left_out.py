@@ -44,3 +44,12 @@ def test_it_stays_unwanted_where_that_is_said_by_its_key(large: bytes) -> None:
 
     assert place(copy, by_key=True) == [[b"1", b"one", b"x"]]
     assert copy.request().again == ()
+
+
+def test_it_is_read_again_where_it_was_changed_after_it_had_come_from_elsewhere() -> None:
+    copy = ChunkedCopy([0], Progress())
+    copy.update(UNSEEN, [b"9", None, None], [b"2", b"deux", UNCHANGED])
+    copy.update(UNSEEN, None, [b"2", b"zwei", UNCHANGED])
+
+    assert place(copy, by_key=True) == [[b"1", b"one", b"x"]]
+    assert copy.request().again == (LEFT_OUT,)
