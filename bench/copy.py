@@ -2,7 +2,8 @@
 
 With rows interpreted, compiled, and compiled while a writer of its own inserts into another table,
 with the clock in the key; a consumer looks how long those rows take, and somebody asks the server
-for the age of the oldest transaction.
+for the age of the oldest transaction. Then with a filter on a column, by which one row in a hundred
+passes, read by one connection and by two.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
@@ -70,10 +71,19 @@ def run(rows: int) -> None:
         alone = _unload(server)
         print(f"{'COPY ... TO STDOUT by psql, /dev/null':44}{rows / alone:12,.0f}", flush=True)
 
-        def copy(name: str, form: str, title: str, *, writing: bool) -> None:
+        def copy(
+            name: str,
+            title: str,
+            *,
+            interpreted: bool = False,
+            writing: bool = False,
+            passing: str = "",
+            readers: int = 2,
+        ) -> None:
             where = folder / name
             where.mkdir()
-            with _gateway(where, name, form, server, kafka, registry) as gateway:
+            env = {INTERPRETED: str(int(interpreted)), "PGSLUICE_COPY__PARALLEL": str(readers)}
+            with _gateway(where, name, env, server, kafka, registry) as gateway:
                 copied: list[_Copied] = []
 
                 def work() -> None:
@@ -84,7 +94,7 @@ def run(rows: int) -> None:
                 times: list[float] = []
                 if writing:
                     quiet = _latencies(server, kafka, topic, lambda: time.sleep(_QUIET_S))
-                _add_table(where, name, gateway)
+                _add_table(where, name, gateway, passing)
                 if writing:
                     times = _latencies(server, kafka, topic, work)
                 else:
@@ -99,11 +109,16 @@ def run(rows: int) -> None:
                     _print_latencies("another table's changes, nothing copied", quiet)
                     _print_latencies("another table's changes, during the copy", times)
 
-        copy("interpreted", "1", "pgsluice, interpreted", writing=False)
+        copy("interpreted", "pgsluice, interpreted", interpreted=True)
         if why_not_built() is None:
-            copy("compiled", "0", "pgsluice, compiled", writing=False)
+            copy("compiled", "pgsluice, compiled")
         title = f"pgsluice, {_WRITES_PER_S:,} transactions a second beside"
-        copy("beside", "0", title, writing=True)
+        copy("beside", title, writing=True)
+        connection.execute("ALTER TABLE orders REPLICA IDENTITY FULL")
+        passing = " WHERE (quantity % 100 = 0)"
+        for readers in (1, 2, 1, 2):
+            title = f"pgsluice, 1 row in 100 passes, readers: {readers}"
+            copy(f"few{time.monotonic_ns()}", title, passing=passing, readers=readers)
         print(f"load average at the end {os.getloadavg()[0]:.1f}", flush=True)
 
 
@@ -133,9 +148,9 @@ def _copy(
     return _Copied(time.monotonic() - began, cpu_s(gateway.pid) - used, oldest)
 
 
-def _add_table(folder: Path, name: str, gateway: subprocess.Popen[bytes]) -> None:
+def _add_table(folder: Path, name: str, gateway: subprocess.Popen[bytes], passing: str) -> None:
     """Let the gateway take the table in; return when its stream goes on."""
-    definitions = _DEFINITIONS.format(name=name, tables="beside, orders")
+    definitions = _DEFINITIONS.format(name=name, tables=f"beside, orders{passing}")
     (folder / "replication.sql").write_text(definitions)
     gateway.send_signal(signal.SIGHUP)
     _wait_for(folder, gateway, "definitions in force", 1)
@@ -229,12 +244,12 @@ def _wait_for(
 def _gateway(
     folder: Path,
     name: str,
-    form: str,
+    env: Mapping[str, str],
     server: EmbeddedPostgres,
     kafka: EmbeddedKafka,
     registry: EmbeddedRegistry,
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """A gateway that has the empty table; `form` is "1" where its rows are interpreted."""
+    """A gateway that has the empty table."""
     definitions = _DEFINITIONS.format(name=name, tables="beside")
     (folder / "replication.sql").write_text(definitions)
     tables = {
@@ -254,7 +269,7 @@ def _gateway(
         gateway = subprocess.Popen(
             [sys.executable, "-m", "gateway", "run", "--config", folder / "pgsluice.toml"],
             stderr=log,
-            env={**os.environ, INTERPRETED: form},
+            env={**os.environ, **env},
         )
         try:
             _wait_for(folder, gateway, "all tables are copied", 1)

@@ -190,7 +190,7 @@ class CopyTable:
     """``[copy]``: how tables are copied while the stream goes on.
 
     Attributes:
-        parallel: Tables copied at the same time, each with a connection of its own.
+        parallel: Connections that read, of several tables or of ranges of one large table.
         chunk_rows: Rows that are read in one transaction at most.
         chunk_bytes: The same in bytes, as far as the rows of the chunk before tell.
         rows_per_second: Of all tables together; 0: as fast as it goes.

@@ -43,9 +43,10 @@ chunk is read when all transactions have ended that ran when the stream was begu
 waits for that): every snapshot from then on sees them. The same makes up for changes that
 transactions made before a table was added to the publications.
 
-Chunks may be read ahead: the second one before the first is placed. They are placed in the order in
-which they were read, so the snapshot of a later one sees all that an earlier one's sees; what is
-forgotten when the earlier one is placed is nothing that the later one lacks.
+Chunks may be read ahead, and several at once: where a range ends is asked for before it is read, so
+that others can go on behind it (`Front`). They are placed in the order of their ranges. The
+snapshot of a later one may be older than that of an earlier one; so a change is kept for as long as
+there is a chunk to be placed that may not see it.
 
 A chunk may be placed in parts with the stream in between (`Chunk.split`): each is what a chunk of
 its range would have been under the same snapshot; the last one has the keys that are read again.
@@ -65,6 +66,7 @@ table's rows in a spool file, and a stream that waits while they are published.
 """
 
 from gateway.copy.chunked import Chunk, ChunkedCopy, ChunkRequest
+from gateway.copy.front import Claim, Front
 from gateway.copy.lines import CopiedRow, Row, row_of
 from gateway.copy.progress import Key, Progress
 from gateway.copy.snapshot import Snapshot
@@ -73,7 +75,9 @@ __all__ = [
     "Chunk",
     "ChunkRequest",
     "ChunkedCopy",
+    "Claim",
     "CopiedRow",
+    "Front",
     "Key",
     "Progress",
     "Row",

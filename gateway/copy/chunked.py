@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from itertools import chain
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from gateway.copy.lines import CopiedRow, Row, key_of_line, row_of
 from gateway.copy.progress import Key, Progress
@@ -26,11 +26,15 @@ class ChunkRequest:
         ranged: Rows behind `after` are wanted; otherwise only those of `again`.
         after: None: from the first key on.
         again: Keys whose rows are wanted as well.
+        upto: The last key of the range; None: that is not known.
+        rows: How many there are up to that, as far as it is known.
     """
 
     ranged: bool
     after: Key | None
     again: tuple[Key, ...]
+    upto: Key | None = None
+    rows: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +47,7 @@ class Chunk:
         snapshot: Under which they were read.
         insert_lsn: The server's WAL insert position afterwards.
         last: The greatest key of the range; None when `rows` has none of it.
-        end: There is nothing behind it.
+        end: There is nothing behind it; not where the request said up to which key.
         size: Number of rows of the range.
         skipped: Number of those that are in the range and not among `rows`, because nobody wants
             them.
@@ -59,16 +63,6 @@ class Chunk:
     size: int
     skipped: int = 0
     by_key: bool = True
-
-    def following(self, again: tuple[Key, ...]) -> ChunkRequest | None:
-        """Return the request for the range behind it, also before it is placed; None at the end.
-
-        Args:
-            again: Of any request that was made before.
-        """
-        if self.end or not self.request.ranged:
-            return None
-        return ChunkRequest(True, self.last or self.request.after, again)
 
     def split(self, rows: int, key: Sequence[int]) -> tuple[Chunk, Chunk] | None:
         """Part it into two chunks, to be placed one after the other; None: it has to stay whole.
@@ -115,6 +109,10 @@ class _Change(NamedTuple):
     new: Row
 
 
+_Entry: TypeAlias = tuple[int, list[_Change]]
+"""A transaction, and what it did."""
+
+
 class ChunkedCopy:
     """The copy of one table for subscriptions that are equally far. Not thread-safe.
 
@@ -135,7 +133,7 @@ class ChunkedCopy:
         self._rows = progress.rows
         # With the transaction that put it there; None: one that every snapshot sees.
         self._again: dict[Key, int | None] = dict.fromkeys(progress.again)
-        self._unseen: list[tuple[int, list[_Change]]] = []
+        self._unseen: list[_Entry] = []
 
     @property
     def progress(self) -> Progress:
@@ -148,11 +146,7 @@ class ChunkedCopy:
         return self._complete or self._copied is not None
 
     def request(self) -> ChunkRequest:
-        """Say what to read next when all that was read is placed.
-
-        Chunks are read one after the other, and placed in this order; `Chunk.following` says what
-        can be read meanwhile.
-        """
+        """Say what to read next when all that was read is placed; see `gateway.copy.front`."""
         return ChunkRequest(not self._complete, self._copied, tuple(self._again))
 
     # What is published
@@ -200,25 +194,27 @@ class ChunkedCopy:
     # What is read
 
     def forget(self, snapshot: Snapshot) -> None:
-        """Drop what every later snapshot sees as well; not while an earlier chunk waits."""
+        """Drop what is seen by all chunks that are still to be placed."""
         self._unseen = [entry for entry in self._unseen if not snapshot.sees(entry[0])]
 
     def place(self, chunk: Chunk) -> Iterable[CopiedRow]:
         """Place a chunk behind all that was published up to now, at or behind its `insert_lsn`.
 
+        Chunks of ranges are placed in the order of these, under whichever snapshots they were read.
+
         Returns:
             The rows to publish, as they are at this position. Exhaust it before anything else.
         """
-        self.forget(chunk.snapshot)
+        unseen = [entry for entry in self._unseen if not chunk.snapshot.sees(entry[0])]
         self._rows += chunk.size + chunk.skipped
         if not self._key:
             self._complete = True
-            return _bag(chunk.rows, [c for _, changes in self._unseen for c in changes])
+            return _bag(chunk.rows, [change for _, changes in unseen for change in changes])
         rows: Iterable[CopiedRow] = chunk.rows
         asked = [key for key in chunk.request.again if key in self._again]
-        if self._unseen or asked:
-            others, known = self._part(chunk)
-            moved = self._make_up_for(known, all_known=chunk.by_key)
+        if unseen or asked:
+            others, known = self._part(chunk, unseen)
+            moved = self._make_up_for(known, unseen, all_known=chunk.by_key)
             self._again |= moved
             for key in asked:
                 xid = self._again.get(key)
@@ -243,11 +239,13 @@ class ChunkedCopy:
         else:
             self._unseen.append((xid, [change]))
 
-    def _part(self, chunk: Chunk) -> tuple[list[CopiedRow], dict[Key, Row]]:
+    def _part(
+        self, chunk: Chunk, unseen: Sequence[_Entry]
+    ) -> tuple[list[CopiedRow], dict[Key, Row]]:
         """Part the rows that nothing is made up for from the others, which are split."""
         concerned = {*chunk.request.again, *self._again}
         truncated = False
-        for _, changes in self._unseen:
+        for _, changes in unseen:
             for op, old, new in changes:
                 truncated |= op is _Op.TRUNCATE
                 concerned.update(self.key_of(row) for row in (old, new) if row)
@@ -261,16 +259,19 @@ class ChunkedCopy:
                 others.append(copied)
         return others, known
 
-    def _make_up_for(self, rows: dict[Key, Row], *, all_known: bool) -> dict[Key, int | None]:
+    def _make_up_for(
+        self, rows: dict[Key, Row], unseen: Sequence[_Entry], *, all_known: bool
+    ) -> dict[Key, int | None]:
         """Bring `rows` to the present; return the keys whose rows are not known in full.
 
         Args:
             rows: Of the chunk, by their keys.
+            unseen: The changes that its snapshot does not see.
             all_known: A row of the chunk's range that is not there is none that a change which
                 keeps its key could make wanted.
         """
         moved: dict[Key, int | None] = {}
-        for xid, changes in self._unseen:
+        for xid, changes in unseen:
             for op, old, new in changes:
                 match op:
                     case _Op.PUT:

@@ -1,36 +1,29 @@
 """Copies tables while the stream goes on: threads read chunks, the loop places them.
 
     worker threads                          the loop
-    read chunks ──────── waiting ─────────► place() between two transactions, behind the chunk's
+    read chunks ────────── due ───────────► place() between two transactions, behind the chunk's
     wait until one is placed ◄── placed ─── position: its records, and how far the copy is now
 
-What a chunk is and why this is exact: `gateway.copy`. Threads share nothing with the loop but what
-`_lock` guards; only the loop looks into a `ChunkedCopy`. A worker that loses its connection makes
-another and reads the chunk again, the stream does not notice.
+What a chunk is and why this is exact: `gateway.copy`. The threads: `gateway.runtime.copy_workers`.
+Only the loop looks into a `ChunkedCopy`.
 """
 
 from __future__ import annotations
 
-import contextlib
 import logging
-import os
-import threading
 import time
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from typing import Final
 
 from gateway.background import OnWait
 from gateway.config import CopyTable
-from gateway.copy import Chunk, ChunkRequest, Progress, Snapshot
+from gateway.copy import Chunk, Progress
 from gateway.definitions.changes import fingerprint_of
 from gateway.definitions.model import Plan, TableCopy
 from gateway.envelope.envelope import Snapshot as SnapshotKind
 from gateway.envelope.envelope import TransactionContext
 from gateway.envelope.headers import HeaderMaker
 from gateway.envelope.markers import encode_copy
-from gateway.errors import GatewayError, TransientError
 from gateway.failpoints import fail_point
 from gateway.lsn import Lsn, format_lsn
 from gateway.observe import Counters, event, report_quarantined
@@ -41,21 +34,14 @@ from gateway.routing.routes import RelationRoutes
 from gateway.routing.state import TransactionState
 from gateway.runtime.copy_jobs import CopyJob, CopyReport, CopyStanding, make_jobs
 from gateway.runtime.copy_states import CopyStates
+from gateway.runtime.copy_workers import CopyWorkers
 from gateway.runtime.ports import Placement
-from gateway.runtime.waits import WaitNotice
-from gateway.source.chunks import ChunkReader, ConditionError, TableAltered, TableGone
+from gateway.source.chunks import ChunkReader, ConditionError
 
 __all__ = ["TableCopier"]
 
 _LOG: Final = logging.getLogger(__name__)
-_FIRST_CHUNK_ROWS: Final = 500
-_GATE_S: Final = 0.1
-_FLUSH_S: Final = 0.1
 _REPORT_S: Final = 5.0
-_JOIN_S: Final = 5.0
-_AHEAD: Final = 2
-"""Chunks of a table that are read while one before them waits for its place."""
-_SNAPSHOTS: Final = 16
 _OUTDATED: Final = "a table was altered; it is copied anew when it can be published"
 
 
@@ -90,58 +76,31 @@ class TableCopier:
         self._plan = plan
         self._routes = routes
         self._routing = routing
-        self._settings = settings
         self._counters = counters
-        self._open_reader = open_reader
         self._evaluator = evaluator
         self._report = report
-        self._retry_s = retry_s
         self._states = CopyStates(plan, states, routes.addresses)
         self._jobs = list(make_jobs(plan, self._states, routes))
-        self._queue = deque(self._jobs)
-        self._waiting: deque[tuple[CopyJob, Chunk]] = deque()
-        # The latest ones, for the loop may be held up: they see all that earlier ones see.
-        self._snapshots: deque[Snapshot] = deque(maxlen=_SNAPSHOTS)
-        self._given_up: deque[tuple[CopyJob, ConditionError]] = deque()
+        self._workers = CopyWorkers(self._jobs, settings, open_reader=open_reader, retry_s=retry_s)
         self._placing = False
-        self._sure_from: int | None = None
-        self._not_before = 0.0
-        self._failure: Exception | None = None
         self._altered = False
-        self._lock = threading.Lock()
-        self._closed = threading.Event()
-        self._read_fd, self._write_fd = os.pipe()
-        os.set_blocking(self._read_fd, False)
-        os.set_blocking(self._write_fd, False)
-        workers = min(settings.parallel, len(self._jobs))
-        self._workers = [
-            threading.Thread(target=self._work, name=f"pgsluice copy {n}", daemon=True)
-            for n in range(workers)
-        ]
 
     def __enter__(self) -> TableCopier:
         if not self._jobs and not self._routes.addresses.refused:
             event(_LOG, logging.INFO, "all tables are copied")
-        for worker in self._workers:
-            worker.start()
+        self._workers.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._closed.set()
         for job in self._jobs:
-            job.placed.set()
             self._routes.unwatch(job.route, job.copy)
-        for worker in self._workers:
-            worker.join(_JOIN_S)
-        if not any(worker.is_alive() for worker in self._workers):
-            os.close(self._write_fd)
-        os.close(self._read_fd)
+        self._workers.close()
 
     # What the loop asks
 
     def fileno(self) -> int:
         """See `gateway.runtime.ports.Copier`."""
-        return self._read_fd
+        return self._workers.fileno()
 
     @property
     def unfinished(self) -> bool:
@@ -151,12 +110,11 @@ class TableCopier:
     @property
     def altered(self) -> bool:
         """See `gateway.runtime.ports.Copier`."""
-        return self._altered or self._routes.altered
+        return self._altered or self._workers.altered or self._routes.altered
 
     def awaited(self) -> Lsn | None:
         """See `gateway.runtime.ports.Copier`."""
-        with self._lock:
-            return min((chunk.insert_lsn for _, chunk in self._waiting), default=None)
+        return self._workers.awaited()
 
     def states(self) -> tuple[CopyState, ...]:
         """See `gateway.runtime.ports.Copier`."""
@@ -177,39 +135,24 @@ class TableCopier:
         self._take_notes()  # also when all is copied: a note that is left would keep the loop awake
         if not self.unfinished:
             return None
-        with self._lock:
-            due = next((e for e in self._waiting if e[1].insert_lsn <= upto), None)
-            if due is None:
-                return None
-            at = self._waiting.index(due)
-            job, chunk = due
-            rows = int(room / job.records_per_row)
-            parts = chunk.split(max(1, rows), job.source.key_positions)
-            if parts is None:
-                del self._waiting[at]
-            else:
-                chunk, self._waiting[at] = parts[0], (job, parts[1])
+        if (due := self._workers.due(upto)) is None:
+            return None
+        job, chunk = due
+        rows = int(room / job.records_per_row)
+        parts = chunk.split(max(1, rows), job.source.key_positions)
+        if parts is not None:
+            chunk, rest = parts
+            self._workers.part(job, rest)
         lsn = max(last, chunk.insert_lsn)
         return Placement(lsn, self._publish(job, chunk, lsn, whole=parts is None))
 
     def _take_notes(self) -> None:
         """Raise what a worker could not deal with; forget what all later snapshots see."""
-        try:
-            os.read(self._read_fd, 4096)
-        except BlockingIOError:
-            return
-        if self._failure is not None:
-            raise self._failure
-        while self._given_up:
-            self._give_up(*self._given_up.popleft())
-        while self._snapshots:
-            self._forget(self._snapshots.popleft())
-
-    def _forget(self, snapshot: Snapshot) -> None:
-        with self._lock:
-            idle = [job for job in self._jobs if not job.outstanding]
-        for job in idle:
-            job.copy.forget(snapshot)
+        snapshots, given_up = self._workers.take_notes()
+        for job, error in given_up:
+            self._give_up(job, error)
+        for snapshot in snapshots[-1:]:
+            self._workers.forget(snapshot)
 
     def _publish(
         self, job: CopyJob, chunk: Chunk, lsn: Lsn, *, whole: bool
@@ -229,19 +172,14 @@ class TableCopier:
         job.learn(chunk.size, made)
         report_quarantined(_LOG, self._counters, transaction.quarantined)
         self._placing = False
-        self._forget(chunk.snapshot)
         if job.copy.progress.ready:
             yield self._finish(job, lsn)
         else:
             fail_point("copy.between_chunks")
             self._set_progress(job)
-            job.request = job.copy.request()
         self._tell(job)
-        if not whole:
-            return
-        with self._lock:
-            job.outstanding -= 1
-        job.placed.set()
+        self._workers.placed(job, whole=whole)
+        self._workers.forget(chunk.snapshot)
 
     def _finish(self, job: CopyJob, lsn: Lsn) -> list[Record]:
         fail_point("copy.before_ready")
@@ -271,7 +209,7 @@ class TableCopier:
         return records
 
     def _end(self, job: CopyJob) -> None:
-        job.over = True
+        self._workers.end(job)
         self._routes.unwatch(job.route, job.copy)
 
     def _give_up(self, job: CopyJob, error: ConditionError) -> None:
@@ -336,157 +274,3 @@ class TableCopier:
             ts_ms=now_ms,
         )
         return TransactionState(context, HeaderMaker(lsn, None, None, None))
-
-    # The workers
-
-    def _work(self) -> None:
-        reader: ChunkReader | None = None
-        job: CopyJob | None = None
-        try:
-            while not self._closed.is_set():
-                try:
-                    reader = reader or self._open_reader(self._go_on)
-                    self._wait_until_sure(reader)
-                    job = job or self._next_job()
-                    if job is None:
-                        return
-                    self._copy(reader, job)
-                    job = None
-                except ConditionError as error:
-                    assert job is not None
-                    if job.source.narrow:
-                        # A filter that raises; what evaluates it otherwise deals with the row.
-                        job.source = replace(job.source, narrow=())
-                        event(_LOG, logging.WARNING, "reading all rows", because=error.message)
-                        continue
-                    self._settle(job)
-                    self._given_up.append((job, error))
-                    job = None
-                    self._wake()
-                except TableGone as error:
-                    event(_LOG, logging.ERROR, "the table is not copied", because=error.message)
-                    assert job is not None
-                    self._settle(job)
-                    job.over, job = True, None
-                    self._wake()
-                except TableAltered as error:
-                    event(_LOG, logging.WARNING, "starting anew", because=error.message)
-                    self._altered = True
-                    self._wake()
-                    return
-                except TransientError as error:
-                    if self._closed.is_set():
-                        return
-                    event(_LOG, logging.WARNING, "reading a chunk again", error=error.message)
-                    if reader is not None:
-                        reader.close()
-                    reader = None
-                    self._closed.wait(self._retry_s)
-        except Exception as error:  # handed to the loop, which raises it
-            self._failure = error
-            self._wake()
-        finally:
-            if reader is not None:
-                reader.close()
-
-    def _go_on(self) -> None:
-        if self._closed.is_set():
-            raise TransientError("the copy is interrupted")
-
-    def _next_job(self) -> CopyJob | None:
-        with self._lock:
-            return self._queue.popleft() if self._queue else None
-
-    def _wait_until_sure(self, reader: ChunkReader) -> None:
-        """Wait for the transactions that ran when this began; see `gateway.copy`."""
-        began, waiting = time.monotonic(), False
-        notice = WaitNotice(
-            "the copy waits for transactions that are still running", reader.awaited
-        )
-        while not self._closed.is_set():
-            snapshot = reader.snapshot()
-            with self._lock:
-                self._sure_from = self._sure_from or snapshot.xmax
-            self._snapshots.append(snapshot)
-            self._wake()
-            if snapshot.xmin >= self._sure_from:
-                if waiting:
-                    reader.wait_for(None)
-                return
-            if not waiting:
-                reader.wait_for(self._sure_from)
-                waiting = True
-            notice(time.monotonic() - began)
-            self._closed.wait(_GATE_S)
-
-    def _copy(self, reader: ChunkReader, job: CopyJob) -> None:
-        if not job.began_at:
-            job.began_at = time.monotonic()
-            job.estimate = None if job.part else reader.estimate_rows(job.table)
-            if job.source.narrow and not reader.narrows(job.source):
-                job.source = replace(job.source, narrow=())
-            if job.source.narrow:
-                said = "only rows that pass a filter are read"
-                event(_LOG, logging.INFO, said, relation=job.table)
-        rows = _FIRST_CHUNK_ROWS
-        while (request := self._await_turn(reader, job)) is not None:
-            with self._lock:
-                job.outstanding += 1
-            try:
-                chunk = reader.read(job.source, request, self._bounded(rows))
-            except BaseException:
-                with self._lock:
-                    job.outstanding -= 1
-                raise
-            job.rows += chunk.size + chunk.skipped
-            job.newest = chunk
-            rows = self._settings.chunk_bytes // max(1, reader.bytes // max(1, reader.rows))
-            with self._lock:
-                self._waiting.append((job, chunk))
-                self._not_before = max(self._not_before, time.monotonic())
-                if self._settings.rows_per_second:
-                    self._not_before += reader.rows / self._settings.rows_per_second
-            self._wake()
-            self._closed.wait(max(0.0, self._not_before - time.monotonic()))
-        job.newest = None  # with its rows
-
-    def _await_turn(self, reader: ChunkReader, job: CopyJob) -> ChunkRequest | None:
-        """Wait until a chunk may be read; None: the job is over.
-
-        The stream needs time to get to a chunk's place, on a gateway that lags as much as it lags;
-        meanwhile the next ones are read, no more than can be kept in memory.
-        """
-        flushed = False
-        while not job.over and not self._closed.is_set():
-            job.placed.clear()
-            with self._lock:
-                outstanding = job.outstanding
-            if not outstanding:
-                return job.request
-            if outstanding <= _AHEAD and job.newest is not None:
-                following = job.newest.following(job.request.again)
-                if following is not None:
-                    return following
-            if not job.placed.wait(None if flushed else _FLUSH_S):
-                flushed = True
-                with contextlib.suppress(GatewayError):  # the server writes it out later, too
-                    reader.flush()
-        return None
-
-    def _settle(self, job: CopyJob) -> None:
-        """Wait until what was read of it is placed."""
-        while job.outstanding and not self._closed.is_set():
-            job.placed.clear()
-            if job.outstanding:
-                job.placed.wait(_FLUSH_S)
-
-    def _bounded(self, rows: int) -> int:
-        most: int = self._settings.chunk_rows
-        if self._settings.rows_per_second:
-            most = min(most, self._settings.rows_per_second)
-        return max(1, min(rows, most))
-
-    def _wake(self) -> None:
-        # Full: it is awake. Closed: this worker took too long to end, and nobody is left to wake.
-        with contextlib.suppress(BlockingIOError, BrokenPipeError):
-            os.write(self._write_fd, b"\0")

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from gateway.copy import Chunk, ChunkedCopy, ChunkRequest
+from gateway.copy import ChunkedCopy, Front
 from gateway.definitions.model import Plan, Table, TableCopy
 from gateway.envelope.schema import key_of
 from gateway.routing.copies import CopyRoute
@@ -58,9 +57,9 @@ class CopyJob:
     Attributes:
         part: The condition of the rows that are copied once more, of a table that stays ready;
             empty: the whole table is copied.
-        request: What a worker is to read next when all that it has read is placed.
-        newest: What it has read last.
-        outstanding: How many chunks are being read, or wait to be placed.
+        front: The ranges that are being read.
+        workers: How many threads read it.
+        begun: One of them has seen how large it is.
         rows: Read so far, in this run.
         records_per_row: How many a row makes, as far as it can be foreseen.
         over: Ready, or given up.
@@ -71,10 +70,9 @@ class CopyJob:
     route: CopyRoute
     source: ChunkSource
     copy: ChunkedCopy
-    request: ChunkRequest
-    placed: threading.Event = field(default_factory=threading.Event)
-    newest: Chunk | None = None
-    outstanding: int = 0
+    front: Front
+    workers: int = 0
+    begun: bool = False
     rows: int = 0
     estimate: int | None = None
     began_at: float = 0.0
@@ -85,6 +83,11 @@ class CopyJob:
 
     def __post_init__(self) -> None:
         self.records_per_row = len(self.copies)
+
+    @property
+    def is_ranged(self) -> bool:
+        """Whether several threads can read it."""
+        return bool(self.source.key) and not self.part
 
     def learn(self, rows: int, records: int) -> None:
         """Take note of how many `records` so many `rows` have made.
@@ -138,4 +141,5 @@ def make_jobs(plan: Plan, states: CopyStates, routes: RelationRoutes) -> Iterato
         source = ChunkSource(table, route.columns, route.key, part, narrow, by_key)
         chunked = ChunkedCopy(source.key_positions, state.progress)
         routes.watch(route, chunked)
-        yield CopyJob(table, tuple(copies), route, source, chunked, chunked.request(), part=part)
+        front = Front(chunked.request())
+        yield CopyJob(table, tuple(copies), route, source, chunked, front, part=part)

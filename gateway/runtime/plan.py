@@ -33,7 +33,7 @@ from gateway.records import Watermark
 from gateway.rowfilter.pushdown import is_exact_on, push_down
 from gateway.source.catalog import read_catalog
 from gateway.source.tables import existing_relations
-from gateway.source.watch import catalog_digest, unchanged_since
+from gateway.source.watch import CatalogWatch
 
 __all__ = ["PlanReader", "read_definitions", "read_plan", "recalled_plan"]
 
@@ -167,8 +167,7 @@ class PlanReader:
         self._definitions = definitions
         self._plan = plan
         self._watermark = watermark
-        self._before = before
-        self._digest = ""  # not known: what `plan` was made from may have changed since
+        self._watch = CatalogWatch(definitions, before)
         self._left = {relation_oid for _, relation_oid in plan.earlier}
         self._tells = tells
         self._told: Told | None = None
@@ -191,12 +190,9 @@ class PlanReader:
         Raises:
             TransientError: the connection is gone.
         """
-        digest = catalog_digest(self._connection, self._definitions, self._plan)
-        if not self._digest and self._is_as_before():
-            self._digest = digest
-        if digest == self._digest and (self._tells or again not in self._left):
+        changed = self._watch.has_changed(self._connection, self._plan)
+        if not changed and (self._tells or again not in self._left):
             return None
-        self._digest = digest
         if again is not None:
             self._left.discard(again)
         return self._read()
@@ -260,6 +256,3 @@ class PlanReader:
             return None
         self._plan = plan
         return plan
-
-    def _is_as_before(self) -> bool:
-        return unchanged_since(self._connection, self._definitions, self._plan, self._before)

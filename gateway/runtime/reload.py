@@ -51,7 +51,7 @@ from gateway.source.connection import connect, server_facts, wal_flush_lsn
 from gateway.source.event_trigger import has_event_trigger
 from gateway.source.publications import extend_publications
 from gateway.source.running import session_name
-from gateway.source.watch import catalog_digest, unchanged_since
+from gateway.source.watch import CatalogWatch
 
 __all__ = ["LOOK_FOR_REQUESTS", "Reloader", "Takeover", "channel_of"]
 
@@ -129,12 +129,11 @@ class Reloader:
         self._plan = plan
         self._definitions = definitions
         self._requested = requested
-        self._before = before
+        self._catalog = CatalogWatch(definitions, before)
         self._tells = tells
         self._told = told
         self._compared: Plan | None = None
         self._names = names
-        self._digest = ""  # not known: the catalog may have changed since the plan was made from it
         self._pending = False
         self._ended = threading.Event()
         self._hold = False
@@ -200,7 +199,7 @@ class Reloader:
         name = sql.Identifier(channel_of(self._settings.source.slot))
         connection.execute(sql.SQL("LISTEN {}").format(name))
         interval = self._settings.definitions.watch_interval_s
-        if interval or not self._digest:
+        if interval or self._catalog.is_new:
             self._look(connection)
         next_look = time.monotonic() + (interval or _ALIVE_S)
         while not self._ended.is_set():
@@ -222,19 +221,12 @@ class Reloader:
 
     def _look(self, connection: psycopg.Connection) -> None:
         """See whether the catalog has changed, since the last look or since the plan was read."""
-        now = catalog_digest(connection, self._definitions, self._plan)
-        if self._digest:
-            changed = now != self._digest
-        else:
-            # What has departed is let go once the stream has passed it: by a plan that is without.
-            changed = bool(self._plan.earlier) or not unchanged_since(
-                connection, self._definitions, self._plan, self._before
-            )
+        # What has departed is let go once the stream has passed it: by a plan that is without.
+        departed = self._catalog.is_new and bool(self._plan.earlier)
+        changed = self._catalog.has_changed(connection, self._plan)
         told = self._told()
-        changed = changed or told is not self._compared
+        self._pending |= departed or changed or told is not self._compared
         self._compared = told
-        self._digest = now
-        self._pending = self._pending or changed
 
     def _consider(self, connection: psycopg.Connection, *, asked: bool) -> bool:
         """Look for new definitions and prepare them; return False when it is to be tried again."""

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Final, Self
@@ -210,7 +210,7 @@ class ChunkReader:
             if source.key:
                 rows: Iterable[CopiedRow]
                 rows, last, size, skipped = self._read_keyed(source, request, limit)
-                end = not request.ranged or size + skipped < limit
+                end = not request.ranged or (request.upto is None and size + skipped < limit)
             else:
                 rows, last, end = self._spool(source), None, True
                 size = self.rows
@@ -231,6 +231,21 @@ class ChunkReader:
         position = Lsn(parse_lsn(insert_lsn) + (1 if in_recovery else 0))
         by_key = source.by_key or not (source.narrow and request.ranged)
         return Chunk(request, rows, snapshot, position, last, end, size, skipped, by_key)
+
+    def border(self, source: ChunkSource, request: ChunkRequest, limit: int) -> ChunkRequest:
+        """Return `request` with the last key of the next `limit` rows, None where none are left.
+
+        Raises:
+            ConditionError, TableAltered, TableGone, TransientError, FatalError: see `read`.
+        """
+        try:
+            self._end_transaction()
+            columns = self._key_columns(source)
+            listed, where = _listed(columns), self._beyond(source, request)
+            last, rows = self._border(source, listed, where, limit)
+        except psycopg.Error as error:
+            raise copy_error(error, source.table, conditions=bool(source.where)) from None
+        return replace(request, upto=last, rows=rows)
 
     def narrows(self, source: ChunkSource) -> bool:
         """Whether the server expects `narrow` to leave out enough rows to be worth a look at each.
@@ -268,32 +283,24 @@ class ChunkReader:
         self, source: ChunkSource, request: ChunkRequest, limit: int
     ) -> tuple[list[CopiedRow], Key | None, int, int]:
         columns = self._key_columns(source)
-        listed = sql.SQL(", ").join(column.expression for column in columns)
+        listed = _listed(columns)
         rows: list[CopiedRow] = []
         last: Key | None = None
         size = skipped = 0
         if request.ranged:
-            where = narrowing.condition(source.where)
-
-            def beyond(operator: str, key: Key) -> sql.Composable:
-                values = sql.SQL(", ").join(c.literal(key) for c in columns)
-                return sql.SQL("({}) {} ({})").format(listed, sql.SQL(operator), values)
-
-            if request.after is not None:
-                where.append(beyond(">", request.after))
-            tail = sql.SQL("{} ORDER BY {} LIMIT {}").format(
-                narrowing.joined(where), listed, sql.Literal(limit)
-            )
-            if source.narrow:
+            where = self._beyond(source, request)
+            last, skipped = request.upto, request.rows
+            if source.narrow and last is None:
                 last, skipped = self._border(source, listed, where, limit)
-                if last is not None:
-                    where.append(beyond("<=", last))
-                tail = sql.SQL("{} ORDER BY {}").format(narrowing.joined(where), listed)
+            if last is not None:
+                where.append(_compared(columns, "<=", last))
+            tail = sql.SQL("{} ORDER BY {}").format(narrowing.joined(where), listed)
+            if last is None and not source.narrow:
+                tail += sql.SQL(" LIMIT {}").format(sql.Literal(limit))
             lines = [line for lines in self._lines(source, tail, source.narrow) for line in lines]
             size = len(lines)
-            if source.narrow:
-                skipped -= size
-            elif lines:
+            skipped = max(0, skipped - size) if source.narrow else 0
+            if last is None and lines:
                 last = _key_of(lines[-1], source)
             rows += lines
         if request.again:
@@ -305,6 +312,13 @@ class ChunkReader:
             for lines in self._lines(source, tail):
                 rows += lines
         return rows, last, size, skipped
+
+    def _beyond(self, source: ChunkSource, request: ChunkRequest) -> list[sql.Composable]:
+        """The conditions of the rows that are still to be read."""
+        where = narrowing.condition(source.where)
+        if request.after is not None:
+            where.append(_compared(self._key_columns(source), ">", request.after))
+        return where
 
     def _border(
         self,
@@ -409,6 +423,15 @@ class _SpooledRows:
         self._file.seek(0)
         for line in self._file:
             yield line if self._columns else []
+
+
+def _listed(columns: Sequence[KeyColumn]) -> sql.Composed:
+    return sql.SQL(", ").join(column.expression for column in columns)
+
+
+def _compared(columns: Sequence[KeyColumn], operator: str, key: Key) -> sql.Composed:
+    values = sql.SQL(", ").join(column.literal(key) for column in columns)
+    return sql.SQL("({}) {} ({})").format(_listed(columns), sql.SQL(operator), values)
 
 
 def _key_of(line: bytes, source: ChunkSource) -> Key:

@@ -13,7 +13,7 @@ import psycopg
 from gateway.definitions.model import Definitions, Plan
 from gateway.source.connection import classify_server_error
 
-__all__ = ["catalog_digest", "unchanged_since", "whole_digest"]
+__all__ = ["CatalogWatch", "whole_digest"]
 
 _PUBLICATIONS: Final = """
     SELECT 'p', p.oid::text, p.xmin::text, p.pubname::text FROM pg_catalog.pg_publication AS p
@@ -72,7 +72,9 @@ _ALL: Final = {
 
 
 def whole_digest(connection: psycopg.Connection[Any], definitions: Definitions) -> str:
-    """Return what `catalog_digest` returns, as for a plan of all tables, for `unchanged_since`.
+    """Return a text that differs when anything has changed that a `CatalogWatch` looks at.
+
+    It is taken before a plan is read, and so of all tables.
 
     Raises:
         TransientError: the connection is gone.
@@ -80,34 +82,46 @@ def whole_digest(connection: psycopg.Connection[Any], definitions: Definitions) 
     return _digest(connection, definitions, None)
 
 
-def unchanged_since(
-    connection: psycopg.Connection[Any], definitions: Definitions, plan: Plan, before: str
-) -> bool:
-    """Whether a plan that was read after `whole_digest` had said `before` is one of now.
+class CatalogWatch:
+    """Says whether what a plan was made from has changed since the look before.
 
-    Costs a look at all tables, which is much less than reading the plan of many publications again.
-    False is not certain: another table may have changed, or one is held, of which columns count.
+    Looked at are the publications of the database that a subscription names, and whether the stream
+    tells how they are altered; tables of the schemas and databases that are published as a whole;
+    partitions, names and replica identities of the tables of the plan; tables that bear the names
+    of those that are missing; columns of those that are held.
 
-    Raises:
-        TransientError: the connection is gone.
+    Args:
+        before: What `whole_digest` said before the plan was read.
     """
-    return not plan.held and whole_digest(connection, definitions) == before
 
+    def __init__(self, definitions: Definitions, before: str) -> None:
+        self._definitions = definitions
+        self._before = before
+        self._digest = ""
 
-def catalog_digest(
-    connection: psycopg.Connection[Any], definitions: Definitions, plan: Plan
-) -> str:
-    """Return a text that differs when publications, tables or partitions have changed.
+    @property
+    def is_new(self) -> bool:
+        """Whether nobody has looked yet."""
+        return not self._digest
 
-    That is: the publications of the database that a subscription names, and whether the stream
-    tells how they are altered; tables of the schemas and
-    databases that are published as a whole; partitions, names and replica identities of the tables
-    of `plan`; tables that bear the names of those that are missing; columns of those that are held.
+    def has_changed(self, connection: psycopg.Connection[Any], plan: Plan) -> bool:
+        """Look; at first whether anything has changed since `before`.
 
-    Raises:
-        TransientError: the connection is gone.
-    """
-    return _digest(connection, definitions, plan)
+        That first look is one at all tables, which costs much less than reading the plan of many
+        publications again. It may say so without need: another table may have changed, or one is
+        held, of which columns count.
+
+        Raises:
+            TransientError: the connection is gone.
+        """
+        now = _digest(connection, self._definitions, plan)
+        changed = (
+            bool(plan.held) or whole_digest(connection, self._definitions) != self._before
+            if self.is_new
+            else now != self._digest
+        )
+        self._digest = now
+        return changed
 
 
 def _digest(

@@ -77,6 +77,14 @@ def chunks(reader: ChunkReader, source: ChunkSource, limit: int) -> Iterator[Chu
         after = chunk.last
 
 
+def bordered(reader: ChunkReader, source: ChunkSource, limit: int) -> Iterator[Chunk]:
+    """Ranges of which the end is asked for first, read from the last one to the first."""
+    requests = [reader.border(source, ChunkRequest(True, None, ()), limit)]
+    while (last := requests[-1].upto) is not None:
+        requests.append(reader.border(source, ChunkRequest(True, last, ()), limit))
+    return reversed([reader.read(source, request, limit) for request in reversed(requests)])
+
+
 def read(chunk: Chunk) -> list[list[Any]]:
     return [list(row_of(copied)) for copied in chunk.rows]
 
@@ -179,6 +187,10 @@ def test_ranges_of_any_key_meet_without_gap_and_overlap(
     assert len(found) == 77
     assert sorted(tuple((v or b"").decode() for v in row) for row in found) == sorted(expected)
     keys = tuple((a or b"", b or b"") for a, b in found)
+    apart = list(bordered(reader, source, 10))
+    assert [row for chunk in apart for row in read(chunk)] == found
+    assert [chunk.size for chunk in apart] == [10] * 7 + [7, 0]
+    assert [chunk.end for chunk in apart] == [False] * 8 + [True]
     chunk = reader.read(source, ChunkRequest(False, None, keys[::2]), 10)
     assert sorted(map(tuple, read(chunk))) == sorted(keys[::2])
 
@@ -324,6 +336,9 @@ def test_a_narrowed_range_has_the_rows_that_anybody_wants_and_counts_the_others(
     keys = [tuple(row[:2]) for chunk in found for row in read(chunk)]
     assert keys == [(a.encode(), b.encode()) for a, b in wanted]
     assert all(chunk.size == len(read(chunk)) for chunk in found)
+    apart = list(bordered(reader, source, 7))
+    assert [row for chunk in apart for row in read(chunk)] == [r for c in found for r in read(c)]
+    assert [chunk.size + chunk.skipped for chunk in apart] == [7] * 14 + [2, 0]
 
 
 def test_rows_that_are_asked_for_by_key_come_also_where_nobody_wants_them(

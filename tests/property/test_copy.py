@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.copy import Chunk, ChunkedCopy, ChunkRequest, CopiedRow, Progress, row_of
+from gateway.copy import Chunk, ChunkedCopy, ChunkRequest, Claim, CopiedRow, Front, Progress, row_of
 from gateway.lsn import Lsn
 from gateway.pgoutput.messages import UNCHANGED, ColumnValue
 from gateway.rowfilter import Action, decide_update, fill_unchanged
@@ -26,7 +26,9 @@ STEPS = (
     "appear",
     "publish",
     "publish",
+    "claim",
     "read",
+    "lose",
     "place",
     "flush",
     "die",
@@ -129,8 +131,8 @@ class Gateway:
 
     def start(self, progress: Progress) -> None:
         self.copy = self.make([0], progress)
-        self.chunks: list[Chunk] = []  # read, and not placed
-        self.asked = self.copy.request()
+        self.front = Front(self.copy.request())
+        self.reading: list[Claim] = []
         self.sure = self.server.next_xid  # all before have ended before the first chunk is read
 
     def die(self) -> None:
@@ -177,51 +179,71 @@ class Gateway:
         elif new is not None:
             self.copy.update(xid, old, new if old is None else fill_unchanged(old, new))
 
-    def read(self) -> None:
-        if len(self.chunks) > 2 or self.copy.progress.ready:
-            return
+    def claim(self) -> None:
+        """Claim a range; often with its end, so that there can be others beside it."""
         snapshot, state = self.server.snapshot()
-        if snapshot.xmin < self.sure:
+        if self.front.outstanding > 2 or self.copy.progress.ready or snapshot.xmin < self.sure:
             return
-        request = self.asked
-        if self.chunks:
-            following = self.chunks[-1].following(self.asked.again)
-            if following is None:
-                return
-            request = following
+        if (claim := self.front.claim()) is None:
+            return
+        self.reading.append(claim)
+        if claim.request.ranged and self.random.random() < 0.7:
+            after = -1 if claim.request.after is None else int(claim.request.after[0])
+            if border := sorted(key for key in state if key > after)[: self.size][-1:]:
+                claim.request = replace(claim.request, upto=(b"%d" % border[0],))
+                self.front.settle(claim, claim.request.upto, end=False)
+
+    def read(self) -> None:
+        """Read any of the ranges that are claimed."""
+        if not self.reading:
+            self.claim()
+        if not self.reading:
+            return
+        claim = self.reading.pop(self.random.randrange(len(self.reading)))
+        request = claim.request
+        snapshot, state = self.server.snapshot()
         again = {int(key[0]) for key in request.again}
         after = -1 if request.after is None else int(request.after[0])
         behind = sorted(key for key in state if key > after) if request.ranged else []
         ranged = behind[: self.size]
+        if request.upto is not None:
+            ranged = [key for key in behind if key <= int(request.upto[0])]
         wanted = [key for key in ranged if not self.narrowed or self.passes(state[key])]
         chunk = Chunk(
             request,
             [line(state[key]) for key in [*wanted, *sorted(again & state.keys())]],
             snapshot,
             Lsn(self.server.insert_lsn),
-            (b"%d" % ranged[-1],) if ranged else None,
-            len(behind) < self.size,
+            request.upto or ((b"%d" % ranged[-1],) if ranged else None),
+            request.upto is None and len(behind) < self.size,
             len(wanted),
             len(ranged) - len(wanted),
             by_key=not (self.narrowed and request.ranged),
         )
-        self.chunks.append(chunk)
+        self.front.read(claim, chunk)
+
+    def lose(self) -> None:
+        """Lose a connection: another claims what was to be read by it."""
+        if self.reading and not self.reading[-1].settled:
+            self.front.release(self.reading.pop())
 
     def place(self) -> None:
-        if not self.chunks or self.published + 1 < self.chunks[0].insert_lsn // 10:
+        chunk = self.front.due
+        if chunk is None or self.published + 1 < chunk.insert_lsn // 10:
             return
         if not self.copy.started:
             self.consumer.rows.clear()
-        chunk = self.chunks.pop(0)
         parts = chunk.split(self.random.randint(1, 4), [0])
         if parts is not None:
-            chunk = parts[0]
-            self.chunks.insert(0, parts[1])
+            chunk, rest = parts
+            self.front.part(rest)
         for row in map(row_of, self.copy.place(chunk)):
             assert UNCHANGED not in row
             if self.passes(tuple(row)):
                 self.consumer.rows[number(tuple(row))] = tuple(row)
-        self.asked = self.copy.request()
+        self.front.go_on(self.copy.request(), whole=parts is None)
+        if (floor := self.front.floor(chunk.snapshot)) is not None:
+            self.copy.forget(floor)
         self.judge()
 
     def judge(self) -> None:

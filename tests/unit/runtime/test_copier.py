@@ -184,6 +184,15 @@ class Reader:
     def close(self) -> None:
         pass
 
+    def border(self, source: ChunkSource, request: ChunkRequest, limit: int) -> ChunkRequest:
+        with self._lock:
+            if self._random.random() < 0.05:
+                raise TransientError("the connection is gone")
+            _, state = self._server.snapshot()
+        after = -1 if request.after is None else int(request.after[0])
+        ranged = sorted(key for key in state if key > after)[:limit]
+        return replace(request, upto=(b"%d" % ranged[-1],), rows=len(ranged)) if ranged else request
+
     def read(self, source: ChunkSource, request: ChunkRequest, limit: int) -> Chunk:
         with self._lock:
             if self._random.random() < 0.05:
@@ -193,13 +202,15 @@ class Reader:
             after = -1 if request.after is None else int(request.after[0])
             behind = sorted(key for key in state if key > after) if request.ranged else []
             ranged = behind[:limit]
+            if request.upto is not None:
+                ranged = [key for key in behind if key <= int(request.upto[0])]
             return Chunk(
                 request,
                 [line(state[key]) for key in [*ranged, *sorted(again & state.keys())]],
                 snapshot,
                 Lsn(self._server.insert_lsn),
-                (b"%d" % ranged[-1],) if ranged else None,
-                len(behind) < limit,
+                request.upto or ((b"%d" % ranged[-1],) if ranged else None),
+                request.upto is None and len(behind) < limit,
                 len(ranged),
             )
 

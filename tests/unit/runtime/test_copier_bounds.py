@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable
-from typing import cast
+from dataclasses import replace
+from itertools import chain
+from threading import Event
+from typing import ClassVar, cast
 
 import pytest
 
@@ -24,7 +27,12 @@ from tests.support.waiting import wait_until
 from tests.unit.runtime.test_copier import OID, TABLE, Reader
 
 
-def copier_of(conditions: list[str], reader: Callable[[], Reader]) -> TableCopier:
+def copier_of(
+    conditions: list[str],
+    reader: Callable[[], Reader],
+    schemas: Schemas | None = None,
+    settings: CopyTable | None = None,
+) -> TableCopier:
     """Of one table, for a subscription with each of these filters."""
     filters = {f"s{number}": condition for number, condition in enumerate(conditions)}
     columns = tuple(c.name for c in TABLE.columns)
@@ -42,9 +50,9 @@ def copier_of(conditions: list[str], reader: Callable[[], Reader]) -> TableCopie
     return TableCopier(
         plan,
         copy_states(plan, (), reconcile=True),
-        RelationRoutes(plan, routing, NoCatalog(), Schemas()),
+        RelationRoutes(plan, routing, NoCatalog(), schemas or Schemas()),
         routing,
-        CopyTable(),
+        settings or CopyTable(),
         Counters(),
         open_reader=lambda _: cast(ChunkReader, reader()),
         evaluator=None,
@@ -64,12 +72,22 @@ class Large(Reader):
     def narrows(self, source: ChunkSource) -> bool:
         return False
 
+    def border(self, source: ChunkSource, request: ChunkRequest, limit: int) -> ChunkRequest:
+        first = 0 if request.after is None else int(request.after[0]) + 1
+        last = min(4_000, first + limit) - 1
+        if last < first:
+            return request
+        return replace(request, upto=(b"%d" % last,), rows=last + 1 - first)
+
     def read(self, source: ChunkSource, request: ChunkRequest, limit: int) -> Chunk:
         first = 0 if request.after is None else int(request.after[0]) + 1
         keys = range(first, min(4_000, first + limit))
+        if request.upto is not None:
+            keys = range(first, int(request.upto[0]) + 1)
         lines = [b"%d\t%d\ttext\n" % (key, key % 50) for key in keys]
-        last = (b"%d" % keys[-1],)
-        return Chunk(request, lines, self.snapshot(), Lsn(100), last, keys[-1] == 3_999, len(lines))
+        last = (b"%d" % keys[-1],) if keys else None
+        end = request.upto is None and first + limit > 3_999
+        return Chunk(request, lines, self.snapshot(), Lsn(100), last, end, len(lines))
 
 
 def test_a_chunk_of_which_each_subscription_takes_few_rows_is_placed_in_few_parts() -> None:
@@ -99,10 +117,42 @@ class Unsure(Large):
 
 
 def test_a_copier_that_is_not_asked_keeps_few_snapshots(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gateway.runtime.copier._GATE_S", 0.0)
+    monkeypatch.setattr("gateway.runtime.copy_workers._GATE_S", 0.0)
     copier = copier_of(["(b = 0)"], Unsure)
     with copier:
         wait_until(lambda: Unsure.looks > 1_000, 30, "a thousand looks at the server")
         kept = sum(isinstance(each, Snapshot) for each in gc.get_objects())
 
     assert kept < 100
+
+
+class Together(Large):
+    """Reads a range only when two are being read, until that has been seen."""
+
+    reading: ClassVar[set[bytes]] = set()
+    met = Event()
+
+    def read(self, source: ChunkSource, request: ChunkRequest, limit: int) -> Chunk:
+        chunk = super().read(source, request, limit)
+        if chunk.last is not None and request.upto is not None:
+            self.reading.add(chunk.last[0])
+            if len(self.reading) > 1:
+                self.met.set()
+            assert self.met.wait(30), "nobody reads the range behind this one"
+            self.reading.discard(chunk.last[0])
+        return chunk
+
+
+def test_ranges_of_one_table_are_read_at_once_and_placed_one_after_the_other() -> None:
+    schemas = Schemas()
+    copier = copier_of(["(a >= 0)"], Together, schemas, CopyTable(chunk_rows=50))
+    keys: list[bytes] = []
+    with copier:
+        while copier.unfinished:
+            wait_readable([copier.fileno()], 1.0 if copier.awaited() is None else 0.0)
+            while (placement := copier.place(Lsn(1), Lsn(1_000), 300)) is not None:
+                records = chain.from_iterable(placement.records)
+                keys += [key for topic, _, key, _, _ in records if topic == "s0.public.t" and key]
+
+    assert Together.met.is_set()
+    assert [schemas.decode(key)["a"] for key in keys] == list(range(4_000))

@@ -1,0 +1,138 @@
+"""Which ranges of a table are being read, and the order in which their chunks are placed. Pure.
+
+Several readers can work on one table. Each claims the next range; the others can claim the one
+behind it as soon as its last key is known. Chunks are placed in the order of their ranges, which
+need not be that of their snapshots.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, replace
+
+from gateway.copy.chunked import Chunk, ChunkRequest
+from gateway.copy.progress import Key
+from gateway.copy.snapshot import Snapshot
+
+__all__ = ["Claim", "Front"]
+
+
+@dataclass(slots=True, eq=False)
+class Claim:
+    """A range that somebody reads, or has read.
+
+    Attributes:
+        floor: What this snapshot sees, that under which the range is read sees as well; None: not
+            known.
+        settled: Where the range ends is known.
+        chunk: What was read; None: not yet.
+    """
+
+    request: ChunkRequest
+    floor: Snapshot | None
+    settled: bool = False
+    chunk: Chunk | None = None
+
+
+class Front:
+    """The ranges of one table, from the one that is placed next. Not thread-safe.
+
+    Args:
+        request: What is to be read first.
+    """
+
+    def __init__(self, request: ChunkRequest) -> None:
+        self._request = request
+        self._claims: deque[Claim] = deque()
+        self._newest: Snapshot | None = None
+        self._closed = False
+
+    @property
+    def outstanding(self) -> int:
+        """How many ranges are claimed and not placed."""
+        return len(self._claims)
+
+    @property
+    def waiting(self) -> int:
+        """How many of these have been read."""
+        return sum(claim.chunk is not None for claim in self._claims)
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether it was abandoned."""
+        return self._closed
+
+    @property
+    def has_more(self) -> bool:
+        """Whether there are ranges that nobody has claimed."""
+        return self._request.ranged and not self._closed
+
+    @property
+    def due(self) -> Chunk | None:
+        """The chunk that is placed next, if it has been read."""
+        return self._claims[0].chunk if self._claims else None
+
+    def claim(self) -> Claim | None:
+        """Claim what is to be read next; None: something has to be settled or placed before."""
+        if self._closed or not (self._request.ranged or not self._claims):
+            return None
+        if self._claims and not self._claims[-1].settled:
+            return None
+        asked = {key for claim in self._claims for key in claim.request.again}
+        again = tuple([key for key in self._request.again if key not in asked])
+        claim = Claim(replace(self._request, again=again), self._newest)
+        self._claims.append(claim)
+        return claim
+
+    def settle(self, claim: Claim, last: Key | None, end: bool) -> None:
+        """Let others claim what is behind `last`; at the `end` there is nothing."""
+        claim.settled = True
+        after = self._request.after if last is None else last
+        self._request = replace(self._request, ranged=not end, after=after)
+
+    def release(self, claim: Claim) -> None:
+        """Take back a claim that is not settled."""
+        assert not claim.settled
+        if claim in self._claims:
+            self._claims.remove(claim)
+
+    def read(self, claim: Claim, chunk: Chunk) -> bool:
+        """Take what was read; return whether it is now the one that is placed next."""
+        claim.chunk = chunk
+        self._newest = chunk.snapshot
+        if not claim.settled:
+            self.settle(claim, chunk.last, chunk.end)
+        return bool(self._claims) and self._claims[0] is claim
+
+    def part(self, rest: Chunk) -> None:
+        """Leave the `rest` of the chunk that is placed next."""
+        self._claims[0].chunk = rest
+
+    def go_on(self, request: ChunkRequest, *, whole: bool) -> bool:
+        """Take note that a chunk was placed, and return whether the next one is there.
+
+        Args:
+            request: What `ChunkedCopy.request` says now.
+            whole: No rest of it was left.
+        """
+        if whole and self._claims:
+            self._claims.popleft()
+        if self._claims:
+            self._request = replace(self._request, again=request.again)
+        else:
+            self._request = request
+        return self.due is not None
+
+    def floor(self, snapshot: Snapshot) -> Snapshot | None:
+        """Return what all chunks that are still to be placed see; None: that is not known.
+
+        Args:
+            snapshot: Seen by whatever is read from now on.
+        """
+        return self._claims[0].floor if self._claims else snapshot
+
+    def abandon(self, claim: Claim | None = None) -> None:
+        """Claim nothing any more, and drop a claim with all behind it."""
+        self._closed = True
+        while claim is not None and claim in self._claims:
+            self._claims.pop()
