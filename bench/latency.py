@@ -3,7 +3,8 @@
 Every transaction inserts one row whose key is the clock before it was sent, so the time includes
 INSERT and COMMIT. The consumer reads committed records only. First one transaction at a time, into
 tables that differ in who evaluates their filter, in turns; then a writer of its own at some rates.
-Beside them, what a Kafka transaction of one record costs on the same broker, and reading it.
+Beside them, what a bare producer takes on the same broker, one record at a time and at these rates:
+it commits what is due as soon as it has committed what was before.
 """
 
 from __future__ import annotations
@@ -42,10 +43,13 @@ TABLES: Final = {
     "asked": "a filter that the server evaluates",
     "many": f"{SUBSCRIPTIONS} subscriptions, their filters evaluated by the server",
 }
+ONE: Final = (
+    "CREATE PUBLICATION p FOR TABLE unfiltered, here WHERE (a > 0), asked WHERE (b ~ '^x');\n"
+    "CREATE SUBSCRIPTION one CONNECTION '' PUBLICATION p;\n"
+)
 DEFINITIONS: Final = "".join(
     [
-        "CREATE PUBLICATION p FOR TABLE unfiltered, here WHERE (a > 0), asked WHERE (b ~ '^x');\n",
-        "CREATE SUBSCRIPTION one CONNECTION '' PUBLICATION p;\n",
+        ONE,
         *(
             f"CREATE PUBLICATION m{number} FOR TABLE many WHERE (b ~ '^x{number}$');\n"
             f"CREATE SUBSCRIPTION s{number} CONNECTION '' PUBLICATION m{number};\n"
@@ -62,33 +66,37 @@ _EMPTY: Final = "bench.transactions"
 def main() -> int:
     """Measure and print."""
     stop_on_sigterm()
-    folder = Path(tempfile.mkdtemp(prefix="pgsluice-bench-"))
-    try:
-        with _running(folder) as (server, kafka):
-            _report(server, kafka)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+    print(f"\n{os.cpu_count()} CPUs, load average {os.getloadavg()[0]:.1f}; milliseconds")
+    print(f"{'':70}{'median':>9}{'99 %':>9}{'most':>9}")
+    with _running(ONE) as (server, kafka):
+        _print("a Kafka transaction of one record, and reading it", _kafka_alone(kafka))
+        for rate in RATES:
+            _print(f"Kafka alone, {rate:,} records a second", _kafka_at_rate(kafka, rate))
+        _report_rates(server, kafka, "one subscription")
+    with _running(DEFINITIONS) as (server, kafka):
+        _report_one_at_a_time(server, kafka)
+        _report_rates(server, kafka, f"{SUBSCRIPTIONS} more are idle")
     return 0
 
 
-def _report(server: EmbeddedPostgres, kafka: EmbeddedKafka) -> None:
-    print(f"\n{os.cpu_count()} CPUs, load average {os.getloadavg()[0]:.1f}; milliseconds")
-    print(f"{'':64}{'median':>9}{'99 %':>9}{'most':>9}")
-    _print("a Kafka transaction of one record, and reading it", _kafka_alone(kafka))
+def _report_one_at_a_time(server: EmbeddedPostgres, kafka: EmbeddedKafka) -> None:
     with server.connect() as connection:
         alone = _one_at_a_time(connection, kafka)
     for name, title in TABLES.items():
         _print(f"one at a time, {title}", alone[name])
+
+
+def _report_rates(server: EmbeddedPostgres, kafka: EmbeddedKafka, who: str) -> None:
     for rate in RATES:
         times = _at_rate(server, kafka, rate)
         reached = len(times) / SECONDS
-        _print(f"{rate:,} transactions a second ({reached:,.0f} reached), no filter", times)
+        _print(f"{rate:,} transactions a second ({reached:,.0f} reached), {who}", times)
 
 
 def _print(title: str, times: Sequence[float]) -> None:
     ordered = [seconds * 1000 for seconds in sorted(times)]
     median, high = ordered[len(ordered) // 2], ordered[len(ordered) * 99 // 100]
-    print(f"{title:64}{median:9.2f}{high:9.2f}{ordered[-1]:9.2f}", flush=True)
+    print(f"{title:70}{median:9.2f}{high:9.2f}{ordered[-1]:9.2f}", flush=True)
 
 
 def _one_at_a_time(
@@ -147,8 +155,7 @@ def write(dsn: str, rate: int, seconds: int) -> int:
     return 0
 
 
-def _kafka_alone(kafka: EmbeddedKafka) -> list[float]:
-    """What gateway and consumer cannot go below: begin, one record, commit, received."""
+def _producer(kafka: EmbeddedKafka) -> Producer:
     producer = Producer(
         {
             "bootstrap.servers": kafka.bootstrap_servers,
@@ -157,13 +164,53 @@ def _kafka_alone(kafka: EmbeddedKafka) -> list[float]:
         }
     )
     producer.init_transactions(_TIMEOUT_S)
+    return producer
+
+
+def _produce(producer: Producer, keys: Sequence[int]) -> None:
+    """Produce records in a Kafka transaction of their own."""
+    producer.begin_transaction()
+    for key in keys:
+        producer.produce(_EMPTY, key=b"\0\0\0\0\0" + _zigzag(key), value=b"", partition=0)
+    producer.commit_transaction(_TIMEOUT_S)
+
+
+def _kafka_at_rate(kafka: EmbeddedKafka, rate: int) -> list[float]:
+    """The same at a rate; what is due while a Kafka transaction is committed goes with the next."""
+    producer = _producer(kafka)
+    wanted = rate * SECONDS
+
+    def produce() -> None:
+        began, sent = time.monotonic_ns(), 0
+        while sent < wanted:
+            passed_s = (time.monotonic_ns() - began) / 1e9
+            due = min(wanted, int(passed_s * rate))
+            if due == sent:
+                time.sleep((sent + 1) / rate - passed_s)
+                continue
+            keys = [began + number * 1_000_000_000 // rate for number in range(sent + 1, due + 1)]
+            _produce(producer, keys)
+            sent = due
+
+    times: list[float] = []
+    with closing(Reader(kafka, _EMPTY)) as reader, ThreadPoolExecutor(1) as pool:
+        producing = pool.submit(produce)
+        while len(times) < wanted:
+            if (found := reader.poll(0.1)) is not None:
+                times.append(found[1])
+            elif producing.done():
+                producing.result()
+    return times
+
+
+def _kafka_alone(kafka: EmbeddedKafka) -> list[float]:
+    """What gateway and consumer cannot go below: begin, one record, commit, received."""
+    producer = _producer(kafka)
     times: list[float] = []
     with closing(Reader(kafka, _EMPTY)) as reader:
         for number in range(ROUNDS + _WARM_UP):
             key = time.monotonic_ns()
-            producer.begin_transaction()
-            producer.produce(_EMPTY, key=b"\0\0\0\0\0" + _zigzag(key), value=b"", partition=0)
-            producer.commit_transaction(_TIMEOUT_S)
+            _produce(producer, [key])
             passed = reader.seconds_since(key)
             if number >= _WARM_UP:
                 times.append(passed)
@@ -232,10 +279,12 @@ def _from_zigzag(encoded: bytes) -> int:
 
 
 @contextmanager
-def _running(folder: Path) -> Iterator[tuple[EmbeddedPostgres, EmbeddedKafka]]:
-    """Servers, and a gateway that has copied the empty tables."""
+def _running(definitions: str) -> Iterator[tuple[EmbeddedPostgres, EmbeddedKafka]]:
+    """Servers, and a gateway that has copied the tables of a row."""
     server, kafka, registry = EmbeddedPostgres(18), EmbeddedKafka(), EmbeddedRegistry()
     with ExitStack() as stack:
+        folder = Path(tempfile.mkdtemp(prefix="pgsluice-bench-"))
+        stack.callback(shutil.rmtree, folder, ignore_errors=True)
         for part in (server, kafka, registry):
             stack.callback(part.stop)
         with ThreadPoolExecutor() as pool:
@@ -248,7 +297,7 @@ def _running(folder: Path) -> Iterator[tuple[EmbeddedPostgres, EmbeddedKafka]]:
                 connection.execute(f"INSERT INTO {name} VALUES (1, 'x7')".encode())
         admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
         admin.create_topics([NewTopic(_EMPTY, 1)])[_EMPTY].result()
-        (folder / "replication.sql").write_text(DEFINITIONS)
+        (folder / "replication.sql").write_text(definitions)
         config = folder / "pgsluice.toml"
         tables = {
             "source": {"dsn": server.dsn(), "slot": "latency"},

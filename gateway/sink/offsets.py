@@ -99,8 +99,26 @@ class Ledger:
             (t for (t, _), span in self._spans.items() if span.awaited and t in tables), None
         )
 
+    def idle(self, cut: Cut) -> list[Record]:
+        """Return the PROGRESS markers of those who are idle; they have to wait for no report.
+
+        So they can be produced with the records of others, and Kafka takes all their partitions
+        into the transaction in one step.
+        """
+        if not cut.idle:
+            return []
+        tables = self._tables_of(cut.feeds)
+        busy = {feed.subscription for topic, _ in self._spans if (feed := tables.get(topic))}
+        return [
+            _progress(feed, cut, ())
+            for feed in cut.feeds
+            if feed.subscription in cut.idle
+            and feed.subscription not in busy
+            and (feed.markers, 0) not in self._spans
+        ]
+
     def close(self, cut: Cut) -> list[Record]:
-        """End the Kafka transaction; return its PROGRESS markers.
+        """End the Kafka transaction; return the PROGRESS markers of those who have records in it.
 
         Every delivery report on the feeds' tables must have been taken.
         """
@@ -110,16 +128,11 @@ class Ledger:
             if (feed := tables.get(topic)) is not None:
                 offsets = self._advance(topic, partition, feed.tables[topic], span)
                 written.setdefault(feed.subscription, []).append(offsets)
-        headers = HeaderMaker(cut.end_lsn, None).make(cut.end_lsn, 0, b"PROGRESS")
-        markers: list[Record] = []
-        for feed in cut.feeds:
-            offsets_of = written.get(feed.subscription, [])
-            marked = (feed.markers, 0) in self._spans
-            if offsets_of or marked or feed.subscription in cut.idle:
-                value = encode_progress(
-                    cut.end_lsn, commit_time=cut.commit_time, offsets=offsets_of
-                )
-                markers.append((feed.markers, 0, None, feed.prefix + value, headers))
+        markers = [
+            _progress(feed, cut, written.get(feed.subscription, ()))
+            for feed in cut.feeds
+            if feed.subscription in written or (feed.markers, 0) in self._spans
+        ]
         self._spans.clear()
         return markers
 
@@ -149,3 +162,9 @@ class Ledger:
         previous, offsets[partition] = offsets[partition], span.last + 1
         self._changed.add(topic)
         return PartitionOffsets(topic, partition, span.first, span.last + 1, previous, span.records)
+
+
+def _progress(feed: Feed, cut: Cut, offsets: Sequence[PartitionOffsets]) -> Record:
+    headers = HeaderMaker(cut.end_lsn, None).make(cut.end_lsn, 0, b"PROGRESS")
+    value = encode_progress(cut.end_lsn, commit_time=cut.commit_time, offsets=offsets)
+    return (feed.markers, 0, None, feed.prefix + value, headers)

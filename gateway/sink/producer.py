@@ -298,13 +298,14 @@ class TransactionalSink:
             # Before the flush: so Kafka takes all partitions into the transaction at once.
             transactions.produce(self._progress.encode(batch.watermark, batch.taken))
             if batch.cut is not None:
+                transactions.produce(self._ledger.idle(batch.cut))
                 self._mark(batch.cut)
             fail_point("sink.before_commit")
             transactions.commit()
             fail_point("sink.committed")
 
     def _mark(self, cut: Cut) -> None:
-        """Produce the PROGRESS markers."""
+        """Produce the PROGRESS markers that name offsets."""
         if self._ledger.unreported(cut.feeds) is not None:
             self._transactions.flush()
             if (topic := self._ledger.unreported(cut.feeds)) is not None:

@@ -20,7 +20,8 @@ def close(ledger: Ledger, **fields: object) -> dict[str, list[tuple[object, ...]
     """Markers by topic: their offsets."""
     cut = Cut(Lsn(9), FEEDS, **fields)  # type: ignore[arg-type]
     found = {}
-    for topic, partition, key, value, headers in ledger.close(cut):
+    for topic, partition, key, value, headers in (*ledger.idle(cut), *ledger.close(cut)):
+        assert topic not in found
         assert (partition, key, dict(headers)["op"]) == (0, None, b"PROGRESS")
         assert value is not None
         marker = decode_marker(value[5:])
@@ -75,6 +76,17 @@ def test_markers_go_to_those_who_have_records_or_markers_or_are_idle_for_long() 
     assert close(ledger, idle=["other"]) == {"other.transaction": []}
     ledger.enter([to("other.transaction"), to("gateway.message")])
     assert close(ledger) == {"other.transaction": []}
+
+
+def test_markers_of_the_idle_wait_for_no_report() -> None:
+    ledger = Ledger({})
+    ledger.enter([to("s.t"), to("s.transaction")])
+    cut = Cut(Lsn(9), FEEDS, idle=["s", "other"])
+
+    assert [topic for topic, *_ in ledger.idle(cut)] == ["other.transaction"]
+    assert ledger.unreported(FEEDS) == "s.t"
+    ledger.report("s.t", 0, 0)
+    assert [topic for topic, *_ in ledger.close(cut)] == ["s.transaction"]
 
 
 def test_reports_of_topics_that_no_marker_names_are_not_waited_for() -> None:
