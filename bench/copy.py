@@ -28,10 +28,11 @@ import psycopg
 from bench.latency import Reader
 from bench.load import make_rows
 from bench.processes import BenchError, cpu_s
+from gateway.compiled import INTERPRETED
 from gateway.embedded.kafka import EmbeddedKafka
 from gateway.embedded.postgres import EmbeddedPostgres
 from gateway.embedded.registry import EmbeddedRegistry
-from gateway.routing.compiled import INTERPRETED, why_not_built
+from gateway.routing.compiled import why_not_built
 
 __all__ = ["run"]
 

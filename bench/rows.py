@@ -16,6 +16,7 @@ from typing import Any
 
 from bench.encode import COLUMNS, make_rows
 from bench.fixed import FixedCatalog, OneId
+from gateway.compiled import INTERPRETED
 from gateway.definitions.model import (
     ALL_OPERATIONS,
     Collation,
@@ -29,7 +30,7 @@ from gateway.definitions.model import (
 )
 from gateway.pgoutput.messages import ReplicaIdentity
 from gateway.routing import Router, RoutingSettings
-from gateway.routing.compiled import INTERPRETED, why_not_built
+from gateway.routing.compiled import why_not_built
 from gateway.routing.routes import RelationRoutes
 from gateway.transactions import Assembler, Transaction
 

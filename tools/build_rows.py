@@ -30,6 +30,8 @@ MODULES: Final = {
 }
 """Where each module stands in the tree, and the folder of its sources."""
 
+_SHARED: Final = ROOT / "gateway" / "native"  # what their sources include
+
 NO_COMPILER: Final = 3
 """Exit code that asks for the package ``ziglang`` to be installed, and for another call."""
 
@@ -52,7 +54,7 @@ def build(tree: Path = ROOT) -> str | None:
 
 
 def _build(module: Path, sources: Path) -> str | None:
-    inputs = [Path(__file__), *sources.iterdir()]
+    inputs = [Path(__file__), *_SHARED.iterdir(), *sources.iterdir()]
     newest = max(path.stat().st_mtime for path in inputs)
     if module.exists() and module.stat().st_mtime >= newest:
         return None

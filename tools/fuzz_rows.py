@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from bench.fixed import FixedCatalog, OneId
+from gateway.compiled import INTERPRETED
 from gateway.copy import CopiedRow
 from gateway.definitions.model import (
     ALL_OPERATIONS,
@@ -38,7 +39,7 @@ from gateway.errors import ProtocolError, UnfitKind
 from gateway.pgoutput.messages import ReplicaIdentity
 from gateway.records import Record
 from gateway.routing import Router, RoutingSettings
-from gateway.routing.compiled import INTERPRETED, why_not_built
+from gateway.routing.compiled import why_not_built
 from gateway.routing.copies import CopyRoute
 from gateway.routing.routes import RelationRoutes
 from gateway.routing.state import TransactionState

@@ -8,11 +8,10 @@ could be compiled (``tools/build_rows.py``).
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
-from types import ModuleType
 from typing import Any, Final, TypeAlias
 
+from gateway.compiled import load_compiled, why_switched_off
 from gateway.copy import CopiedRow
 from gateway.envelope.schema import AvroKind, Field, KeyKind
 from gateway.envelope.varint import encode_text
@@ -24,19 +23,13 @@ from gateway.routing.state import TransactionState
 from gateway.routing.takers import Candidate, Candidates
 
 __all__ = [
-    "INTERPRETED",
     "CompiledRows",
     "compile_rows",
     "why_interpreted",
     "why_not_built",
-    "why_switched_off",
 ]
 
-INTERPRETED: Final = "PGSLUICE_INTERPRETED"
-"""Name of the environment variable that switches the compiled path off."""
-
-_INTERFACE: Final = 3
-"""Of the module that this one goes with: another is of another version of the sources."""
+_ROWS: Final = load_compiled("gateway.routing._rows", interface=3)
 
 _VALUES: Final = {
     AvroKind.BOOLEAN: "b",
@@ -70,28 +63,9 @@ _Decisions: TypeAlias = tuple[tuple[int, object], ...]
 _CField: TypeAlias = tuple[int, int, int, bool]
 
 
-def _load() -> ModuleType | str:
-    """Return the module, or why there is none."""
-    try:
-        from gateway.routing import _rows
-    except ImportError:
-        return "not built"
-    if _rows.INTERFACE != _INTERFACE:
-        return "built from other sources"
-    return _rows
-
-
-_ROWS: Final = _load()
-
-
 def why_interpreted() -> str | None:
     """Say why rows are not routed in C; None: they are."""
     return why_switched_off() or why_not_built()
-
-
-def why_switched_off() -> str | None:
-    """Say why nothing that is compiled is used, although it may be there; None: it is used."""
-    return f"{INTERPRETED} is set" if os.environ.get(INTERPRETED, "0") not in ("", "0") else None
 
 
 def why_not_built() -> str | None:

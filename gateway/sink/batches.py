@@ -8,45 +8,32 @@ not built, or ``PGSLUICE_INTERPRETED=1`` is set, records are handed over one by 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from types import ModuleType
 from typing import Any, Final, TypeAlias, TypeVar
 
 from confluent_kafka import cimpl
 
+from gateway.compiled import load_compiled, why_switched_off
 from gateway.records import Record
-from gateway.routing.compiled import why_switched_off
 
 __all__ = ["ProduceBatch", "make_batches", "why_one_by_one"]
 
 ProduceBatch: TypeAlias = Callable[[list[Record], int, int], tuple[int, int]]
 """Given records, the first and the end: how far it came, and librdkafka's error code, or 0."""
 
-_INTERFACE: Final = 1
 _PLUGINS: Final = "plugin.library.paths"
 _Client = TypeVar("_Client")
 
 
-def _load() -> ModuleType | str:
-    """Return the module, or why there is none."""
-    try:
-        from gateway.sink import _producing
-    except ImportError:
-        return "not built"
-    if _producing.INTERFACE != _INTERFACE:
-        return "built from other sources"
-    if not _producing.load(cimpl.__file__):
-        return "confluent-kafka has librdkafka elsewhere"
-    if ";" in str(_producing.__file__):
-        return "librdkafka takes no path with a semicolon"
-    return _producing
-
-
-_PRODUCING: Final = _load()
+_PRODUCING: Final = load_compiled("gateway.sink._producing", interface=1, library=cimpl.__file__)
 
 
 def why_one_by_one() -> str | None:
     """Say why records are handed over one by one; None: they are not."""
-    return _PRODUCING if isinstance(_PRODUCING, str) else why_switched_off()
+    if isinstance(_PRODUCING, str):
+        return _PRODUCING
+    if ";" in str(_PRODUCING.__file__):
+        return "librdkafka takes no path with a semicolon"
+    return why_switched_off()
 
 
 def make_batches(

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
-from types import ModuleType
 from typing import Any, Final, TypeAlias, cast
 
 import psycopg
@@ -18,12 +17,11 @@ from psycopg.abc import PQGen
 from psycopg.pq.abc import PGconn
 from psycopg.waiting import Wait
 
-from gateway.routing.compiled import why_switched_off
+from gateway.compiled import load_compiled, why_switched_off
 from gateway.source.session import Session
 
 __all__ = ["copy_lines"]
 
-_INTERFACE: Final = 1
 _LINES: Final = 10_000
 _BYTES: Final = 1 << 20
 _WAIT_MS: Final = 20
@@ -35,17 +33,11 @@ _Read: TypeAlias = Callable[[PGconn, list[bytes]], int]
 """Appends lines; says whether it has failed, or come to the end, or more may come."""
 
 
-def _load() -> ModuleType | None:
-    try:
-        from gateway.source import _reading
-    except ImportError:
-        return None
-    path = getattr(sys.modules[pq.PGconn.__module__], "__file__", None)
-    usable = _reading.INTERFACE == _INTERFACE and path is not None and _reading.load(path)
-    return _reading if usable else None
-
-
-_READING: Final = _load()
+_READING: Final = load_compiled(
+    "gateway.source._reading",
+    interface=1,
+    library=getattr(sys.modules[pq.PGconn.__module__], "__file__", None) or "psycopg",
+)
 
 
 def copy_lines(session: Session, statement: bytes) -> Iterator[list[bytes]]:
@@ -57,7 +49,8 @@ def copy_lines(session: Session, statement: bytes) -> Iterator[list[bytes]]:
         psycopg.Error: the server refuses it, or the connection is gone.
         BaseException: what `on_wait` of the session has raised.
     """
-    read = _read if _READING is None or why_switched_off() is not None else _read_compiled
+    compiled = not isinstance(_READING, str) and why_switched_off() is None
+    read = _read_compiled if compiled else _read
     try:
         session.wait(_begin(session.pgconn, statement))
         more = True
@@ -110,7 +103,7 @@ def _read(pgconn: PGconn, lines: list[bytes]) -> int:
 
 
 def _read_compiled(pgconn: PGconn, lines: list[bytes]) -> int:
-    assert _READING is not None
+    assert not isinstance(_READING, str)
     pointer = cast(Any, pgconn).pgconn_ptr
     state: int = _READING.read(pointer, lines, _LINES, _BYTES, _WAIT_MS)
     if state == _FAILED:

@@ -8,7 +8,7 @@ from contextlib import closing
 import psycopg
 import pytest
 
-from gateway.routing.compiled import INTERPRETED
+from gateway.compiled import INTERPRETED
 from gateway.source.connection import connect
 from gateway.source.lines import copy_lines
 from gateway.source.session import Session

@@ -9,11 +9,7 @@
  * property (conf_init, on_new). It owns nothing of the client: `Batches` is of use for as long as
  * the Producer lives, and whoever holds both takes care of that (gateway.sink.batches).
  */
-#define PY_SSIZE_T_CLEAN
-#include <Python.h>
-
-#include <dlfcn.h>
-#include <string.h>
+#include "../../native/library.h"
 
 #include "librdkafka.h"
 
@@ -292,22 +288,10 @@ static PyObject *load(PyObject *module, PyObject *path)
         "rd_kafka_headers_new",    "rd_kafka_headers_copy", "rd_kafka_header_add",
         "rd_kafka_headers_destroy", "rd_kafka_conf_interceptor_add_on_new",
     };
-    void *found[sizeof names / sizeof *names];
-    const char *text = PyUnicode_AsUTF8AndSize(path, NULL);
-    void *library;
 
     (void)module;
-    if (text == NULL)
-        return NULL;
-    library = dlopen(text, RTLD_NOW | RTLD_NOLOAD);
-    if (library == NULL)
-        Py_RETURN_FALSE;
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        if ((found[i] = dlsym(library, names[i])) == NULL)
-            Py_RETURN_FALSE;
-    _Static_assert(sizeof found == sizeof kafka, "a name for each function");
-    memcpy(&kafka, found, sizeof kafka);
-    Py_RETURN_TRUE;
+    _Static_assert(sizeof names == sizeof kafka, "a name for each function");
+    return library_find(path, names, sizeof names / sizeof *names, &kafka);
 }
 
 PyDoc_STRVAR(take_doc, "take() -> Batches of the client that was made last in this thread, once");

@@ -5,12 +5,9 @@
  * thousand lines are there. The connection is psycopg's (`pgconn_ptr`), and so is everything else
  * about it; the functions are those of the libpq that psycopg has loaded.
  */
-#define PY_SSIZE_T_CLEAN
-#include <Python.h>
+#include "../../native/library.h"
 
-#include <dlfcn.h>
 #include <poll.h>
-#include <string.h>
 
 typedef struct pg_conn PGconn;
 
@@ -123,22 +120,10 @@ PyDoc_STRVAR(load_doc, "load(path) -> whether the library at path, which is load
 static PyObject *load(PyObject *module, PyObject *path)
 {
     static const char *const names[] = {"PQgetCopyData", "PQconsumeInput", "PQsocket", "PQfreemem"};
-    void *found[sizeof names / sizeof *names];
-    const char *text = PyUnicode_AsUTF8AndSize(path, NULL);
-    void *library;
 
     (void)module;
-    if (text == NULL)
-        return NULL;
-    library = dlopen(text, RTLD_NOW | RTLD_NOLOAD);
-    if (library == NULL)
-        Py_RETURN_FALSE;
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        if ((found[i] = dlsym(library, names[i])) == NULL)
-            Py_RETURN_FALSE;
-    _Static_assert(sizeof found == sizeof libpq, "a name for each function");
-    memcpy(&libpq, found, sizeof libpq);
-    Py_RETURN_TRUE;
+    _Static_assert(sizeof names == sizeof libpq, "a name for each function");
+    return library_find(path, names, sizeof names / sizeof *names, &libpq);
 }
 
 static PyMethodDef functions[] = {

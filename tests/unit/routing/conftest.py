@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.routing.compiled import INTERPRETED, why_not_built
+from gateway.compiled import INTERPRETED
+from gateway.routing.compiled import why_not_built
 
 FORMS = ("interpreted", "compiled") if why_not_built() is None else ("interpreted",)
 

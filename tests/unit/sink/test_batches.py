@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import pytest
 from confluent_kafka import KafkaError, Producer
 
+from gateway.compiled import INTERPRETED
 from gateway.records import Header, Record
-from gateway.routing.compiled import INTERPRETED
 from gateway.sink.batches import ProduceBatch, make_batches, why_one_by_one
 
 if why_one_by_one() is not None:
