@@ -244,6 +244,30 @@ def test_slot_that_is_not_there_cannot_be_started_or_dropped(database: Database)
         source.drop_slot("nobody")
 
 
+def test_frames_come_in_their_order_and_no_more_than_asked_for(database: Database) -> None:
+    name = slot_name(database)
+    with database.connect() as writer, ReplicationConnection(database.dsn) as source:
+        writer.execute("CREATE TABLE t (a int, b text)")
+        writer.execute("CREATE PUBLICATION p FOR TABLE t")
+        source.create_slot(name)
+        writer.execute(
+            "INSERT INTO t SELECT n, repeat('x', n % 3000) FROM generate_series(1, 2000) n"
+        )
+        source.start(name, ["p"])
+        inserts: list[bytes] = []
+        deadline = time.monotonic() + 120
+        while len(inserts) < 2_000 and time.monotonic() < deadline:
+            frames = source.receive(100)
+            assert len(frames) <= 100
+            inserts += [frame for frame in frames if frame[XLOG_HEADER_BYTES:26] == b"I"]
+            if not frames:
+                wait_readable([source.fileno()], 1.0)
+
+    texts = [frame[38 + frame[37] :] for frame in inserts]
+    assert [frame[38 : 38 + frame[37]] for frame in inserts] == [b"%d" % n for n in range(1, 2_001)]
+    assert [text[5:] for text in texts] == [b"x" * (n % 3000) for n in range(1, 2_001)]
+
+
 @majors
 def test_publication_dropped_under_the_stream_stops_it(database: Database) -> None:
     name = slot_name(database)
