@@ -59,6 +59,7 @@ DEFINITIONS: Final = "".join(
 )
 TOPICS: Final = {name: f"{'s7' if name == 'many' else 'one'}.public.{name}" for name in TABLES}
 _TIMEOUT_S: Final = 60.0
+_START_S: Final = 180.0
 _WARM_UP: Final = 10
 _EMPTY: Final = "bench.transactions"
 
@@ -295,7 +296,8 @@ def _running(definitions: str) -> Iterator[tuple[EmbeddedPostgres, EmbeddedKafka
                 connection.execute(f"CREATE TABLE {name} (a bigint PRIMARY KEY, b text)".encode())
                 connection.execute(f"ALTER TABLE {name} REPLICA IDENTITY FULL".encode())
                 connection.execute(f"INSERT INTO {name} VALUES (1, 'x7')".encode())
-        admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
+        # It outlives the broker, and would complain of that.
+        admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers, "log_level": 2})
         admin.create_topics([NewTopic(_EMPTY, 1)])[_EMPTY].result()
         (folder / "replication.sql").write_text(definitions)
         config = folder / "pgsluice.toml"
@@ -318,7 +320,7 @@ def _running(definitions: str) -> Iterator[tuple[EmbeddedPostgres, EmbeddedKafka
         )
         stack.callback(gateway.wait)
         stack.callback(gateway.terminate)
-        deadline = time.monotonic() + _TIMEOUT_S
+        deadline = time.monotonic() + _START_S
         while b"all tables are copied" not in (said := (folder / "log").read_bytes()):
             if gateway.poll() is not None or time.monotonic() > deadline:
                 raise BenchError(f"the gateway has not started; it said:\n{said.decode()[-2000:]}")
