@@ -6,11 +6,12 @@ import argparse
 import sys
 
 from bench import copy, encode, groups, rows, subscriptions
+from bench.cases import CASES
 from bench.load import CHANGES_PER_TRANSACTION
 from bench.stream import measure, stop_on_sigterm
 from gateway.errors import FatalError
 
-_MAX_REPEATS = 15  # three slots each, of the 64 that the embedded server has
+_MAX_REPEATS = 15  # four slots each, of the 64 that the embedded server has
 
 
 def main() -> int:
@@ -19,7 +20,7 @@ def main() -> int:
     stop_on_sigterm()
     try:
         if arguments.only in (None, "stream"):
-            measure(arguments.rows, arguments.repeats)
+            measure(arguments.rows, arguments.repeats, arguments.case)
         if arguments.only in (None, "encode"):
             encode.main()
         if arguments.only in (None, "rows"):
@@ -52,6 +53,13 @@ def _parser() -> argparse.ArgumentParser:
         help="a full slot into Kafka, the cost of encoding a row, of routing it compiled and "
         "interpreted, or of many subscriptions beside as many native ones (default: these four); "
         "or the Spark job on a large table, the copy of one, or two groups beside one gateway",
+    )
+    parser.add_argument(
+        "--case",
+        action="append",
+        default=[],
+        choices=[case.name for case in CASES],
+        help="of the cases of `stream` only this one, and others that are named so (default: all)",
     )
     parser.add_argument(
         "--table-rows",

@@ -1,4 +1,4 @@
-"""The load: one seven-column table, and changes of it of which every count is known beforehand.
+"""The load: one table, and changes of it of which every count is known beforehand.
 
 The counts come from arithmetic on the ids alone, by nothing that the gateway is made of: they are
 what the records in Kafka are held against.
@@ -12,37 +12,70 @@ from typing import Any, Final
 
 import psycopg
 
-__all__ = ["CHANGES_PER_TRANSACTION", "SELECTED", "Expected", "Load", "make_rows"]
-
-_INSERTS: Final = 83
-_UPDATES: Final = 12
-_DELETES: Final = 5
-CHANGES_PER_TRANSACTION: Final = _INSERTS + _UPDATES + _DELETES
+__all__ = ["CHANGES_PER_TRANSACTION", "SELECTED", "Expected", "Load", "Shape", "make_rows"]
 
 SELECTED: Final = 100
 """One id in so many passes the selective filter. 83 has no factor in common with it, so that the
 share is the same of the inserts, the updates and the deletes."""
 
+_SEVEN: Final = 7
 _TABLE: Final = """
 CREATE TABLE orders (
-    id bigint PRIMARY KEY, name text, note text, quantity integer, price numeric(10,2),
-    changed_at timestamptz, active boolean
+    id bigint, name text, note text, quantity integer, price numeric(10,2),
+    changed_at timestamptz, active boolean{more}, PRIMARY KEY ({key})
 )
 """
 
 _ROWS: Final = """
 INSERT INTO orders
-SELECT id, 'customer number ' || id, 'a note of some forty characters, row ' || id, id % 1000,
+SELECT id, {name}, 'a note of some forty characters, row ' || id, id % 1000,
        (id * 31 % 10000000) / 100.0, timestamptz '2024-01-01 00:00+00' + id * interval '1.037 ms',
-       id % 3 <> 0
+       id % 3 <> 0{more}
 FROM generate_series({first}, {last}) id
 """
 
 
-def make_rows(connection: psycopg.Connection[Any], rows: int) -> None:
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What a load is made of.
+
+    Attributes:
+        inserts, updates, deletes: Changes of each transaction.
+        columns: Of the table; those beyond seven are text.
+        regions: How many values the second column has; 0: a name of each row's own. Where there
+            are regions, that column is in the key.
+        at_once: All changes are inserts of one transaction; the three numbers are 0.
+    """
+
+    inserts: int = 83
+    updates: int = 12
+    deletes: int = 5
+    columns: int = _SEVEN
+    regions: int = 0
+    at_once: bool = False
+
+    @property
+    def changes(self) -> int:
+        """Changes of a transaction."""
+        return self.inserts + self.updates + self.deletes
+
+
+CHANGES_PER_TRANSACTION: Final = Shape().changes
+
+
+def make_rows(connection: psycopg.Connection[Any], rows: int, shape: Shape = Shape()) -> None:
     """Make the table, with ids from 1 to `rows`."""
-    connection.execute(_TABLE)
-    connection.execute(_ROWS.format(first=1, last=rows))
+    extra = range(_SEVEN, shape.columns)
+    more, key = "".join(f", c{n} text" for n in extra), "id, name" if shape.regions else "id"
+    connection.execute(_TABLE.format(more=more, key=key).encode())
+    if rows:
+        connection.execute(_insert(shape, "1", str(rows)).encode())
+
+
+def _insert(shape: Shape, first: str, last: str) -> str:
+    name = f"'region ' || id % {shape.regions}" if shape.regions else "'customer number ' || id"
+    more = "".join(f", 'value ' || id * {n}" for n in range(_SEVEN, shape.columns))
+    return _ROWS.format(name=name, more=more, first=first, last=last)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,59 +98,93 @@ class Expected:
 
 
 class Load:
-    """Some transactions of a hundred changes each: 83 inserts, 12 updates, 5 deletes.
+    """Transactions of so many inserts, updates and deletes each, by default 83, 12 and 5.
 
-    Transaction n inserts ids 83n+1 to 83n+83; of the ids that the one before it has inserted, it
-    updates the first twelve and deletes the last five. Keys never change, so no old tuple is sent
-    with an update.
+    Transaction n inserts the ids behind those that the one before it has inserted; of these, it
+    updates the first and deletes the last ones. Where nothing is inserted, the rows are there from
+    the beginning, as if transactions had inserted as many as each changes. Keys never change, so no
+    old tuple is sent with an update.
 
     Args:
-        changes: How many; a multiple of `CHANGES_PER_TRANSACTION`.
+        changes: How many; as many as make whole transactions, at least one.
     """
 
-    def __init__(self, changes: int) -> None:
-        self.transactions = changes // CHANGES_PER_TRANSACTION
-        self.changes = self.transactions * CHANGES_PER_TRANSACTION
+    def __init__(self, changes: int, shape: Shape = Shape()) -> None:
+        self.shape = shape
+        if shape.at_once:
+            self.transactions, self.changes = 1, changes
+        else:
+            self.transactions = max(1, changes // shape.changes)
+            self.changes = self.transactions * shape.changes
+        # Ids that belong to a transaction: what it inserts, or what the next one changes.
+        self._step = shape.inserts or shape.updates + shape.deletes
 
     def prepare(self, connection: psycopg.Connection[Any]) -> None:
-        """Make the table, with the rows that the first transaction needs."""
-        make_rows(connection, _INSERTS)
+        """Make the table, with the rows that the transactions need."""
+        shape = self.shape
+        if shape.at_once:
+            make_rows(connection, 0, shape)
+        elif shape.inserts:
+            make_rows(connection, self._step, shape)
+        else:
+            make_rows(connection, self._step * (self.transactions + 1), shape)
 
     def write(self, connection: psycopg.Connection[Any]) -> str:
         """Write all transactions; the position behind the last.
 
         One more follows that position, so that whoever reads up to it sees that it was passed.
         """
-        self._write(connection, 1, self.transactions)
+        if self.shape.at_once:
+            connection.execute(_insert(self.shape, "1", str(self.changes)).encode())
+        else:
+            self._write(connection, 1, self.transactions)
         row = connection.execute("SELECT pg_current_wal_insert_lsn()::text").fetchone()
         assert row is not None
-        self._write(connection, self.transactions + 1, self.transactions + 1)
+        if self.shape.at_once:
+            last = str(self.changes + 1)
+            connection.execute(_insert(self.shape, last, last).encode())
+        else:
+            self._write(connection, self.transactions + 1, self.transactions + 1)
         return str(row[0])
 
     def expected(self, passes: Callable[[int], bool]) -> Expected:
         """What a subscription must see whose filter depends on the id alone."""
-        firsts = [n * _INSERTS + 1 for n in range(1, self.transactions + 1)]
+        shape, step = self.shape, self._step
+        if shape.at_once:
+            return Expected(sum(passes(i) for i in range(1, self.changes + 1)), 0, 0)
+        firsts = [n * step + 1 for n in range(1, self.transactions + 1)]
+        before = [first - step for first in firsts]
         return Expected(
-            inserts=sum(passes(i) for f in firsts for i in range(f, f + _INSERTS)),
-            updates=sum(passes(i - _INSERTS) for f in firsts for i in range(f, f + _UPDATES)),
-            deletes=sum(passes(i - _DELETES) for f in firsts for i in range(f, f + _DELETES)),
+            inserts=sum(passes(i) for f in firsts for i in range(f, f + shape.inserts)),
+            updates=sum(passes(i) for f in before for i in range(f, f + shape.updates)),
+            deletes=sum(passes(i) for f in firsts for i in range(f - shape.deletes, f)),
         )
 
     def _write(self, connection: psycopg.Connection[Any], first: int, last: int) -> None:
         """Run the transactions `first` to `last` in the server: the client would be slower."""
-        rows = _ROWS.format(first=f"n * {_INSERTS} + 1", last=f"(n + 1) * {_INSERTS}")
+        shape, step = self.shape, self._step
+        statements = []
+        if shape.inserts:
+            statements.append(_insert(shape, f"n * {step} + 1", f"(n + 1) * {step}"))
+        if shape.updates:
+            statements.append(
+                f"""UPDATE orders SET note = 'changed by transaction ' || n,
+                    quantity = quantity + 1, changed_at = changed_at + interval '1 day'
+                WHERE id BETWEEN (n - 1) * {step} + 1 AND (n - 1) * {step} + {shape.updates}"""
+            )
+        if shape.deletes:
+            statements.append(
+                f"""DELETE FROM orders
+                WHERE id BETWEEN n * {step} - {shape.deletes - 1} AND n * {step}"""
+            )
+        body = "; ".join(statements)
         connection.execute(
             f"""
             DO $$ BEGIN
                 FOR n IN {first} .. {last} LOOP
-                    {rows};
-                    UPDATE orders SET note = 'changed by transaction ' || n,
-                        quantity = quantity + 1, changed_at = changed_at + interval '1 day'
-                    WHERE id BETWEEN (n - 1) * {_INSERTS} + 1 AND (n - 1) * {_INSERTS} + {_UPDATES};
-                    DELETE FROM orders
-                    WHERE id BETWEEN n * {_INSERTS} - {_DELETES - 1} AND n * {_INSERTS};
+                    {body};
                     COMMIT;
                 END LOOP;
             END $$
-            """
+            """.encode()
         )

@@ -8,8 +8,9 @@ import subprocess
 import threading
 import time
 from collections import deque
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -34,15 +35,25 @@ class Run:
         cpu_s: User and system time of all its threads from the first line to its end.
         start_cpu_s: The same before the first line.
         peak_rss: Bytes, from its start to the last line; None when it had ended before a look.
+        beside_s: What others took of the CPU from the first line to the last, by name; without
+            those that were gone by then.
     """
 
     wall_s: float
     cpu_s: float
     start_cpu_s: float
     peak_rss: int | None
+    beside_s: Mapping[str, float] = field(default_factory=dict)
 
 
-def timed(command: Sequence[str | Path], *, first: str, last: str | None, timeout_s: float) -> Run:
+def timed(
+    command: Sequence[str | Path],
+    *,
+    first: str,
+    last: str | None,
+    timeout_s: float,
+    beside: Callable[[], Mapping[str, tuple[int, float]]] = dict,
+) -> Run:
     """Run `command` to its end.
 
     Args:
@@ -50,6 +61,8 @@ def timed(command: Sequence[str | Path], *, first: str, last: str | None, timeou
         first: Text of the line from which time counts.
         last: Text of the line up to which it counts; None: up to its end.
         timeout_s: When it is killed.
+        beside: Asked at the first line: the pids of others whose CPU counts, by name, and what of
+            it does not count.
 
     Raises:
         BenchError: it failed, took longer than `timeout_s`, or did not say `first` and `last`.
@@ -62,6 +75,8 @@ def timed(command: Sequence[str | Path], *, first: str, last: str | None, timeou
     began: float | None = None
     ended: float | None = None
     start_cpu_s, peak = 0.0, None
+    others: dict[str, tuple[int, float]] = {}
+    beside_s: dict[str, float] = {}
     watchdog = threading.Timer(timeout_s, os.kill, (process.pid, signal.SIGKILL))
     watchdog.start()
     try:
@@ -71,8 +86,12 @@ def timed(command: Sequence[str | Path], *, first: str, last: str | None, timeou
                 tail.append(line)
                 if began is None and first.encode() in line:
                     began, start_cpu_s = now, cpu_s(process.pid)
+                    others = dict(beside())
                 elif began is not None and last is not None and last.encode() in line:
                     ended, peak = now, _peak_rss(process.pid)
+                    for name, (pid, before_s) in others.items():
+                        with suppress(FileNotFoundError):  # it has ended
+                            beside_s[name] = cpu_s(pid) - before_s
         # Not Popen.wait: it keeps the resources to itself.
         _, status, used = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)
@@ -87,7 +106,7 @@ def timed(command: Sequence[str | Path], *, first: str, last: str | None, timeou
         said = b"".join(tail).decode(errors="replace")
         raise BenchError(f"{command[0]} ended with {process.returncode}; it said:\n{said}")
     total_s = used.ru_utime + used.ru_stime
-    return Run(ended - began, total_s - start_cpu_s, start_cpu_s, peak)
+    return Run(ended - began, total_s - start_cpu_s, start_cpu_s, peak, beside_s)
 
 
 def cpu_s(pid: int) -> float:

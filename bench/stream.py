@@ -1,6 +1,6 @@
 """A full slot into Kafka, beside ``pg_recvlogical`` draining the same WAL.
 
-One table, one subscription, one load of changes; every measurement has a slot of its own that was
+One table, and loads of changes (`bench.cases`); every measurement has a slot of its own that was
 made before the load, so each reads all of it. In a repeat they run one after the other, and the
 order turns round from repeat to repeat, because a shared machine drifts. What the gateway has put
 into Kafka is read back and counted before its time is believed.
@@ -12,26 +12,26 @@ from __future__ import annotations
 
 import json
 import os
-import platform
 import shutil
 import signal
 import sys
 import tempfile
+import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from statistics import median
 from typing import Any, Final
 
 import psycopg
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from bench.load import CHANGES_PER_TRANSACTION, SELECTED, Expected, Load
-from bench.processes import BenchError, Run, timed
+from bench.cases import CASES, Case
+from bench.figures import head, report
+from bench.load import Expected, Load, Shape
+from bench.processes import BenchError, Run, cpu_s, timed
 from gateway.embedded.kafka import EmbeddedKafka
 from gateway.embedded.postgres import EmbeddedPostgres
 from gateway.embedded.registry import EmbeddedRegistry
@@ -39,45 +39,20 @@ from gateway.embedded.registry import EmbeddedRegistry
 __all__ = ["measure", "stop_on_sigterm"]
 
 _TIMEOUT_S: Final = 900.0
+_SILENCE_S: Final = 30.0
 _OPTIONS: Final = {"proto_version": "4", "streaming": "parallel"}
 """What the gateway asks a server of this version for, as its log line "streaming" says."""
 
 _DRAIN: Final = "pg_recvlogical"
 
 
-@dataclass(frozen=True, slots=True)
-class Case:
-    """A subscription to measure.
-
-    Attributes:
-        title: For the table of results.
-        where: Its row filter, by the id alone.
-        passes: The same filter, for counting what must be in Kafka.
-    """
-
-    name: str
-    title: str
-    where: str
-    passes: Callable[[int], bool]
-
-
-CASES: Final = (
-    Case("all", "gateway, every row passes", "id > 0", lambda i: i > 0),
-    Case(
-        "one",
-        f"gateway, 1 row in {SELECTED} passes",
-        f"id % {SELECTED} = 0",
-        lambda i: i % SELECTED == 0,
-    ),
-)
-
-
 class Bench:
     """The servers, and the slots on them."""
 
-    def __init__(self, folder: Path, load: Load) -> None:
+    def __init__(self, folder: Path, load: Load, cases: Sequence[Case] = ()) -> None:
         self.folder = folder
         self.load = load
+        self.cases = cases
         self.postgres = EmbeddedPostgres(18)
         self.kafka = EmbeddedKafka()
         self.registry = EmbeddedRegistry()
@@ -96,19 +71,19 @@ class Bench:
 
     def make_slots(self, connection: psycopg.Connection[Any], repeat: int) -> None:
         """Let each gateway make its publications and slot, then add a slot for the drain."""
-        for case in CASES:
-            self._gateway(case, repeat, endpos="0/1")
+        for case in self.cases:
+            if repeat < (case.most_repeats or repeat + 1):
+                self._gateway(case, repeat, endpos="0/1")
         connection.execute(
             "SELECT pg_create_logical_replication_slot(%s, 'pgoutput')", [f"drain_{repeat}"]
         )
 
-    def run(self, name: str, repeat: int, endpos: str, publications: str) -> Run:
-        """Drain the slot of one measurement."""
-        if name == _DRAIN:
+    def run(self, case: Case | None, repeat: int, endpos: str, publications: str) -> Run:
+        """Drain the slot of one measurement; None: by ``pg_recvlogical``."""
+        if case is None:
             return self._drain(f"drain_{repeat}", endpos, publications)
-        (case,) = (case for case in CASES if case.name == name)
         run = self._gateway(case, repeat, endpos=endpos)
-        self._verify(f"{name}_{repeat}.public.orders", self.load.expected(case.passes))
+        self._verify(case.expected(f"{case.name}_{repeat}", self.load))
         return run
 
     def _drain(self, slot: str, endpos: str, publications: str) -> Run:
@@ -132,16 +107,27 @@ class Bench:
             first=": streaming ",
             last=": reached endpos ",
             timeout_s=_TIMEOUT_S,
+            beside=lambda: self._beside(f"{case.name}_{repeat}"),
         )
+
+    def _beside(self, slot: str) -> dict[str, tuple[int, float]]:
+        """The pids of the broker, with what it took before, and of the walsender, which is new."""
+        found: dict[str, tuple[int, float]] = {}
+        if (broker := self.kafka.pid) is not None:
+            found["broker"] = (broker, cpu_s(broker))
+        with self.postgres.connect() as connection:
+            row = connection.execute(
+                "SELECT active_pid FROM pg_replication_slots WHERE slot_name = %s", [slot]
+            ).fetchone()
+        if row is not None and row[0] is not None:
+            found["walsender"] = (int(str(row[0])), 0.0)
+        return found
 
     def _configure(self, case: Case, name: str) -> Path:
         """Write the configuration of a gateway that shares nothing with the others."""
         folder = self.folder / name
         folder.mkdir(exist_ok=True)
-        (folder / "replication.sql").write_text(
-            f"CREATE PUBLICATION p FOR TABLE orders WHERE ({case.where});\n"
-            f"CREATE SUBSCRIPTION {name} CONNECTION '' PUBLICATION p;\n"
-        )
+        (folder / "replication.sql").write_text(case.subscriptions(name))
         tables: Mapping[str, Mapping[str, str | int]] = {
             "source": {"dsn": self.postgres.dsn(), "slot": name},
             "definitions": {"file": "replication.sql"},
@@ -158,19 +144,19 @@ class Bench:
         path.write_text("\n".join(lines) + "\n")
         return path
 
-    def _verify(self, topic: str, expected: Expected) -> None:
-        """Count the committed records of the stream, then delete the topic for its disk space."""
-        found = Counter(_ops(self.kafka.bootstrap_servers, topic))
-        for copied in ("t", "r"):
-            del found[copied]
-        if found != expected.by_op():
-            raise BenchError(f"{topic} has {dict(found)}, not {expected.by_op()}")
-        admin = AdminClient({"bootstrap.servers": self.kafka.bootstrap_servers})
-        admin.delete_topics([topic])[topic].result()
+    def _verify(self, expected: Mapping[str, Expected]) -> None:
+        """Count the committed records of the topics, then delete these for their disk space."""
+        found = _count_ops(self.kafka.bootstrap_servers, expected)
+        for topic, counts in found.items():
+            if counts != expected[topic].by_op():
+                raise BenchError(f"{topic} has {dict(counts)}, not {expected[topic].by_op()}")
+        admin = AdminClient({"bootstrap.servers": self.kafka.bootstrap_servers, "log_level": 3})
+        for deleted in admin.delete_topics(list(expected)).values():
+            deleted.result()
 
 
-def _ops(bootstrap: str, topic: str) -> Iterator[str]:
-    """The header ``op`` of every committed record of a topic with one partition."""
+def _count_ops(bootstrap: str, topics: Collection[str]) -> dict[str, Counter[str]]:
+    """Count the committed records of topics with one partition by their header ``op``."""
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap,
@@ -180,53 +166,83 @@ def _ops(bootstrap: str, topic: str) -> Iterator[str]:
             "enable.partition.eof": True,
         }
     )
+    found: dict[str, Counter[str]] = {topic: Counter() for topic in topics}
+    unread = set(topics)
+    last = time.monotonic()
     try:
-        consumer.assign([TopicPartition(topic, 0, 0)])
-        while True:
-            messages = consumer.consume(10_000, timeout=10.0)
-            if not messages:
-                raise BenchError(f"{topic} cannot be read to its end")
+        consumer.assign([TopicPartition(topic, 0, 0) for topic in topics])
+        while unread:
+            messages = consumer.consume(10_000, timeout=0.2)
+            if messages:
+                last = time.monotonic()
+            elif time.monotonic() - last > _SILENCE_S:
+                raise BenchError(f"{min(unread)} cannot be read to its end")
             for message in messages:
+                topic = message.topic()
+                assert topic is not None
                 if (error := message.error()) is not None:
-                    if error.code() == KafkaError._PARTITION_EOF:
-                        return
-                    raise BenchError(f"reading {topic}: {error}")
+                    if error.code() != KafkaError._PARTITION_EOF:
+                        raise BenchError(f"reading {topic}: {error}")
+                    unread.discard(topic)
+                    continue
                 op = dict(message.headers() or [])["op"]
                 assert isinstance(op, bytes)
-                yield op.decode()
+                found[topic][op.decode()] += 1
     finally:
         consumer.close()
+    return found
 
 
-def measure(changes: int, repeats: int) -> None:
-    """Start the servers, measure, print.
+def measure(changes: int, repeats: int, names: Collection[str] = ()) -> None:
+    """Start the servers, measure, print; of the cases only those in `names`, where there are any.
 
     Raises:
         BenchError: a process failed, or Kafka does not hold what it should.
         ServerError: a server did not start.
     """
-    load = Load(changes)
-    order = [_DRAIN, *(case.name for case in CASES)]
-    results: dict[str, list[Run]] = {name: [] for name in order}
+    loads: dict[tuple[Shape, float], list[Case]] = {}
+    for case in CASES:
+        if not names or case.name in names:
+            loads.setdefault((case.shape, case.share), []).append(case)
     folder = Path(tempfile.mkdtemp(prefix="pgsluice-bench-"))
-    bench = Bench(folder, load)
+    bench = Bench(folder, Load(0))
     try:
         _say("starting PostgreSQL, Kafka and the schema registry")
         with bench.servers() as connection:
-            load.prepare(connection)
-            for repeat in range(repeats):
-                _say(f"making slots, {repeat + 1} of {repeats}")
-                bench.make_slots(connection, repeat)
-            _say(f"writing {load.changes:,} changes")
-            endpos = load.write(connection)
-            publications = _publications(connection, f"{CASES[0].name}_0")
-            for repeat in range(repeats):
-                for name in order if repeat % 2 == 0 else reversed(order):
-                    _say(f"repeat {repeat + 1} of {repeats}: {name}")
-                    results[name].append(bench.run(name, repeat, endpos, publications))
+            head(repeats)
+            for cases in loads.values():
+                bench.cases, bench.load = cases, cases[0].load(changes)
+                report(bench.load, cases, _measure(bench, connection, repeats))
+                _clear(connection)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-    _report(load, results)
+
+
+def _measure(
+    bench: Bench, connection: psycopg.Connection[Any], repeats: int
+) -> dict[Case | None, list[Run]]:
+    load, cases = bench.load, bench.cases
+    repeats = min(repeats, max(case.most_repeats or repeats for case in cases))
+    order: list[Case | None] = [None, *cases]
+    results: dict[Case | None, list[Run]] = {case: [] for case in order}
+    load.prepare(connection)
+    for repeat in range(repeats):
+        _say(f"making slots, {repeat + 1} of {repeats}")
+        bench.make_slots(connection, repeat)
+    _say(f"writing {load.changes:,} changes")
+    endpos = load.write(connection)
+    publications = _publications(connection, f"{cases[0].name}_0")
+    for repeat in range(repeats):
+        for case in order if repeat % 2 == 0 else reversed(order):
+            _say(f"repeat {repeat + 1} of {repeats}: {_DRAIN if case is None else case.name}")
+            results[case].append(bench.run(case, repeat, endpos, publications))
+    return results
+
+
+def _clear(connection: psycopg.Connection[Any]) -> None:
+    """Make room for the next load: the table, and slots, of which there are only so many."""
+    connection.execute("SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots")
+    connection.execute("DROP TABLE orders")
 
 
 def _publications(connection: psycopg.Connection[Any], slot: str) -> str:
@@ -239,34 +255,6 @@ def _publications(connection: psycopg.Connection[Any], slot: str) -> str:
 
 def _say(what: str) -> None:
     print(f"bench: {what}", file=sys.stderr, flush=True)
-
-
-def _report(load: Load, results: Mapping[str, Sequence[Run]]) -> None:
-    repeats = len(results[_DRAIN])
-    print(
-        f"\n{load.changes:,} changes in transactions of {CHANGES_PER_TRANSACTION}, seven columns; "
-        f"repeated {repeats} times: median (least-most)\n"
-        f"PostgreSQL 18, fsync off; Python {platform.python_version()}, {os.cpu_count()} CPUs, "
-        f"load average {os.getloadavg()[0]:.1f}\n"
-    )
-    print(f"{'':30}{'rows/s':>28}{'of pg_recvlogical':>24}{'CPU us/row':>24}{'peak MiB':>10}")
-    drained = [load.changes / run.wall_s for run in results[_DRAIN]]
-    titles = {_DRAIN: _DRAIN, **{case.name: case.title for case in CASES}}
-    for name, runs in results.items():
-        rates = [load.changes / run.wall_s for run in runs]
-        ratios = [rate / base for rate, base in zip(rates, drained, strict=True)]
-        cpus = [run.cpu_s / load.changes * 1e6 for run in runs]
-        peaks = [run.peak_rss for run in runs if run.peak_rss is not None]
-        print(
-            f"{titles[name]:30}{_spread(rates, ',.0f'):>28}{_spread(ratios, '.3f'):>24}"
-            f"{_spread(cpus, '.1f'):>24}{f'{max(peaks) / 2**20:.0f}' if peaks else '':>10}"
-        )
-    starts = [run.start_cpu_s for case in CASES for run in results[case.name]]
-    print(f"\nCPU of a gateway before its stream, not counted above: {median(starts):.2f} s")
-
-
-def _spread(values: Sequence[float], form: str) -> str:
-    return f"{median(values):{form}} ({min(values):{form}}-{max(values):{form}})"
 
 
 def stop_on_sigterm() -> None:
