@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -287,7 +287,24 @@ class Rebuild:
                 tables[name] = TableState(outcome.version, topic)
             else:
                 aside[name] = outcome
-        return tables, aside
+        return self._written_before(markers, topics, {*tables, *aside}) | tables, aside
+
+    def _written_before(
+        self, markers: Sequence[Marker], topics: Sequence[str], seen: Collection[str]
+    ) -> dict[str, TableState]:
+        """Tables that have it already, from a run that was stopped before it had a manifest."""
+        tables = {}
+        for topic in topics:
+            name = self._shelf.names.get(topic, topic)
+            found = self._shelf.found.get(name)
+            if found is None or name in seen or name in self.manifest.aside:
+                continue
+            position, state = found.commit.position, TableState(found.version, topic)
+            here = (position.topic, position.journal) == (topic, self.manifest.journal)
+            ahead = position.marker > markers[-1].offset
+            if here and not ahead and self.manifest.tables.get(name) != state:
+                tables[name] = state
+        return tables
 
     def _fenced_after(self, tables: Mapping[str, TableState]) -> tuple[str, ...]:
         """The topics that tables have left for others."""

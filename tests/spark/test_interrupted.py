@@ -99,6 +99,7 @@ class Scene:
         assert run(done, spark, stopping=threading.Event()) == 0
         manifest = state_at(self.name, at=None, warehouse=done.warehouse, spark=spark)
         assert manifest.complete_lsn == ENDPOS
+        assert set(manifest.tables) == {"public.t1", "public.t2", "public.t3"}
         public = self.folder / "warehouse" / self.name / "public"
         found = []
         for number in (1, 2, 3):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import threading
 import uuid
 from dataclasses import replace
@@ -75,6 +76,55 @@ def test_small_files_are_put_together_and_old_ones_stay_as_long_as_they_are_need
     assert rows_at(now) == list(range(2 * FILES))
 
 
+def test_longer_times_of_the_user_count_and_one_table_s_trouble_is_its_own(
+    spark: SparkSession,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr(maintenance, "_SLACK_HOURS", 0.0)
+    settings = ConsumerSettings({}, "", str(tmp_path), "", ("s",))
+    session = spark.newSession()
+    shelf = Shelf(session, str(tmp_path), "s")
+    names = ("broken", "long", "plain")
+    states = {}
+    for name in names:
+        table = shelf.table(session, f"public.{name}")
+        for marker in (0, 1):
+            position = Position("journal", marker, marker + 1, None, name, "id", {0: marker})
+            rows = spark.range(1).coalesce(1)
+            table.write(rows, Commit(position, {}), table.find(), empty=True, anew=not marker)
+        if name == "long":
+            session.sql(
+                f"ALTER TABLE delta.`{table.path}` SET TBLPROPERTIES"
+                " ('delta.deletedFileRetentionDuration' = 'interval 100 hours',"
+                " 'delta.logRetentionDuration' = 'interval 9999 hours')"
+            )
+        states[f"public.{name}"] = TableState(table.version(), name)
+    log = tmp_path / "s" / "public" / "broken" / "_delta_log"
+    (log / f"{2:020}.json").write_text("not of Delta")
+
+    def tidy(keep_hours: float) -> None:
+        changed = replace(settings, keep_hours=keep_hours)
+        manifests = Manifests(spark, str(tmp_path), "s")
+        Maintenance(changed, session, "s", shelf, manifests).tidy(states)
+
+    tidy(0.0)
+
+    folder = tmp_path / "s" / "public"
+    files = {name: len(list((folder / name).glob("*.parquet"))) for name in names}
+    assert files == {"broken": 2, "long": 2, "plain": 1}
+    (failed,) = [text for text in caplog.messages if text.startswith("maintenance failed")]
+    assert "table=public.broken:" in failed
+
+    (tmp_path / "s" / ".pgsluice" / "maintained").unlink()
+    tidy(1000.0)
+
+    kept = "delta.logRetentionDuration"
+    assert shelf.table(session, "public.long").property(kept) == "interval 9999 hours"
+    assert shelf.table(session, "public.plain").property(kept) == "interval 1000 hours"
+
+
 @pytest.mark.kafka
 def test_the_job_looks_after_tables_when_it_is_time_and_ends_when_it_has_what_there_was(
     spark: SparkSession,
@@ -124,6 +174,12 @@ def test_the_job_looks_after_tables_when_it_is_time_and_ends_when_it_has_what_th
     assert manifest.end_lsn == 0x300
     rows = spark.read.format("delta").load(str(folder)).collect()
     assert sorted(row.a for row in rows) == [1, 2, 3]
+
+    # Without any manifest all markers are read, and the table skips what it has.
+    shutil.rmtree(tmp_path / name / ".pgsluice")
+    assert run(settings, spark, stopping=threading.Event()) == 0
+    again = state_at(name, at=None, warehouse=settings.warehouse, spark=spark)
+    assert (again.end_lsn, again.tables) == (0x300, manifest.tables)
 
     program = tmp_path / "consumer.toml"
     program.write_text(
