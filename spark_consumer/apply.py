@@ -7,44 +7,30 @@ or whether one is repeated: each change takes effect once, on the state it was m
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from contextlib import nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
-from spark_consumer.as_before import decoded_as
 from spark_consumer.batch import Batch
-from spark_consumer.columns import Known, follow
-from spark_consumer.decode import changes, row_type
+from spark_consumer.columns import Known, follow, known_after, matched, planned
+from spark_consumer.commits import Commit, Found
+from spark_consumer.decode import RowTypes, changes
 from spark_consumer.epochs import Epoch, cut_epochs
 from spark_consumer.errors import COPY_AGAIN, ContractError, TableError
-from spark_consumer.frontier import Frontiers
-from spark_consumer.layout import ColumnPlan, Layout, key_layout, value_layout
+from spark_consumer.large import Large, Learnt
+from spark_consumer.layout import ColumnPlan, value_layout
 from spark_consumer.position import Share
 from spark_consumer.registry import Schemas
 from spark_consumer.small import INTERPRETED, TABLE_BYTES, stored, tuned
-from spark_consumer.survey import Piece, Survey, copy_beginnings, survey
-from spark_consumer.tables import Commit, Found, Table
+from spark_consumer.survey import Survey, copy_beginnings, survey
+from spark_consumer.tables import Table
 from spark_consumer.writers import write
 
-__all__ = ["Applier", "Learnt"]
-
-
-@dataclass(frozen=True, slots=True)
-class Learnt:
-    """What applying shares has shown; wrong or missing it costs time, nothing else.
-
-    Attributes:
-        kinds: By topic, the schemas of the share that was applied last.
-        frontiers: The greatest keys of tables.
-    """
-
-    kinds: dict[str, tuple[Piece, ...]] = field(default_factory=dict)
-    frontiers: Frontiers = field(default_factory=Frontiers)
+__all__ = ["Applier"]
 
 
 class Applier:
@@ -70,7 +56,8 @@ class Applier:
         self.skipped = 0
         self._compiled = {key: str(spark.conf.get(key)) for key in INTERPRETED}
         self._schemas = schemas
-        self._written: dict[int, StructType] = {}
+        self._types = RowTypes(spark, schemas)
+        self._large = Large(schemas, self._types, learnt)
 
     def apply(
         self,
@@ -138,7 +125,7 @@ class Applier:
             position = replace(position, generation=generation)
             known = {} if anew or found is None else found.commit.columns
             columns = self._columns(table, known, epoch, anew=anew)
-            commit = Commit(position, _known(epoch.layout, known))
+            commit = Commit(position, known_after(epoch.layout, known))
             self._write(table, columns, epoch, commit, found, empty=emptied, anew=anew, small=small)
             found = Found(table.version(), commit)
             emptied = anew = False
@@ -161,38 +148,11 @@ class Applier:
             ContractError: the records are not those that the markers promise.
             TableError: the Delta table cannot take them.
         """
-        if found is not None and not share.begins and not share.start.done:
-            taken = self._take_as_before(table, found, share, records)
-            if taken is not None:
-                return taken
-        return self.apply(table, found, share, records, survey(records).get(share.topic))
-
-    def _take_as_before(
-        self, table: Table, found: Found, share: Share, records: DataFrame
-    ) -> Found | None:
-        """Apply a share that has the schemas of the one before; None when it has not."""
-        pieces = self._learnt.kinds.get(share.topic, ())
-        if len(pieces) != 1:
-            return None
-        kind = pieces[0]
-        layout = value_layout(self._schemas.schema(kind.value_id))
-        key = None if kind.key_id is None else key_layout(self._schemas.schema(kind.key_id))
-        known = found.commit.columns
-        written = self._row_type(kind.value_id)
-        # What the records are is a guess as yet, and the table is not to be altered by a guess.
-        if _known(layout, known) != known or follow(
-            table.fields(), known, layout, written, table.label
-        ):
-            return None
-        columns = _matched(table, layout)
-        with decoded_as(kind, share, records, columns, key, self._schemas) as (piece, changed):
-            if piece is None or (kind.key_id is None and piece.removals):
-                return None
-            epoch = Epoch(key, layout, (piece,), records, {}, True)
-            generation = found.commit.position.generation
-            commit = Commit(replace(share.position, generation=generation), known)
-            self.skipped += write(self._batch(table, columns, epoch, changed, commit, found))
-        return Found(table.version(), commit)
+        taken = self._large.take(table, found, share, records)
+        if taken is None:
+            return self.apply(table, found, share, records, survey(records).get(share.topic))
+        self.skipped += taken.skipped
+        return taken.found
 
     def _write_nothing(
         self,
@@ -211,8 +171,8 @@ class Applier:
             if value_id is None:
                 value_id = max(piece.value_id for piece in held.pieces)
             layout = value_layout(self._schemas.schema(value_id))
-            columns = _plans(layout, self._row_type(value_id))
-            commit = Commit(position, _known(layout))
+            columns = planned(layout, self._types.of(value_id))
+            commit = Commit(position, known_after(layout))
             fields = ", ".join(f"`{c.field}` {c.spark_type}" for c in columns)
             rows = self.spark.createDataFrame([], f"v struct<{fields.replace('` ', '`: ')}>")
             named = rows.select(
@@ -233,19 +193,13 @@ class Applier:
         self, table: Table, known: Mapping[str, Known], epoch: Epoch, *, anew: bool
     ) -> tuple[ColumnPlan, ...]:
         """Let the table have the epoch's columns; they are the table's afterwards."""
-        written = self._row_type(epoch.pieces[0].value_id)
+        written = self._types.of(epoch.pieces[0].value_id)
         if anew:
-            return _plans(epoch.layout, written)
+            return planned(epoch.layout, written)
         steps = follow(table.fields(), known, epoch.layout, written, table.label)
         if steps:
             table.alter(steps)
-        return _matched(table, epoch.layout)
-
-    def _row_type(self, value_id: int) -> StructType:
-        if value_id not in self._written:
-            schema = json.dumps(self._schemas.schema(value_id))
-            self._written[value_id] = row_type(self.spark, schema)
-        return self._written[value_id]
+        return matched(table.fields(), epoch.layout)
 
     def _write(
         self,
@@ -333,38 +287,6 @@ def _rest(
     for number, offset in passed.items():
         mine = mine.where((F.col("partition") != number) | (F.col("offset") >= offset))
     return mine, survey(mine).get(held.topic)
-
-
-def _matched(table: Table, layout: Layout) -> tuple[ColumnPlan, ...]:
-    """The columns of a layout that the table has all of, in the table's order."""
-    by_name = {column.name: column for column in layout.columns}
-    return tuple(
-        ColumnPlan(
-            by_name[field.name].field,
-            field.name,
-            by_name[field.name].pg_type,
-            field.dataType.simpleString(),
-        )
-        for field in table.fields()
-    )
-
-
-def _plans(layout: Layout, written: StructType) -> tuple[ColumnPlan, ...]:
-    return tuple(
-        ColumnPlan(c.field, c.name, c.pg_type, written[c.field].dataType.simpleString())
-        for c in layout.columns
-    )
-
-
-def _known(layout: Layout, before: Mapping[str, Known] | None = None) -> dict[str, Known]:
-    """What a position remembers of the columns; a number that a schema lacks is kept by name."""
-    found = {}
-    for column in layout.columns:
-        number = column.number
-        if number is None and before is not None and column.name in before:
-            number = before[column.name].number
-        found[column.name] = Known(column.pg_type, number)
-    return found
 
 
 def _generation(table: Table, found: Found | None, *, anew: bool) -> int:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from spark_consumer.commits import Commit, Found
 from spark_consumer.epochs import Epoch
 from spark_consumer.frontier import Frontiers
 from spark_consumer.layout import ColumnPlan
-from spark_consumer.tables import Commit, Found, Table
+from spark_consumer.tables import Table
 
 __all__ = ["Batch"]
 
@@ -49,6 +52,18 @@ class Batch:
     def size(self) -> int | None:
         """The table's size in bytes; None when it is not known."""
         return self.table.bytes()
+
+    @contextmanager
+    def kept(self) -> Iterator[DataFrame]:
+        """The changes, for many looks at them; those of a large batch are stored already."""
+        if not self.small:
+            yield self.changed
+            return
+        changed = self.changed.persist()
+        try:
+            yield changed
+        finally:
+            changed.unpersist()
 
     def named(self, rows: DataFrame) -> DataFrame:
         """The rows in `v` as rows of the table, with its columns' comments."""

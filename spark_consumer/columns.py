@@ -24,9 +24,21 @@ from pyspark.sql.types import (
 )
 
 from spark_consumer.errors import COPY_AGAIN, TableError
-from spark_consumer.layout import Column, Layout
+from spark_consumer.layout import Column, ColumnPlan, Layout
 
-__all__ = ["Add", "Drop", "Known", "Rename", "Step", "Widen", "follow", "widens"]
+__all__ = [
+    "Add",
+    "Drop",
+    "Known",
+    "Rename",
+    "Step",
+    "Widen",
+    "follow",
+    "known_after",
+    "matched",
+    "planned",
+    "widens",
+]
 
 _COPY_AGAIN: Final = f"{COPY_AGAIN}: the copy begins with the columns as they are then"
 
@@ -260,3 +272,36 @@ def widens(narrow: DataType, wide: DataType) -> bool:
         case LongType(), DecimalType():
             return wide.precision - wide.scale >= 20
     return False
+
+
+def matched(fields: Sequence[StructField], layout: Layout) -> tuple[ColumnPlan, ...]:
+    """The columns of a layout that a table has all of, in the table's order."""
+    by_name = {column.name: column for column in layout.columns}
+    return tuple(
+        ColumnPlan(
+            by_name[field.name].field,
+            field.name,
+            by_name[field.name].pg_type,
+            field.dataType.simpleString(),
+        )
+        for field in fields
+    )
+
+
+def planned(layout: Layout, written: StructType) -> tuple[ColumnPlan, ...]:
+    """The columns of a table that is made for a layout, whose rows have the type `written`."""
+    return tuple(
+        ColumnPlan(c.field, c.name, c.pg_type, written[c.field].dataType.simpleString())
+        for c in layout.columns
+    )
+
+
+def known_after(layout: Layout, before: Mapping[str, Known] | None = None) -> dict[str, Known]:
+    """What a position remembers of the columns; a number that a schema lacks is kept by name."""
+    found = {}
+    for column in layout.columns:
+        number = column.number
+        if number is None and before is not None and column.name in before:
+            number = before[column.name].number
+        found[column.name] = Known(column.pg_type, number)
+    return found

@@ -38,10 +38,10 @@ from spark_consumer.registry import Schemas
 from spark_consumer.survey import AVRO_OPTIONS, Piece
 
 __all__ = [
+    "RowTypes",
     "changes",
     "prefixed",
     "read_offsets",
-    "row_type",
     "source_table",
     "wire",
 ]
@@ -161,6 +161,26 @@ def row_type(spark: SparkSession, value_schema: str) -> StructType:
     after = envelope["after"].dataType
     assert isinstance(after, StructType)
     return after
+
+
+class RowTypes:
+    """The types of tables' rows, each found out once.
+
+    Args:
+        spark: any session.
+        schemas: writer schemas by id.
+    """
+
+    def __init__(self, spark: SparkSession, schemas: Schemas) -> None:
+        self._spark = spark
+        self._schemas = schemas
+        self._found: dict[int, StructType] = {}
+
+    def of(self, value_id: int) -> StructType:
+        """The type of the rows that values of a schema hold."""
+        if value_id not in self._found:
+            self._found[value_id] = row_type(self._spark, _text(self._schemas, value_id))
+        return self._found[value_id]
 
 
 def source_table(records: DataFrame, value_schema: str) -> tuple[str, str]:

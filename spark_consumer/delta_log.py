@@ -1,75 +1,139 @@
-"""What is asked of Delta's log itself: to append, and what a commit has said.
+"""What is asked of Delta's log itself: to write rows, and what a commit has said.
 
-An append is a commit on top of the version that was read, or none at all. Delta's own writer takes
-its place behind whatever was committed meanwhile. To tell that it was not this very write, it can
-be given a transaction identifier, and then has the whole state of the table computed to look it up,
-which takes longer than a small append. A commit that is bound to the version before needs no such
-question. The identifier is written all the same: a MERGE, which has the state computed in any case,
-goes by it.
+Rows are written into files first, and committed afterwards, on top of the version that was read, or
+not at all. Delta's own writer takes its place behind whatever was committed meanwhile. To tell that
+it was not this very write, it can be given a transaction identifier, and then has the whole state
+of the table computed to look it up, which takes longer than a small append. A commit that is bound
+to the version before needs no such question. The identifier is written all the same: a MERGE, which
+has the state computed in any case, goes by it.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructField, StructType
 
 from spark_consumer.errors import TransientConsumerError
+from spark_consumer.names import quoted
 
-__all__ = ["OutrunError", "append", "commit_info", "settings"]
+__all__ = ["Draft", "OutrunError", "commit_info", "settings"]
 
 _ATTEMPTS: Final = "spark.databricks.delta.maxCommitAttempts"
 _DELTA: Final = "org.apache.spark.sql.delta."
+_PHYSICAL: Final = "delta.columnMapping.physicalName"
 
 
 class OutrunError(Exception):
     """Somebody else has committed meanwhile, and nothing was."""
 
 
-def append(
-    spark: SparkSession,
-    log: Any,
-    snapshot: Any,
-    rows: DataFrame,
-    *,
-    transaction: tuple[str, int],
-    metadata: str,
-) -> None:
-    """Append rows.
+class Draft:
+    """Rows in a table's files that no commit names yet.
 
     Args:
         spark: the session that writes.
         log: the table's DeltaLog.
         snapshot: of the version on top of which it is to be.
-        rows: with the table's columns, in its order.
-        transaction: application and version of the transaction identifier.
-        metadata: the commit's userMetadata.
-
-    Raises:
-        OutrunError: there is a later version.
+        rows: with the table's columns, in its order, unless they make it anew.
+        empty: the table's rows go.
+        anew: with `empty`: its columns become those of `rows`.
     """
-    jvm: Any = spark._jvm
-    option = jvm.scala.Option
-    none = option.empty()
-    # Delta takes its settings from the thread's session.
-    SparkSession._get_j_spark_session_class(jvm).setActiveSession(spark._jsparkSession)
-    begun = log.startTransaction(none, option.apply(snapshot))
-    files = begun.writeFiles(rows._jdf)
-    said = getattr(jvm, _DELTA + "actions.SetTransaction")(*transaction, none)
-    mode = jvm.org.apache.spark.sql.SaveMode.Append
-    write = getattr(jvm, _DELTA + "DeltaOperations$Write")
-    operation = write(mode, none, none, option.apply(metadata), none, none, none, none, none)
-    try:
-        with settings(spark, {_ATTEMPTS: "0"}):
-            begun.commit(files.appended(said), operation)
-    except Py4JJavaError as error:
-        if "DELTA_MAX_COMMIT_RETRIES_EXCEEDED" in str(error.java_exception.getMessage()):
-            raise OutrunError from error
-        raise
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        log: Any,
+        snapshot: Any,
+        rows: DataFrame,
+        *,
+        empty: bool = False,
+        anew: bool = False,
+    ) -> None:
+        jvm: Any = spark._jvm
+        self._spark = spark
+        self._jvm = jvm
+        self._log = log
+        self._none = jvm.scala.Option.empty()
+        # Delta takes its settings from the thread's session.
+        SparkSession._get_j_spark_session_class(jvm).setActiveSession(spark._jsparkSession)
+        self._begun = log.startTransaction(self._none, jvm.scala.Option.apply(snapshot))
+        modes = jvm.org.apache.spark.sql.SaveMode
+        self._mode = modes.Overwrite if empty else modes.Append
+        self._actions = self._overwrite(rows, anew=anew) if empty else self._append(rows)
+
+    def _append(self, rows: DataFrame) -> Any:
+        return self._begun.writeFiles(rows._jdf)
+
+    def _overwrite(self, rows: DataFrame, *, anew: bool) -> Any:
+        session, scala = self._spark._jsparkSession, self._jvm.org.apache.spark.api.python
+        none, no_names = scala.PythonUtils.toScalaMap({}), scala.PythonUtils.toSeq([])
+        chosen = scala.PythonUtils.toScalaMap({"overwriteSchema": "true"}) if anew else none
+        options = self._class("DeltaOptions")(chosen, session.sessionState().conf())
+        written = self._class("commands.WriteIntoDelta")(
+            self._log, self._mode, options, no_names, none, rows._jdf, self._none, self._none, False
+        ).writeAndReturnCommitData(self._begun, session, self._none, False)
+        return written.actions()
+
+    def rows(self, names: Sequence[str]) -> DataFrame:
+        """Some columns of what was written, read back."""
+        schema = StructType.fromJson(json.loads(self._begun.metadata().schema().json()))
+        # A column that was renamed, or has a name that Parquet cannot have, has another one there.
+        physical = {name: str(schema[name].metadata.get(_PHYSICAL, name)) for name in names}
+        stored = StructType([StructField(physical[n], schema[n].dataType) for n in names])
+        paths = [path.toString() for path in self._paths()]
+        frame = self._spark.read.schema(stored).option("__globPaths__", "false").parquet(*paths)
+        return frame.select(*(F.col(quoted(physical[name])).alias(name) for name in names))
+
+    def commit(self, transaction: tuple[str, int], metadata: str) -> int:
+        """Let the table have it.
+
+        Args:
+            transaction: application and version of the transaction identifier.
+            metadata: the commit's userMetadata.
+
+        Returns:
+            The table's version then.
+
+        Raises:
+            OutrunError: there is another already.
+        """
+        none, option = self._none, self._jvm.scala.Option
+        said = self._class("actions.SetTransaction")(*transaction, none)
+        operation = self._class("DeltaOperations$Write")(
+            self._mode, none, none, option.apply(metadata), none, none, none, none, none
+        )
+        try:
+            with settings(self._spark, {_ATTEMPTS: "0"}):
+                return int(self._begun.commit(self._actions.appended(said), operation))
+        except Py4JJavaError as error:
+            if "DELTA_MAX_COMMIT_RETRIES_EXCEEDED" in str(error.java_exception.getMessage()):
+                raise OutrunError from error
+            raise
+
+    def discard(self) -> None:
+        """Remove the files; those that stay, for the file system fails, go with the next VACUUM."""
+        for path in self._paths():
+            try:
+                path.getFileSystem(self._log.newDeltaHadoopConf()).delete(path, False)
+            except Py4JJavaError:
+                return
+
+    def _paths(self) -> Iterator[Any]:
+        actions = self._actions.iterator()
+        while actions.hasNext():
+            action = actions.next()
+            if action.getClass().getSimpleName() == "AddFile":
+                yield action.absolutePath(self._log)
+
+    def _class(self, name: str) -> Any:
+        return getattr(self._jvm, _DELTA + name)
 
 
 @contextmanager

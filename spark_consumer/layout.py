@@ -68,6 +68,10 @@ class ColumnPlan:
     pg_type: str
     spark_type: str
 
+    def canonical(self, sql: str, *, key: bool = False) -> str:
+        """See `canonical`."""
+        return canonical(sql, self.spark_type, self.pg_type, key=key)
+
 
 @dataclass(frozen=True, slots=True)
 class KeyLayout:

@@ -18,12 +18,13 @@ from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from spark_consumer.commits import Found
 from spark_consumer.config import ConsumerSettings
 from spark_consumer.errors import ConsumerError
 from spark_consumer.files import Folder
 from spark_consumer.manifests import Manifests, TableState, manifest_folder
 from spark_consumer.shelf import Shelf
-from spark_consumer.tables import Found, Table
+from spark_consumer.tables import Table
 
 __all__ = ["Maintenance"]
 

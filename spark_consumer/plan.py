@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from spark_consumer.commits import Found
 from spark_consumer.config import ConsumerSettings
 from spark_consumer.decode import read_offsets, source_table, wire
 from spark_consumer.errors import COPY_AGAIN, FatalConsumerError, TableError
@@ -20,7 +21,6 @@ from spark_consumer.registry import Schemas
 from spark_consumer.shelf import Shelf
 from spark_consumer.small import is_small
 from spark_consumer.survey import copy_beginnings, survey
-from spark_consumer.tables import Found
 from spark_consumer.topics import TopicStates
 
 __all__ = ["Planner", "Task", "read_shares"]

@@ -17,6 +17,7 @@ from typing import Final
 
 from pyspark.sql import SparkSession
 
+from spark_consumer.commits import Found
 from spark_consumer.config import ConsumerSettings
 from spark_consumer.decode import read_offsets
 from spark_consumer.errors import COPY_AGAIN, TableError, TransientConsumerError
@@ -29,7 +30,7 @@ from spark_consumer.plan import Planner
 from spark_consumer.registry import Schemas
 from spark_consumer.shelf import Shelf
 from spark_consumer.small import INTERPRETED, tuned
-from spark_consumer.tables import SESSION_SETTINGS, Found
+from spark_consumer.tables import SESSION_SETTINGS
 from spark_consumer.topics import TopicStates
 from spark_consumer.workers import SparkFailedError, Workers
 

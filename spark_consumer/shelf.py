@@ -6,10 +6,11 @@ import shlex
 
 from pyspark.sql import SparkSession
 
+from spark_consumer.commits import Found
 from spark_consumer.errors import COPY_AGAIN, ConsumerError
 from spark_consumer.manifests import Aside
 from spark_consumer.names import source_name, table_folder
-from spark_consumer.tables import Found, Table
+from spark_consumer.tables import Table
 
 __all__ = ["Shelf"]
 

@@ -25,6 +25,7 @@ __all__ = [
     "Held",
     "Piece",
     "Survey",
+    "begins_copy",
     "copy_beginnings",
     "survey",
 ]
@@ -185,7 +186,7 @@ def copy_beginnings(
             number: (held.truncate, held.lone[0])
             for number, held in emptied.items()
             if held.truncate is not None and held.lone is not None
-            if _begins_copy(held.lone[1], schemas.schema(held.lone[0]))
+            if begins_copy(held.lone[1], schemas.schema(held.lone[0]))
         }
     frames = []
     for value_id in {piece.value_id for piece in found.pieces}:
@@ -206,7 +207,8 @@ def copy_beginnings(
     return begun
 
 
-def _begins_copy(body: bytes, schema: dict[str, Any]) -> bool:
+def begins_copy(body: bytes, schema: dict[str, Any]) -> bool:
+    """Whether the Avro body of a `t` says that a copy begins with it."""
     envelope = fastavro.schemaless_reader(io.BytesIO(body), fastavro.parse_schema(schema), None)
     assert isinstance(envelope, dict)
     return bool(envelope["source"]["snapshot"] == "first")

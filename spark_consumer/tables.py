@@ -2,8 +2,8 @@
 
 A table's position is in the userMetadata of its last commit, written by the same commit as the
 rows; see `spark_consumer.position`. What another process has done already is not done again: an
-append is made on top of the commit whose position was read or not at all, and for all other writes
-the transaction identifier in the same commit makes Delta skip them.
+append or overwrite is made on top of the version that was read or not at all, and a MERGE is
+skipped by Delta for the transaction identifier in the same commit.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any, Final
 
 from delta.tables import DeltaTable
@@ -21,13 +20,14 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructField, StructType
 
-from spark_consumer.columns import Add, Drop, Known, Rename, Step, Widen
-from spark_consumer.delta_log import OutrunError, append, commit_info, settings
+from spark_consumer.columns import Add, Drop, Rename, Step, Widen
+from spark_consumer.commits import Commit, Found
+from spark_consumer.delta_log import Draft, OutrunError, commit_info, settings
 from spark_consumer.errors import COPY_AGAIN, TableError, TransientConsumerError
 from spark_consumer.names import quoted
 from spark_consumer.position import Position
 
-__all__ = ["SESSION_SETTINGS", "Commit", "Found", "Table"]
+__all__ = ["SESSION_SETTINGS", "Table"]
 
 # What Parquet's column names cannot have; Delta then maps names to others.
 _NEEDS_MAPPING: Final = re.compile(r"[ ,;{}()\n\t=]")
@@ -61,37 +61,6 @@ _HARMLESS: Final = frozenset(
     }
 )  # fmt: skip
 """Commits of others that leave the rows as they are."""
-
-
-@dataclass(frozen=True, slots=True)
-class Commit:
-    """What a write says of itself in the same Delta commit.
-
-    Attributes:
-        position: Where the table is after it.
-        columns: By name, the table's published columns after it.
-    """
-
-    position: Position
-    columns: Mapping[str, Known]
-
-    def text(self) -> str:
-        """The commit's userMetadata."""
-        columns = {name: [known.pg_type, known.number] for name, known in self.columns.items()}
-        return json.dumps({**self.position.to_json(), "columns": columns}, separators=(",", ":"))
-
-
-@dataclass(frozen=True, slots=True)
-class Found:
-    """A table as its log has it.
-
-    Attributes:
-        version: Of the Delta table.
-        commit: The last one of this job.
-    """
-
-    version: int
-    commit: Commit
 
 
 class Table:
@@ -165,7 +134,7 @@ class Table:
             info = self._commit_info(number)
             if info is None:
                 break
-            if (commit := _commit(info.get("userMetadata"))) is not None:
+            if (commit := Commit.from_text(info.get("userMetadata"))) is not None:
                 return Found(version, commit)
             operation = str(info.get("operation"))
             ours = '"pgsluice"' in str(info.get("userMetadata"))
@@ -191,7 +160,7 @@ class Table:
             info = self._commit_info(number)
             if info is None:
                 break
-            if (commit := _commit(info.get("userMetadata"))) is not None:
+            if (commit := Commit.from_text(info.get("userMetadata"))) is not None:
                 return commit.position
         raise TableError(
             f"{self.label}: its log no longer says at which position version {version} is",
@@ -213,48 +182,41 @@ class Table:
         Raises:
             TransientConsumerError: it is not as it was found any more.
         """
-        if not empty:
-            self._append(rows, commit, found)
-            return
-        before = self.version()
-        writer = (
-            rows.write.format("delta")
-            .mode("overwrite")
-            .option("txnAppId", _app(commit))
-            .option("txnVersion", commit.position.version)
-            .option("userMetadata", commit.text())
-        )
-        if anew:
-            writer = writer.option("overwriteSchema", "true")
-        with self._mapping(rows.columns, before):
-            writer.save(self.path)
-        self._verify(before, commit)
+        self.commit(self.draft(rows, found, empty=empty, anew=anew), commit)
 
-    def _append(self, rows: DataFrame, commit: Commit, found: Found | None) -> None:
+    def draft(self, rows: DataFrame, found: Found | None, *, empty: bool, anew: bool) -> Draft:
+        """Put `rows` into files; with `commit`, what `write` does."""
+        if empty:
+            with self._mapping(rows.columns):
+                return Draft(self.spark, self.log(), self.snapshot(), rows, empty=True, anew=anew)
         # Delta's own writer would look at the columns.
         assert _types(rows.schema.fields) == _types(self.fields())
         snapshot = self.snapshot()
-        there = self.find(-1 if found is None else found.version)
-        if found is None or there != Found(int(snapshot.version()), found.commit):
+        version = int(snapshot.version())
+        # What a version is never changes, and what others have committed since may be harmless.
+        if found is None or (
+            found.version != version and self.find(found.version) != Found(version, found.commit)
+        ):
             raise self._outrun()
+        return Draft(self.spark, self.log(), snapshot, rows)
+
+    def commit(self, draft: Draft, commit: Commit) -> int:
+        """Let the table have a draft; its version then.
+
+        Raises:
+            TransientConsumerError: it is not as it was when the draft was made.
+        """
         try:
-            append(
-                self.spark,
-                self.log(),
-                snapshot,
-                rows,
-                transaction=(_app(commit), commit.position.version),
-                metadata=commit.text(),
-            )
+            return draft.commit(commit.transaction, commit.text())
         except OutrunError as error:
             raise self._outrun() from error
-        self._verify(int(snapshot.version()), commit)
 
     @contextmanager
     def merging(self, commit: Commit) -> Iterator[None]:
         """Let the one Delta commit that is made inside carry `commit`."""
         before = self.version()
-        values = (_app(commit), str(commit.position.version), commit.text())
+        application, number = commit.transaction
+        values = (application, str(number), commit.text())
         with settings(self.spark, dict(zip(_TXN, values, strict=True))):
             yield
         self._verify(before, commit)
@@ -328,11 +290,11 @@ class Table:
         self.spark.sql(f"ALTER TABLE delta.`{self.path}` {change}")
 
     @contextmanager
-    def _mapping(self, columns: Sequence[str], version: int) -> Iterator[None]:
+    def _mapping(self, columns: Sequence[str]) -> Iterator[None]:
         """Let a new table, or one that gets new columns, have names that Parquet cannot."""
         if not any(_NEEDS_MAPPING.search(column) for column in columns):
             yield
-        elif version >= 0:
+        elif self.version() >= 0:
             self._map_columns()
             yield
         else:
@@ -343,7 +305,11 @@ class Table:
         """Check that the commit is there: Delta skips one whose transaction it has seen."""
         version = self.version()
         info = self._commit_info(version)
-        if version <= before or info is None or _commit(info.get("userMetadata")) != commit:
+        if (
+            version <= before
+            or info is None
+            or Commit.from_text(info.get("userMetadata")) != commit
+        ):
             raise self._outrun()
 
     def _outrun(self) -> TransientConsumerError:
@@ -371,21 +337,3 @@ class Table:
 
 def _types(fields: Sequence[StructField]) -> list[tuple[str, str]]:
     return [(field.name, field.dataType.simpleString()) for field in fields]
-
-
-def _app(commit: Commit) -> str:
-    return f"pgsluice:{commit.position.journal}:{commit.position.generation}"
-
-
-def _commit(metadata: object) -> Commit | None:
-    if not isinstance(metadata, str):
-        return None
-    try:
-        found = json.loads(metadata)
-        position = Position.from_json(found)
-        if position is None:
-            return None
-        columns = {name: Known(kind, number) for name, (kind, number) in found["columns"].items()}
-        return Commit(position, columns)
-    except (ValueError, KeyError, TypeError, AttributeError):
-        return None

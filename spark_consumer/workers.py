@@ -14,17 +14,18 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from spark_consumer.apply import Applier, Learnt
+from spark_consumer.apply import Applier
+from spark_consumer.commits import Found
 from spark_consumer.config import ConsumerSettings
 from spark_consumer.decode import wire
 from spark_consumer.errors import ConsumerError, FatalConsumerError, TransientConsumerError
+from spark_consumer.large import Learnt
 from spark_consumer.manifests import Aside
 from spark_consumer.plan import Task, read_shares
 from spark_consumer.registry import Schemas
 from spark_consumer.shelf import Shelf
 from spark_consumer.small import INTERPRETED, gather, is_small, tuned
 from spark_consumer.survey import Survey, survey
-from spark_consumer.tables import Found
 
 __all__ = ["SparkFailedError", "StoppedError", "Workers"]
 

@@ -6,14 +6,16 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from spark_consumer.apply import Applier, Learnt
+from spark_consumer.apply import Applier
+from spark_consumer.commits import Found
 from spark_consumer.decode import wire
+from spark_consumer.large import Learnt
 from spark_consumer.markers import Marker, Range
 from spark_consumer.names import part, table_folder
 from spark_consumer.position import Share, TopicState, share
 from spark_consumer.small import gather, tuned
 from spark_consumer.survey import survey
-from spark_consumer.tables import Found, Table
+from spark_consumer.tables import Table
 from tests.spark.records import Record, TableTopic, frame
 
 if TYPE_CHECKING:

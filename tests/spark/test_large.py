@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from spark_consumer.delta_log import OutrunError, append
+from spark_consumer.delta_log import Draft, OutrunError
 from spark_consumer.errors import ContractError
 from spark_consumer.tables import Table
 from tests.spark.direct import Direct
@@ -32,6 +32,12 @@ def copied(
         topic.change("r", 0x90, 0, after={"id": key, "b": "copied"})
     table.apply(small=small)
     return topic, table
+
+
+def written(spark: SparkSession, path: str) -> set[str]:
+    """The data files that have rows, whether the table knows of them or not."""
+    rows = spark.read.parquet(f"{path}/*.parquet")
+    return {row[0] for row in rows.select("_metadata.file_name").distinct().collect()}
 
 
 def test_a_large_batch_changes_rows_whose_keys_have_bounds(
@@ -117,10 +123,18 @@ def test_an_append_is_made_on_top_of_the_version_that_was_read_or_not_at_all(
     before = table.snapshot()
     rows.write.format("delta").mode("append").save(path)
 
-    with pytest.raises(OutrunError):
-        append(spark, table.log(), before, rows, transaction=("a", 1), metadata="{}")
+    drafts = [
+        Draft(spark, table.log(), before, rows),
+        Draft(spark, table.log(), before, rows, empty=True, anew=True),
+    ]
+    for draft in drafts:
+        with pytest.raises(OutrunError):
+            draft.commit(("a", 1), "{}")
+        draft.discard()
 
     assert spark.read.format("delta").load(path).count() == 6
+    there = spark.read.format("delta").load(path).inputFiles()
+    assert written(spark, path) == {Path(name).name for name in there}
 
 
 def test_inserts_of_keys_before_and_beyond_the_greatest_replace_what_is_there(
@@ -141,3 +155,63 @@ def test_inserts_of_keys_before_and_beyond_the_greatest_replace_what_is_there(
         (8, "B0"),
         (9, "B0"),
     ]
+
+
+def test_new_rows_are_written_as_they_are_read_and_nothing_is_left_of_a_wrong_guess(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    topic, table = copied(spark, tmp_path, 1, 2)
+
+    topic.change("c", 0xA0, 1, after={"id": 3, "b": "new"})
+    table.apply(small=False)
+    topic.change("c", 0xA8, 1, after={"id": 4, "b": "new"})
+    topic.change("c", 0xA8, 2, after={"id": 4, "b": "again"})
+    table.apply(small=False)
+    topic.change("c", 0xB0, 1, after={"id": 2, "b": "replaced"})
+    table.apply(small=False)
+    topic.change("c", 0xB8, 1, after={"id": 5, "b": "new"})
+    table.apply(small=False)
+    topic.change("c", 0xC0, 1, after={"id": 6, "b": "new"})
+    topic.change("d", 0xC0, 2, before={"id": 5})
+    table.apply(small=False)
+
+    assert table.rows() == [(1, "copied"), (2, "replaced"), (3, "new"), (4, "again"), (6, "new")]
+    log = "".join(path.read_text() for path in Path(table.path).glob("_delta_log/*.json"))
+    assert all(name in log for name in written(spark, table.path))
+
+
+def test_a_copy_begins_a_table_anew_with_columns_of_its_own(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    topic, table = copied(spark, tmp_path, 1, 2)
+    topic.columns = [COLUMNS[0], Col("c_d", "long", "bigint", "c d")]
+    topic.truncate(0xA0, 0, snapshot="first")
+    for key in (7, 8):
+        topic.change("r", 0xA0, 0, after={"id": key, "c_d": key * 10})
+
+    found = table.apply(small=False)
+
+    assert found is not None
+    assert found.commit.position.generation == found.version
+    assert table.rows() == [(7, 70), (8, 80)]
+    topic.change("c", 0xA8, 1, after={"id": 9, "c_d": 90})
+    table.apply(small=False)
+    topic.change("c", 0xB0, 1, after={"id": 8, "c_d": 0})
+    table.apply(small=False)
+    assert table.rows() == [(7, 70), (8, 0), (9, 90)]
+
+
+def test_a_copy_of_several_partitions_begins_in_each_or_is_refused(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    topic = TableTopic(StaticSchemas(), "s.public.t", COLUMNS, ["id"], partitions=3)
+    table = Direct(spark, tmp_path, topic)
+    topic.truncate(0x90, 0, snapshot="first")
+    for key in range(20):
+        topic.change("r", 0x90, 0, after={"id": key, "b": "copied"})
+
+    with pytest.raises(ContractError):
+        table.apply(small=False, lost=1)
+    assert table.apply(small=False) is not None
+
+    assert len(table.rows()) == 20

@@ -14,6 +14,7 @@ import pytest
 
 from spark_consumer import maintenance
 from spark_consumer.cli import main
+from spark_consumer.commits import Commit
 from spark_consumer.config import ConsumerSettings
 from spark_consumer.job import run
 from spark_consumer.maintenance import Maintenance
@@ -21,7 +22,6 @@ from spark_consumer.manifests import Manifests, TableState
 from spark_consumer.position import Position
 from spark_consumer.reader import state_at
 from spark_consumer.shelf import Shelf
-from spark_consumer.tables import Commit
 from tests.spark.kafka_topics import RegisteredSchemas, Topics
 from tests.spark.records import Col, TableTopic
 

@@ -1,0 +1,203 @@
+"""Rows that a key tells apart: what a batch does to them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Final
+
+from pyspark.sql import DataFrame, Observation, Row
+from pyspark.sql import functions as F
+
+from spark_consumer.batch import Batch
+from spark_consumer.bounds import NO_BOUNDS, Bounds
+from spark_consumer.collapse import fold_keyed
+from spark_consumer.layout import KeyLayout
+from spark_consumer.moves import fold_moves
+from spark_consumer.names import quoted
+from spark_consumer.small import INTERPRETED, stored, tuned
+
+__all__ = ["Keyed"]
+
+_COUNTS: Final = (
+    "count_if(action = 'set' OR action = 'delete' AND NOT made) AS need_row",
+    "count_if(action = 'put') AS puts",
+)
+"""Outcomes that are skipped when the table has no row for them, and those that make one."""
+
+
+class Keyed:
+    """Rows that a key tells apart; see `spark_consumer.writers.Rows` for the methods."""
+
+    def __init__(self, batch: Batch, key: KeyLayout) -> None:
+        self._batch = batch
+        self._answered: Row | None = None
+        self._unfound: Observation | None = None
+        self._counted = (0, 0)
+        by_field = {column.field: column for column in batch.columns}
+        self._keys = [by_field[field] for field in key.fields]
+        self._bounds = Bounds(self._keys)
+        self._same = " AND ".join(
+            f"{c.canonical('t.' + quoted(c.name), key=True)} = s.k.`{c.field}`" for c in self._keys
+        )
+        self._assigned = {
+            c.name: f"CASE WHEN s.action = 'put' OR array_contains(s.sent, '{c.field}')"
+            f" THEN s.v.`{c.field}` ELSE t.{quoted(c.name)} END"
+            for c in batch.columns
+        }
+
+    def only_inserts(self) -> bool:
+        """See `Rows`."""
+        return not self._batch.epoch.removals
+
+    def fold(self) -> DataFrame:
+        """See `Rows`."""
+        batch = self._batch
+        fields = [column.field for column in batch.columns]
+        if batch.epoch.moves:
+            with batch.kept() as changed:
+                return fold_moves(changed, fields, None if batch.empty else self._target())
+        if not batch.small and self._look.are_distinct:
+            every = ", ".join(f"'{field}'" for field in fields)
+            sent = F.expr(f"array_except(array({every}), unsent)").alias("sent")
+            made = F.expr("op = 'put'").alias("made")
+            return batch.changed.select("k", F.col("op").alias("action"), "v", sent, made)
+        return fold_keyed(batch.changed, fields)
+
+    def append_as_they_are(self) -> bool:
+        """Rows with keys of which none comes twice and none is in the table."""
+        batch = self._batch
+        if batch.small or not self._are_all_new(batch.changed.select("k")):
+            return False
+        batch.append(batch.changed)
+        return True
+
+    def are_outright(self, written: Callable[[list[str]], DataFrame]) -> bool:
+        """See `Rows`."""
+        keys = [column.name for column in self._keys]
+        named = (
+            F.expr(column.canonical(quoted(column.name), key=True)).alias(column.field)
+            for column in self._keys
+        )
+        made = written(keys).select(F.struct(*named).alias("k"), F.lit("put").alias("op"))
+        self._batch = replace(self._batch, changed=made)
+        return self._are_all_new(made.select("k"))
+
+    def _are_all_new(self, keys: DataFrame) -> bool:
+        return self._look.are_distinct and (self._batch.empty or self.are_new(keys))
+
+    def appended(self, folded: DataFrame) -> DataFrame:
+        """See `Rows`."""
+        return folded.where("action = 'put'")
+
+    def are_new(self, folded: DataFrame) -> bool:
+        """See `Rows`."""
+        least = self._bounds.least(self._answer(folded))
+        if self._batch.frontiers.is_beyond(self._batch.table, least):
+            return True
+        bounds = self._bounds.condition(self._answer(folded))
+        there = self._batch.table.rows().alias("t").where(bounds)
+        if bounds != NO_BOUNDS:
+            # Compiling the question for the files takes longer than answering it.
+            with tuned(self._batch.table.spark, INTERPRETED):
+                if len(there._jdf.inputFiles()) == 0:
+                    return True
+            there = self._batch.table.rows().alias("t").where(bounds)
+        return there.join(folded.alias("s"), F.expr(self._same), "left_semi").isEmpty()
+
+    def rewritten(self, folded: DataFrame) -> DataFrame:
+        """See `Rows`."""
+        there = self._batch.table.rows().withColumn("~there", F.lit(True)).alias("t")
+        self._unfound = Observation()
+        needs_row = "s.action = 'set' OR s.action = 'delete' AND NOT s.made"
+        unfound = F.expr(f"t.`~there` IS NULL AND ({needs_row})")
+        return (
+            there.join(folded.alias("s"), F.expr(self._same), "full_outer")
+            .observe(self._unfound, F.count_if(unfound).alias("unfound"))
+            .where("s.action IS NULL OR s.action = 'put' OR (s.action = 'set' AND t.`~there`)")
+            .select(*(F.expr(sql).alias(name) for name, sql in self._assigned.items()))
+        )
+
+    def merge(self, folded: DataFrame) -> None:
+        """See `Rows`."""
+        batch = self._batch
+        # Not by persist: Delta refuses a source that it finds in the cache.
+        as_it_is = batch.small or batch.epoch.moves or self._look.are_distinct
+        kept = nullcontext(folded) if as_it_is else stored(folded)
+        bounds = self._bounds.condition(self._answer(folded))
+        with kept as source, batch.table.merging(batch.commit):
+            answer = self._answer(folded) if as_it_is else source.agg(*map(F.expr, _COUNTS)).first()
+            assert answer is not None
+            self._counted = (answer["need_row"], answer["puts"])
+            (
+                batch.table.delta()
+                .alias("t")
+                .merge(source.alias("s"), f"({bounds}) AND {self._same}")
+                .whenMatchedDelete("s.action = 'delete'")
+                .whenMatchedUpdate(set={quoted(name): sql for name, sql in self._assigned.items()})
+                .whenNotMatchedInsert(
+                    "s.action = 'put'",
+                    values={quoted(c.name): f"s.v.`{c.field}`" for c in batch.columns},
+                )
+                .execute()
+            )
+
+    def _target(self) -> DataFrame:
+        key = F.struct(
+            *(F.expr(c.canonical(quoted(c.name), key=True)).alias(c.field) for c in self._keys)
+        )
+        row = F.struct(*(F.col(quoted(c.name)).alias(c.field) for c in self._batch.columns))
+        return self._batch.table.rows().select(key.alias("k"), row.alias("v"))
+
+    def skipped(self) -> int:
+        """See `Rows`."""
+        if self._unfound is not None:
+            # Spark tells it a moment after the write.
+            found = self._unfound._jo.getOrEmpty().get("unfound")  # type: ignore[union-attr]
+            return int(found.get()) if found.isDefined() else 0
+        need_row, puts = self._counted
+        done = self._batch.table.counts()
+        replaced = puts - done["numTargetRowsInserted"]
+        found = done["numTargetRowsUpdated"] - replaced + done["numTargetRowsDeleted"]
+        return max(0, need_row - found)
+
+    def greatest(self) -> dict[str, int] | None:
+        """See `Rows`."""
+        return None if self._answered is None else self._bounds.greatest(self._answered)
+
+    @cached_property
+    def _look(self) -> _Look:
+        """One look at all keys of a batch that is not small."""
+        # The counts are right when each key comes once.
+        action, made = F.first("op").alias("action"), F.expr("false").alias("made")
+        counted = self._batch.changed.groupBy("k").agg(F.count("*").alias("count"), action, made)
+        most = F.max("count").alias("most")
+        row = counted.agg(most, *self._bounds.asked(), *map(F.expr, _COUNTS)).first()
+        assert row is not None
+        return _Look(row["most"] == 1, row)
+
+    def _answer(self, folded: DataFrame) -> Row:
+        """What `Bounds` asks, of the keys of the batch, which are those of its outcome."""
+        batch = self._batch
+        if self._answered is None and not batch.small and not batch.epoch.moves:
+            self._answered = self._look.answer
+        if self._answered is None:
+            with tuned(folded.sparkSession, INTERPRETED) if batch.small else nullcontext():
+                self._answered = folded.agg(*self._bounds.asked(), *map(F.expr, _COUNTS)).first()
+        assert self._answered is not None
+        return self._answered
+
+
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """What a batch's keys are like.
+
+    Attributes:
+        are_distinct: None comes twice.
+        answer: See `Bounds.asked`.
+    """
+
+    are_distinct: bool
+    answer: Row
