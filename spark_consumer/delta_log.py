@@ -44,6 +44,8 @@ class Draft:
         rows: with the table's columns, in its order, unless they make it anew.
         empty: the table's rows go.
         anew: with `empty`: its columns become those of `rows`.
+        gone: `file` and `place` of rows that go, as `_metadata` has file_path and row_index; the
+            table must have deletion vectors.
     """
 
     def __init__(
@@ -55,6 +57,7 @@ class Draft:
         *,
         empty: bool = False,
         anew: bool = False,
+        gone: DataFrame | None = None,
     ) -> None:
         jvm: Any = spark._jvm
         self._spark = spark
@@ -67,6 +70,8 @@ class Draft:
         modes = jvm.org.apache.spark.sql.SaveMode
         self._mode = modes.Overwrite if empty else modes.Append
         self._actions = self._overwrite(rows, anew=anew) if empty else self._append(rows)
+        if gone is not None:
+            self._actions = self._actions.concat(self._marked(snapshot, gone))
 
     def _append(self, rows: DataFrame) -> Any:
         return self._begun.writeFiles(rows._jdf)
@@ -80,6 +85,34 @@ class Draft:
             self._log, self._mode, options, no_names, none, rows._jdf, self._none, self._none, False
         ).writeAndReturnCommitData(self._begun, session, self._none, False)
         return written.actions()
+
+    def _marked(self, snapshot: Any, gone: DataFrame) -> Any:
+        """The files with rows that go, with these marked as deleted."""
+        session, begun, option = self._spark._jsparkSession, self._begun, self._jvm.scala.Option
+        column = self._jvm.org.apache.spark.sql.functions.col
+        always = self._jvm.org.apache.spark.sql.catalyst.expressions.Literal.TrueLiteral()
+        names = gone.agg(F.collect_set(F.substring_index("file", "/", -1))).first()
+        assert names is not None
+        listed = ", ".join(f"'{name}'" for name in ["", *names[0]])
+        there = snapshot.allFiles().filter(f"substring_index(path, '/', -1) IN ({listed})")
+        files = self._jvm.org.apache.spark.api.python.PythonUtils.toSeq(there.collectAsList())
+        places = self._class("commands.DeletionVectorBitmapGenerator")
+        marks = self._class("commands.DMLWithDeletionVectorsHelper")
+        built = places.buildRowIndexSetsForFilesMatchingCondition(
+            session,
+            begun,
+            True,
+            gone._jdf,
+            files,
+            always,
+            option.apply(column("file")),
+            option.apply(column("place")),
+        )
+        known = marks.generateCandidateFileMap(self._log.dataPath(), files)
+        touched = marks.findFilesWithMatchingRows(begun, known, built)
+        statistics = self._class("stats.StatsCollectionUtils")
+        length = statistics.getDataSkippingStringPrefixLength(session, begun.metadata())
+        return marks.processUnmodifiedData(session, touched, snapshot, length)._1()
 
     def rows(self, names: Sequence[str]) -> DataFrame:
         """Some columns of what was written, read back."""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Final
 
+from pyspark.sql import Column as Expr
 from pyspark.sql import DataFrame, Observation, Row
 from pyspark.sql import functions as F
 
@@ -24,8 +25,14 @@ __all__ = ["Keyed"]
 _COUNTS: Final = (
     "count_if(action = 'set' OR action = 'delete' AND NOT made) AS need_row",
     "count_if(action = 'put') AS puts",
+    "count_if(action = 'set' AND lacking > 0) AS partial",
 )
-"""Outcomes that are skipped when the table has no row for them, and those that make one."""
+"""Outcomes that are skipped when the table has no row for them, those that make one, and those
+that leave some of a row's columns as they are."""
+
+_NEEDS_ROW: Final = "s.action = 'set' OR s.action = 'delete' AND NOT s.made"
+_BROADCAST_KEYS: Final = 500_000
+"""So many keys can be with every executor, and in the driver's memory meanwhile."""
 
 
 class Keyed:
@@ -35,8 +42,10 @@ class Keyed:
         self._batch = batch
         self._answered: Row | None = None
         self._unfound: Observation | None = None
+        self._missed: int | None = None
         self._counted = (0, 0)
         by_field = {column.field: column for column in batch.columns}
+        self._lacking = F.expr(f"{len(batch.columns)} - size(sent)").alias("lacking")
         self._keys = [by_field[field] for field in key.fields]
         self._bounds = Bounds(self._keys)
         self._same = " AND ".join(
@@ -81,7 +90,10 @@ class Keyed:
             F.expr(column.canonical(quoted(column.name), key=True)).alias(column.field)
             for column in self._keys
         )
-        made = written(keys).select(F.struct(*named).alias("k"), F.lit("put").alias("op"))
+        none = F.expr("CAST(array() AS ARRAY<STRING>)")
+        made = written(keys).select(
+            F.struct(*named).alias("k"), F.lit("put").alias("op"), none.alias("unsent")
+        )
         self._batch = replace(self._batch, changed=made)
         return self._are_all_new(made.select("k"))
 
@@ -111,8 +123,7 @@ class Keyed:
         """See `Rows`."""
         there = self._batch.table.rows().withColumn("~there", F.lit(True)).alias("t")
         self._unfound = Observation()
-        needs_row = "s.action = 'set' OR s.action = 'delete' AND NOT s.made"
-        unfound = F.expr(f"t.`~there` IS NULL AND ({needs_row})")
+        unfound = F.expr(f"t.`~there` IS NULL AND ({_NEEDS_ROW})")
         return (
             there.join(folded.alias("s"), F.expr(self._same), "full_outer")
             .observe(self._unfound, F.count_if(unfound).alias("unfound"))
@@ -124,25 +135,73 @@ class Keyed:
         """See `Rows`."""
         batch = self._batch
         # Not by persist: Delta refuses a source that it finds in the cache.
-        as_it_is = batch.small or batch.epoch.moves or self._look.are_distinct
-        kept = nullcontext(folded) if as_it_is else stored(folded)
-        bounds = self._bounds.condition(self._answer(folded))
-        with kept as source, batch.table.merging(batch.commit):
-            answer = self._answer(folded) if as_it_is else source.agg(*map(F.expr, _COUNTS)).first()
-            assert answer is not None
-            self._counted = (answer["need_row"], answer["puts"])
-            (
-                batch.table.delta()
-                .alias("t")
-                .merge(source.alias("s"), f"({bounds}) AND {self._same}")
-                .whenMatchedDelete("s.action = 'delete'")
-                .whenMatchedUpdate(set={quoted(name): sql for name, sql in self._assigned.items()})
-                .whenNotMatchedInsert(
-                    "s.action = 'put'",
-                    values={quoted(c.name): f"s.v.`{c.field}`" for c in batch.columns},
-                )
-                .execute()
+        as_it_is = batch.small or (not batch.epoch.moves and self._look.are_distinct)
+        with nullcontext(folded) if as_it_is else stored(folded) as source:
+            bounds = self._bounds.condition(self._answer(source))
+            known = as_it_is or batch.epoch.moves
+            answer = self._answer(source) if known else self._counts(source)
+            if batch.table.takes_marks():
+                self._mark(source, bounds, answer)
+            else:
+                self._merge(source, bounds, answer)
+
+    def _mark(self, source: DataFrame, bounds: str, answer: Row) -> None:
+        """Mark the rows that change or go as deleted, and append what they are then."""
+        batch = self._batch
+        keys = source.select("k")
+        if batch.small or sum(piece.changes for piece in batch.epoch.pieces) <= _BROADCAST_KEYS:
+            keys = F.broadcast(keys)
+        # The row itself is read only where the batch does not have all of it.
+        columns = [f"t.{quoted(c.name)}" for c in batch.columns] if answer["partial"] else []
+        met = (
+            batch.table.rows()
+            .alias("t")
+            .where(bounds)
+            .join(keys.alias("s"), F.expr(self._same))
+            .select(
+                F.col("s.k").alias("met"),
+                F.col("t._metadata.file_path").alias("file"),
+                F.col("t._metadata.row_index").alias("place"),
+                *([F.struct(*columns).alias("t")] if columns else []),
             )
+        )
+        with stored(met) as found:
+            both = source.alias("s").join(found, F.expr("s.k = met"), "left")
+            wanted = "s.action = 'put' OR (s.action = 'set' AND file IS NOT NULL)"
+            missed = f"file IS NULL AND ({_NEEDS_ROW})"
+            self._missed = both.where(missed).count() if answer["need_row"] else 0
+            rows = both.where(wanted).select(*self._outcome(whole=not columns))
+            draft = batch.table.draft(rows, batch.found, gone=found.select("file", "place"))
+            batch.table.commit(draft, batch.commit)
+
+    def _merge(self, source: DataFrame, bounds: str, answer: Row) -> None:
+        batch = self._batch
+        self._counted = (answer["need_row"], answer["puts"])
+        merge = (
+            batch.table.delta()
+            .alias("t")
+            .merge(source.alias("s"), f"({bounds}) AND {self._same}")
+            .whenMatchedDelete("s.action = 'delete'")
+            .whenMatchedUpdate(set={quoted(name): sql for name, sql in self._assigned.items()})
+        )
+        # Without inserts Delta need not keep what it finds nothing for.
+        if answer["puts"]:
+            merge = merge.whenNotMatchedInsert(
+                "s.action = 'put'",
+                values={quoted(c.name): f"s.v.`{c.field}`" for c in batch.columns},
+            )
+        with batch.table.merging(batch.commit):
+            merge.execute()
+
+    def _outcome(self, *, whole: bool) -> Iterator[Expr]:
+        for column in self._batch.columns:
+            sql = f"s.v.`{column.field}`" if whole else self._assigned[column.name]
+            yield F.expr(sql).alias(column.name, metadata={"comment": column.pg_type})
+
+    def _counts(self, folded: DataFrame, *asked: Expr) -> Row:
+        row = folded.withColumn("lacking", self._lacking).agg(*asked, *map(F.expr, _COUNTS)).first()
+        assert row is not None
+        return row
 
     def _target(self) -> DataFrame:
         key = F.struct(
@@ -157,6 +216,8 @@ class Keyed:
             # Spark tells it a moment after the write.
             found = self._unfound._jo.getOrEmpty().get("unfound")  # type: ignore[union-attr]
             return int(found.get()) if found.isDefined() else 0
+        if self._missed is not None:
+            return self._missed
         need_row, puts = self._counted
         done = self._batch.table.counts()
         replaced = puts - done["numTargetRowsInserted"]
@@ -171,8 +232,13 @@ class Keyed:
     def _look(self) -> _Look:
         """One look at all keys of a batch that is not small."""
         # The counts are right when each key comes once.
-        action, made = F.first("op").alias("action"), F.expr("false").alias("made")
-        counted = self._batch.changed.groupBy("k").agg(F.count("*").alias("count"), action, made)
+        alone = (
+            F.count("*").alias("count"),
+            F.first("op").alias("action"),
+            F.first(F.size("unsent")).alias("lacking"),
+            F.expr("false").alias("made"),
+        )
+        counted = self._batch.changed.groupBy("k").agg(*alone)
         most = F.max("count").alias("most")
         row = counted.agg(most, *self._bounds.asked(), *map(F.expr, _COUNTS)).first()
         assert row is not None
@@ -185,7 +251,7 @@ class Keyed:
             self._answered = self._look.answer
         if self._answered is None:
             with tuned(folded.sparkSession, INTERPRETED) if batch.small else nullcontext():
-                self._answered = folded.agg(*self._bounds.asked(), *map(F.expr, _COUNTS)).first()
+                self._answered = self._counts(folded, *self._bounds.asked())
         assert self._answered is not None
         return self._answered
 

@@ -93,6 +93,8 @@ class Large:
             kind, begins = peek(records, self._schemas)
         if kind is None or (not begins and (found is None or share.begins)):
             return None
+        if begins and {span.partition for span in share.spans} != set(share.position.next):
+            return None
         there = None if begins else found
         plan = self._plan(table, there, Expected(kind, share, begins))
         if plan is None:

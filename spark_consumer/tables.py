@@ -53,6 +53,9 @@ _VACUUM_COMMITS: Final = "spark.databricks.delta.vacuum.logging.enabled"
 _LISTING_TASKS: Final = "spark.sql.sources.parallelPartitionDiscovery.parallelism"
 _LOG_HOURS: Final = 29 * 24
 """Delta's default is thirty days."""
+_ASK_FOR_MORE: Final = ("delta.enableChangeDataFeed", "delta.enableRowTracking")
+"""What Delta's own MERGE writes beside the rows, where the user wants it."""
+
 _HARMLESS: Final = frozenset(
     {
         "OPTIMIZE", "VACUUM START", "VACUUM END", "SET TBLPROPERTIES", "UNSET TBLPROPERTIES",
@@ -120,6 +123,12 @@ class Table:
         found = self.snapshot().metadata().configuration().get(name)
         return str(found.get()) if found.isDefined() else None
 
+    def takes_marks(self) -> bool:
+        """Whether its rows may be marked as deleted, and nothing asks for more than that."""
+        return self.property("delta.enableDeletionVectors") == "true" and not any(
+            self.property(name) == "true" for name in _ASK_FOR_MORE
+        )
+
     def find(self, trusted: int = -1) -> Found | None:
         """The table with its position; None when there is no table.
 
@@ -184,8 +193,24 @@ class Table:
         """
         self.commit(self.draft(rows, found, empty=empty, anew=anew), commit)
 
-    def draft(self, rows: DataFrame, found: Found | None, *, empty: bool, anew: bool) -> Draft:
-        """Put `rows` into files; with `commit`, what `write` does."""
+    def draft(
+        self,
+        rows: DataFrame,
+        found: Found | None,
+        *,
+        empty: bool = False,
+        anew: bool = False,
+        gone: DataFrame | None = None,
+    ) -> Draft:
+        """Put `rows` into files; with `commit`, what `write` does.
+
+        Args:
+            rows: as for `write`, and the other arguments, too.
+            found: see `rows`.
+            empty: see `rows`.
+            anew: see `rows`.
+            gone: where rows are that go; see `Draft`.
+        """
         if empty:
             with self._mapping(rows.columns):
                 return Draft(self.spark, self.log(), self.snapshot(), rows, empty=True, anew=anew)
@@ -198,7 +223,7 @@ class Table:
             found.version != version and self.find(found.version) != Found(version, found.commit)
         ):
             raise self._outrun()
-        return Draft(self.spark, self.log(), snapshot, rows)
+        return Draft(self.spark, self.log(), snapshot, rows, gone=gone)
 
     def commit(self, draft: Draft, commit: Commit) -> int:
         """Let the table have a draft; its version then.

@@ -31,8 +31,8 @@ __all__ = ["write", "write_outright"]
 REWRITE_BYTES: Final = 1024 * 1024
 """Up to this size a table is written anew: a MERGE would rewrite its file or two as well."""
 
-VECTOR_BYTES: Final = 32 * 1024 * 1024
-"""From this size on a MERGE marks rows as deleted rather than write their files anew."""
+VECTOR_BYTES: Final = 4 * 1024 * 1024
+"""From this size on rows are marked as deleted, where a MERGE would write their files anew."""
 
 
 class Rows(Protocol):

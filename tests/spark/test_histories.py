@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from spark_consumer import writers
 from tests.spark.apply_worker import KeyedTable, Multiset
 from tests.spark.direct import Direct
 from tests.spark.histories import BAG_COLUMNS, KEYED_COLUMNS, bag_history, keyed_history
@@ -32,9 +33,13 @@ def play(table: Direct, records: int, chance: random.Random, batches: int) -> No
         first = chance.choice([cut, chance.randrange(cut)])
 
 
+@pytest.mark.parametrize("marked", [False, True], ids=["rewritten", "marked"])
 def test_a_keyed_table_ends_as_the_apply_worker_leaves_it(
-    spark: SparkSession, tmp_path: Path, seed: int
+    spark: SparkSession, tmp_path: Path, seed: int, marked: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    if marked:
+        monkeypatch.setattr(writers, "REWRITE_BYTES", -1)
+        monkeypatch.setattr(writers, "VECTOR_BYTES", -1)
     chance = random.Random(seed)
     topic = TableTopic(StaticSchemas(), "s.public.t", KEYED_COLUMNS, ["id"], partitions=3)
     model = KeyedTable("id")

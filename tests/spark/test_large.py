@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from spark_consumer import writers
 from spark_consumer.delta_log import Draft, OutrunError
 from spark_consumer.errors import ContractError
 from spark_consumer.tables import Table
@@ -40,6 +41,16 @@ def written(spark: SparkSession, path: str) -> set[str]:
     return {row[0] for row in rows.select("_metadata.file_name").distinct().collect()}
 
 
+@pytest.fixture(params=[False, True], ids=["merged", "marked"])
+def marked(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
+    """Rows that go are marked as deleted, however small the table is."""
+    if request.param:
+        monkeypatch.setattr(writers, "REWRITE_BYTES", -1)
+        monkeypatch.setattr(writers, "VECTOR_BYTES", -1)
+    return bool(request.param)
+
+
+@pytest.mark.usefixtures("marked")
 def test_a_large_batch_changes_rows_whose_keys_have_bounds(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -59,6 +70,7 @@ def test_a_large_batch_changes_rows_whose_keys_have_bounds(
     assert table.rows() == [(1, "copied"), (2, "set"), (4, "copied"), (5, "copied"), (7, "new")]
 
 
+@pytest.mark.usefixtures("marked")
 @pytest.mark.parametrize("small", [True, False], ids=["small", "large"])
 def test_updates_and_deletes_that_find_no_row_are_counted(
     spark: SparkSession, tmp_path: Path, small: bool
@@ -77,6 +89,7 @@ def test_updates_and_deletes_that_find_no_row_are_counted(
     assert table.skipped == 2
 
 
+@pytest.mark.usefixtures("marked")
 def test_large_batches_are_taken_like_the_one_before_or_unlike_it(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -192,7 +205,7 @@ def test_a_copy_begins_a_table_anew_with_columns_of_its_own(
     found = table.apply(small=False)
 
     assert found is not None
-    assert found.commit.position.generation == found.version
+    assert found.commit.position.generation > 0
     assert table.rows() == [(7, 70), (8, 80)]
     topic.change("c", 0xA8, 1, after={"id": 9, "c_d": 90})
     table.apply(small=False)
@@ -215,3 +228,31 @@ def test_a_copy_of_several_partitions_begins_in_each_or_is_refused(
     assert table.apply(small=False) is not None
 
     assert len(table.rows()) == 20
+
+
+def test_rows_are_marked_as_deleted_again_and_again(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writers, "VECTOR_BYTES", -1)
+    columns = [*COLUMNS, Col("file", "string", "text", "~k", number=7)]
+    topic, table = copied(spark, tmp_path, *range(1, 9))
+    topic.columns = columns
+    for lsn in (0xA0, 0xB0, 0xC0):
+        for key in (2, 3):
+            topic.change("u", lsn, key * 2, after={"id": key, "b": f"{lsn:X}", "file": "f"})
+        topic.change("u", lsn, 8, after={"id": 4, "b": None, "file": f"{lsn:X}"}, unchanged=["b"])
+        topic.change("d", lsn, 9, before={"id": (lsn >> 4) - 5})
+        topic.rekey(lsn, 11, before={"id": 8}, after={"id": 80, "b": "moved", "file": None})
+        topic.rekey(lsn, 13, before={"id": 80}, after={"id": 8, "b": "back", "file": None})
+        table.apply(small=False)
+
+    assert table.rows() == [
+        (1, "copied", None),
+        (2, "C0", "f"),
+        (3, "C0", "f"),
+        (4, "copied", "C0"),
+        (8, "back", None),
+    ]
+    log = "".join(path.read_text() for path in sorted(Path(table.path).glob("_delta_log/*.json")))
+    assert '"deletionVector"' in log
+    assert table.skipped == 0
