@@ -27,10 +27,10 @@ def main() -> int:
             rows.run()
         if arguments.only in (None, "subscriptions"):
             subscriptions.run()
-        if arguments.only == "tables":
+        if arguments.only in ("tables", "neighbours", "many-tables"):
             from bench.tables import run
 
-            run(arguments.table_rows)
+            run(arguments.table_rows, arguments.only)
         if arguments.only == "groups":
             groups.run(arguments.rows)
         if arguments.only == "copy":
@@ -49,10 +49,21 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--only",
-        choices=("stream", "encode", "rows", "subscriptions", "tables", "copy", "groups"),
+        choices=(
+            "stream",
+            "encode",
+            "rows",
+            "subscriptions",
+            "tables",
+            "neighbours",
+            "many-tables",
+            "copy",
+            "groups",
+        ),
         help="a full slot into Kafka, the cost of encoding a row, of routing it compiled and "
         "interpreted, or of many subscriptions beside as many native ones (default: these four); "
-        "or the Spark job on a large table, the copy of one, or two groups beside one gateway",
+        "or the Spark job on a large table, on one twenty times as large, on many small ones; the "
+        "copy of a table, or two groups beside one gateway",
     )
     parser.add_argument(
         "--case",
