@@ -30,7 +30,8 @@ class ConsumerSettings:
         trigger_interval_s: Seconds between two micro-batches.
         max_batch_records: Records that are applied together at most, unless one Kafka transaction
             alone has more; None for no bound.
-        min_partitions: In how many pieces a large batch is read at least; None for twice the cores.
+        min_partitions: In how many pieces a large batch is read at least; None for one for 50,000
+            records, and twice the cores at most.
         parallel_tables: How many tables are written side by side.
         keep_hours: For how long states that `spark_consumer.reader` reads are kept.
         maintenance_hours: Between two times that tables are looked after; 0 for never.

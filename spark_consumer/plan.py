@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -24,6 +26,8 @@ from spark_consumer.survey import copy_beginnings, survey
 from spark_consumer.topics import TopicStates
 
 __all__ = ["Planner", "Task", "read_shares"]
+
+_PIECE: Final = 50_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,8 +207,10 @@ def read_shares(
     spans = {
         one.topic: {span.partition: (span.start, span.end) for span in one.spans} for one in shares
     }
-    large = not is_small(sum(one.records() for one in shares))
+    records = sum(one.records() for one in shares)
     tasks = None
-    if large:
-        tasks = settings.min_partitions or spark.sparkContext.defaultParallelism * 2
+    if not is_small(records):
+        # Each piece has a consumer of its own, which takes longer to make than to read so many.
+        most = min(spark.sparkContext.defaultParallelism * 2, math.ceil(records / _PIECE))
+        tasks = settings.min_partitions or most
     return read_offsets(spark, settings, spans, tasks=tasks)

@@ -229,7 +229,8 @@ class ConsumerTable:
         checkpoint: Spark's, one folder below it per subscription.
         trigger_interval_s: Time between micro-batches.
         max_batch_records: Records that are applied together at most.
-        min_partitions: In how many pieces a large batch is read at least; None: twice the cores.
+        min_partitions: In how many pieces a large batch is read at least; None: one for
+            50,000 records, and twice the cores at most.
         parallel_tables: How many tables are written side by side.
         keep_hours: For how long states of the past are kept.
         maintenance_hours: Between two times that tables are looked after; 0 for never.
