@@ -1,14 +1,13 @@
 """Records that are not rows: markers, logical messages, changes that cannot be published.
 
-Written by fastavro with the schemas in ``schemas/``; but END, of which every source transaction
-has one for each subscription, is put together by hand. Encoders return Avro bytes without the wire
+Written by fastavro with the schemas in ``schemas/``; but END and PROGRESS, of which a transaction
+has one for each subscription, are put together by hand. Encoders return Avro bytes without the wire
 format's prefix.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict
 from functools import lru_cache
 from typing import Any, Final
 
@@ -22,6 +21,7 @@ from gateway.records import CopyState, PartitionOffsets
 __all__ = [
     "encode_copy",
     "encode_end",
+    "encode_end_of",
     "encode_error",
     "encode_message",
     "encode_prepare",
@@ -32,10 +32,11 @@ __all__ = [
 
 
 _END: Final = b"\x00"  # the first of the kinds
+_PROGRESS: Final = b"\x02"
 _NULL: Final = b"\x00"
 _PRESENT: Final = b"\x02"
-_REST_OF_END: Final = b"\x00\x00\x00\x00"
-"""The end of `topics`; no `offsets`, no `copy`, no `definitions`."""
+_REST: Final = b"\x00\x00\x00"
+"""The end of `offsets`; no `copy`, no `definitions`."""
 
 
 _topic: Final = lru_cache(4096)(encode_text)
@@ -45,7 +46,7 @@ def _marker(kind: str, end_lsn: int, **fields: Any) -> bytes:
     return write_datum("transaction", {"kind": kind, "end_lsn": end_lsn, **fields})
 
 
-def encode_end(
+def encode_end_of(
     *,
     xid: int,
     commit_lsn: int,
@@ -53,15 +54,11 @@ def encode_end(
     commit_time: int,
     origin: str | None = None,
     gid: str | None = None,
-    topics: Sequence[tuple[str, int]] = (),
 ) -> bytes:
-    """Encode an END marker; `commit_time` is in microseconds since 2000-01-01 00:00 UTC.
+    """Encode what the END markers of a transaction have in common, for `encode_end`.
 
-    `topics` are pairs of a table's topic and the number of records of the transaction there.
+    `commit_time` is in microseconds since 2000-01-01 00:00 UTC.
     """
-    counts = b""
-    for topic, records in topics:
-        counts += _topic(topic) + encode_long(records)
     return b"".join(
         (
             _END,
@@ -74,25 +71,43 @@ def encode_end(
             encode_long(commit_time + EPOCH_SHIFT_US),
             _NULL if origin is None else _PRESENT + encode_text(origin),
             _NULL if gid is None else _PRESENT + encode_text(gid),
-            encode_long(len(topics)) + counts if topics else b"",
-            _REST_OF_END,
         )
     )
 
 
+def encode_end(transaction: bytes, topics: Sequence[tuple[str, int]] = ()) -> bytes:
+    """Encode the END marker of one subscription.
+
+    Args:
+        transaction: What `encode_end_of` returned.
+        topics: Pairs of a table's topic and the number of records of the transaction there.
+    """
+    counts = b""
+    for topic, records in topics:
+        counts += _topic(topic) + encode_long(records)
+    many = encode_long(len(topics)) if topics else b""
+    return transaction + many + counts + b"\x00" + _REST
+
+
 def encode_progress(
-    end_lsn: int, *, commit_time: int | None = None, offsets: Iterable[PartitionOffsets] = ()
+    end_lsn: int, *, commit_time: int | None = None, offsets: Sequence[PartitionOffsets] = ()
 ) -> bytes:
     """Encode a PROGRESS marker: everything up to `end_lsn` has been published; time as for END.
 
     `offsets` are what the Kafka transaction has written to the subscription's table topics.
     """
-    return _marker(
-        "PROGRESS",
-        end_lsn,
-        commit_time=None if commit_time is None else commit_time + EPOCH_SHIFT_US,
-        offsets=[asdict(each) for each in offsets],
-    )
+    time = _NULL if commit_time is None else _PRESENT + encode_long(commit_time + EPOCH_SHIFT_US)
+    # No `commit_lsn`, no `xid`; no `origin`, no `gid`, no `topics`.
+    parts = [_PROGRESS, encode_long(end_lsn), _NULL, _NULL, time, _NULL, _NULL, b"\x00"]
+    if offsets:
+        parts.append(encode_long(len(offsets)))
+    for each in offsets:
+        numbers = (
+            *(each.partition, each.first_offset, each.next_offset),
+            *(each.previous_offset, each.records),
+        )
+        parts += [_topic(each.topic), *map(encode_long, numbers)]
+    return b"".join((*parts, _REST))
 
 
 def encode_reload(end_lsn: int, definitions: str) -> bytes:

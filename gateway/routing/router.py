@@ -19,6 +19,7 @@ from gateway.envelope.envelope import TransactionContext
 from gateway.envelope.headers import HeaderMaker
 from gateway.envelope.markers import (
     encode_end,
+    encode_end_of,
     encode_message,
     encode_prepare,
     encode_rollback_prepared,
@@ -390,16 +391,16 @@ class Router:
         if not tx.touched:
             return markers
         headers = tx.headers.make(transaction.commit_lsn, tx.seq, b"END")
+        common = encode_end_of(
+            xid=transaction.xid,
+            commit_lsn=transaction.commit_lsn,
+            end_lsn=transaction.end_lsn,
+            commit_time=transaction.commit_time,
+            origin=tx.context.origin,
+            gid=transaction.gid,
+        )
         for subscription, topics in take_counts(tx.touched).items():
-            value = encode_end(
-                xid=transaction.xid,
-                commit_lsn=transaction.commit_lsn,
-                end_lsn=transaction.end_lsn,
-                commit_time=transaction.commit_time,
-                origin=tx.context.origin,
-                gid=transaction.gid,
-                topics=topics,
-            )
+            value = encode_end(common, topics)
             markers.append(self._addresses.marker(subscription, value, headers))
             self.ended[subscription] = transaction.end_lsn
         return markers

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from datetime import UTC, datetime
 from io import BytesIO
 
@@ -13,6 +14,7 @@ from gateway.envelope.datums import write_datum
 from gateway.envelope.markers import (
     encode_copy,
     encode_end,
+    encode_end_of,
     encode_message,
     encode_progress,
     encode_reload,
@@ -38,15 +40,15 @@ EMPTY: dict[str, object] = {
 
 
 def test_an_end_marker_says_what_the_transaction_brought() -> None:
-    marker = encode_end(
+    transaction = encode_end_of(
         xid=745,
         commit_lsn=100,
         end_lsn=148,
         commit_time=ONE_DAY,
         origin="node_b",
         gid="tx-1",
-        topics=[("s1.public.t1", 2)],
     )
+    marker = encode_end(transaction, [("s1.public.t1", 2)])
 
     assert decode_marker(marker) == {
         "kind": "END",
@@ -69,15 +71,15 @@ def test_an_end_marker_says_what_the_transaction_brought() -> None:
 def test_an_end_marker_has_the_bytes_that_fastavro_gives_it(
     origin: str | None, gid: str | None, topics: list[tuple[str, int]]
 ) -> None:
-    marker = encode_end(
+    transaction = encode_end_of(
         xid=2**32 - 1,
         commit_lsn=2**62,
         end_lsn=2**62 + 8,
         commit_time=-(2**60),
         origin=origin,
         gid=gid,
-        topics=topics,
     )
+    marker = encode_end(transaction, topics)
 
     assert marker == write_datum(
         "transaction",
@@ -90,6 +92,32 @@ def test_an_end_marker_has_the_bytes_that_fastavro_gives_it(
             "origin": origin,
             "gid": gid,
             "topics": [{"topic": topic, "records": records} for topic, records in topics],
+        },
+    )
+
+
+@pytest.mark.parametrize("commit_time", [None, -(2**60)])
+@pytest.mark.parametrize(
+    "offsets",
+    [
+        [],
+        [PartitionOffsets("s.public.t", 0, 0, 1, 0, 1)],
+        [PartitionOffsets("ü" * 100, 2**31 - 1, 2**62, 2**62 + 9, 2**62 - 1, 2**40)] * 200,
+    ],
+    ids=["none", "one", "many"],
+)
+def test_a_progress_marker_has_the_bytes_that_fastavro_gives_it(
+    commit_time: int | None, offsets: list[PartitionOffsets]
+) -> None:
+    marker = encode_progress(2**62, commit_time=commit_time, offsets=offsets)
+
+    assert marker == write_datum(
+        "transaction",
+        {
+            "kind": "PROGRESS",
+            "end_lsn": 2**62,
+            "commit_time": None if commit_time is None else commit_time + EPOCH_SHIFT_US,
+            "offsets": [asdict(each) for each in offsets],
         },
     )
 
