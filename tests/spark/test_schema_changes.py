@@ -1,19 +1,30 @@
-"""ALTER TABLE on the source: the Delta table ends as the source is, or is set aside."""
+"""ALTER TABLE on the source, a table for each kind: what the Delta table and a subscriber end as.
+
+The native subscriber's owner does the same ALTER TABLE there, which is what PostgreSQL asks of him.
+"""
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from gateway.lsn import parse_lsn
+from gateway.source.event_trigger import INSTALL
 from spark_consumer.config import ConsumerSettings
 from spark_consumer.errors import FatalConsumerError
 from spark_consumer.job import run
-from tests.support.gateway_scene import Scene, current_lsn, scene
+from tests.oracle.test_changing_publications import published_to, started
+from tests.support.gateway_scene import Connection, Scene, current_lsn, scene
+from tests.support.native import NativeSubscription
+from tests.support.servers import Database, DatabaseFactory
+from tests.support.waiting import wait_until
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -22,78 +33,207 @@ __all__ = ["scene"]
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.postgres]
 
-DEFINITIONS = """
-CREATE PUBLICATION p FOR TABLE keyed, bag, rewritten;
-CREATE SUBSCRIPTION {s} CONNECTION '' PUBLICATION p;
-"""
-TABLES = """
-CREATE TABLE keyed (id int PRIMARY KEY, b int, c text, d text);
-CREATE TABLE bag (x int, y text);
-ALTER TABLE bag REPLICA IDENTITY FULL;
-CREATE TABLE rewritten (id int PRIMARY KEY, b int);
-INSERT INTO keyed SELECT n, n, 'c' || n, 'd' || n FROM generate_series(1, 6) AS n;
-INSERT INTO bag VALUES (1, 'a'), (1, 'a'), (2, 'b'), (3, NULL);
-INSERT INTO rewritten VALUES (1, 1), (2, 2);
-"""
-CHANGES = [
-    "INSERT INTO keyed VALUES (7, 7, 'c7', 'd7')",
-    "ALTER TABLE keyed ADD COLUMN added timestamptz DEFAULT '2001-02-03 04:05:06+00'",
-    "ALTER TABLE keyed RENAME COLUMN c TO renamed",
-    "ALTER TABLE keyed DROP COLUMN b",
-    "ALTER TABLE keyed ADD COLUMN b int DEFAULT 99",
-    "ALTER TABLE keyed DROP COLUMN d",
-    "ALTER TABLE keyed ADD COLUMN d text",
-    "UPDATE keyed SET renamed = 'changed' WHERE id = 2",
-    "DELETE FROM keyed WHERE id = 3",
-    "INSERT INTO keyed (id) VALUES (8)",
-    "ALTER TABLE bag ADD COLUMN z int DEFAULT 5",
-    "DELETE FROM bag WHERE ctid = (SELECT min(ctid) FROM bag WHERE x = 1)",
-    "UPDATE bag SET z = 6 WHERE x = 2",
-    "ALTER TABLE bag DROP COLUMN y",
-    "DELETE FROM bag WHERE x = 3",
-    "INSERT INTO bag VALUES (1, 5)",
-    "ALTER TABLE rewritten ADD COLUMN c double precision DEFAULT random()",
-    "INSERT INTO rewritten VALUES (3, 3)",
-]
+OTHER_VALUES = "cannot turn into one another"
 
 
-def test_tables_follow_alter_table_and_stop_where_the_topic_does_not_have_the_values(
-    spark: SparkSession, scene: Callable[..., Scene], kafka: str, registry: str, tmp_path: Path
+@dataclass(frozen=True)
+class Kind:
+    """What is done to a table, and what becomes of the Delta table.
+
+    Attributes:
+        alters: After ``ALTER TABLE name``.
+        columns: Of the table, beside its key ``a``; all take numbers.
+        key: Of ``a``.
+        aside: Why the table is set aside; empty when it is not.
+        copies: How often it is copied.
+    """
+
+    alters: tuple[str, ...]
+    columns: str = "b int, c text"
+    key: str = "PRIMARY KEY"
+    aside: str = ""
+    copies: int = 1
+
+
+FOLLOWED = {
+    "followed": Kind(
+        (
+            "ADD d timestamptz DEFAULT '2001-02-03 04:05:06+00'",
+            "ADD e int",
+            "RENAME b TO f",
+            "DROP c",
+            "ADD c text DEFAULT 'again'",
+            "DROP g",
+            "ADD g bigint DEFAULT 99",
+        ),
+        "b int, c text, g int",
+    ),
+    "replaced": Kind(("DROP c", "RENAME b TO c"), "b text, c text"),
+    "rekeyed": Kind(
+        ("DROP CONSTRAINT rekeyed_pkey", "ADD PRIMARY KEY (b)"), "b int NOT NULL, c text", copies=2
+    ),
+    "identified": Kind(("REPLICA IDENTITY FULL", "ADD d int DEFAULT 5")),
+    "bag": Kind(("ADD d int DEFAULT 5", "DROP c"), key=""),
+}
+TOLD = FOLLOWED | {
+    "moved": Kind(("SET ACCESS METHOD another", "ALTER b SET DEFAULT 5")),
+    "rewritten": Kind(
+        (
+            "ALTER b TYPE int USING b + 1000",
+            "ALTER c TYPE bigint USING c * 10000000000",
+            "ALTER d TYPE text USING upper(d || 'x')",
+            "ALTER e TYPE numeric(10,1)",
+            "ALTER f TYPE varchar(2) USING right(f, 2)",
+            "ADD h bigserial",
+        ),
+        "b int, c int, d varchar, e numeric(10,2), f text",
+        copies=2,
+    ),
+}
+"""Where an event trigger on the source has the stream tell of rewritten tables."""
+UNTOLD = {
+    "narrowed": Kind(("ALTER b TYPE numeric(6,2)",), "b numeric(10,2)"),
+    "volatile": Kind(("ADD d bigserial",), aside="values that PostgreSQL has computed"),
+    "rounded": Kind(("ALTER b TYPE numeric(10,1)",), "b numeric(10,2)", aside=OTHER_VALUES),
+    "exchanged": Kind(
+        ("RENAME b TO d", "RENAME c TO b", "RENAME d TO c"),
+        "b text, c text",
+        aside="exchanged their names",
+    ),
+    "cut": Kind(("ALTER c TYPE varchar(2) USING right(c, 2)",), aside="c' became"),
+}
+KINDS = TOLD | UNTOLD
+
+
+def made(tables: list[str]) -> str:
+    """The tables; those without a key have REPLICA IDENTITY FULL."""
+    statements = ["CREATE ACCESS METHOD another TYPE TABLE HANDLER heap_tableam_handler;"]
+    for name in tables:
+        kind = KINDS[name]
+        statements.append(f"CREATE TABLE {name} (a int {kind.key}, {kind.columns});")
+        if not kind.key:
+            statements.append(f"ALTER TABLE {name} REPLICA IDENTITY FULL;")
+    return "".join(statements)
+
+
+def write(connection: Connection, tables: list[str], first: int) -> None:
+    """Rows of all tables, by columns that they always have, or by their places."""
+    for name in tables:
+        columns = connection.execute(f"SELECT * FROM {name} LIMIT 0".encode()).description or ()
+        names = ", ".join(column.name for column in columns[:2])
+        for a in (first, first + 1, first + 2):
+            connection.execute(f"INSERT INTO {name} ({names}) VALUES ({a}, {a})".encode())
+        connection.execute(f"UPDATE {name} SET a = a + 1000 WHERE a = {first + 1}".encode())
+        connection.execute(f"DELETE FROM {name} WHERE a IN ({first + 2}, {first - 8})".encode())
+
+
+@pytest.mark.parametrize("told", [True, False], ids=["with the event trigger", "without it"])
+def test_each_kind_of_change_ends_in_the_native_table_or_sets_the_table_aside(
+    spark: SparkSession,
+    scene: Callable[..., Scene],
+    database: Database,
+    make_database: DatabaseFactory,
+    kafka: str,
+    registry: str,
+    tmp_path: Path,
+    told: bool,
 ) -> None:
-    s = scene(DEFINITIONS)
+    tables = list(TOLD if told else UNTOLD)
+    warehouse = tmp_path / "warehouse"
 
     def consume(endpos: str) -> None:
         settings = ConsumerSettings(
             kafka={"bootstrap.servers": kafka},
             registry_url=registry,
-            warehouse=str(tmp_path / "warehouse"),
+            warehouse=str(warehouse),
             checkpoint=str(tmp_path / "checkpoint"),
             subscriptions=(s.slot,),
             endpos=parse_lsn(endpos),
         )
         assert run(settings, spark, stopping=threading.Event()) == 0
 
-    def rebuilt(table: str, columns: str) -> list[tuple[Any, ...]]:
-        path = tmp_path / "warehouse" / s.slot / "public" / table
-        frame = spark.read.format("delta").load(str(path)).selectExpr(*columns.split(", "))
-        return sorted((tuple(row) for row in frame.collect()), key=repr)
+    def alter() -> None:
+        statements = [f"ALTER TABLE {t} {alter}" for t in tables for alter in KINDS[t].alters]
+        for one in (native.database, database):
+            with one.connect() as server:
+                server.execute("; ".join(statements).encode())
+        if "moved" in tables:
+            connection.execute("VACUUM FULL moved")
+            connection.execute("CLUSTER moved USING moved_pkey")
 
-    with s.connect() as connection:
-        connection.execute(TABLES.encode())
-        end = current_lsn(connection)
-        s.run_to(end)
+    with database.connect() as connection:
+        connection.execute(f"{made(tables)} {INSTALL if told else ''}".encode())
+        for name in tables:
+            rows = "generate_series(1, 6) AS n"
+            values = ", ".join("n" for _ in range(2 + KINDS[name].columns.count(", ")))
+            connection.execute(f"INSERT INTO {name} SELECT {values} FROM {rows}".encode())
+        connection.execute(f"CREATE PUBLICATION p FOR TABLE {', '.join(tables)}".encode())
+        native = NativeSubscription(database, make_database, made(tables), ["p"])
+        s = scene(
+            "CREATE SUBSCRIPTION {s} CONNECTION '' PUBLICATION p;",
+            definitions={"watch_interval_s": 0.5},
+        )
+        process = started(s)
+        write(connection, tables, 10)
+        native.wait_until_applied(end := current_lsn(connection))
+        published_to(s, end)
         consume(end)
-        for statement in CHANGES:
-            connection.execute(statement.encode())
-            if not statement.startswith("ALTER"):
-                # The catalog is not ahead of the stream then.
-                s.run_to(end := current_lsn(connection))
-
-        with pytest.raises(FatalConsumerError, match="'c' came with values that PostgreSQL"):
+        alter()
+        write(connection, tables, 20)
+        end = current_lsn(connection)
+        published_to(s, end)
+        if told:
+            wait_until(lambda: copies(s) == {t: KINDS[t].copies for t in tables}, 60, "copies")
+        wait_until(lambda: s.cli("status").out.count(": ready") == len(tables), 60, "copies")
+        published_to(s, end := current_lsn(connection))
+        if told:
             consume(end)
+        else:
+            with pytest.raises(FatalConsumerError) as failed:
+                consume(end)
+            found = aside(failed.value)
+            assert found == {name: kind.aside for name, kind in UNTOLD.items() if kind.aside}
+            for table in found:
+                assert s.cli("copy", table, "--subscription", s.slot).code == 0
+            published_to(s, end := current_lsn(connection))
+            consume(end)
+        native.wait_until_applied(end)
+        assert process.terminate() == 0, process.log()
 
-    assert rebuilt("keyed", "id, renamed, unix_micros(added), b, d") == s.source_rows(
-        "SELECT id, renamed, (extract(epoch FROM added) * 1000000)::int8, b, d FROM keyed"
-    )
-    assert rebuilt("bag", "x, z") == s.source_rows("SELECT x, z FROM bag")
-    assert rebuilt("rewritten", "*") == [(1, 1), (2, 2)]
+    for table in tables:
+        assert rebuilt(spark, warehouse / s.slot / "public" / table, native, table) == native.rows(
+            table
+        ), table
+
+
+def copies(s: Scene) -> dict[str, int]:
+    """How many have begun, by table."""
+    ready = [m["copy"]["table"] for m in s.markers() if m["kind"] == "COPY" and
+             m["copy"]["state"] == "ready"]  # fmt: skip
+    return {table: ready.count(table) for table in ready}
+
+
+def aside(error: FatalConsumerError) -> dict[str, str]:
+    """The tables that are set aside, and which of the expected reasons each has."""
+    found = {}
+    for table, reason in re.findall(
+        r"table public\.(\S+) is set aside: (.*?)(?:;|$)", error.message
+    ):
+        expected = KINDS[table].aside
+        found[table] = expected if expected and expected in reason else reason
+        assert f"pgsluice copy public.{table} --subscription" in (error.hint or "")
+    return found
+
+
+def rebuilt(
+    spark: SparkSession, path: Path, native: NativeSubscription, table: str
+) -> list[tuple[Any, ...]]:
+    with native.database.connect() as subscriber:
+        cursor = subscriber.execute(f"SELECT * FROM {table} LIMIT 0".encode())
+        columns = [column.name for column in cursor.description or ()]
+    frame = spark.read.format("delta").load(str(path)).select(*columns)
+    return sorted((tuple(map(_plain, row)) for row in frame.collect()), key=repr)
+
+
+def _plain(value: Any) -> Any:
+    return value.astimezone(UTC) if isinstance(value, datetime) else value
