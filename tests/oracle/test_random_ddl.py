@@ -44,7 +44,9 @@ def test_random_alterations_of_a_publication_end_in_the_native_tables(
     scene: MakeScene, database: Database, make_database: DatabaseFactory, seed: int
 ) -> None:
     listed = f"FOR TABLE {', '.join(TABLES)}"
-    _play(scene, database, make_database, seed, Alterations, listed, INSTALL)
+    # A table that is copied again, for it was rewritten, has what was not published in between.
+    told = f"{INSTALL} ALTER EVENT TRIGGER pgsluice_rewritten DISABLE;"
+    _play(scene, database, make_database, seed, Alterations, listed, told)
 
 
 def _play(

@@ -142,16 +142,18 @@ def test_the_recipe_of_the_readme_rebuilds_tables_on_a_cluster(
     subprocess.run(built, check=True, cwd=ROOT)
     scene = Scene(kafka, registry, cluster.serve_s3("lake"))
     scene.produce()
+    # The checkpoint not there: this server does not list a folder that has nothing in it yet.
     (tmp_path / "consumer.toml").write_text(
         f'[kafka]\n"bootstrap.servers" = "{kafka}"\n[registry]\nurl = "{registry}"\n'
         f'[consumer]\nsubscriptions = ["{scene.name}"]\n'
-        'warehouse = "s3a://lake/warehouse"\ncheckpoint = "s3a://lake/checkpoint"\n'
+        f'warehouse = "s3a://lake/warehouse"\ncheckpoint = "{tmp_path}/checkpoint"\n'
     )
 
     process = cluster.run("job", ["bash", "-c", recipe()])
     wait_until(
         lambda: process.poll() is not None or "cut applied" in cluster.log("job"), 300, "a cut"
     )
+    assert process.poll() is None, cluster.log("job")[-4000:]
     os.killpg(process.pid, signal.SIGTERM)
     process.wait(60)
 
