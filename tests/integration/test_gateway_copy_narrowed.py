@@ -20,6 +20,7 @@ from tests.support.servers import Database, DatabaseFactory
 pytestmark = [pytest.mark.postgres, pytest.mark.kafka]
 
 MakeScene = Callable[..., Scene]
+Changes = Callable[[Connection, Event], None]
 TABLE = "CREATE TABLE t (tenant int, id int, b int, c text, PRIMARY KEY (tenant, id));"
 ROWS = (
     "INSERT INTO t SELECT n % 10, n, n, repeat('x', 20) FROM generate_series(1, 6000) AS n;"
@@ -50,31 +51,40 @@ def write(connection: Connection, stop: Event) -> None:
             )
 
 
+def copy_while(
+    s: Scene, natives: list[NativeSubscription], database: Database, changes: Changes
+) -> None:
+    """Copy narrowed while `changes` are made, and let both sides take all of them."""
+    with database.connect() as connection, database.connect() as writer:
+        with running(lambda stop: changes(writer, stop)):
+            gateway = s.project.start()
+            gateway.wait_for("all tables are copied", 60)
+        end = current_lsn(connection)
+    assert gateway.terminate() == 0, gateway.log()
+    s.run_to(end)
+    for native in natives:
+        native.wait_until_applied(end)
+    assert NARROWED in gateway.log()
+    assert WIDENED not in gateway.log()
+
+
 @pytest.mark.parametrize("postgres_major", [16, 18], indirect=True)
 def test_what_is_narrowed_ends_as_in_native_subscriptions_while_rows_come_and_go(
     scene: MakeScene, database: Database, make_database: DatabaseFactory
 ) -> None:
-    with database.connect() as connection, database.connect() as writer:
+    with database.connect() as connection:
         connection.execute(f"{TABLE} {PUBLICATIONS} {ROWS}".encode())
-        s = scene(
-            f"{PUBLICATIONS}"
-            "CREATE SUBSCRIPTION {s} CONNECTION '' PUBLICATION p_two;"
-            "CREATE SUBSCRIPTION {s}_three CONNECTION '' PUBLICATION p_three;",
-            **SMALL,
-        )
-        two = NativeSubscription(database, make_database, TABLE, ("p_two",))
-        three = NativeSubscription(database, make_database, TABLE, ("p_three",))
-        with running(lambda stop: write(writer, stop)):
-            gateway = s.project.start()
-            gateway.wait_for("all tables are copied", 60)
-        end = current_lsn(connection)
-        assert gateway.terminate() == 0, gateway.log()
-        s.run_to(end)
-        two.wait_until_applied(end)
-        three.wait_until_applied(end)
+    s = scene(
+        f"{PUBLICATIONS}"
+        "CREATE SUBSCRIPTION {s} CONNECTION '' PUBLICATION p_two;"
+        "CREATE SUBSCRIPTION {s}_three CONNECTION '' PUBLICATION p_three;",
+        **SMALL,
+    )
+    two = NativeSubscription(database, make_database, TABLE, ("p_two",))
+    three = NativeSubscription(database, make_database, TABLE, ("p_three",))
 
-    assert NARROWED in gateway.log()
-    assert WIDENED not in gateway.log()
+    copy_while(s, [two, three], database, write)
+
     assert s.rebuilt("t") == two.rows("t")
     assert s.rebuilt("t", f"{s.slot}_three") == sorted(
         (row[:3] for row in three.rows("t")), key=repr
@@ -113,28 +123,20 @@ def change_values(connection: Connection, stop: Event) -> None:
 def test_what_is_narrowed_by_other_columns_than_the_key_ends_as_in_native_subscriptions(
     scene: MakeScene, database: Database, make_database: DatabaseFactory
 ) -> None:
-    with database.connect() as connection, database.connect() as writer:
+    with database.connect() as connection:
         connection.execute(f"{WHOLE} {WHOLE_IDENTITY} {BY_VALUE} {WHOLE_ROWS}".encode())
-        s = scene(
-            f"{BY_VALUE}"
-            "CREATE SUBSCRIPTION {s} CONNECTION '' PUBLICATION p_value;"
-            "CREATE SUBSCRIPTION {s}_long CONNECTION '' PUBLICATION p_long;",
-            **SMALL,
-        )
-        tables = f"{WHOLE} ALTER TABLE w REPLICA IDENTITY FULL;"
-        value = NativeSubscription(database, make_database, tables, ("p_value",))
-        long = NativeSubscription(database, make_database, tables, ("p_long",))
-        with running(lambda stop: change_values(writer, stop)):
-            gateway = s.project.start()
-            gateway.wait_for("all tables are copied", 60)
-        end = current_lsn(connection)
-        assert gateway.terminate() == 0, gateway.log()
-        s.run_to(end)
-        value.wait_until_applied(end)
-        long.wait_until_applied(end)
+    s = scene(
+        f"{BY_VALUE}"
+        "CREATE SUBSCRIPTION {s} CONNECTION '' PUBLICATION p_value;"
+        "CREATE SUBSCRIPTION {s}_long CONNECTION '' PUBLICATION p_long;",
+        **SMALL,
+    )
+    tables = f"{WHOLE} ALTER TABLE w REPLICA IDENTITY FULL;"
+    value = NativeSubscription(database, make_database, tables, ("p_value",))
+    long = NativeSubscription(database, make_database, tables, ("p_long",))
 
-    assert NARROWED in gateway.log()
-    assert WIDENED not in gateway.log()
+    copy_while(s, [value, long], database, change_values)
+
     assert s.rebuilt("w") == value.rows("w")
     assert s.rebuilt("w", f"{s.slot}_long") == long.rows("w")
     assert_exactly_once(s, ["w"])
