@@ -14,6 +14,7 @@ from spark_consumer.commits import Commit, Found
 from spark_consumer.epochs import Epoch
 from spark_consumer.frontier import Frontiers
 from spark_consumer.layout import ColumnPlan
+from spark_consumer.small import gather
 from spark_consumer.tables import Table
 
 __all__ = ["Batch"]
@@ -73,6 +74,14 @@ class Batch:
                 for c in self.columns
             )
         )
+
+    def at_hand(self, outcome: DataFrame) -> DataFrame:
+        """What will be looked at several times: brought to the driver when the batch is small."""
+        return gather(outcome, self.table.spark) if self.small and not self.empty else outcome
+
+    def rewrite(self, rows: DataFrame) -> None:
+        """Let the table hold rows, given in its columns, and nothing else."""
+        self.table.write(rows, self.commit, self.found, empty=True, anew=False)
 
     def append(self, rows: DataFrame) -> None:
         """Append rows, given in `v`; or let the table hold nothing else when it is emptied."""

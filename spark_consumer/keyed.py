@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Final
@@ -15,6 +15,7 @@ from pyspark.sql import functions as F
 from spark_consumer.batch import Batch
 from spark_consumer.bounds import NO_BOUNDS, Bounds
 from spark_consumer.collapse import fold_keyed
+from spark_consumer.expected import observed
 from spark_consumer.layout import KeyLayout
 from spark_consumer.moves import fold_moves
 from spark_consumer.names import quoted
@@ -41,9 +42,6 @@ class Keyed:
     def __init__(self, batch: Batch, key: KeyLayout) -> None:
         self._batch = batch
         self._answered: Row | None = None
-        self._unfound: Observation | None = None
-        self._missed: int | None = None
-        self._counted = (0, 0)
         by_field = {column.field: column for column in batch.columns}
         self._lacking = F.expr(f"{len(batch.columns)} - size(sent)").alias("lacking")
         self._keys = [by_field[field] for field in key.fields]
@@ -61,8 +59,12 @@ class Keyed:
         """See `Rows`."""
         return not self._batch.epoch.removals
 
-    def fold(self) -> DataFrame:
+    @cached_property
+    def folded(self) -> DataFrame:
         """See `Rows`."""
+        return self._batch.at_hand(self._fold())
+
+    def _fold(self) -> DataFrame:
         batch = self._batch
         fields = [column.field for column in batch.columns]
         if batch.epoch.moves:
@@ -75,13 +77,9 @@ class Keyed:
             return batch.changed.select("k", F.col("op").alias("action"), "v", sent, made)
         return fold_keyed(batch.changed, fields)
 
-    def append_as_they_are(self) -> bool:
-        """Rows with keys of which none comes twice and none is in the table."""
-        batch = self._batch
-        if batch.small or not self._are_all_new(batch.changed.select("k")):
-            return False
-        batch.append(batch.changed)
-        return True
+    def are_new_as_they_are(self) -> bool:
+        """No key comes twice, and none is in the table. A small batch is sooner folded."""
+        return not self._batch.small and self._are_all_new(self._batch.changed.select("k"))
 
     def are_outright(self, written: Callable[[list[str]], DataFrame]) -> bool:
         """See `Rows`."""
@@ -119,34 +117,38 @@ class Keyed:
             there = self._batch.table.rows().alias("t").where(bounds)
         return there.join(folded.alias("s"), F.expr(self._same), "left_semi").isEmpty()
 
-    def rewritten(self, folded: DataFrame) -> DataFrame:
+    def write_anew(self, folded: DataFrame) -> int:
         """See `Rows`."""
-        there = self._batch.table.rows().withColumn("~there", F.lit(True)).alias("t")
-        self._unfound = Observation()
+        batch = self._batch
+        there = batch.table.rows().withColumn("~there", F.lit(True)).alias("t")
+        observation = Observation()
         unfound = F.expr(f"t.`~there` IS NULL AND ({_NEEDS_ROW})")
-        return (
+        batch.rewrite(
             there.join(folded.alias("s"), F.expr(self._same), "full_outer")
-            .observe(self._unfound, F.count_if(unfound).alias("unfound"))
+            .observe(observation, F.count_if(unfound).alias("unfound"))
             .where("s.action IS NULL OR s.action = 'put' OR (s.action = 'set' AND t.`~there`)")
             .select(*(F.expr(sql).alias(name) for name, sql in self._assigned.items()))
         )
+        (missed,) = observed(batch.table.spark, observation) or [0]
+        return missed or 0
 
-    def merge(self, folded: DataFrame) -> None:
-        """See `Rows`."""
+    @contextmanager
+    def _source(self, folded: DataFrame) -> Iterator[tuple[DataFrame, str, Row]]:
+        """The outcome for several looks, bounds on the table's keys, and what is known of it."""
         batch = self._batch
         # Not by persist: Delta refuses a source that it finds in the cache.
         as_it_is = batch.small or (not batch.epoch.moves and self._look.are_distinct)
         with nullcontext(folded) if as_it_is else stored(folded) as source:
             bounds = self._bounds.condition(self._answer(source))
             known = as_it_is or batch.epoch.moves
-            answer = self._answer(source) if known else self._counts(source)
-            if batch.table.takes_marks():
-                self._mark(source, bounds, answer)
-            else:
-                self._merge(source, bounds, answer)
+            yield source, bounds, self._answer(source) if known else self._counts(source)
 
-    def _mark(self, source: DataFrame, bounds: str, answer: Row) -> None:
+    def mark(self, folded: DataFrame) -> int:
         """Mark the rows that change or go as deleted, and append what they are then."""
+        with self._source(folded) as (source, bounds, answer):
+            return self._mark(source, bounds, answer)
+
+    def _mark(self, source: DataFrame, bounds: str, answer: Row) -> int:
         batch = self._batch
         keys = source.select("k")
         if batch.small or sum(piece.changes for piece in batch.epoch.pieces) <= _BROADCAST_KEYS:
@@ -169,14 +171,19 @@ class Keyed:
             both = source.alias("s").join(found, F.expr("s.k = met"), "left")
             wanted = "s.action = 'put' OR (s.action = 'set' AND file IS NOT NULL)"
             missed = f"file IS NULL AND ({_NEEDS_ROW})"
-            self._missed = both.where(missed).count() if answer["need_row"] else 0
+            skipped = both.where(missed).count() if answer["need_row"] else 0
             rows = both.where(wanted).select(*self._outcome(whole=not columns))
             draft = batch.table.draft(rows, batch.found, gone=found.select("file", "place"))
             batch.table.commit(draft, batch.commit)
+            return skipped
 
-    def _merge(self, source: DataFrame, bounds: str, answer: Row) -> None:
+    def merge(self, folded: DataFrame) -> int:
+        """See `Rows`."""
+        with self._source(folded) as (source, bounds, answer):
+            return self._merge(source, bounds, answer)
+
+    def _merge(self, source: DataFrame, bounds: str, answer: Row) -> int:
         batch = self._batch
-        self._counted = (answer["need_row"], answer["puts"])
         merge = (
             batch.table.delta()
             .alias("t")
@@ -192,6 +199,10 @@ class Keyed:
             )
         with batch.table.merging(batch.commit):
             merge.execute()
+        done = batch.table.counts()
+        replaced = answer["puts"] - done["numTargetRowsInserted"]
+        found = done["numTargetRowsUpdated"] - replaced + done["numTargetRowsDeleted"]
+        return max(0, int(answer["need_row"] - found))
 
     def _outcome(self, *, whole: bool) -> Iterator[Expr]:
         for column in self._batch.columns:
@@ -209,20 +220,6 @@ class Keyed:
         )
         row = F.struct(*(F.col(quoted(c.name)).alias(c.field) for c in self._batch.columns))
         return self._batch.table.rows().select(key.alias("k"), row.alias("v"))
-
-    def skipped(self) -> int:
-        """See `Rows`."""
-        if self._unfound is not None:
-            # Spark tells it a moment after the write.
-            found = self._unfound._jo.getOrEmpty().get("unfound")  # type: ignore[union-attr]
-            return int(found.get()) if found.isDefined() else 0
-        if self._missed is not None:
-            return self._missed
-        need_row, puts = self._counted
-        done = self._batch.table.counts()
-        replaced = puts - done["numTargetRowsInserted"]
-        found = done["numTargetRowsUpdated"] - replaced + done["numTargetRowsDeleted"]
-        return max(0, need_row - found)
 
     def greatest(self) -> dict[str, int] | None:
         """See `Rows`."""

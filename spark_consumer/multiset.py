@@ -8,13 +8,102 @@ until all found something. In a table that has what the source has, the first co
 
 from __future__ import annotations
 
-from functools import reduce
+from collections.abc import Callable
+from functools import cached_property, reduce
 
 from pyspark.sql import Column as Expr
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
-__all__ = ["fold_multiset"]
+from spark_consumer.batch import Batch
+from spark_consumer.names import quoted
+
+__all__ = ["Multiset", "fold_multiset"]
+
+
+class Multiset:
+    """Rows that values alone tell apart; see `spark_consumer.writers.Rows` for the methods."""
+
+    def __init__(self, batch: Batch) -> None:
+        self._batch = batch
+        self._same = " AND ".join(
+            ["s.action = 'delete'"]
+            + [
+                f"{c.canonical('t.' + quoted(c.name))} <=> {c.canonical(f's.v.`{c.field}`')}"
+                for c in batch.columns
+            ]
+        )
+
+    def only_inserts(self) -> bool:
+        """See `Rows`."""
+        return not self._batch.epoch.removals
+
+    def are_new_as_they_are(self) -> bool:
+        """See `Rows`."""
+        return True
+
+    def are_outright(self, written: Callable[[list[str]], DataFrame]) -> bool:
+        """See `Rows`."""
+        return True
+
+    @cached_property
+    def folded(self) -> DataFrame:
+        """See `Rows`."""
+        new, old = (
+            F.struct(
+                *(
+                    F.expr(c.canonical(f"{side}.`{c.field}`")).alias(c.field)
+                    for c in self._batch.columns
+                )
+            )
+            for side in ("v", "b")
+        )
+        with self._batch.kept() as changed:
+            target = None if self._batch.empty else self._target()
+            return self._batch.at_hand(fold_multiset(changed, new, old, target))
+
+    def appended(self, folded: DataFrame) -> DataFrame:
+        """See `Rows`."""
+        return folded.where("action = 'insert'")
+
+    def are_new(self, folded: DataFrame) -> bool:
+        """See `Rows`."""
+        return True
+
+    def write_anew(self, folded: DataFrame) -> int:
+        """See `Rows`."""
+        there = self._batch.table.rows().alias("t")
+        stays = there.join(folded.alias("s"), F.expr(self._same), "left_anti")
+        self._batch.rewrite(stays.unionByName(self._batch.named(self.appended(folded))))
+        return 0
+
+    def merge(self, folded: DataFrame) -> int:
+        """See `Rows`."""
+        batch = self._batch
+        with batch.table.merging(batch.commit):
+            (
+                batch.table.delta()
+                .alias("t")
+                .merge(folded.alias("s"), self._same)
+                .whenMatchedDelete()
+                .whenNotMatchedInsert(
+                    "s.action = 'insert'",
+                    values={quoted(c.name): f"s.v.`{c.field}`" for c in batch.columns},
+                )
+                .execute()
+            )
+        return 0
+
+    def greatest(self) -> dict[str, int] | None:
+        """See `Rows`."""
+        return None
+
+    def _target(self) -> DataFrame:
+        key = F.struct(
+            *(F.expr(c.canonical(quoted(c.name))).alias(c.field) for c in self._batch.columns)
+        )
+        row = F.struct(*(F.col(quoted(c.name)).alias(c.field) for c in self._batch.columns))
+        return self._batch.table.rows().select(key.alias("k"), row.alias("v"))
 
 
 def fold_multiset(

@@ -1,9 +1,7 @@
-"""The ways to bring a table up to date: which one a batch takes follows from batch and table.
+"""The strategies by which a table is brought up to date; `choose` has them by batch and table.
 
-    Overwrite   the table is emptied first: it holds what the batch brings, and nothing else
-    Append      every row is new
-    Rewrite     a small batch meets a small table, which is written anew as a whole
-    Merge       everything else
+Whether all rows of a batch are new is known only when somebody has looked. So a strategy can find
+that a batch is not for it: it has written nothing then, and the next one is tried.
 
 What identifies a row is a second matter, and is a `Rows`: by key, or by value.
 """
@@ -11,22 +9,18 @@ What identifies a row is a second matter, and is a `Rows`: by key, or by value.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeAlias
 
 from pyspark.sql import DataFrame, Observation
-from pyspark.sql import functions as F
 
 from spark_consumer.batch import Batch
 from spark_consumer.commits import Found
 from spark_consumer.expected import Expected, observed
 from spark_consumer.keyed import Keyed
-from spark_consumer.multiset import fold_multiset
-from spark_consumer.names import quoted
-from spark_consumer.small import gather
+from spark_consumer.multiset import Multiset
 from spark_consumer.survey import Piece
 
-__all__ = ["write", "write_outright"]
-
+__all__ = ["choose", "write", "write_outright"]
 
 REWRITE_BYTES: Final = 1024 * 1024
 """Up to this size a table is written anew: a MERGE would rewrite its file or two as well."""
@@ -38,17 +32,18 @@ VECTOR_BYTES: Final = 4 * 1024 * 1024
 class Rows(Protocol):
     """What identifies the rows of a table."""
 
+    @property
+    def folded(self) -> DataFrame:
+        """The outcome of the batch: action, v, and what the methods need; worked out once."""
+
     def only_inserts(self) -> bool:
         """The batch brings rows and takes none."""
 
-    def append_as_they_are(self) -> bool:
-        """Append rows that need neither folding nor looking after; whether it was done."""
+    def are_new_as_they_are(self) -> bool:
+        """An append of the rows that the batch brings, unfolded, does what a MERGE would."""
 
     def are_outright(self, written: Callable[[list[str]], DataFrame]) -> bool:
-        """As for `append_as_they_are`, of rows that `written` gives some columns of."""
-
-    def fold(self) -> DataFrame:
-        """The outcome of the batch: action, v, and what `same` needs."""
+        """As for `are_new_as_they_are`, of rows that `written` gives some columns of."""
 
     def appended(self, folded: DataFrame) -> DataFrame:
         """Those of the outcomes that are rows of a table without rows."""
@@ -56,17 +51,84 @@ class Rows(Protocol):
     def are_new(self, folded: DataFrame) -> bool:
         """An append of `folded` does what a MERGE would."""
 
-    def rewritten(self, folded: DataFrame) -> DataFrame:
-        """What the table's rows are after a MERGE of `folded`, in the table's columns."""
+    def write_anew(self, folded: DataFrame) -> int:
+        """Write the table anew as MERGE would leave it; see `Strategy` for what comes back."""
 
-    def merge(self, folded: DataFrame) -> None:
-        """MERGE `folded` into the table."""
-
-    def skipped(self) -> int:
-        """How many found no row, after the table was written as `rewritten`, or `merge`."""
+    def merge(self, folded: DataFrame) -> int:
+        """MERGE `folded` into the table; see `Strategy`."""
 
     def greatest(self) -> dict[str, int] | None:
         """By integer column of the key, the batch's greatest value, where that was looked at."""
+
+
+Strategy: TypeAlias = Callable[[Batch, Rows], int | None]
+"""Applies a batch by one commit, and says for how many keys an update or a delete has found no row,
+as far as that is counted. None: the batch is not for it, and nothing was written."""
+
+
+def choose(
+    *, only_inserts: bool, small: bool, empty: bool, size: int | None
+) -> tuple[Strategy, ...]:
+    """The strategies for a batch in the order in which they are tried; the last is for any batch.
+
+    Args:
+        only_inserts: the batch brings rows and takes none.
+        small: it is on the driver.
+        empty: the table's rows go first.
+        size: the table's in bytes; None when it is not known.
+    """
+    tried: tuple[Strategy, ...] = (append_as_it_is,) if only_inserts else ()
+    if empty:
+        return (*tried, overwrite)
+    if small and size is not None and size <= REWRITE_BYTES:
+        return (*tried, rewrite)
+    if only_inserts:
+        tried = (*tried, append)
+    return (*tried, mark, merge)
+
+
+def append_as_it_is(batch: Batch, rows: Rows) -> int | None:
+    """Every row is new, and needs no folding."""
+    if not rows.are_new_as_they_are():
+        return None
+    batch.append(batch.changed)
+    return 0
+
+
+def overwrite(batch: Batch, rows: Rows) -> int:
+    """The table is emptied first: it holds what the batch brings, and nothing else."""
+    batch.append(rows.appended(rows.folded))
+    return 0
+
+
+def rewrite(batch: Batch, rows: Rows) -> int:
+    """A small batch meets a small table, which is written anew as a whole."""
+    return rows.write_anew(rows.folded)
+
+
+def append(batch: Batch, rows: Rows) -> int | None:
+    """Every row is new once those that replace one another are folded."""
+    if not rows.are_new(rows.folded):
+        return None
+    batch.append(rows.folded)
+    return 0
+
+
+def mark(batch: Batch, rows: Rows) -> int | None:
+    """Rows that change or go are marked as deleted, where the table has deletion vectors.
+
+    One that is large gets them, unless its user does not want them.
+    """
+    if batch.size is not None and batch.size > VECTOR_BYTES:
+        batch.table.require({"delta.enableDeletionVectors": "true"})
+    if not (isinstance(rows, Keyed) and batch.table.takes_marks()):
+        return None
+    return rows.mark(rows.folded)
+
+
+def merge(batch: Batch, rows: Rows) -> int:
+    """Delta's MERGE."""
+    return rows.merge(rows.folded)
 
 
 def write(batch: Batch) -> int:
@@ -78,7 +140,14 @@ def write(batch: Batch) -> int:
     """
     before = batch.table.version()
     rows = _rows(batch)
-    skipped = _write(batch, rows)
+    tried = choose(
+        only_inserts=rows.only_inserts(),
+        small=batch.small,
+        empty=batch.empty,
+        size=None if batch.empty else batch.size,
+    )
+    done = (strategy(batch, rows) for strategy in tried)
+    skipped = next(number for number in done if number is not None)
     batch.frontiers.follow(batch.table, before, None if batch.empty else rows.greatest())
     return skipped
 
@@ -112,102 +181,4 @@ def write_outright(
 
 
 def _rows(batch: Batch) -> Rows:
-    return _Multiset(batch) if batch.epoch.key is None else Keyed(batch, batch.epoch.key)
-
-
-def _write(batch: Batch, rows: Rows) -> int:
-    if rows.only_inserts() and rows.append_as_they_are():
-        return 0
-    folded = rows.fold()
-    if batch.empty:
-        batch.append(rows.appended(folded))
-        return 0
-    if batch.small:
-        folded = gather(folded, batch.table.spark)
-        if batch.size is not None and batch.size <= REWRITE_BYTES:
-            written = rows.rewritten(folded)
-            batch.table.write(written, batch.commit, batch.found, empty=True, anew=False)
-            return rows.skipped()
-    if rows.only_inserts() and rows.are_new(folded):
-        batch.append(folded)
-        return 0
-    if batch.size is not None and batch.size > VECTOR_BYTES:
-        batch.table.require({"delta.enableDeletionVectors": "true"})
-    rows.merge(folded)
-    return rows.skipped()
-
-
-class _Multiset:
-    """Rows that their values alone tell apart."""
-
-    def __init__(self, batch: Batch) -> None:
-        self._batch = batch
-        self._same = " AND ".join(
-            ["s.action = 'delete'"]
-            + [
-                f"{c.canonical('t.' + quoted(c.name))} <=> {c.canonical(f's.v.`{c.field}`')}"
-                for c in batch.columns
-            ]
-        )
-
-    def only_inserts(self) -> bool:
-        return not self._batch.epoch.removals
-
-    def append_as_they_are(self) -> bool:
-        self._batch.append(self._batch.changed)
-        return True
-
-    def are_outright(self, written: Callable[[list[str]], DataFrame]) -> bool:
-        return True
-
-    def fold(self) -> DataFrame:
-        new, old = (
-            F.struct(
-                *(
-                    F.expr(c.canonical(f"{side}.`{c.field}`")).alias(c.field)
-                    for c in self._batch.columns
-                )
-            )
-            for side in ("v", "b")
-        )
-        with self._batch.kept() as changed:
-            return fold_multiset(changed, new, old, None if self._batch.empty else self._target())
-
-    def appended(self, folded: DataFrame) -> DataFrame:
-        return folded.where("action = 'insert'")
-
-    def are_new(self, folded: DataFrame) -> bool:
-        return True
-
-    def rewritten(self, folded: DataFrame) -> DataFrame:
-        there = self._batch.table.rows().alias("t")
-        stays = there.join(folded.alias("s"), F.expr(self._same), "left_anti")
-        return stays.unionByName(self._batch.named(self.appended(folded)))
-
-    def merge(self, folded: DataFrame) -> None:
-        batch = self._batch
-        with batch.table.merging(batch.commit):
-            (
-                batch.table.delta()
-                .alias("t")
-                .merge(folded.alias("s"), self._same)
-                .whenMatchedDelete()
-                .whenNotMatchedInsert(
-                    "s.action = 'insert'",
-                    values={quoted(c.name): f"s.v.`{c.field}`" for c in batch.columns},
-                )
-                .execute()
-            )
-
-    def skipped(self) -> int:
-        return 0
-
-    def greatest(self) -> dict[str, int] | None:
-        return None
-
-    def _target(self) -> DataFrame:
-        key = F.struct(
-            *(F.expr(c.canonical(quoted(c.name))).alias(c.field) for c in self._batch.columns)
-        )
-        row = F.struct(*(F.col(quoted(c.name)).alias(c.field) for c in self._batch.columns))
-        return self._batch.table.rows().select(key.alias("k"), row.alias("v"))
+    return Multiset(batch) if batch.epoch.key is None else Keyed(batch, batch.epoch.key)
