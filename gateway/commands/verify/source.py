@@ -161,7 +161,9 @@ class SourceReader:
         self, source: SourceTable, key: Sequence[tuple[str, str]], after: Sequence[str] | None
     ) -> Sequence[str] | None:
         """The greatest key of the next chunk; None when it is the last one."""
-        listed = sql.SQL(", ").join(sql.Identifier(name) for name, _ in key)
+        # Without the table's name, a column's text would be meant, which has another order.
+        name = source.table.name
+        listed = sql.SQL(", ").join(sql.Identifier(name, column) for column, _ in key)
         texts = sql.SQL(", ").join(sql.SQL("{}::text").format(sql.Identifier(n)) for n, _ in key)
         query = sql.SQL("SELECT {} FROM {}{} ORDER BY {} OFFSET {} LIMIT 1").format(
             texts, _from(source), _between(key, after, None), listed, self._chunk_rows - 1
