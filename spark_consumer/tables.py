@@ -312,7 +312,7 @@ class Table:
         self.require({"delta.columnMapping.mode": "name"})
 
     def _sql(self, change: str) -> None:
-        self.spark.sql(f"ALTER TABLE delta.`{self.path}` {change}")
+        self.spark.sql(f"ALTER TABLE delta.{quoted(self.path)} {change}")
 
     @contextmanager
     def _mapping(self, columns: Sequence[str]) -> Iterator[None]:

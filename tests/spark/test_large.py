@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.spark
 
 COLUMNS = [Col("id", "int", "integer"), Col("b", "string", "text")]
+ODD = "wäre haus/100%20 #1+2&3=?{a,b}[c]*~`d`'e'"
+"""A folder with what paths, URLs, patterns and SQL have other uses for."""
 
 
 def copied(
@@ -230,12 +232,12 @@ def test_a_copy_of_several_partitions_begins_in_each_or_is_refused(
     assert len(table.rows()) == 20
 
 
-def test_rows_are_marked_as_deleted_again_and_again(
+def test_rows_are_marked_as_deleted_again_and_again_whatever_the_folder_is_called(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(writers, "VECTOR_BYTES", -1)
     columns = [*COLUMNS, Col("file", "string", "text", "~k", number=7)]
-    topic, table = copied(spark, tmp_path, *range(1, 9))
+    topic, table = copied(spark, tmp_path / ODD, *range(1, 9))
     topic.columns = columns
     for lsn in (0xA0, 0xB0, 0xC0):
         for key in (2, 3):
