@@ -20,6 +20,7 @@ from spark_consumer.decode import prefixed
 from spark_consumer.errors import ContractError
 from spark_consumer.names import part
 from spark_consumer.registry import Schemas
+from spark_consumer.small import gather
 from spark_consumer.survey import AVRO_OPTIONS
 
 __all__ = ["Copy", "Cut", "Marker", "Range", "cut_markers", "read_markers"]
@@ -156,6 +157,8 @@ def read_markers(records: DataFrame, schemas: Schemas) -> list[Marker | Copy]:
     """
     number, body = prefixed("value")
     cut = records.select("topic", "offset", number.alias("value_id"), body.alias("body"))
+    # Read once: it is looked at twice, and Spark counts what it reads as the batch's rows.
+    cut = gather(cut, records.sparkSession)
     ids = [row.value_id for row in cut.select("value_id").distinct().collect()]
     frames = []
     for value_id in ids:

@@ -15,6 +15,7 @@ from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
 
 import schemas
 from tests.spark.records import Record, TableTopic, encode
+from tests.support.waiting import PATIENCE
 
 
 class RegisteredSchemas:
@@ -37,7 +38,11 @@ class Topics:
         self._registry = registry
         self._admin = AdminClient({"bootstrap.servers": bootstrap_servers})
         self._producer = Producer(
-            {"bootstrap.servers": bootstrap_servers, "transactional.id": f"test-{uuid.uuid4().hex}"}
+            {
+                "bootstrap.servers": bootstrap_servers,
+                "transactional.id": f"test-{uuid.uuid4().hex}",
+                "transaction.timeout.ms": 900_000,
+            }
         )
         self._producer.init_transactions(30)
         self._next: Counter[tuple[str, int]] = Counter()
@@ -58,12 +63,13 @@ class Topics:
         tables: Iterable[TableTopic],
         markers: Iterable[Mapping[str, Any]],
         *,
+        more: Iterable[Record] = (),
         abort: bool = False,
     ) -> None:
-        """Produce what the tables have collected, and the markers, in one Kafka transaction.
+        """Produce what the tables have collected, `more`, and the markers, in one transaction.
 
         As from the gateway, a PROGRESS marker with its offsets is the last record; of the last END
-        or PROGRESS of `markers`, if there is one.
+        or PROGRESS of `markers`, if there is one, with its commit time.
         """
         self._producer.begin_transaction()
         self._spans: dict[tuple[str, int], list[int]] = defaultdict(list)
@@ -71,13 +77,15 @@ class Topics:
             for record in table.records:
                 self._produce(record, self._report)
             table.records.clear()
-        end_lsn = 0
+        for record in more:
+            self._produce(record, self._report)
+        end_lsn, commit_time = 0, None
         for marker in markers:
             if marker["kind"] != "COPY":
-                end_lsn = marker["end_lsn"]
+                end_lsn, commit_time = marker["end_lsn"], marker.get("commit_time")
             if marker["kind"] != "PROGRESS":
                 self._mark(marker)
-        self._producer.flush(30)
+        assert self._producer.flush(30 * PATIENCE) == 0
         offsets: list[dict[str, Any]] = [
             {
                 "topic": topic,
@@ -89,7 +97,8 @@ class Topics:
             }
             for (topic, partition), found in self._spans.items()
         ]
-        self._mark({"kind": "PROGRESS", "end_lsn": end_lsn, "offsets": offsets})
+        progress = {"kind": "PROGRESS", "end_lsn": end_lsn, "commit_time": commit_time}
+        self._mark({**progress, "offsets": offsets})
         if abort:
             self._producer.flush(30)
             self._producer.abort_transaction(30)
@@ -112,11 +121,16 @@ class Topics:
         self, record: Record, report: Callable[[KafkaError | None, Message], None] | None = None
     ) -> None:
         headers: list[tuple[str, str | bytes | None]] = [*record.headers]
-        self._producer.produce(
-            record.topic,
-            key=record.key,
-            value=record.value,
-            headers=headers,
-            partition=record.partition,
-            on_delivery=report,
-        )
+        while True:
+            try:
+                self._producer.produce(
+                    record.topic,
+                    key=record.key,
+                    value=record.value,
+                    headers=headers,
+                    partition=record.partition,
+                    on_delivery=report,
+                )
+                return
+            except BufferError:
+                self._producer.poll(1)
