@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import random
 import struct
+import tracemalloc
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pytest
 from pyspark.sql.types import DoubleType, FloatType
 
 from spark_consumer.verify.compare import Difference, Expected, compare
+from spark_consumer.verify.spool import Spool
 from spark_consumer.verify.text import Row, mark, marks, plain_text, shown, value_text
 from tests.support.servers import Database
 
@@ -173,3 +176,28 @@ def test_rows_of_a_table_without_a_key_count_as_often_as_they_are_there(
     assert (difference.rows, difference.expected) == (3, 4)
     assert (difference.missing, difference.surplus) == ((marked("2"), marked(None)), (marked("1"),))
     assert shown(None, frame.schema["a"].dataType) == "NULL"
+
+
+@pytest.mark.spark
+def test_the_rows_that_are_compared_are_not_in_memory(spark: SparkSession) -> None:
+    count, bound = 100_000, 10_000_000
+    frame = spark.range(count).selectExpr("CAST(id AS INT) AS a", "repeat('x', 40) || id AS b")
+
+    def rows() -> Iterator[Row]:
+        return (marked(str(number), f"{'x' * 40}{number}") for number in range(count))
+
+    with Spool() as spool:
+        tracemalloc.start()
+        try:
+            for row in rows():
+                spool.append(row)
+            difference = compare(frame, Expected(["a", "b"], ["a"], spool))
+            _, most = tracemalloc.get_traced_memory()
+            tracemalloc.reset_peak()
+            assert len(list(rows())) == count
+            _, kept = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+
+    assert not difference and difference.rows == count
+    assert most < bound < kept
