@@ -37,6 +37,9 @@ _NULL: Final = b"\x00"
 _PRESENT: Final = b"\x02"
 _REST: Final = b"\x00\x00\x00"
 """The end of `offsets`; no `copy`, no `definitions`."""
+_ONE: Final = encode_long(1)
+_END_REST: Final = b"\x00" + _REST
+"""The end of `topics`, and the rest."""
 
 
 _topic: Final = lru_cache(4096)(encode_text)
@@ -82,11 +85,14 @@ def encode_end(transaction: bytes, topics: Sequence[tuple[str, int]] = ()) -> by
         transaction: What `encode_end_of` returned.
         topics: Pairs of a table's topic and the number of records of the transaction there.
     """
+    if len(topics) == 1:  # as most have: a transaction can have a marker for each of many
+        ((topic, records),) = topics
+        return transaction + _ONE + _topic(topic) + encode_long(records) + _END_REST
     counts = b""
     for topic, records in topics:
         counts += _topic(topic) + encode_long(records)
     many = encode_long(len(topics)) if topics else b""
-    return transaction + many + counts + b"\x00" + _REST
+    return transaction + many + counts + _END_REST
 
 
 def encode_progress(

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from functools import lru_cache
 from io import BytesIO
 from typing import Any, Final, Literal, TypeAlias
 
@@ -74,6 +75,7 @@ def copy_name(state: CopyState) -> str:
     return ".".join(map(topic_part, (state.subscription, state.schema, state.table)))
 
 
+@lru_cache(4096)  # a commit writes those of all topics that it has written to
 def encode_key(key: ProgressKey) -> bytes:
     """Encode a key."""
     return write_datum("progress-key", asdict(key))

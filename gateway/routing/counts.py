@@ -89,11 +89,6 @@ class TopicCounter:
         self.records = self.others = 0
         self.inserts = self.updates = self.deletes = self.truncates = self.copied = 0
 
-    def end_transaction(self) -> None:
-        """Count the plain INSERTs of a transaction, and begin the next one."""
-        self.inserts += self.records - self.others
-        self.records = self.others = 0
-
     def end_copy(self, *, rows: bool) -> None:
         """Forget `records`, which belong to no transaction; they are rows that were copied."""
         if rows:
@@ -119,7 +114,8 @@ def take_counts(counters: Sequence[TopicCounter]) -> dict[str, list[tuple[str, i
     """
     found: dict[str, list[tuple[str, int]]] = {}
     for counter in sorted(counters, key=_NUMBER) if len(counters) > 1 else counters:
-        if counter.records:
-            found.setdefault(counter.subscription, []).append((counter.topic, counter.records))
-            counter.end_transaction()
+        if records := counter.records:
+            found.setdefault(counter.subscription, []).append((counter.topic, records))
+            counter.inserts += records - counter.others
+            counter.records = counter.others = 0
     return found

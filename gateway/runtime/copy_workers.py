@@ -74,6 +74,7 @@ class CopyWorkers:
         self._sure_from: int | None = None
         self._not_before = 0.0
         self._failure: Exception | None = None
+        self._ended = False  # no thread is left that could note anything, and nothing is noted
         self.altered = False
         # Notified when a chunk is placed, a range's end is known, or a job is over.
         self._turn = threading.Condition()
@@ -90,6 +91,7 @@ class CopyWorkers:
 
     def start(self) -> None:
         """Let the threads begin."""
+        self._ended = False
         for thread in self._threads:
             thread.start()
 
@@ -148,9 +150,13 @@ class CopyWorkers:
         Raises:
             Exception: what a worker could not deal with.
         """
+        if self._ended:
+            return [], []  # asked for each transaction, and a read that finds nothing costs as much
+        alive = any(thread.is_alive() for thread in self._threads)
         try:
             os.read(self._read_fd, 4096)
         except BlockingIOError:
+            self._ended = not alive
             return [], []
         if self._failure is not None:
             raise self._failure

@@ -6,8 +6,12 @@ import ctypes
 import gc
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from typing import Final
 
 __all__ = ["rare_collections"]
+
+_OBJECTS: Final = 500_000
+"""More than wait in batches: with a fifth of it, the search took a twentieth of the loop's time."""
 
 
 @contextmanager
@@ -22,7 +26,7 @@ def rare_collections() -> Iterator[None]:
     gc.collect()
     _give_back()
     gc.freeze()
-    gc.set_threshold(100_000, 20, 20)
+    gc.set_threshold(_OBJECTS, 20, 20)
     try:
         yield
     finally:

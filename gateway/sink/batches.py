@@ -7,7 +7,9 @@ not built, or ``PGSLUICE_INTERPRETED=1`` is set, records are handed over one by 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping
+from operator import itemgetter
 from typing import Any, Final, TypeAlias, TypeVar
 
 from confluent_kafka import cimpl
@@ -15,16 +17,23 @@ from confluent_kafka import cimpl
 from gateway.compiled import load_compiled, why_switched_off
 from gateway.records import Record
 
-__all__ = ["ProduceBatch", "make_batches", "why_one_by_one"]
+__all__ = ["Place", "Places", "ProduceBatch", "find_places", "make_batches", "why_one_by_one"]
 
 ProduceBatch: TypeAlias = Callable[[list[Record], int, int], tuple[int, int]]
 """Given records, the first and the end: how far it came, and librdkafka's error code, or 0."""
+
+Place: TypeAlias = tuple[str, int]
+"""Topic and partition."""
+
+Places: TypeAlias = dict[Place, tuple[int, int, int]]
+"""Of each place, how many records go there, and the indexes of the first and the last."""
 
 _PLUGINS: Final = "plugin.library.paths"
 _Client = TypeVar("_Client")
 
 
-_PRODUCING: Final = load_compiled("gateway.sink._producing", interface=1, library=cimpl.__file__)
+_PLACE: Final = itemgetter(0, 1)
+_PRODUCING: Final = load_compiled("gateway.sink._producing", interface=2, library=cimpl.__file__)
 
 
 def why_one_by_one() -> str | None:
@@ -34,6 +43,18 @@ def why_one_by_one() -> str | None:
     if ";" in str(_PRODUCING.__file__):
         return "librdkafka takes no path with a semicolon"
     return why_switched_off()
+
+
+def find_places(records: list[Record]) -> Places:
+    """Return where `records` go."""
+    if not isinstance(_PRODUCING, str) and why_switched_off() is None:
+        found: Places = _PRODUCING.places(records)
+        return found
+    places = list(map(_PLACE, records))
+    counts, top = Counter(places), len(places) - 1
+    first = {place: top - index for index, place in enumerate(reversed(places))}
+    last = {place: index for index, place in enumerate(places)}
+    return {place: (count, first[place], last[place]) for place, count in counts.items()}
 
 
 def make_batches(

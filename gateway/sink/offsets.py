@@ -6,22 +6,15 @@ each batch; nobody can know which batch is the last. All others would only cost 
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from operator import itemgetter
-from typing import Final, TypeAlias
 
 from gateway.envelope.headers import HeaderMaker
 from gateway.envelope.markers import encode_progress
 from gateway.records import Cut, Feed, PartitionOffsets, Record
+from gateway.sink.batches import Place, find_places
 
 __all__ = ["Ledger"]
-
-
-_Place: TypeAlias = tuple[str, int]
-_PLACE: Final = itemgetter(0, 1)
-_FEW: Final = 4
 
 
 @dataclass(slots=True)
@@ -39,24 +32,6 @@ class _Span:
     last: int = -1
 
 
-def _first_indexes(places: list[_Place], of: Collection[_Place]) -> set[int]:
-    """Return where each of `of` is first; for a few, looking is faster than a dict of all."""
-    if len(of) <= _FEW:
-        return {places.index(place) for place in of}
-    top = len(places) - 1
-    first = {place: top - index for index, place in enumerate(reversed(places))}
-    return {first[place] for place in of}
-
-
-def _last_indexes(places: list[_Place], of: Collection[_Place]) -> set[int]:
-    """Return where each of `of` is last."""
-    if len(of) <= _FEW:
-        top, backwards = len(places) - 1, places[::-1]
-        return {top - backwards.index(place) for place in of}
-    last = {place: index for index, place in enumerate(places)}
-    return {last[place] for place in of}
-
-
 class Ledger:
     """The offsets of the Kafka transaction under way, and those at which earlier ones ended.
 
@@ -66,22 +41,23 @@ class Ledger:
 
     def __init__(self, committed: Mapping[str, Sequence[int]]) -> None:
         self._next = {topic: list(offsets) for topic, offsets in committed.items()}
-        self._spans: dict[tuple[str, int], _Span] = {}
+        self._spans: dict[Place, _Span] = {}
         self._changed: set[str] = set()
         self._feeds: Sequence[Feed] = ()
         self._tables: dict[str, Feed] = {}
 
-    def enter(self, records: Sequence[Record]) -> set[int]:
+    def enter(self, records: list[Record]) -> set[int]:
         """Count `records`; return the indexes of those whose delivery is to be reported."""
-        places = list(map(_PLACE, records))
-        counts = Counter(places)
-        wanted = _last_indexes(places, counts)
-        if new := [place for place in counts if place not in self._spans]:
-            wanted |= _first_indexes(places, new)
-        for place, count in counts.items():
-            self._spans.setdefault(place, _Span()).records += count
-        for index in wanted:
-            self._spans[places[index]].awaited += 1
+        wanted: set[int] = set()
+        for place, (count, first, last) in find_places(records).items():
+            if (span := self._spans.get(place)) is None:
+                span = self._spans[place] = _Span()
+                indexes = {first, last}
+            else:
+                indexes = {last}
+            span.records += count
+            span.awaited += len(indexes)
+            wanted |= indexes
         return wanted
 
     def report(self, topic: str, partition: int, offset: int) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import random
 from collections.abc import Iterator
 
 import pytest
@@ -10,7 +11,7 @@ from confluent_kafka import KafkaError, Producer
 
 from gateway.compiled import INTERPRETED
 from gateway.records import Header, Record
-from gateway.sink.batches import ProduceBatch, make_batches, why_one_by_one
+from gateway.sink.batches import ProduceBatch, find_places, make_batches, why_one_by_one
 
 if why_one_by_one() is not None:
     pytest.skip("producing is not compiled here", allow_module_level=True)
@@ -114,6 +115,26 @@ def test_a_client_that_cannot_be_made_leaves_nothing_behind() -> None:
         make_batches(Producer, {"no.such.property": "1"})
 
     assert make_batches(Producer, {"bootstrap.servers": "127.0.0.1:1", "logger": _silent})[1]
+
+
+@pytest.mark.parametrize("topics", [1, 200, 5_000])
+def test_places_are_found_as_without_the_module(
+    monkeypatch: pytest.MonkeyPatch, topics: int
+) -> None:
+    chosen = random.Random(topics)
+    # Equal names that are different objects are one topic.
+    names = [f"t{chosen.randrange(topics)}" for _ in range(10_000)]
+    records: list[Record] = [(name, chosen.randrange(3), None, b"", []) for name in names]
+
+    compiled = find_places(records)
+
+    monkeypatch.setenv(INTERPRETED, "1")
+    assert compiled == find_places(records)
+
+
+def test_what_is_no_record_has_no_place() -> None:
+    with pytest.raises(TypeError):
+        find_places([("t", 0, None, b"")])  # type: ignore[list-item]
 
 
 def test_one_switch_leaves_everything_to_confluent_kafka(monkeypatch: pytest.MonkeyPatch) -> None:
