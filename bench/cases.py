@@ -53,8 +53,8 @@ class Case:
         }
 
 
-def _every(number: int, rest: int = 0) -> Callable[[int], bool]:
-    return lambda i: i % number == rest
+def _every(number: int) -> Callable[[int], bool]:
+    return lambda i: i % number == 0
 
 
 def _all(i: int) -> bool:
@@ -63,7 +63,13 @@ def _all(i: int) -> bool:
 
 _MIXED: Final = Shape()
 _REGIONS: Final = Shape(regions=MANY)
+_TENANTS: Final = Shape(inserts=100, updates=0, deletes=0, regions=MANY, region_rows=100)
 _ALL: Final = (("", "id > 0", _all),)
+
+
+def _by_region(shape: Shape) -> tuple[tuple[str, str, Callable[[int], bool]], ...]:
+    return tuple((f"_{n}", f"name = 'region {n}'", shape.region(n)) for n in range(MANY))
+
 
 CASES: Final = (
     Case("all", "every row passes", _MIXED, _ALL),
@@ -78,8 +84,17 @@ CASES: Final = (
         "indexed",
         f"{MANY} filters, one takes each row",
         _REGIONS,
-        tuple((f"_{n}", f"name = 'region {n}'", _every(MANY, n)) for n in range(MANY)),
-        most_repeats=2,
+        _by_region(_REGIONS),
+        share=5,
+        most_repeats=1,
+    ),
+    Case(
+        "tenants",
+        f"{MANY} filters, one takes each transaction",
+        _TENANTS,
+        _by_region(_TENANTS),
+        share=5,
+        most_repeats=1,
     ),
     Case("wide", "50 columns", Shape(columns=50), _ALL, share=0.5, most_repeats=2),
     Case(

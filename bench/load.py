@@ -44,6 +44,7 @@ class Shape:
         columns: Of the table; those beyond seven are text.
         regions: How many values the second column has; 0: a name of each row's own. Where there
             are regions, that column is in the key.
+        region_rows: So many rows one behind the other are of one region.
         at_once: All changes are inserts of one transaction; the three numbers are 0.
     """
 
@@ -52,12 +53,17 @@ class Shape:
     deletes: int = 5
     columns: int = _SEVEN
     regions: int = 0
+    region_rows: int = 1
     at_once: bool = False
 
     @property
     def changes(self) -> int:
         """Changes of a transaction."""
         return self.inserts + self.updates + self.deletes
+
+    def region(self, number: int) -> Callable[[int], bool]:
+        """Return whether an id is of a region, for each id."""
+        return lambda i: (i - 1) // self.region_rows % self.regions == number
 
 
 CHANGES_PER_TRANSACTION: Final = Shape().changes
@@ -73,7 +79,9 @@ def make_rows(connection: psycopg.Connection[Any], rows: int, shape: Shape = Sha
 
 
 def _insert(shape: Shape, first: str, last: str) -> str:
-    name = f"'region ' || id % {shape.regions}" if shape.regions else "'customer number ' || id"
+    name = "'customer number ' || id"
+    if shape.regions:
+        name = f"'region ' || (id - 1) / {shape.region_rows} % {shape.regions}"
     more = "".join(f", 'value ' || id * {n}" for n in range(_SEVEN, shape.columns))
     return _ROWS.format(name=name, more=more, first=first, last=last)
 
