@@ -11,9 +11,10 @@ has the state computed in any case, goes by it.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, Final
+from dataclasses import dataclass
+from typing import Any, Final, cast
 
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.sql import DataFrame, SparkSession
@@ -23,7 +24,7 @@ from pyspark.sql.types import StructField, StructType
 from spark_consumer.errors import TransientConsumerError
 from spark_consumer.names import quoted
 
-__all__ = ["Draft", "OutrunError", "commit_info", "settings"]
+__all__ = ["Draft", "Gone", "OutrunError", "commit_info", "is_set", "settings"]
 
 _ATTEMPTS: Final = "spark.databricks.delta.maxCommitAttempts"
 _DELTA: Final = "org.apache.spark.sql.delta."
@@ -32,6 +33,19 @@ _PHYSICAL: Final = "delta.columnMapping.physicalName"
 
 class OutrunError(Exception):
     """Somebody else has committed meanwhile, and nothing was."""
+
+
+@dataclass(frozen=True, slots=True)
+class Gone:
+    """Rows that go.
+
+    Attributes:
+        places: `file` and `place` of each, as `_metadata` has file_path and row_index.
+        files: those of `file`.
+    """
+
+    places: DataFrame
+    files: Collection[str]
 
 
 class Draft:
@@ -44,8 +58,7 @@ class Draft:
         rows: with the table's columns, in its order, unless they make it anew.
         empty: the table's rows go.
         anew: with `empty`: its columns become those of `rows`.
-        gone: `file` and `place` of rows that go, as `_metadata` has file_path and row_index; the
-            table must have deletion vectors.
+        gone: rows that go; the table must have deletion vectors.
     """
 
     def __init__(
@@ -57,7 +70,7 @@ class Draft:
         *,
         empty: bool = False,
         anew: bool = False,
-        gone: DataFrame | None = None,
+        gone: Gone | None = None,
     ) -> None:
         jvm: Any = spark._jvm
         self._spark = spark
@@ -86,23 +99,22 @@ class Draft:
         ).writeAndReturnCommitData(self._begun, session, self._none, False)
         return written.actions()
 
-    def _marked(self, snapshot: Any, gone: DataFrame) -> Any:
+    def _marked(self, snapshot: Any, gone: Gone) -> Any:
         """The files with rows that go, with these marked as deleted."""
         session, begun, option = self._spark._jsparkSession, self._begun, self._jvm.scala.Option
         column = self._jvm.org.apache.spark.sql.functions.col
         always = self._jvm.org.apache.spark.sql.catalyst.expressions.Literal.TrueLiteral()
-        names = gone.agg(F.collect_set(F.substring_index("file", "/", -1))).first()
-        assert names is not None
-        listed = ", ".join(f"'{name}'" for name in ["", *names[0]])
-        there = snapshot.allFiles().filter(f"substring_index(path, '/', -1) IN ({listed})")
-        files = self._jvm.org.apache.spark.api.python.PythonUtils.toSeq(there.collectAsList())
+        names = ", ".join(f"'{name.rpartition('/')[2]}'" for name in ("", *gone.files))
+        there = snapshot.allFiles().filter(f"substring_index(path, '/', -1) IN ({names})")
+        listed = there.collectAsList()
+        files = self._jvm.org.apache.spark.api.python.PythonUtils.toSeq(listed)
         places = self._class("commands.DeletionVectorBitmapGenerator")
         marks = self._class("commands.DMLWithDeletionVectorsHelper")
         built = places.buildRowIndexSetsForFilesMatchingCondition(
             session,
             begun,
-            True,
-            gone._jdf,
+            any(file.deletionVector() is not None for file in listed),
+            gone.places._jdf,
             files,
             always,
             option.apply(column("file")),
@@ -167,6 +179,13 @@ class Draft:
 
     def _class(self, name: str) -> Any:
         return getattr(self._jvm, _DELTA + name)
+
+
+def is_set(spark: SparkSession, key: str) -> bool:
+    """Whether a session has a setting."""
+    # pyspark's own types do not say that a default of None may come back.
+    get = cast("Callable[[str, None], str | None]", spark.conf.get)
+    return get(key, None) is not None
 
 
 @contextmanager

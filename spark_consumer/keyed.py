@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Final
+from typing import Any, Final
 
 from pyspark.sql import Column as Expr
 from pyspark.sql import DataFrame, Observation, Row
@@ -15,6 +15,7 @@ from pyspark.sql import functions as F
 from spark_consumer.batch import Batch
 from spark_consumer.bounds import NO_BOUNDS, Bounds
 from spark_consumer.collapse import fold_keyed
+from spark_consumer.delta_log import Gone
 from spark_consumer.expected import observed
 from spark_consumer.layout import KeyLayout
 from spark_consumer.moves import fold_moves
@@ -31,6 +32,7 @@ _COUNTS: Final = (
 """Outcomes that are skipped when the table has no row for them, those that make one, and those
 that leave some of a row's columns as they are."""
 
+_MET: Final = "met"
 _NEEDS_ROW: Final = "s.action = 'set' OR s.action = 'delete' AND NOT s.made"
 _BROADCAST_KEYS: Final = 500_000
 """So many keys can be with every executor, and in the driver's memory meanwhile."""
@@ -150,7 +152,8 @@ class Keyed:
 
     def _mark(self, source: DataFrame, bounds: str, answer: Row) -> int:
         batch = self._batch
-        keys = source.select("k")
+        source = source.alias("s")
+        keys = source.select("k", F.expr(_NEEDS_ROW).alias("need"))
         if batch.small or sum(piece.changes for piece in batch.epoch.pieces) <= _BROADCAST_KEYS:
             keys = F.broadcast(keys)
         # The row itself is read only where the batch does not have all of it.
@@ -162,18 +165,25 @@ class Keyed:
             .join(keys.alias("s"), F.expr(self._same))
             .select(
                 F.col("s.k").alias("met"),
+                "need",
                 F.col("t._metadata.file_path").alias("file"),
                 F.col("t._metadata.row_index").alias("place"),
                 *([F.struct(*columns).alias("t")] if columns else []),
             )
         )
+        met = met.observe(_MET, F.count_if("need"), F.collect_set("file"))
         with stored(met) as found:
-            both = source.alias("s").join(found, F.expr("s.k = met"), "left")
-            wanted = "s.action = 'put' OR (s.action = 'set' AND file IS NOT NULL)"
-            missed = f"file IS NULL AND ({_NEEDS_ROW})"
-            skipped = both.where(missed).count() if answer["need_row"] else 0
-            rows = both.where(wanted).select(*self._outcome(whole=not columns))
-            draft = batch.table.draft(rows, batch.found, gone=found.select("file", "place"))
+            seen: Any = met._jdf.queryExecution().observedMetrics().apply(_MET)
+            skipped: int = answer["need_row"] - int(seen.getLong(0))
+            # Without `columns` a row that is there becomes what the batch says of it.
+            if columns or skipped:
+                source = source.join(found, F.expr("s.k = met"), "left")
+                wanted = "s.action = 'put' OR (s.action = 'set' AND file IS NOT NULL)"
+            else:
+                wanted = "s.action <> 'delete'"
+            rows = source.where(wanted).select(*self._outcome(whole=not columns))
+            gone = Gone(found.select("file", "place"), list(seen.getList(1)))
+            draft = batch.table.draft(rows, batch.found, gone=gone)
             batch.table.commit(draft, batch.commit)
             return skipped
 

@@ -144,7 +144,7 @@ class Maintenance:
         if found is not None and found.version == version:
             table.keep_log(hours)
             if _has_small_files(table):
-                table.optimize(found.commit)
+                table.optimize(found.commit, small=_SMALL_FILE_BYTES)
             table.vacuum(hours)
             version = table.version()
             self._shelf.found[name] = Found(version, found.commit)

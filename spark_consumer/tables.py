@@ -22,7 +22,7 @@ from pyspark.sql.types import StructField, StructType
 
 from spark_consumer.columns import Add, Drop, Rename, Step, Widen
 from spark_consumer.commits import Commit, Found
-from spark_consumer.delta_log import Draft, OutrunError, commit_info, settings
+from spark_consumer.delta_log import Draft, Gone, OutrunError, commit_info, is_set, settings
 from spark_consumer.errors import COPY_AGAIN, TableError, TransientConsumerError
 from spark_consumer.names import quoted
 from spark_consumer.position import Position
@@ -51,6 +51,8 @@ _MAPPED: Final = "spark.databricks.delta.properties.defaults.columnMapping.mode"
 _ANY_RETENTION: Final = "spark.databricks.delta.retentionDurationCheck.enabled"
 _VACUUM_COMMITS: Final = "spark.databricks.delta.vacuum.logging.enabled"
 _LISTING_TASKS: Final = "spark.sql.sources.parallelPartitionDiscovery.parallelism"
+_SMALL_FILES: Final = "spark.databricks.delta.optimize.minFileSize"
+_LARGEST_FILES: Final = "spark.databricks.delta.optimize.maxFileSize"
 _LOG_HOURS: Final = 29 * 24
 """Delta's default is thirty days."""
 _ASK_FOR_MORE: Final = ("delta.enableChangeDataFeed", "delta.enableRowTracking")
@@ -200,7 +202,7 @@ class Table:
         *,
         empty: bool = False,
         anew: bool = False,
-        gone: DataFrame | None = None,
+        gone: Gone | None = None,
     ) -> Draft:
         """Put `rows` into files; with `commit`, what `write` does.
 
@@ -209,7 +211,7 @@ class Table:
             found: see `rows`.
             empty: see `rows`.
             anew: see `rows`.
-            gone: where rows are that go; see `Draft`.
+            gone: rows that go; see `Draft`.
         """
         if empty:
             with self._mapping(rows.columns):
@@ -265,9 +267,21 @@ class Table:
         if hours > _LOG_HOURS:
             self.require({"delta.logRetentionDuration": f"interval {math.ceil(hours)} hours"})
 
-    def optimize(self, commit: Commit) -> None:
-        """Put small files together; the rows stay, and what is done carries `commit`, too."""
-        with settings(self.spark, {_METADATA: commit.text()}):
+    def optimize(self, commit: Commit, *, small: int) -> None:
+        """Put small files together; the rows stay, and what is done carries `commit`, too.
+
+        Files that are not small keep their place, and with it the order of keys in which a copy or
+        inserts of growing keys have made them. A table that its user has clustered is clustered.
+
+        Args:
+            commit: the table's last one.
+            small: files of less bytes are; a setting of the session counts more.
+        """
+        # Delta's own limit is 1 GB: a table would be written anew each time, and the keys of
+        # distant files would come into one.
+        sizes = {_SMALL_FILES: str(small), _LARGEST_FILES: str(4 * small)}
+        sizes = {key: size for key, size in sizes.items() if not is_set(self.spark, key)}
+        with settings(self.spark, {_METADATA: commit.text(), **sizes}):
             self.delta().optimize().executeCompaction()
 
     def vacuum(self, hours: float) -> None:

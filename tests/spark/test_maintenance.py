@@ -76,6 +76,51 @@ def test_small_files_are_put_together_and_old_ones_stay_as_long_as_they_are_need
     assert rows_at(now) == list(range(2 * FILES))
 
 
+def test_large_files_keep_their_place_and_a_table_clustered_by_its_user_is_clustered(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(maintenance, "_SMALL_FILE_BYTES", 1 << 16)
+    settings = ConsumerSettings({}, "", str(tmp_path), "", ("s",))
+    session = spark.newSession()
+    shelf = Shelf(session, str(tmp_path), "s")
+    large = 40_000
+    many = spark.range(large + 1, large + 2).union(spark.range(large + 10, large + 11))
+    batches = [spark.range(0, large).coalesce(1), *[many.repartition(FILES // 2)] * 9]
+    states = {}
+    for name in ("plain", "clustered"):
+        table = shelf.table(session, f"public.{name}")
+        for marker, rows in enumerate(batches):
+            position = Position("journal", marker, marker + 1, None, name, "id", {0: marker})
+            table.write(rows, Commit(position, {}), table.find(), empty=not marker, anew=False)
+        if name == "clustered":
+            session.sql(f"ALTER TABLE delta.`{table.path}` CLUSTER BY (id)")
+        states[f"public.{name}"] = TableState(table.version(), name)
+
+    def files(name: str) -> list[tuple[str, int, int]]:
+        frame = spark.read.format("delta").load(shelf.table(session, f"public.{name}").path)
+        ranges = frame.groupBy("_metadata.file_path").agg({"id": "min", "*": "count"})
+        return sorted((row[0], row["min(id)"], row["count(1)"]) for row in ranges.collect())
+
+    before = files("plain")
+    shelf.found.clear()
+    state = Manifests(spark, str(tmp_path), "s")
+    moved = Maintenance(settings, session, "s", shelf, state).tidy(states)
+
+    assert set(moved) == set(states)
+    kept = [file for file in before if file[1] == 0]
+    assert [count for *_, count in kept] == [large]
+    assert kept[0] in files("plain")
+    assert sorted(count for *_, count in files("plain")) == [18, large]
+    assert sum(count for *_, count in files("clustered")) == large + 18
+    table = shelf.table(session, "public.clustered")
+    detail = session.sql(f"DESCRIBE DETAIL delta.`{table.path}`").first()
+    assert detail is not None and detail.clusteringColumns == ["id"]
+    after = shelf.find("public.clustered")
+    assert after is not None and after.version == table.version()
+    table.write(spark.range(1), after.commit, after, empty=False, anew=False)
+    assert sum(count for *_, count in files("clustered")) == large + 19
+
+
 def test_longer_times_of_the_user_count_and_one_table_s_trouble_is_its_own(
     spark: SparkSession,
     tmp_path: Path,
