@@ -175,7 +175,7 @@ class LimitsTable:
         retry_for_s: Give up with exit code 75 when nothing has worked for this long.
     """
 
-    max_buffer_bytes: int = 64 << 20
+    max_buffer_bytes: int = 16 << 20
     max_batch_records: int = 10_000
     max_batch_bytes: int = 8 << 20
     max_batch_ms: int = 200

@@ -231,7 +231,7 @@ class GroupCommit:
         )
         if due and (not batch.whole or self._is_one_of_many(batch)):
             self._reporter.hand_over(len(batch.records))
-            self._sink.submit(Batch(batch.records))
+            self._sink.submit(Batch(batch.records, kept=not self._is_surely_large()))
             self._pieces += 1
             fail_point("pipeline.piece_submitted")
         elif due or self.is_progress_due(busy=waiting or routing):
@@ -251,6 +251,11 @@ class GroupCommit:
             and self._pieces < RESENDABLE - 1  # one more commits
             and self.is_quiet
         )
+
+    def _is_surely_large(self) -> bool:
+        """Whether more pieces will come, as it seems, than the sink keeps."""
+        most = RESENDABLE * self._limits.max_batch_records
+        return self._largest is not None and self._largest.message_count > most
 
     def _commit(self, batch: _Gathering, *, done: bool) -> None:
         if done:

@@ -258,7 +258,8 @@ class TransactionalSink:
             The error that ends the sink, for the pipeline's thread to raise.
         """
         if self._pieces is not None:
-            self._pieces = [*self._pieces, batch] if len(self._pieces) < RESENDABLE else None
+            keeps = batch.kept and len(self._pieces) < RESENDABLE
+            self._pieces = [*self._pieces, batch] if keeps else None
         self._wait_for(self._patience_s)
         pieces: list[Batch] | None = [batch]
         took_too_long = False

@@ -105,7 +105,7 @@ class Assembler:
         *,
         version: int = 1,
         parallel_streaming: bool = False,
-        max_buffer_bytes: int = 64 << 20,
+        max_buffer_bytes: int = 16 << 20,
         spool_directory: Path | None = None,
     ) -> None:
         if max_buffer_bytes < 0:

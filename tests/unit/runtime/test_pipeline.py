@@ -220,6 +220,23 @@ def test_a_transaction_larger_than_a_batch_is_one_kafka_transaction(bench: Bench
     assert whole[0].records[-1][3] == b"END 7" or b"PROGRESS" in (whole[0].records[-1][3] or b"")
 
 
+@pytest.mark.parametrize(
+    ("rows", "kept"), [(3_000, True), (9_000, False)], ids=["a few pieces", "many pieces"]
+)
+def test_pieces_are_kept_only_where_all_of_them_can_be(
+    bench: BenchFactory, rows: int, kept: bool
+) -> None:
+    limits = LimitsTable(max_batch_records=2_000)
+    b = bench([transaction(7, 2000, rows), transaction(8, 20_000)], limits=limits)
+
+    b.pipeline.run()
+
+    pieces = [batch for batch in b.sink.batches if batch.watermark is None]
+    assert pieces
+    assert {batch.kept for batch in pieces} == {kept}
+    assert all(batch.kept for batch in b.sink.batches if batch.watermark is not None)
+
+
 def test_idle_positions_advance_the_slot_with_a_progress_marker(bench: BenchFactory) -> None:
     b = bench([[keepalive(5000)]])
 
