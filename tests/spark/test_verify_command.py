@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import random
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,7 +14,11 @@ import psycopg
 import pytest
 
 from gateway.commands.consume import consumer_settings
+from gateway.commands.verify import source as source_module
+from gateway.commands.verify.source import SourceReader, SourceTable
 from gateway.config import load_settings
+from gateway.copy import Snapshot
+from gateway.copy.lines import CopyRow
 from spark_consumer.job import run
 from tests.support.gateway_scene import Connection, Scene, running, scene
 from tests.support.native import NativeSubscription
@@ -75,6 +79,24 @@ def writing(connect: Callable[[], Connection], seed: int) -> Callable[[threading
     return work
 
 
+def restless(connect: Callable[[], Connection], reads: list[str]) -> type[SourceReader]:
+    """Reads as verify does, and each time it has read a table without a key, empties it."""
+
+    class Restless(SourceReader):
+        def snapshot_rows(self, source: SourceTable) -> tuple[Snapshot, Iterator[CopyRow]]:
+            snapshot, rows = super().snapshot_rows(source)
+
+            def read() -> Iterator[CopyRow]:
+                yield from rows
+                reads.append(str(source.table))
+                with connect() as connection:
+                    connection.execute(f"TRUNCATE {source.table}".encode())
+
+            return snapshot, read()
+
+    return Restless
+
+
 def test_tables_are_verified_while_writes_go_on(
     spark: SparkSession,
     scene: Callable[..., Scene],
@@ -82,7 +104,9 @@ def test_tables_are_verified_while_writes_go_on(
     make_database: DatabaseFactory,
     tmp_path: Path,
     seed: int,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    reads: list[str] = []
     s = scene(
         f"{PUBLICATIONS} CREATE SUBSCRIPTION {{s}} CONNECTION '' PUBLICATION p, log;",
         copy={"chunk_rows": 40},
@@ -117,9 +141,13 @@ def test_tables_are_verified_while_writes_go_on(
             assert natively.code == 0, natively.out + natively.err
             assert f"{s.slot}: 3 of 3 tables equal the native subscriber at " in natively.out
         log = s.cli("verify", "--timeout", "300", "--table", "public.log")
+        with monkeypatch.context() as patch:
+            patch.setattr(source_module, "SourceReader", restless(s.connect, reads))
+            bag = s.cli("verify", "--timeout", "300", "--table", "public.bag")
         s.project.definitions = s.project.definitions.replace("region = 'EU'", "region = 'US'")
         other = s.cli("verify", "--timeout", "300", "--table", "public.orders")
     tables = s.cli("tables")
+    late = s.cli("verify", "--timeout", "1", "--table", "public.orders")
     assert gateway.terminate() == 0
 
     assert tables.code == 0
@@ -127,6 +155,11 @@ def test_tables_are_verified_while_writes_go_on(
     assert "table public.orders: version " in tables.out
     assert log.code == 1
     assert "public.log: not compared: its publications do not publish delete and update" in log.out
+    assert bag.code == 1
+    assert "public.bag: not compared: it was truncated or copied anew meanwhile" in bag.out
+    assert reads == ["public.bag"] * 4
+    assert late.code == 75
+    assert ", and do not get to " in late.err
     assert other.code == 1
     assert "different: " in other.out
     assert " missing:\n" in other.out and " too many:\n" in other.out
