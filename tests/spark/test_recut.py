@@ -1,4 +1,4 @@
-"""A cut that is too large for Spark is taken in smaller ones."""
+"""A large cut is read in pieces; one that is too large for Spark is taken in smaller ones."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from spark_consumer.cli import main
 from spark_consumer.config import ConsumerSettings
 from spark_consumer.job import run
 from tests.spark.kafka_topics import RegisteredSchemas, Topics
@@ -79,3 +80,30 @@ def test_a_cut_that_fails_for_its_size_is_taken_in_halves(
     assert sum(text.startswith("trying again") for text in caplog.messages) == 1
     rows = spark.read.format("delta").load(str(tmp_path / name / "public" / "t"))
     assert rows.count() == 2 * ROWS
+
+
+def test_a_large_cut_is_read_in_as_many_pieces_as_the_configuration_says(
+    spark: SparkSession, kafka: str, registry: str, tmp_path: Path
+) -> None:
+    many, pieces = 30_000, 7
+    ids = RegisteredSchemas(registry)
+    name = f"s{uuid.uuid4().hex[:8]}"
+    topics = Topics(kafka, ids, name)
+    table = TableTopic(ids, f"{name}.public.t", COLUMNS, None)
+    for topic in (table.topic, topics.marker_topic):
+        topics.create(topic)
+    table.truncate(0x90, 0, snapshot="first")
+    table.change("r", 0x90, 0, after={"a": 1, "b": "copied"})
+    table.records += table.records[-1:] * (many - 1)
+    topics.commit([table], [{"kind": "PROGRESS", "end_lsn": 0x100}])
+    program = tmp_path / "consumer.toml"
+    program.write_text(
+        f'[kafka]\n"bootstrap.servers" = "{kafka}"\n[registry]\nurl = "{registry}"\n'
+        f'[consumer]\nsubscriptions = ["{name}"]\nmin_partitions = {pieces}\n'
+    )
+
+    assert main(["--config", str(program), "--available-now"]) == 0
+
+    # Rows of a copy are written as they are read, by each task into a file.
+    rows = spark.read.format("delta").load(str(tmp_path / "warehouse" / name / "public" / "t"))
+    assert (rows.count(), len(rows.inputFiles())) == (many, pieces)
