@@ -48,12 +48,15 @@ def ask(
         absent: Raised when no gateway runs, or it has ended meanwhile.
         late: Raised after `timeout_s`.
     """
-    identity = slot_identity(server_facts(connection), settings)
+    facts = server_facts(connection)
+    identity = slot_identity(facts, settings)
     deadline = time.monotonic() + timeout_s
     seen = time.monotonic()
     while True:
         # Again and again: a gateway that is just starting does not listen yet.
-        connection.execute("SELECT pg_notify(%s, %s)", (channel_of(settings.source.slot), saying))
+        if not facts.in_recovery:  # on a standby the gateway looks by itself now and then
+            name = channel_of(settings.source.slot)
+            connection.execute("SELECT pg_notify(%s, %s)", (name, saying))
         asked = time.monotonic()
         while time.monotonic() - asked < _ASK_AGAIN_S:
             if done(read_progress(settings.kafka, settings.topics.progress, identity, READ_S)):

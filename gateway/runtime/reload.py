@@ -196,8 +196,11 @@ class Reloader:
                 self._ended.wait(_RETRY_S)
 
     def _watch(self, connection: psycopg.Connection) -> None:
-        name = sql.Identifier(channel_of(self._settings.source.slot))
-        connection.execute(sql.SQL("LISTEN {}").format(name))
+        # Nothing can be notified on a standby: whoever asks is noticed at the next look.
+        is_deaf = server_facts(connection).in_recovery
+        if not is_deaf:
+            name = sql.Identifier(channel_of(self._settings.source.slot))
+            connection.execute(sql.SQL("LISTEN {}").format(name))
         interval = self._settings.definitions.watch_interval_s
         if interval or self._catalog.is_new:
             self._look(connection)
@@ -209,6 +212,7 @@ class Reloader:
             if time.monotonic() >= next_look:
                 next_look = time.monotonic() + (interval or _ALIVE_S)
                 connection.execute("SELECT")  # a dead connection would never bring a request
+                self._look_for_requests |= is_deaf
                 if interval:
                     self._look(connection)
             if not (asked or self._pending or self._look_for_requests):

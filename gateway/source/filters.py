@@ -79,6 +79,12 @@ class FilterResolver:
                 return self._ask_publication(clause, table)
             except psycopg.errors.InsufficientPrivilege:
                 pass
+            except psycopg.errors.ReadOnlySqlTransaction:
+                raise FatalError(
+                    f"the filter on {table} cannot be tried out on a standby",
+                    hint="create the publication on its primary, and leave only the subscriptions "
+                    "in the definitions file",
+                ) from None
             except psycopg.Error as error:
                 raise self._refusal(error, clause, self._prefix_length) from None
         try:

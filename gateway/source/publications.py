@@ -91,6 +91,11 @@ def _execute(
             f"{error.diag.message_primary}",
             hint="let the owner of the tables run:\n" + "\n".join(_shown(connection, statements)),
         ) from None
+    except psycopg.errors.ReadOnlySqlTransaction:
+        raise FatalError(
+            "the gateway's publications cannot be made on a standby",
+            hint="run this on its primary:\n" + "\n".join(_shown(connection, statements)),
+        ) from None
     except (psycopg.errors.UndefinedTable, psycopg.errors.InvalidSchemaName) as error:
         raise TransientError(
             "a table was renamed or dropped while the gateway's publications were made: "

@@ -1,0 +1,109 @@
+"""A hot standby as the source: it is read and copied from, what it cannot do its primary does."""
+
+from __future__ import annotations
+
+import re
+import time
+from pathlib import Path
+from threading import Event
+
+import pytest
+
+from gateway.embedded.postgres import EmbeddedPostgres
+from tests.support.gateway_scene import (
+    Scene,
+    assert_exactly_once,
+    current_lsn,
+    running,
+    value_of,
+)
+from tests.support.standby import standby_of, wait_until_replayed
+from tests.support.waiting import wait_until
+
+pytestmark = [pytest.mark.postgres, pytest.mark.kafka]
+
+TABLE = "CREATE TABLE t (a int PRIMARY KEY, b text)"
+PUBLICATION = "CREATE PUBLICATION p FOR TABLE t WHERE (a % 2 = 0);"
+SUBSCRIPTION = "CREATE SUBSCRIPTION {s} CONNECTION '' PUBLICATION p;"
+EVEN = "SELECT * FROM t WHERE a % 2 = 0"
+
+
+def keep_writing(server: EmbeddedPostgres, stop: Event) -> None:
+    with server.connect() as primary:
+        while not stop.wait(0.1):
+            primary.execute("INSERT INTO t SELECT max(a) + 1, 'meanwhile' FROM t")
+
+
+def test_a_standby_is_copied_from_and_streamed_from(
+    tmp_path: Path, kafka: str, registry: str
+) -> None:
+    with EmbeddedPostgres(18) as server, server.connect() as primary:
+        primary.execute(TABLE)
+        primary.execute("INSERT INTO t SELECT n, 'copied' FROM generate_series(1, 1000) AS n")
+        with standby_of(server) as standby, standby.connect() as replica:
+            name = f"standby_{standby.port}"
+            tried = Scene(
+                tmp_path / "tried",
+                standby.dsn(),
+                kafka,
+                registry,
+                name,
+                PUBLICATION + SUBSCRIPTION,
+            )
+            refused = tried.cli("check")
+            assert refused.code == 1
+            assert "the filter on public.t cannot be tried out on a standby" in refused.out
+            assert "create the publication on its primary" in refused.out
+            tried.close()
+
+            primary.execute(PUBLICATION)
+            wait_until_replayed(server, standby)
+            copy = {"copy": {"chunk_rows": 100, "rows_per_second": 500}}
+            s = Scene(tmp_path, standby.dsn(), kafka, registry, name, SUBSCRIPTION, copy)
+            refused = s.cli("run", "--endpos", "0/1")
+            assert refused.code == 1
+            assert "the gateway's publications cannot be made on a standby" in refused.err
+            for statement in re.findall(r"^\s*(CREATE PUBLICATION .*;)$", refused.err, re.M):
+                primary.execute(statement.encode())
+            wait_until_replayed(server, standby)
+
+            gateway = s.project.start()
+
+            def until(text: str) -> None:
+                def said() -> bool:
+                    # A slot on a standby begins where the primary says what is running.
+                    primary.execute("SELECT pg_log_standby_snapshot()")
+                    return text in gateway.log()
+
+                wait_until(said, 60, text)
+
+            until("streaming slot")
+            written = 1
+            deadline = time.monotonic() + 60
+            while "all tables are copied" not in gateway.log():
+                assert time.monotonic() < deadline
+                even = 2 * written % 1000
+                primary.execute(
+                    f"UPDATE t SET b = 'changed {written}' WHERE a = {even};"
+                    f"DELETE FROM t WHERE a = {even + 500};"
+                    f"INSERT INTO t VALUES ({-written}, 'new');"
+                    f"UPDATE t SET a = a + 100000 WHERE a = {even - 1}".encode()
+                )
+                written += 1
+            assert written > 10
+
+            # A copy is complete when the stream is beyond it, so at the primary's next WAL.
+            with running(lambda stop: keep_writing(server, stop)):
+                asked = s.cli("copy", "public.t", "--where", "a < 100", "--timeout", "60")
+            assert asked.code == 0, asked.err
+            assert "not watched" not in gateway.log()
+            assert gateway.terminate() == 0
+            end = current_lsn(primary)
+            wait_until_replayed(server, standby)
+            s.run_to(end)
+
+            assert value_of(replica, "SELECT pg_is_in_recovery()") is True
+            assert s.rebuilt("t") == s.source_rows(EVEN)
+            assert len(s.rebuilt("t")) > 500
+            assert_exactly_once(s, ["t"])
+            s.close()
