@@ -11,10 +11,10 @@ has the state computed in any case, goes by it.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.sql import DataFrame, SparkSession
@@ -24,7 +24,7 @@ from pyspark.sql.types import StructField, StructType
 from spark_consumer.errors import TransientConsumerError
 from spark_consumer.names import quoted
 
-__all__ = ["Draft", "Gone", "OutrunError", "commit_info", "is_set", "settings"]
+__all__ = ["Draft", "Gone", "OutrunError", "commit_info", "settings"]
 
 _ATTEMPTS: Final = "spark.databricks.delta.maxCommitAttempts"
 _DELTA: Final = "org.apache.spark.sql.delta."
@@ -179,13 +179,6 @@ class Draft:
 
     def _class(self, name: str) -> Any:
         return getattr(self._jvm, _DELTA + name)
-
-
-def is_set(spark: SparkSession, key: str) -> bool:
-    """Whether a session has a setting."""
-    # pyspark's own types do not say that a default of None may come back.
-    get = cast("Callable[[str, None], str | None]", spark.conf.get)
-    return get(key, None) is not None
 
 
 @contextmanager

@@ -17,7 +17,7 @@ from typing import Any, Final, cast
 
 from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["INTERPRETED", "TABLE_BYTES", "gather", "is_small", "stored", "tuned"]
+__all__ = ["INTERPRETED", "TABLE_BYTES", "gather", "is_small", "setting", "stored", "tuned"]
 
 TABLE_BYTES: Final = 32 * 1024 * 1024
 """Up to this size a table is read well enough by interpreted expressions."""
@@ -67,12 +67,17 @@ def stored(frame: DataFrame) -> Iterator[DataFrame]:
         plan.rdd().unpersist(False)
 
 
+def setting(spark: SparkSession, key: str) -> str | None:
+    """What a session has for a setting; None when it has nothing."""
+    # pyspark's own types do not say that a default of None may come back.
+    get = cast("Callable[[str, None], str | None]", spark.conf.get)
+    return get(key, None)
+
+
 @contextmanager
 def tuned(spark: SparkSession, settings: Mapping[str, str] = _SMALL) -> Iterator[None]:
     """Let a session run small queries cheaply; its own settings come back afterwards."""
-    # pyspark's own types do not say that a default of None may come back.
-    get = cast("Callable[[str, None], str | None]", spark.conf.get)
-    before = {key: get(key, None) for key in settings}
+    before = {key: setting(spark, key) for key in settings}
     for key, value in settings.items():
         spark.conf.set(key, value)
     try:

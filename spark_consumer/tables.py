@@ -22,10 +22,11 @@ from pyspark.sql.types import StructField, StructType
 
 from spark_consumer.columns import Add, Drop, Rename, Step, Widen
 from spark_consumer.commits import Commit, Found
-from spark_consumer.delta_log import Draft, Gone, OutrunError, commit_info, is_set, settings
+from spark_consumer.delta_log import Draft, Gone, OutrunError, commit_info, settings
 from spark_consumer.errors import COPY_AGAIN, TableError, TransientConsumerError
 from spark_consumer.names import quoted
 from spark_consumer.position import Position
+from spark_consumer.small import setting
 
 __all__ = ["SESSION_SETTINGS", "Table"]
 
@@ -280,7 +281,7 @@ class Table:
         # Delta's own limit is 1 GB: a table would be written anew each time, and the keys of
         # distant files would come into one.
         sizes = {_SMALL_FILES: str(small), _LARGEST_FILES: str(4 * small)}
-        sizes = {key: size for key, size in sizes.items() if not is_set(self.spark, key)}
+        sizes = {key: size for key, size in sizes.items() if setting(self.spark, key) is None}
         with settings(self.spark, {_METADATA: commit.text(), **sizes}):
             self.delta().optimize().executeCompaction()
 
