@@ -26,7 +26,7 @@ class ConditionError(TransientError):
 
 
 class TableGone(TableAltered):
-    """The table, or its schema, was dropped or renamed."""
+    """The table was dropped: it does not come back, and what is published is without it."""
 
 
 def check_shape(table: Table, shape: Sequence[str]) -> None:
@@ -66,10 +66,12 @@ def copy_error(error: psycopg.Error, table: Table, *, conditions: bool) -> Gatew
             hint="ALTER ROLE ... BYPASSRLS for the role of source.dsn; the stream of changes "
             "is not subject to row security either",
         )
+    altered = f"{doing}: it was altered since the definitions were read: {text}"
     if error.sqlstate in ("42P01", "3F000"):
-        return TableGone(f"{doing}: {text}", hint="define it anew, or leave it out, and reload")
+        # Not `TableGone`: the name may be back before anybody has looked at the catalog.
+        return TableAltered(altered)
     if conditions and (error.sqlstate or "")[:2] in _OF_CONDITIONS:
         return ConditionError(f"{doing}: the condition on its rows fails: {text}")
     if error.sqlstate == "42703":
-        return TableAltered(f"{doing}: it was altered since the definitions were read: {text}")
+        return TableAltered(altered)
     return classify_server_error(error.sqlstate, text, doing=doing)

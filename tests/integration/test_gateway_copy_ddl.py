@@ -12,6 +12,7 @@ from tests.support.gateway_scene import (
     Scene,
     assert_exactly_once,
     current_lsn,
+    value_of,
     wait_for_copy_marker,
 )
 from tests.support.servers import Database
@@ -81,6 +82,36 @@ def test_a_table_that_is_dropped_in_the_middle_of_its_copy_leaves_the_others_alo
         assert s.rebuilt("t") == [(1, "x")]
         assert s.rebuilt("u") == s.source_rows("SELECT * FROM u")
     assert_exactly_once(s, ["t", "u"])
+
+
+def test_a_table_that_was_renamed_for_a_moment_is_copied(
+    scene: MakeScene, database: Database
+) -> None:
+    def readers_that_wait() -> int:
+        query = (
+            "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()"
+            " AND query ^@ 'COPY (' AND wait_event_type = 'Lock'"
+        )
+        return int(value_of(connection, query))
+
+    with database.connect() as connection, database.connect() as other:
+        connection.execute("CREATE TABLE t (a int PRIMARY KEY)")
+        connection.execute("INSERT INTO t SELECT generate_series(1, 4000)")
+        s = scene(
+            f"CREATE PUBLICATION p FOR ALL TABLES; {SUBSCRIBED}",
+            copy={"rows_per_second": 800},
+            definitions={"watch_interval_s": 10},
+        )
+        process = copying(s, "t")
+        with other.transaction():
+            other.execute("ALTER TABLE t RENAME TO away")
+            wait_until(readers_that_wait, 60, "a chunk to be read")
+        wait_until(lambda: not readers_that_wait(), 60, "the reader to be refused")
+        other.execute("ALTER TABLE away RENAME TO t")
+        wait_until(lambda: states(s, "t")[-1:] == ["ready"], 60, "t to be copied")
+        finish(s, connection, process)
+        assert s.rebuilt("t") == s.source_rows("SELECT * FROM t")
+    assert_exactly_once(s, ["t"])
 
 
 def change_partitions(connection: Connection) -> None:

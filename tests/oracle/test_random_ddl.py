@@ -77,7 +77,11 @@ def _play(
             if process is None or rng.random() < 0.2:
                 process = toggle(s, process, rng)
         process = process or s.project.start()
-        wait_until(lambda: is_quiet(s, tables), 120, f"all of {tables} after {workload.done}")
+        try:
+            wait_until(lambda: is_quiet(s, tables), 120, f"all of {tables} after {workload.done}")
+        except AssertionError as late:
+            late.add_note(f"{s.cli('status')}\n{process.log()}")
+            raise
         end = current_lsn(connection)
         published_to(s, end)
         native.wait_until_applied(end)
