@@ -140,6 +140,7 @@ class Reloader:
         self._held = threading.Event()
         self._takeover: Takeover | None = None
         self._found = False
+        self._failure: Exception | None = None
         # Behind those that were taken more may have come, whose NOTIFY nobody has heard.
         self._look_for_requests = bool(taken)
         self._taken = taken
@@ -158,7 +159,13 @@ class Reloader:
     # What the loop asks
 
     def holds(self) -> bool:
-        """See `gateway.runtime.ports.Switch`."""
+        """See `gateway.runtime.ports.Switch`.
+
+        Raises:
+            Exception: what the thread could not deal with.
+        """
+        if self._failure is not None:
+            raise self._failure
         if self._hold:
             self._held.set()
             return True
@@ -194,6 +201,9 @@ class Reloader:
                 message = error.message if isinstance(error, GatewayError) else "connection lost"
                 event(_LOG, logging.WARNING, "definitions are not watched", error=message)
                 self._ended.wait(_RETRY_S)
+            except Exception as error:  # or nobody would look after the definitions any more
+                self._failure = error
+                break
 
     def _watch(self, connection: psycopg.Connection) -> None:
         # Nothing can be notified on a standby: whoever asks is noticed at the next look.

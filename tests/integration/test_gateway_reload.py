@@ -9,7 +9,11 @@ from threading import Event
 
 import pytest
 
-from gateway.lsn import parse_lsn
+from gateway.config import load_settings
+from gateway.lsn import ZERO_LSN, parse_lsn
+from gateway.records import Watermark
+from gateway.runtime.plan import read_definitions, read_plan
+from gateway.runtime.reload import Reloader
 from tests.support.gateway_scene import (
     Connection,
     Scene,
@@ -18,6 +22,8 @@ from tests.support.gateway_scene import (
     running,
     wait_for_copy_marker,
 )
+from tests.support.servers import Database
+from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.postgres, pytest.mark.kafka]
 
@@ -290,3 +296,32 @@ def test_a_tree_that_is_read_by_leaf_and_by_root_in_turn_loses_nothing(
             (f"{s.slot}_l", "high"): "SELECT * FROM high",
         },
     )
+
+
+def test_a_watch_that_fails_for_no_known_reason_ends_the_loop_with_that(
+    scene: Callable[..., Scene], database: Database
+) -> None:
+    def broken() -> bool:
+        raise ZeroDivisionError("asked")
+
+    with database.connect() as connection:
+        connection.execute(TABLES)
+        settings = load_settings(scene(EUROPE).project.write(), {})
+        definitions = read_definitions(settings)
+        reloader = Reloader(
+            settings,
+            Watermark(ZERO_LSN, 1, definitions.fingerprint, ()),
+            read_plan(settings, connection, definitions),
+            definitions,
+            before="",
+            tells=False,
+            told=lambda: None,
+            names={},
+            requested=broken,
+        )
+
+    def end() -> None:
+        wait_until(reloader.holds, 60, "the watch to fail")
+
+    with reloader, pytest.raises(ZeroDivisionError, match="asked"):
+        end()
