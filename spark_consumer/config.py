@@ -10,7 +10,7 @@ from typing import Final
 
 from spark_consumer.errors import SettingsError
 
-__all__ = ["ConsumerSettings", "admin_properties", "java_properties"]
+__all__ = ["ConsumerSettings", "admin_properties", "java_properties", "source_options"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +123,22 @@ def java_properties(settings: ConsumerSettings) -> dict[str, str]:
     if "security.protocol" in translated:
         translated["security.protocol"] = translated["security.protocol"].upper()
     return translated
+
+
+def source_options(settings: ConsumerSettings) -> dict[str, str]:
+    """Return the options of Spark's Kafka source for what is committed.
+
+    Raises:
+        SettingsError: see `java_properties`.
+    """
+    properties = {
+        # Behind what it has read Spark asks where the partition ends, over the connection on which
+        # a fetch still waits for more: half a second for each partition of a batch.
+        "fetch.max.wait.ms": "10",
+        **java_properties(settings),
+        "isolation.level": "read_committed",
+    }
+    return {f"kafka.{key}": value for key, value in properties.items()}
 
 
 def _sasl(given: Mapping[str, str]) -> dict[str, str]:

@@ -32,7 +32,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.avro.functions import from_avro
 from pyspark.sql.types import StructType
 
-from spark_consumer.config import ConsumerSettings, java_properties
+from spark_consumer.config import ConsumerSettings, source_options
 from spark_consumer.layout import ColumnPlan, KeyLayout, canonical
 from spark_consumer.registry import Schemas
 from spark_consumer.survey import AVRO_OPTIONS, Piece
@@ -65,9 +65,7 @@ def read_offsets(
         tasks: read in at least so many pieces.
     """
     reader = spark.read.format("kafka").option("includeHeaders", "true")
-    for key, value in java_properties(settings).items():
-        reader = reader.option(f"kafka.{key}", value)
-    reader = reader.option("kafka.isolation.level", "read_committed")
+    reader = reader.options(**source_options(settings))
     if tasks is not None:
         reader = reader.option("minPartitions", tasks)
     texts = [

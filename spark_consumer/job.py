@@ -22,7 +22,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from spark_consumer.config import ConsumerSettings, java_properties
+from spark_consumer.config import ConsumerSettings, source_options
 from spark_consumer.errors import (
     COPY_AGAIN,
     ConsumerError,
@@ -138,10 +138,8 @@ class Subscription:
             .option("startingOffsets", json.dumps({self._topic: {"0": begin}}))
             .option("failOnDataLoss", "false")
             .option("maxOffsetsPerTrigger", _MARKERS)
+            .options(**source_options(self._settings))
         )
-        for key, value in java_properties(self._settings).items():
-            reader = reader.option(f"kafka.{key}", value)
-        reader = reader.option("kafka.isolation.level", "read_committed")
         # Spark waits for a batch to end when its query is stopped, without a bound by default.
         timeout = f"{self._settings.shutdown_timeout_s:g}s"
         self._spark.conf.set("spark.sql.streaming.stopTimeout", timeout)

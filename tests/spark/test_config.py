@@ -13,7 +13,12 @@ from urllib.parse import parse_qs
 
 import pytest
 
-from spark_consumer.config import ConsumerSettings, admin_properties, java_properties
+from spark_consumer.config import (
+    ConsumerSettings,
+    admin_properties,
+    java_properties,
+    source_options,
+)
 from spark_consumer.errors import SettingsError
 from spark_consumer.layout import key_layout, value_layout
 from spark_consumer.names import part, table_folder
@@ -89,6 +94,17 @@ def test_what_is_given_for_java_takes_the_place_of_what_cannot_be_translated() -
     found = java_properties(replace(settings(sasl_mechanism="OAUTHBEARER"), kafka_java=given))
 
     assert found == {"bootstrap.servers": "h:1", **given}
+
+
+def test_a_read_waits_for_nothing_behind_its_end_unless_it_is_told_to() -> None:
+    given = replace(settings(), kafka_java={"fetch.max.wait.ms": "500"})
+
+    assert source_options(settings()) == {
+        "kafka.bootstrap.servers": "h:1",
+        "kafka.fetch.max.wait.ms": "10",
+        "kafka.isolation.level": "read_committed",
+    }
+    assert source_options(given)["kafka.fetch.max.wait.ms"] == "500"
 
 
 class _Tokens(BaseHTTPRequestHandler):

@@ -235,6 +235,8 @@ class TopicReader:
                 "enable.auto.commit": False,
                 "isolation.level": "read_committed",
                 "enable.partition.eof": False,
+                # What asks for a topic's end waits for a fetch that is under way.
+                "fetch.wait.max.ms": 10,
             }
         )
         try:
