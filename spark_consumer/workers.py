@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import queue
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -27,9 +28,12 @@ from spark_consumer.shelf import Shelf
 from spark_consumer.small import INTERPRETED, gather, is_small, tuned
 from spark_consumer.survey import Survey, survey
 
-__all__ = ["SparkFailedError", "StoppedError", "Workers"]
+__all__ = ["SparkFailedError", "StoppedError", "Workers", "groups"]
 
 _log: Final = logging.getLogger(__name__)
+
+_TOGETHER: Final = 4
+"""So many small tables are read together at least."""
 
 
 class SparkFailedError(TransientConsumerError):
@@ -87,9 +91,9 @@ class Workers:
             StoppedError: the job is to stop.
         """
         done: dict[str, Found | Aside] = {}
-        groups = list(_groups(tasks))
+        shared = list(groups(tasks, self._settings.parallel_tables))
         with ThreadPoolExecutor(self._settings.parallel_tables) as pool:
-            for outcomes in pool.map(lambda group: self._run(group, last=last), groups):
+            for outcomes in pool.map(lambda group: self._run(group, last=last), shared):
                 done |= outcomes
         return done
 
@@ -193,12 +197,17 @@ def _of(frame: DataFrame, task: Task) -> DataFrame:
     return frame.where(F.col("topic") == task.share.topic)
 
 
-def _groups(tasks: Sequence[Task]) -> Iterator[list[Task]]:
-    """Shares that are read together: small ones, as many as are small together."""
+def groups(tasks: Sequence[Task], workers: int) -> Iterator[list[Task]]:
+    """Yield the shares that one worker reads together: small ones, as many as are small together.
+
+    Not all of them where there are other workers, who would have nothing to do: to read once more
+    costs less than to write a few tables.
+    """
+    most = max(_TOGETHER, math.ceil(len(tasks) / workers))
     group: list[Task] = []
     for task in sorted(tasks, key=lambda task: task.share.records()):
         records = sum(one.share.records() for one in group) + task.share.records()
-        if group and not is_small(records):
+        if group and (len(group) == most or not is_small(records)):
             yield group
             group = []
         group.append(task)
