@@ -143,6 +143,11 @@ class Bench:
 
     def put(self, rows: DataFrame) -> Marker:
         """Write records, given as op, id, note and old (a key change's), and make their marker."""
+        self.write(self.records(rows))
+        return self.written()
+
+    def records(self, rows: DataFrame) -> DataFrame:
+        """The records of one transaction, as Spark writes them to Kafka; `rows` as in `put`."""
         number = self.job.lsn()
         lsn = f"{number >> 32:08X}/{number & 0xFFFFFFFF:08X}"
         value = _ROW.format(note="note")
@@ -183,21 +188,27 @@ class Bench:
         key_text = json.dumps(self._schemas.schema(key_id))
         value_head = F.expr(f"X'00{value_id:08X}'")
         key_head = F.expr(f"X'00{key_id:08X}'")
-        records = rows.select(
+        return rows.select(
+            F.lit(self._topic).alias("topic"),
             F.when(F.col("op") != "t", F.concat(key_head, to_avro(F.expr(key), key_text))).alias(
                 "key"
             ),
             F.concat(value_head, to_avro(F.expr(envelope), value_text)).alias("value"),
             F.expr(headers).alias("headers"),
         )
+
+    def write(self, records: DataFrame) -> None:
+        """Write what `records` has given, of this table and of others."""
         (
             records.write.format("kafka")
             .option("kafka.bootstrap.servers", self.settings.kafka["bootstrap.servers"])
             .option("kafka.compression.type", "lz4")
             .option("includeHeaders", "true")
-            .option("topic", self._topic)
             .save()
         )
+
+    def written(self) -> Marker:
+        """The marker of what has come to the topic since the last one."""
         end = self._topics.look([self._topic])[self._topic].latest[0]
         span = Range(0, self._next, end, self._next, end - self._next)
         self._next = end
