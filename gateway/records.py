@@ -188,7 +188,7 @@ class PartitionOffsets:
     records: int
 
 
-RESENDABLE: Final = 4
+RESENDABLE: Final = 8
 """A Kafka transaction of no more batches than this can be sent again by the sink itself."""
 
 

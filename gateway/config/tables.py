@@ -168,7 +168,7 @@ class LimitsTable:
         max_batch_records: A Kafka transaction is committed when it has this many records,
             max_batch_bytes: or bytes,
             max_batch_ms: or is this old; and at once when the stream has nothing more to give.
-            While only rows of copies come it may have four times as many.
+            While only rows of copies come it may have eight times as many.
         progress_interval_s: At most one PROGRESS marker per subscription in this time.
         feedback_interval_s: A standby status update at least this often.
         shutdown_timeout_s: What is complete is committed within this time after SIGTERM.
@@ -176,7 +176,7 @@ class LimitsTable:
     """
 
     max_buffer_bytes: int = 16 << 20
-    max_batch_records: int = 10_000
+    max_batch_records: int = 5_000
     max_batch_bytes: int = 8 << 20
     max_batch_ms: int = 200
     progress_interval_s: float = 1.0

@@ -19,6 +19,7 @@ from gateway.observe import Counters, event
 from gateway.routing.ports import UnexpectedFilterError
 from gateway.runtime.attempt import Attempt
 from gateway.runtime.copy_jobs import CopyReport, CopyStanding
+from gateway.runtime.garbage import clear_up
 from gateway.runtime.leadership import StoppedWaiting
 from gateway.runtime.pipeline import GRACE, Outcome
 from gateway.runtime.retries import Retries
@@ -82,9 +83,13 @@ class Daemon:
 
     def _attempts(self) -> Outcome:
         retries = Retries(self._settings.limits.retry_for_s, self._settings.source.slot)
+        tried = False
         while not self._stopping():
             before = self.counters.durable_lsn
             attempt = self._attempt()
+            if tried:
+                clear_up()  # what the attempt before has left
+            tried = True
             try:
                 self._was_down = True  # unless it ends in good order, and the next follows at once
                 outcome = attempt.run()

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Final
 
-__all__ = ["rare_collections"]
+__all__ = ["clear_up", "rare_collections"]
 
 _OBJECTS: Final = 500_000
 """More than wait in batches: with a fifth of it, the search took a twentieth of the loop's time."""
@@ -22,9 +22,6 @@ def rare_collections() -> Iterator[None]:
     and through everything that the start-up has made, again and again.
     """
     thresholds = gc.get_threshold()
-    # What an attempt before has left in cycles would stay otherwise, with its clients' sockets.
-    gc.collect()
-    _give_back()
     gc.freeze()
     gc.set_threshold(_OBJECTS, 20, 20)
     try:
@@ -34,12 +31,14 @@ def rare_collections() -> Iterator[None]:
         gc.unfreeze()
 
 
-def _give_back() -> None:
-    """Return freed memory to the system, where the C library can.
+def clear_up() -> None:
+    """Free what has ended and left cycles behind, which would stay with its clients' sockets.
 
-    Each attempt has threads of its own, and glibc gives their allocations to heaps of their own:
-    what one attempt has freed is not what the next one takes, and a gateway that is cut off again
-    and again would grow, with less and less of it in use.
+    And return freed memory to the system, where the C library can: each attempt has threads of its
+    own, and glibc gives their allocations to heaps of their own. What one attempt has freed is not
+    what the next one takes, and a gateway that is cut off again and again would grow, with less and
+    less of it in use.
     """
+    gc.collect()
     with suppress(AttributeError, OSError):  # another C library
         ctypes.CDLL(None).malloc_trim(0)

@@ -1,12 +1,17 @@
 """The replication stream as the loop sees it: everything that has arrived, in order; nobody waits.
 
 PostgreSQL ends a connection that does not answer, and a server that is told to stop waits for one
-that does not read. So the stream is read and answered at all times, also while Kafka is away, a
-table is copied or a catalog look-up hangs. What cannot be taken yet goes to disk (`Backlog`).
+that does not read. So the stream is read and answered also while Kafka is away, a table is copied
+or a catalog look-up hangs. What cannot be taken then goes to disk (`Backlog`).
 
     loop takes            receive()         from disk first, then from the socket
+    loop has no room      wait_for_room()   nothing for half a second, then from the socket to disk
     loop cannot take      set_aside()       from the socket to disk
     loop is elsewhere     attended()        a thread does that
+
+A server that is only faster than Kafka, or than the loop, waits as it does for any subscriber: the
+way through the disk costs CPU where it is short. While the loop takes what is on disk, the socket
+is looked at twice a second.
 
 When the disk has no room, reading pauses and the log says so; feedback goes on.
 
@@ -45,13 +50,15 @@ FRAMES_PER_TURN: Final = 2_000
 """Frames taken from the source before anything else is looked at again."""
 
 _LOOK_S: Final = 0.5
+"""For so long the socket is not read while there is no room, or something else to take."""
+
 _RETRY_FULL_S: Final = 1.0
 _REMIND_S: Final = 60.0
 _POSITION: Final = struct.Struct(">xQ")  # wal_start of XLogData, wal_end of a keepalive
 
 
 class Intake:
-    """A started `Source`, read at all times. Not thread safe, but for `attended`.
+    """A started `Source`, read on while nothing can be taken. Not thread safe, but for `attended`.
 
     Args:
         source: Started; closed with this.
@@ -76,6 +83,8 @@ class Intake:
         self._clock = clock
         self._backlog = Backlog(spool_directory)
         self._unstored: list[bytes] = []  # taken from the socket, no room on disk
+        self._taken_at = self._read_at = clock()  # by the loop, and from the socket
+        self._waits = False
         self._try_disk_at = 0.0
         self._remind_at = 0.0
         self._pings = ShutdownPings()
@@ -98,8 +107,8 @@ class Intake:
 
     @property
     def reads(self) -> bool:
-        """Whether there is room for what the server sends."""
-        return not self._unstored
+        """Whether it is of use to wait for what the server sends."""
+        return not self._unstored and not self._waits
 
     @property
     def spooled(self) -> int:
@@ -117,17 +126,31 @@ class Intake:
         Raises:
             TransientError, SlotError, FatalError: as `Source.receive`, and for the disk.
         """
-        if not self.waiting:
-            frames = self._source.receive(FRAMES_PER_TURN)
-            self._note(frames)
-            if frames and b"w" in (frames[0][:1], frames[-1][:1]):
-                self._pings.reset()  # the server is at work
-            return frames
-        self.set_aside()
-        taken = self._backlog.take()
-        if not taken and self._unstored:
+        self._waits = False
+        self._taken_at = self._clock()
+        if self.waiting and self._taken_at >= self._read_at + _LOOK_S:
+            self.set_aside()
+        if taken := self._backlog.take():
+            return taken
+        if self._unstored:
             taken, self._unstored = self._unstored, []
-        return taken
+            return taken
+        self._read_at = self._taken_at
+        frames = self._source.receive(FRAMES_PER_TURN)
+        self._note(frames)
+        if frames and b"w" in (frames[0][:1], frames[-1][:1]):
+            self._pings.reset()  # the server is at work
+        return frames
+
+    def wait_for_room(self) -> None:
+        """Say that nothing can be taken now. When that lasts, it does what `set_aside` does.
+
+        Raises:
+            TransientError, SlotError, FatalError: as `set_aside`.
+        """
+        self._waits = self._clock() < self._taken_at + _LOOK_S
+        if not self._waits:
+            self.set_aside()
 
     def set_aside(self) -> int:
         """Move what has arrived to disk; return the number of frames.
@@ -137,6 +160,8 @@ class Intake:
                 confirmation that cannot be given.
             SlotError, FatalError: as `Source.receive`, and for the disk.
         """
+        self._waits = False
+        self._read_at = self._clock()
         if self._unstored:
             self._store()
             if self._unstored:

@@ -222,8 +222,11 @@ class Pipeline:
         held = self._arrivals.held()  # asked in any case: the switch waits until it has been
         if self._draining:
             return 0
-        if held or self._is_full():
+        if held:
             self._intake.set_aside()
+            return 0
+        if self._is_full():
+            self._intake.wait_for_room()
             return 0
         frames = self._intake.receive()
         if frames:
@@ -318,7 +321,7 @@ class Pipeline:
         self._routing = self._routed = None
 
     def _is_full(self) -> bool:
-        """Whether there is no room in memory for more; what comes is set aside then."""
+        """Whether there is no room in memory for more."""
         if self._assembler.stalled and self._assembler.relieve() is not None:
             return True
         return self._arrivals.memory >= self._limits.max_buffer_bytes

@@ -28,6 +28,7 @@ from gateway.runtime.continuity import Continuity
 from gateway.runtime.copier import TableCopier
 from gateway.runtime.copies import take_requests
 from gateway.runtime.copy_jobs import CopyReport
+from gateway.runtime.garbage import clear_up
 from gateway.runtime.intake import Intake
 from gateway.runtime.pipeline import Outcome, Pipeline
 from gateway.runtime.provision import Setup
@@ -150,6 +151,7 @@ class Streaming:
                 # The stream goes on, and threads may take their time to end.
                 with self.intake.attended():
                     stack.close()
+                    clear_up()
         if not asked:
             event(
                 _LOG,

@@ -1,4 +1,4 @@
-"""The stream is read and answered at all times; nothing is lost or reordered on the way."""
+"""The stream is read on and answered; nothing is lost or reordered on the way."""
 
 from __future__ import annotations
 
@@ -58,6 +58,43 @@ def test_what_was_set_aside_comes_before_what_comes_later(
 
         assert everything(intake) == [*first, *second, *third]
         assert not intake.waiting
+
+
+def test_what_is_on_disk_is_taken_before_more_goes_there(
+    clock: ManualClock, tmp_path: Path
+) -> None:
+    source = FakeSource([[row(number)] for number in range(1, 6)])
+    with Intake(source, spool_directory=tmp_path, clock=clock) as intake:
+        intake.set_aside()
+        assert intake.receive() == [row(1)]
+        assert intake.receive() == [row(2)]
+        assert not intake.waiting
+
+        intake.set_aside()
+        clock.advance(1)
+        # A look at the socket, where a server that stops is heard.
+        assert intake.receive() == [row(3), row(4)]
+        assert intake.receive() == [row(5)]
+
+
+def test_a_moment_without_room_is_none_in_which_anything_goes_to_disk(
+    clock: ManualClock, tmp_path: Path
+) -> None:
+    source = FakeSource([[row(number)] for number in range(1, 5)])
+    with Intake(source, spool_directory=tmp_path, clock=clock) as intake:
+        assert intake.receive() == [row(1)]
+        intake.wait_for_room()
+        assert (intake.spooled, intake.reads) == (0, False)
+
+        clock.advance(1)
+        intake.wait_for_room()
+        assert (intake.spooled > 0, intake.reads) == (True, True)
+
+        assert intake.receive() == [row(2)]
+        intake.wait_for_room()
+        assert not intake.reads
+        assert intake.receive() == [row(3)]
+        assert intake.reads
 
 
 def test_a_question_is_answered_when_it_arrives_and_not_again_later(clock: ManualClock) -> None:

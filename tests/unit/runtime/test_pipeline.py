@@ -221,7 +221,7 @@ def test_a_transaction_larger_than_a_batch_is_one_kafka_transaction(bench: Bench
 
 
 @pytest.mark.parametrize(
-    ("rows", "kept"), [(3_000, True), (9_000, False)], ids=["a few pieces", "many pieces"]
+    ("rows", "kept"), [(3_000, True), (18_000, False)], ids=["a few pieces", "many pieces"]
 )
 def test_pieces_are_kept_only_where_all_of_them_can_be(
     bench: BenchFactory, rows: int, kept: bool
@@ -337,8 +337,11 @@ def test_stop_gives_up_when_the_sink_does_not_commit_in_time(bench: BenchFactory
     assert set(b.source.feedback) == {START}
 
 
-def test_what_does_not_fit_into_memory_is_set_aside_and_published_in_order(
-    bench: BenchFactory,
+@pytest.mark.parametrize(
+    ("turn_s", "expected"), [(0.01, False), (0.3, True)], ids=["for a moment", "for longer"]
+)
+def test_what_does_not_fit_into_memory_waits_at_the_server_and_then_on_disk(
+    bench: BenchFactory, turn_s: float, expected: bool
 ) -> None:
     limits = LimitsTable(max_buffer_bytes=1, max_batch_records=1)
     turns = [transaction(xid, 1000 + 100 * xid) for xid in range(1, 6)]
@@ -352,11 +355,16 @@ def test_what_does_not_fit_into_memory_is_set_aside_and_published_in_order(
         set_aside += moved
         return moved
 
+    def wait() -> None:
+        b.clock.advance(turn_s)
+        Intake.wait_for_room(b.intake)
+
     b.intake.set_aside = counted  # type: ignore[method-assign]
+    b.intake.wait_for_room = wait  # type: ignore[method-assign]
 
     b.pipeline.run()
 
-    assert set_aside > 0
+    assert (set_aside > 0) is expected
     ends = [v for v in b.values() if v.startswith(b"END")]
     assert ends == [b"END %d" % xid for xid in range(1, 6)]
 

@@ -153,19 +153,19 @@ def test_rows_that_are_due_go_out_together_where_nothing_else_comes(run: Run) ->
 def test_full_batches_of_rows_share_a_kafka_transaction_where_nothing_else_comes(
     run: Run, sink: FakeSink
 ) -> None:
-    copier = FakeCopier([(900, b"%d" % n) for n in range(6)], records=10_000)
+    copier = FakeCopier([(900, b"%d" % n) for n in range(12)], records=5_000)
 
     _, values = run([[], []], copier)
 
-    assert list(dict.fromkeys(values)) == [b"%d" % n for n in range(6)]
-    assert [batch.watermark is not None for batch in sink.batches[:4]] == [*[False] * 3, True]
+    assert list(dict.fromkeys(values)) == [b"%d" % n for n in range(12)]
+    assert [batch.watermark is not None for batch in sink.batches[:8]] == [*[False] * 7, True]
     assert [len(batch.records) for batch in sink.committed[:2]] == [40_000, 20_000]
 
 
 def test_full_batches_of_rows_are_committed_each_where_transactions_come(
     run: Run, sink: FakeSink
 ) -> None:
-    copier = FakeCopier([(1500, b"%d" % n) for n in range(3)], records=10_000)
+    copier = FakeCopier([(1500, b"%d" % n) for n in range(3)], records=5_000)
 
     run([transaction(6, 1200), transaction(7, 2000), [], []], copier)
 
