@@ -303,9 +303,11 @@ def table_topics(plan: Plan, settings: Settings) -> list[TopicSpec]:
     owner: dict[str, tuple[str, int]] = {}
     specs: dict[str, TopicSpec] = {}
     published = [(p.subscription, p.target_oid, p.operations) for p in plan.publishes]
-    # What is not published now, but will be from a place in the stream on.
+    # What is copied and not published: now, but it will be from a place in the stream on; or ever,
+    # as a root that has no partition any more.
     copied = {(copy.subscription, copy.target_oid) for copy in plan.copies}
-    published += [(*table, frozenset()) for table in sorted(plan.earlier & copied)]
+    copied -= {(subscription, oid) for subscription, oid, _ in published}
+    published += [(*table, frozenset()) for table in sorted(copied)]
     for subscription, oid, operations in published:
         table = plan.tables[oid]
         topic = topic_of(subscription, table.schema, table.name, settings.topics.names)
