@@ -324,6 +324,9 @@ class Attempt:
             if recovered.watermark is None and slot is not None:
                 # Its claim may be in a Kafka transaction that is just being committed.
                 recovered = read_progress(kafka, topic, identity, _READ_S)
+            elif slot is None and recovered.watermark is not None:
+                # Another gateway may have made it, and streamed, while Kafka was read.
+                slot = slot_status(outside.connection, source.slot)
             elif recovered.watermark is None:
                 elsewhere = read_systems(kafka, topic, identity, fingerprint, _READ_S)
         return Facts(

@@ -10,7 +10,9 @@ from typing import Any
 import psycopg
 import pytest
 
-from tests.support.gateway_process import GatewayProject, Read, TopicReader
+from gateway.sink.progress import read_progress
+from tests.support.gateway_process import GatewayProcess, GatewayProject, Read, TopicReader
+from tests.support.gateway_scene import Scene, current_lsn
 from tests.support.servers import Database
 
 pytestmark = [pytest.mark.postgres, pytest.mark.kafka]
@@ -93,3 +95,26 @@ def test_copy_then_stream_with_the_manuals_filters(
         ("c", {"a": 555, "b": 102, "c": "NSW"}),
         ("d", {"a": 9, "b": None, "c": "NSW"}),
     ]
+
+
+def test_a_slot_that_another_gateway_has_made_meanwhile_is_not_taken_for_one_that_is_gone(
+    scene: Callable[..., Scene], database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    s = scene(
+        "CREATE PUBLICATION p FOR TABLE t; CREATE SUBSCRIPTION {s} CONNECTION '' PUBLICATION p;"
+    )
+    with database.connect() as connection:
+        connection.execute("CREATE TABLE t (a int PRIMARY KEY); INSERT INTO t VALUES (1)")
+    others: list[GatewayProcess] = []
+
+    def read_behind_another(*arguments: Any, **options: Any) -> Any:
+        if not others:
+            others.append(s.project.start())
+            others[0].wait_for("all tables are copied")
+            assert others[0].terminate() == 0
+        return read_progress(*arguments, **options)
+
+    monkeypatch.setattr("gateway.runtime.attempt.read_progress", read_behind_another)
+    with database.connect() as connection:
+        s.run_to(current_lsn(connection))
+    assert s.rebuilt("t") == [(1,)]
