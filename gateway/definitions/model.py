@@ -353,3 +353,14 @@ class Plan:
     departed: frozenset[tuple[str, int]] = frozenset()
     earlier: frozenset[tuple[str, int]] = frozenset()
     held: tuple[HeldTable, ...] = ()
+
+    @property
+    def targets(self) -> frozenset[tuple[str, int]]:
+        """Subscription and OID of all subscriber tables: each has a topic.
+
+        Some are copied and not published: now, but from a place in the stream on; or ever, as a
+        root that has no partition any more.
+        """
+        published = ((publish.subscription, publish.target_oid) for publish in self.publishes)
+        copied = ((copy.subscription, copy.target_oid) for copy in self.copies)
+        return frozenset((*published, *copied))

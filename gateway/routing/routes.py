@@ -91,8 +91,7 @@ class RelationRoutes:
         self._publishes_once = {
             (publish.subscription, publish.target_oid): publish for publish in plan.publishes
         }.values()
-        self._taken = {(publish.subscription, publish.target_oid) for publish in plan.publishes}
-        self._taken |= {(copy.subscription, copy.target_oid) for copy in plan.copies}
+        self._taken = plan.targets
         self._publishes = self._now = _by_relation(plan.publishes)
         self.addresses = Addresses(plan, self._taken, settings, schemas)
         self._groups = GroupBuilder(plan, settings, self.addresses)

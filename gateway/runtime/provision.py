@@ -303,11 +303,8 @@ def table_topics(plan: Plan, settings: Settings) -> list[TopicSpec]:
     owner: dict[str, tuple[str, int]] = {}
     specs: dict[str, TopicSpec] = {}
     published = [(p.subscription, p.target_oid, p.operations) for p in plan.publishes]
-    # What is copied and not published: now, but it will be from a place in the stream on; or ever,
-    # as a root that has no partition any more.
-    copied = {(copy.subscription, copy.target_oid) for copy in plan.copies}
-    copied -= {(subscription, oid) for subscription, oid, _ in published}
-    published += [(*table, frozenset()) for table in sorted(copied)]
+    unpublished = plan.targets.difference((name, oid) for name, oid, _ in published)
+    published += [(*table, frozenset()) for table in sorted(unpublished)]
     for subscription, oid, operations in published:
         table = plan.tables[oid]
         topic = topic_of(subscription, table.schema, table.name, settings.topics.names)
