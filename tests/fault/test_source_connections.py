@@ -261,7 +261,7 @@ def test_a_slot_that_is_not_made_yet_can_be_given_up(database: Database, dsn: st
             interrupt.set()
             with pytest.raises(Interrupted):
                 source.create_slot(name)
-        wait_until(lambda: slot_status(other, name) is None, 20, "the half-made slot to go")
+        wait_until(lambda: slot_status(other, name) is None, 60, "the half-made slot to go")
 
 
 def test_a_command_that_is_not_answered_ends_with_the_commands_deadline(

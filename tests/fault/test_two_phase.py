@@ -94,7 +94,7 @@ def wait_for_row(scene: Scene, a: int) -> None:
         return any(r.key == {"a": a} for r in scene.read("t"))
 
     try:
-        wait_until(there, 30, f"row {a} in Kafka")
+        wait_until(there, 60, f"row {a} in Kafka")
     except AssertionError as error:
         raise AssertionError(f"{error}\n{scene.project.processes[-1].log()}") from None
 

@@ -79,7 +79,7 @@ def test_databases_are_dropped_with_their_subscriptions_and_slots(
             f" WITH (create_slot = false, slot_name = '{database.name}')"
         )
         source.execute("INSERT INTO t VALUES (1)")
-        wait_until(lambda: target.execute("TABLE t").fetchall() == [(1,)], 30, "the row")
+        wait_until(lambda: target.execute("TABLE t").fetchall() == [(1,)], 60, "the row")
 
     make_database.drop_all()
 
@@ -153,8 +153,8 @@ def test_a_server_ends_with_a_process_that_was_killed() -> None:
 
         owner.send_signal(signal.SIGKILL)
 
-        wait_until(lambda: not any(map(is_running, processes)), 20, "the server to end")
-        wait_until(lambda: not Path(folder).exists(), 20, "its folder to go")
+        wait_until(lambda: not any(map(is_running, processes)), 60, "the server to end")
+        wait_until(lambda: not Path(folder).exists(), 60, "its folder to go")
 
 
 @pytest.mark.kafka

@@ -143,8 +143,8 @@ def test_health_and_role_of_a_leader_and_of_one_that_stands_by(
         follower = Monitored(s.project.start())
         follower.process.wait_for("standing by")
 
-        wait_until(lambda: leader.get("/readyz")[0] == 200, 30, "the leader to be ready")
-        wait_until(lambda: follower.get("/readyz")[0] == 200, 30, "the other to be ready")
+        wait_until(lambda: leader.get("/readyz")[0] == 200, 60, "the leader to be ready")
+        wait_until(lambda: follower.get("/readyz")[0] == 200, 60, "the other to be ready")
 
         assert leader.get("/readyz") == (200, "ok: streaming\n")
         assert follower.get("/readyz") == (200, "ok: standby\n")

@@ -52,7 +52,7 @@ def test_the_page_is_read_on_a_phone_without_javascript_and_lives_with_it(
                 browser.open(url)
                 return "public.t" in browser.text()
 
-            wait_until(is_complete, 30, "the table to be on the page")
+            wait_until(is_complete, 60, "the table to be on the page")
             text = browser.text()
             assert s.slot in text and "streaming" in text, (name, text)
             assert "no gateway reads the slot" not in text
@@ -81,5 +81,5 @@ def test_the_page_is_read_on_a_phone_without_javascript_and_lives_with_it(
         assert gateway.process.terminate() == 0
         pulse = "document.querySelector('#pulse').innerText"
         wait_until(
-            lambda: "no answer since" in browser.evaluate(pulse), 30, "the page to say it is alone"
+            lambda: "no answer since" in browser.evaluate(pulse), 60, "the page to say it is alone"
         )

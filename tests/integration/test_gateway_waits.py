@@ -84,7 +84,7 @@ def test_those_that_a_copy_and_a_reload_wait_for_are_named(
         gateway.process.wait_for(waits)
         assert f'awaited="{"; ".join(names)}"' in gateway.process.log()
         assert f"for now: {waits}: {'; '.join(names)}" in s.cli("status").out
-        wait_until(lambda: json.loads(gateway.get("/status")[1])["waits"], 30, "the wait there")
+        wait_until(lambda: json.loads(gateway.get("/status")[1])["waits"], 60, "the wait there")
         (wait,) = json.loads(gateway.get("/status")[1])["waits"]
         assert (wait["task"], wait["awaited"]) == ("copy", names)
         assert waits in gateway.get("/")[1]
@@ -92,7 +92,7 @@ def test_those_that_a_copy_and_a_reload_wait_for_are_named(
         assert metric in gateway.get("/metrics")[1]
     with database.connect() as connection:
         connection.execute(f"COMMIT PREPARED '{gid}'")
-    wait_until(lambda: s.cli("status").code == 0, 30, "the copy to be made")
+    wait_until(lambda: s.cli("status").code == 0, 60, "the copy to be made")
     with psycopg.connect(database.dsn, application_name="a migration") as open_one:
         open_one.execute("LOCK TABLE u IN SHARE MODE")
         pid = value_of(open_one, "SELECT pg_backend_pid()")
@@ -101,7 +101,7 @@ def test_those_that_a_copy_and_a_reload_wait_for_are_named(
         s.project.definitions = (one + more).replace("{s}", s.slot)
         s.project.write()
         gateway.process.send(signal.SIGHUP)
-        wait_until(lambda: waits in s.cli("status").out, 30, "the wait of the reload")
+        wait_until(lambda: waits in s.cli("status").out, 60, "the wait of the reload")
         gateway.process.wait_for(
             f"wait for locks on the tables that are to come in, held by {named}"
         )

@@ -185,7 +185,7 @@ def test_a_topic_that_may_not_be_written_is_named_also_when_others_were_produced
                 errors.append(error)
             return bool(errors)
 
-        wait_until(has_failed, 30, "the broker's answer")
+        wait_until(has_failed, 60, "the broker's answer")
 
     assert type(errors[0]) is FatalError
     assert "not authorised" in errors[0].message

@@ -83,7 +83,7 @@ def test_markers_name_the_offsets_over_pieces_aborts_and_restarts(
     finish(sink, last)
     finish(sink, Batch(topics.records(2), topics.watermark(2), topics.cut(12)))
     finish(sink, Batch(topics.records(9)))
-    wait_until(lambda: topics.uncommitted() == 18, 20, "the records that are to be aborted")
+    wait_until(lambda: topics.uncommitted() == 18, 60, "the records that are to be aborted")
     sink.close()
     with make_sink(topics) as successor:
         successor.open()
@@ -137,10 +137,10 @@ def test_pieces_without_watermark_are_invisible_until_the_one_with_it(
     sink.open()
     for _ in range(3):
         finish(sink, Batch(topics.records(10)))
-    wait_until(lambda: topics.uncommitted() == 30, 20, "the records to reach the broker")
+    wait_until(lambda: topics.uncommitted() == 30, 60, "the records to reach the broker")
 
     with pytest.raises(TransientError, match="still open"):
-        list(read_compacted(topics.kafka, topics.rows, 2))
+        list(read_compacted(topics.kafka, topics.rows, 15))
 
     finish(sink, Batch(topics.records(1), topics.watermark(1)))
 

@@ -42,7 +42,7 @@ def test_a_record_too_large_is_named_also_when_others_were_produced_behind_it(
                 errors.append(error)
             return bool(errors)
 
-        wait_until(has_failed, 30, "the broker's answer")
+        wait_until(has_failed, 60, "the broker's answer")
 
     assert type(errors[0]) is FatalError
     assert f"larger than Kafka takes (topic {small})" in str(errors[0])

@@ -67,7 +67,7 @@ def test_a_sink_that_was_fenced_lets_go_of_the_error_that_closed_it(topics: Topi
         with TransactionalSink(topics.kafka, topics.identity, progress) as sink:
             sink.open(30)
             sink.submit(Batch(topics.records(3), None))
-            wait_until(lambda: sink.collect() is not None, 30, "the batch to be sent")
+            wait_until(lambda: sink.collect() is not None, 60, "the batch to be sent")
             second.start()
             error = Abandoned()
             errors.append(weakref.ref(error))

@@ -123,7 +123,7 @@ def test_feedback_advances_confirmed_flush_lsn_and_never_takes_it_back(database:
             status = slot_status(writer, name)
             return status is not None and status.confirmed_flush_lsn == end_lsn
 
-        wait_until(confirmed, 20, "confirmed_flush_lsn to reach the commit")
+        wait_until(confirmed, 60, "confirmed_flush_lsn to reach the commit")
         assert struct.unpack_from(">Q", _reply(source), 1)[0] >= end_lsn
         assert confirmed()
 
@@ -161,7 +161,7 @@ def test_feedback_beyond_what_the_server_has_sent_does_not_move_the_slot(
             return status is not None and status.confirmed_flush_lsn == end_lsn
 
         # Not by a keepalive: the server also sends one of its own behind the commit.
-        wait_until(confirmed, 20, "confirmed_flush_lsn to reach the commit")
+        wait_until(confirmed, 60, "confirmed_flush_lsn to reach the commit")
 
 
 def _reply(source: ReplicationConnection) -> bytes:
@@ -190,7 +190,7 @@ def test_creating_a_slot_waits_for_open_transactions_and_gives_up_without_a_trac
             pytest.raises(TransientError, match=r"not done after 2 s\n.*xact_start"),
         ):
             source.create_slot(name, timeout_s=2.0, on_wait=waited.append)
-        wait_until(lambda: slot_status(other, name) is None, 20, "the half-made slot to go")
+        wait_until(lambda: slot_status(other, name) is None, 60, "the half-made slot to go")
 
     assert waited
 

@@ -94,13 +94,13 @@ def test_messages_of_the_chosen_prefixes_are_published_those_outside_transaction
             return [r.value["content"] for r in s.reader.read(topic) if r.value is not None]
 
         # Written out by the walwriter, as nobody commits.
-        wait_until(lambda: contents() == [b"at once"], 30, "the message outside a transaction")
+        wait_until(lambda: contents() == [b"at once"], 60, "the message outside a transaction")
         connection.execute("ROLLBACK")
         connection.execute("BEGIN")
         connection.execute("INSERT INTO t VALUES (1)")
         connection.execute("SELECT pg_logical_emit_message(true, 'ours', 'inside')")
         connection.execute("COMMIT")
-        wait_until(lambda: len(contents()) == 2, 30, "the message inside a transaction")
+        wait_until(lambda: len(contents()) == 2, 60, "the message inside a transaction")
         assert gateway.terminate() == 0
 
     standalone, inside = s.reader.read(topic)

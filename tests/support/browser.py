@@ -119,7 +119,7 @@ class Browser:
     def open(self, url: str) -> None:
         """Open a page and wait until it is loaded."""
         assert "errorText" not in self.call("Page.navigate", url=url)
-        wait_until(lambda: self._ready(url), 30, f"{url} to be loaded")
+        wait_until(lambda: self._ready(url), 60, f"{url} to be loaded")
 
     def see_as(self, width: int, height: int, *, scripts: bool = True) -> None:
         """Be a screen of that size, with or without JavaScript of the page's own."""

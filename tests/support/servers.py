@@ -267,7 +267,7 @@ def _drop_slots(connection: Connection, dbname: str) -> None:
                 connection.execute("SELECT pg_drop_replication_slot(%s)", [name])
         return not slots
 
-    wait_until(none_left, 30, f"the slots of {dbname} to be dropped")
+    wait_until(none_left, 60, f"the slots of {dbname} to be dropped")
 
 
 def _use_containers() -> bool:

@@ -56,7 +56,7 @@ def test_what_comes_after_the_caller_gave_up_is_discarded() -> None:
         call_in_background(work, on_wait=give_up, discard=discarded.append)
     assert discarded == []
     go_on.set()
-    wait_until(lambda: discarded == ["late"], 20, "the late result")
+    wait_until(lambda: discarded == ["late"], 60, "the late result")
 
 
 def test_a_failure_after_the_caller_gave_up_is_nobodys() -> None:

@@ -120,7 +120,7 @@ def test_a_copier_that_is_not_asked_keeps_few_snapshots(monkeypatch: pytest.Monk
     monkeypatch.setattr("gateway.runtime.copy_workers._GATE_S", 0.0)
     copier = copier_of(["(b = 0)"], Unsure)
     with copier:
-        wait_until(lambda: Unsure.looks > 1_000, 30, "a thousand looks at the server")
+        wait_until(lambda: Unsure.looks > 1_000, 60, "a thousand looks at the server")
         kept = sum(isinstance(each, Snapshot) for each in gc.get_objects())
 
     assert kept < 100

@@ -153,7 +153,7 @@ def test_a_thread_reads_and_answers_while_the_loop_is_elsewhere() -> None:
     source = FakeSource([[row(1)], [keepalive(50, reply_requested=True)], [row(2)]])
     with Intake(source, feedback_interval_s=0.01) as intake:
         with intake.attended():
-            wait_until(lambda: len(source.feedback) > 3, 20, "feedback from the thread")
+            wait_until(lambda: len(source.feedback) > 3, 60, "feedback from the thread")
 
         assert [f for f in everything(intake) if f[:1] == b"w"] == [row(1), row(2)]
 
@@ -171,7 +171,7 @@ def test_what_goes_wrong_meanwhile_is_raised_at_the_end_of_the_block() -> None:
     source = Broken([])
     intake = Intake(source)
     with pytest.raises(TransientError, match="the connection is gone"), intake.attended():
-        wait_until(lambda: bool(closed), 20, "the connection to be closed at once")
+        wait_until(lambda: bool(closed), 60, "the connection to be closed at once")
     FakeSource.close(source)
 
 
