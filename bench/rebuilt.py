@@ -290,10 +290,23 @@ def plain_merge(spark: SparkSession, path: str, staged: DataFrame) -> float:
     return timed(merge.execute)
 
 
-def report(name: str, rows: int, seconds: float, beside: str, plain: float) -> None:
-    """One line."""
+def report(
+    name: str, rows: int, seconds: float, beside: str, plain: float, reading: float = 0.0
+) -> None:
+    """One line.
+
+    Args:
+        name: what was measured.
+        rows: how many.
+        seconds: it took.
+        beside: what stands beside it.
+        plain: the seconds that that took.
+        reading: the seconds that it takes to read and decode the records, which `plain` had in
+            Parquet files.
+    """
+    whole = f"   with reading {reading:.2f} s: {seconds / (plain + reading):.2f}" if reading else ""
     print(
-        f"{name:<34} {rows:>9,} rows {seconds:>7.1f} s {rows / seconds:>9,.0f}/s"
-        f"   {beside} {plain:>6.1f} s   ratio {seconds / plain:.2f}",
+        f"{name:<34} {rows:>9,} rows {seconds:>7.2f} s {rows / seconds:>9,.0f}/s"
+        f"   {beside} {plain:>6.2f} s   ratio {seconds / plain:.2f}{whole}",
         flush=True,
     )

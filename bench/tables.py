@@ -43,14 +43,18 @@ def measure(
     plain = bench.copied("appended")
     staged = bench.staged(inserted, "inserts").drop("op")
     spent = timed(lambda: staged.write.format("delta").mode("append").save(plain))
-    report("inserts", few, bench.take(bench.put(inserted)), "plain append", spent)
+    marker = bench.put(inserted)
+    reading = bench.decode(marker)
+    report("inserts", few, bench.take(marker), "plain append", spent, reading)
     updated = bench.rows("u", rows // 3, few)
     staged = bench.staged(updated, "updates")
     plain = bench.copied("merged")
     vectors = "'delta.enableDeletionVectors' = 'true'"
     spark.sql(f"ALTER TABLE delta.`{plain}` SET TBLPROPERTIES ({vectors})")
     spent = plain_merge(spark, plain, staged)
-    report("updates of neighbours", few, bench.take(bench.put(updated)), "plain MERGE", spent)
+    marker = bench.put(updated)
+    reading = bench.decode(marker)
+    report("updates of neighbours", few, bench.take(marker), "plain MERGE", spent, reading)
     # The last rows that were inserted get other keys.
     moved = bench.rows("c", 2 * rows, few, old=f"id - {rows}")
     report("key changes", few, bench.take(bench.put(moved)), "plain MERGE", spent)
@@ -105,15 +109,17 @@ def measure_batches(spark: SparkSession, bootstrap: str, folder: Path) -> None:
     vectors = "'delta.enableDeletionVectors' = 'true'"
     spark.sql(f"ALTER TABLE delta.`{plain}` SET TBLPROPERTIES ({vectors})")
     for few in (2_000, 25_000):
-        spent, beside = [], []
+        spent, beside, reading = [], [], []
         for number in range(4):
             batch = bench.rows("c", rows * few + number * few, few)
             staged = bench.staged(batch, f"inserts{few}-{number}").drop("op")
             write = staged.write.format("delta").mode("append")
             beside.append(timed(partial(write.save, plain)))
-            spent.append(bench.take(bench.put(batch)))
-        report("batch: inserts", few, median(spent[1:]), "plain append", median(beside[1:]))
-        spent, beside = [], []
+            marker = bench.put(batch)
+            reading.append(bench.decode(marker))
+            spent.append(bench.take(marker))
+        report("batch: inserts", few, *_medians(spent, "plain append", beside, reading))
+        spent, beside, reading = [], [], []
         for number in range(4):
             batch = (
                 bench.rows("c", 2 * rows * few + number * few, few * 6 // 10)
@@ -122,9 +128,18 @@ def measure_batches(spark: SparkSession, bootstrap: str, folder: Path) -> None:
             )
             staged = bench.staged(batch, f"mixed{few}-{number}")
             beside.append(plain_merge(spark, plain, staged))
-            spent.append(bench.take(bench.put(batch)))
-        report("batch: mixed", few, median(spent[1:]), "plain MERGE", median(beside[1:]))
+            marker = bench.put(batch)
+            reading.append(bench.decode(marker))
+            spent.append(bench.take(marker))
+        report("batch: mixed", few, *_medians(spent, "plain MERGE", beside, reading))
     assert bench.count() == spark.read.format("delta").load(plain).count()
+
+
+def _medians(
+    spent: list[float], name: str, beside: list[float], reading: list[float]
+) -> tuple[float, str, float, float]:
+    """What `report` wants, without the first round."""
+    return median(spent[1:]), name, median(beside[1:]), median(reading[1:])
 
 
 @contextmanager

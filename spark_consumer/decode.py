@@ -24,7 +24,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from functools import reduce
-from typing import Final
+from typing import Any, Final
 
 from pyspark.sql import Column as Expr
 from pyspark.sql import DataFrame, SparkSession
@@ -35,7 +35,7 @@ from pyspark.sql.types import StructType
 from spark_consumer.config import ConsumerSettings, source_options
 from spark_consumer.layout import ColumnPlan, KeyLayout, canonical
 from spark_consumer.registry import Schemas
-from spark_consumer.survey import AVRO_OPTIONS, Piece
+from spark_consumer.survey import AVRO_OPTIONS, Piece, of_piece
 
 __all__ = [
     "RowTypes",
@@ -47,6 +47,7 @@ __all__ = [
 ]
 
 _PARTITIONS: Final = 1 << 16
+_ROW_FIELDS: Final = ("before", "after", "unchanged")
 
 
 def read_offsets(
@@ -87,15 +88,18 @@ def read_offsets(
     )
 
 
-def _header(name: str) -> Expr:
-    value = f"get(filter(headers, h -> h.key = '{name}'), 0).value"
-    return F.expr(f"CAST({value} AS STRING)")
+def _header(name: str) -> str:
+    # A lambda over the headers would be interpreted, for each record.
+    place = f"CAST(array_position(headers.key, '{name}') AS INT) - 1"
+    return f"CAST(get(headers.value, {place}) AS STRING)"
 
 
 def prefixed(column: str) -> tuple[Expr, Expr]:
-    """Schema id and Avro bytes of a column in Confluent's wire format; null where it is null."""
-    number = F.expr(f"CAST(conv(hex(substring({column}, 2, 4)), 16, 10) AS BIGINT)")
-    return number, F.expr(f"substring({column}, 6)")
+    """Schema id and Avro bytes of a column in Confluent's wire format; null where it is null.
+
+    The id stays as it is there, four bytes: see `spark_consumer.survey.schema_id`.
+    """
+    return F.expr(f"substring({column}, 2, 4)"), F.expr(f"substring({column}, 6)")
 
 
 def wire(records: DataFrame) -> DataFrame:
@@ -105,8 +109,9 @@ def wire(records: DataFrame) -> DataFrame:
         records: topic, partition, offset, key, value, headers.
 
     Returns:
-        topic, partition, offset, key_id, key_body, value_id, value_body (null for a tombstone),
-        lsn, seq, op, rekey, and fault: what is wrong with the record's form, or null.
+        topic, partition, offset, key_id, key_body, value_id, value_body (null for a tombstone; ids
+        as `schema_id` has them), lsn, seq, op, rekey, and fault: what is wrong with the record's
+        form, or null.
     """
     key_id, key_body = prefixed("key")
     value_id, value_body = prefixed("value")
@@ -128,13 +133,10 @@ def wire(records: DataFrame) -> DataFrame:
     return (
         records.withColumns(
             {
-                "lsn": _header("commit_lsn"),
-                "seq": F.expr(
-                    "try_cast(CAST(get(filter(headers, h -> h.key = 'seq'), 0).value AS STRING)"
-                    " AS BIGINT)"
-                ),
-                "op": _header("op"),
-                "rekey": _header("rekey"),
+                "lsn": F.expr(_header("commit_lsn")),
+                "seq": F.expr(f"try_cast({_header('seq')} AS BIGINT)"),
+                "op": F.expr(_header("op")),
+                "rekey": F.expr(_header("rekey")),
                 "key_id": key_id,
                 "key_body": key_body,
                 "value_id": value_id,
@@ -228,13 +230,13 @@ def _piece(
     key: KeyLayout | None,
     schemas: Schemas,
 ) -> DataFrame:
-    has_key = F.col("key_id").isNull() if piece.key_id is None else F.col("key_id") == piece.key_id
     value_schema = _text(schemas, piece.value_id)
-    body = {"e": from_avro(F.col("value_body"), value_schema, AVRO_OPTIONS)}
+    reading = AVRO_OPTIONS | {"avroSchema": _needed(schemas.schema(piece.value_id))}
+    body = {"e": from_avro(F.col("value_body"), value_schema, reading)}
     if key is not None:
         assert piece.key_id is not None
         body["key"] = from_avro(F.col("key_body"), _text(schemas, piece.key_id), AVRO_OPTIONS)
-    decoded = records.where((F.col("value_id") == piece.value_id) & has_key).withColumns(body)
+    decoded = records.where(of_piece(piece.key_id, piece.value_id)).withColumns(body)
     sent = row_type(records.sparkSession, value_schema)
     keys = set(key.fields) if key is not None else set()
 
@@ -272,6 +274,12 @@ def _piece(
         )
         selected["f"] = f"IF(rekey <=> 'new', {selected['f']}, NULL)"
     return decoded.select(*(F.expr(sql).alias(name) for name, sql in selected.items()))
+
+
+def _needed(envelope: dict[str, Any]) -> str:
+    """A reader's schema of the envelope without what is said of the change, which takes longer."""
+    fields = [field for field in envelope["fields"] if field["name"] in _ROW_FIELDS]
+    return json.dumps({**envelope, "fields": fields})
 
 
 def _canonical(sql: str, column: ColumnPlan) -> str:

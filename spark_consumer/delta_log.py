@@ -11,8 +11,8 @@ has the state computed in any case, goes by it.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -23,8 +23,9 @@ from pyspark.sql.types import StructField, StructType
 
 from spark_consumer.errors import TransientConsumerError
 from spark_consumer.names import quoted
+from spark_consumer.small import INTERPRETED, tuned
 
-__all__ = ["Draft", "Gone", "OutrunError", "commit_info", "settings"]
+__all__ = ["Candidates", "Draft", "Gone", "OutrunError", "commit_info", "settings"]
 
 _ATTEMPTS: Final = "spark.databricks.delta.maxCommitAttempts"
 _DELTA: Final = "org.apache.spark.sql.delta."
@@ -35,17 +36,47 @@ class OutrunError(Exception):
     """Somebody else has committed meanwhile, and nothing was."""
 
 
+class Candidates:
+    """The files of a table that may have rows of some kind.
+
+    Delta would look for them again for each time that their rows are planned, and for deletion
+    vectors in all files of the table.
+
+    Args:
+        log: the table's DeltaLog.
+        rows: the table's, where a condition holds; they are not read, nor is anything else.
+
+    Attributes:
+        files: What Delta's log has of them.
+        version: Of the table.
+        rows: Their rows, whether the condition holds or not.
+    """
+
+    def __init__(self, log: Any, rows: DataFrame) -> None:
+        spark = rows.sparkSession
+        none: Any = spark._jvm.scala.Option.empty()  # type: ignore[union-attr]
+        with tuned(spark, INTERPRETED):
+            scan = rows._jdf.queryExecution().optimizedPlan().collectLeaves().head()
+        prepared = scan.relation().location().preparedScan()
+        snapshot = prepared.scannedSnapshot()
+        self.files: Any = prepared.files()
+        self.version = int(snapshot.version())
+        self.rows = DataFrame(log.createDataFrame(snapshot, self.files, False, none), spark)
+
+
 @dataclass(frozen=True, slots=True)
 class Gone:
     """Rows that go.
 
     Attributes:
         places: `file` and `place` of each, as `_metadata` has file_path and row_index.
-        files: those of `file`.
+        candidates: Where they are.
+        few: It takes longer to compile something for them than to go through them.
     """
 
     places: DataFrame
-    files: Collection[str]
+    candidates: Candidates
+    few: bool
 
 
 class Draft:
@@ -84,7 +115,8 @@ class Draft:
         self._mode = modes.Overwrite if empty else modes.Append
         self._actions = self._overwrite(rows, anew=anew) if empty else self._append(rows)
         if gone is not None:
-            self._actions = self._actions.concat(self._marked(snapshot, gone))
+            with tuned(spark, INTERPRETED) if gone.few else nullcontext():
+                self._actions = self._actions.concat(self._marked(snapshot, gone))
 
     def _append(self, rows: DataFrame) -> Any:
         return self._begun.writeFiles(rows._jdf)
@@ -104,16 +136,14 @@ class Draft:
         session, begun, option = self._spark._jsparkSession, self._begun, self._jvm.scala.Option
         column = self._jvm.org.apache.spark.sql.functions.col
         always = self._jvm.org.apache.spark.sql.catalyst.expressions.Literal.TrueLiteral()
-        names = ", ".join(f"'{name.rpartition('/')[2]}'" for name in ("", *gone.files))
-        there = snapshot.allFiles().filter(f"substring_index(path, '/', -1) IN ({names})")
-        listed = there.collectAsList()
-        files = self._jvm.org.apache.spark.api.python.PythonUtils.toSeq(listed)
+        files = gone.candidates.files
+        vectors = (files.apply(n).deletionVector() is not None for n in range(files.size()))
         places = self._class("commands.DeletionVectorBitmapGenerator")
         marks = self._class("commands.DMLWithDeletionVectorsHelper")
         built = places.buildRowIndexSetsForFilesMatchingCondition(
             session,
             begun,
-            any(file.deletionVector() is not None for file in listed),
+            any(vectors),
             gone.places._jdf,
             files,
             always,

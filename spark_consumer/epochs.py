@@ -17,7 +17,7 @@ from pyspark.sql import functions as F
 from spark_consumer.errors import ContractError
 from spark_consumer.layout import KeyLayout, Layout, key_layout, value_layout
 from spark_consumer.registry import Schemas
-from spark_consumer.survey import Piece, Survey, survey
+from spark_consumer.survey import Piece, Survey, of_piece, survey
 
 __all__ = ["Epoch", "cut_epochs"]
 
@@ -43,6 +43,11 @@ class Epoch:
     records: DataFrame
     last: Mapping[int, int]
     is_last: bool
+
+    @property
+    def changes(self) -> int:
+        """How many there are."""
+        return sum(piece.changes for piece in self.pieces)
 
     @property
     def moves(self) -> bool:
@@ -76,8 +81,7 @@ def cut_epochs(mine: DataFrame, found: Survey, schemas: Schemas) -> list[Epoch]:
     # The number of the kind, record by record; a new run begins where it changes.
     number = reduce(
         lambda sofar, piece: F.when(
-            F.col("key_id").eqNullSafe(F.lit(piece.key_id)) & (F.col("value_id") == piece.value_id),
-            ordered.index(kinds[piece]),
+            of_piece(piece.key_id, piece.value_id), ordered.index(kinds[piece])
         ).otherwise(sofar),
         changing,
         F.lit(-1),

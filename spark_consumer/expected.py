@@ -33,6 +33,9 @@ from spark_consumer.survey import (
     IS_REMOVAL,
     Piece,
     begins_copy,
+    of_piece,
+    schema_id,
+    schema_number,
 )
 
 __all__ = ["Expected", "decoded_as", "observed", "peek"]
@@ -59,16 +62,16 @@ class Expected:
     def counts(self, schemas: Schemas) -> list[Expr]:
         """Aggregates over a wire frame: their values are for `fulfilled`."""
         key_id, value_id = self.kind.key_id, self.kind.value_id
-        key = F.lit(None) if key_id is None else F.lit(key_id)
-        alike = (F.col("value_id") == value_id) & F.col("key_id").eqNullSafe(key)
-        known = alike & F.expr(IS_CHANGE)
+        known = of_piece(key_id, value_id) & F.expr(IS_CHANGE)
         asked: list[Expr] = []
         if self.begins:
             envelope = from_avro(
                 F.col("value_body"), json.dumps(schemas.schema(value_id)), AVRO_OPTIONS
             )
-            first = F.expr(f"op = 't' AND value_id = {value_id}") & (
-                envelope.getField("source").getField("snapshot") == "first"
+            first = (
+                (F.col("op") == "t")
+                & (F.col("value_id") == schema_id(value_id))
+                & (envelope.getField("source").getField("snapshot") == "first")
             )
             known |= first
             for span in self.share.spans:
@@ -129,11 +132,17 @@ def peek(records: DataFrame, schemas: Schemas) -> tuple[Piece | None, bool]:
         .limit(_PEEK)
         .collect()
     )
-    ids = {(row.key_id, row.value_id) for row in seen if not row.empties}
+    ids = {
+        (row.key_id and schema_number(row.key_id), schema_number(row.value_id))
+        for row in seen
+        if not row.empties
+    }
     if len(ids) != 1:
         return None, False
     first = seen[0]
-    begins = first.empties and begins_copy(bytes(first.body), schemas.schema(first.value_id))
+    begins = first.empties and begins_copy(
+        bytes(first.body), schemas.schema(schema_number(first.value_id))
+    )
     (key_id, value_id) = ids.pop()
     return Piece(key_id, value_id, len(seen), sum(row.removes for row in seen), 0), begins
 

@@ -20,7 +20,7 @@ from spark_consumer.expected import observed
 from spark_consumer.layout import KeyLayout
 from spark_consumer.moves import fold_moves
 from spark_consumer.names import quoted
-from spark_consumer.small import INTERPRETED, stored, tuned
+from spark_consumer.small import FEW, INTERPRETED, stored, tuned
 
 __all__ = ["Keyed"]
 
@@ -154,13 +154,13 @@ class Keyed:
         batch = self._batch
         source = source.alias("s")
         keys = source.select("k", F.expr(_NEEDS_ROW).alias("need"))
-        if batch.small or sum(piece.changes for piece in batch.epoch.pieces) <= _BROADCAST_KEYS:
+        if batch.small or batch.epoch.changes <= _BROADCAST_KEYS:
             keys = F.broadcast(keys)
         # The row itself is read only where the batch does not have all of it.
         columns = [f"t.{quoted(c.name)}" for c in batch.columns] if answer["partial"] else []
+        candidates = batch.table.candidates(bounds)
         met = (
-            batch.table.rows()
-            .alias("t")
+            candidates.rows.alias("t")
             .where(bounds)
             .join(keys.alias("s"), F.expr(self._same))
             .select(
@@ -171,7 +171,7 @@ class Keyed:
                 *([F.struct(*columns).alias("t")] if columns else []),
             )
         )
-        met = met.observe(_MET, F.count_if("need"), F.collect_set("file"))
+        met = met.observe(_MET, F.count_if("need"))
         with stored(met) as found:
             seen: Any = met._jdf.queryExecution().observedMetrics().apply(_MET)
             skipped: int = answer["need_row"] - int(seen.getLong(0))
@@ -182,7 +182,8 @@ class Keyed:
             else:
                 wanted = "s.action <> 'delete'"
             rows = source.where(wanted).select(*self._outcome(whole=not columns))
-            gone = Gone(found.select("file", "place"), list(seen.getList(1)))
+            few = batch.epoch.changes <= FEW
+            gone = Gone(found.select("file", "place"), candidates, few)
             draft = batch.table.draft(rows, batch.found, gone=gone)
             batch.table.commit(draft, batch.commit)
             return skipped
@@ -245,7 +246,11 @@ class Keyed:
             F.first(F.size("unsent")).alias("lacking"),
             F.expr("false").alias("made"),
         )
-        counted = self._batch.changed.groupBy("k").agg(*alone)
+        changed = self._batch.changed
+        if self._batch.epoch.changes <= FEW:
+            # Handing them around takes longer than going through them.
+            changed = changed.coalesce(1)
+        counted = changed.groupBy("k").agg(*alone)
         most = F.max("count").alias("most")
         row = counted.agg(most, *self._bounds.asked(), *map(F.expr, _COUNTS)).first()
         assert row is not None

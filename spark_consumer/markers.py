@@ -21,7 +21,7 @@ from spark_consumer.errors import ContractError
 from spark_consumer.names import part
 from spark_consumer.registry import Schemas
 from spark_consumer.small import gather
-from spark_consumer.survey import AVRO_OPTIONS
+from spark_consumer.survey import AVRO_OPTIONS, schema_id, schema_number
 
 __all__ = ["Copy", "Cut", "Marker", "Range", "cut_markers", "read_markers"]
 
@@ -161,11 +161,12 @@ def read_markers(records: DataFrame, schemas: Schemas) -> list[Marker | Copy]:
     cut = gather(cut, records.sparkSession)
     ids = [row.value_id for row in cut.select("value_id").distinct().collect()]
     frames = []
-    for value_id in ids:
-        if value_id is None:
+    for found in ids:
+        if found is None:
             raise ContractError("a marker is not in the wire format (magic byte 0, id, Avro)")
+        value_id = schema_number(found)
         schema = json.dumps(schemas.schema(value_id))
-        decoded = cut.where(F.col("value_id") == value_id).select(
+        decoded = cut.where(F.col("value_id") == schema_id(value_id)).select(
             "topic", "offset", from_avro("body", schema, AVRO_OPTIONS).alias("m")
         )
         kind = decoded.schema["m"].dataType

@@ -22,7 +22,7 @@ from spark_consumer.position import Gap, Position, Share, TopicState, beginning,
 from spark_consumer.registry import Schemas
 from spark_consumer.shelf import Shelf
 from spark_consumer.small import is_small
-from spark_consumer.survey import copy_beginnings, survey
+from spark_consumer.survey import copy_beginnings, schema_id, schema_number, survey
 from spark_consumer.topics import TopicStates
 
 __all__ = ["Planner", "Task", "read_shares"]
@@ -175,8 +175,9 @@ class Planner:
                 )
                 first = frame.select("value_id").first()
                 if first is not None:
-                    mine = frame.where(F.col("value_id") == first.value_id)
-                    names = source_table(mine, json.dumps(self._schemas.schema(first.value_id)))
+                    value_id = schema_number(first.value_id)
+                    mine = frame.where(F.col("value_id") == schema_id(value_id))
+                    names = source_table(mine, json.dumps(self._schemas.schema(value_id)))
                     return ".".join(part(name) for name in names)
         raise TableError(
             f"topic {topic}: the records that its markers name are gone",

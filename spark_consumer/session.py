@@ -21,6 +21,8 @@ TUNED: Final = {
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
     # One task rebuilds a table's log: a MERGE on a small table takes a quarter of the time.
     "spark.databricks.delta.snapshotPartitions": "1",
+    # A cut asks a hundred different questions; what was compiled for them is kept for the next one.
+    "spark.sql.codegen.cache.maxEntries": "1000",
     "spark.sql.session.timeZone": "UTC",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",

@@ -17,10 +17,13 @@ from typing import Any, Final, cast
 
 from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["INTERPRETED", "TABLE_BYTES", "gather", "is_small", "setting", "stored", "tuned"]
+__all__ = ["FEW", "INTERPRETED", "TABLE_BYTES", "gather", "is_small", "setting", "stored", "tuned"]
 
 TABLE_BYTES: Final = 32 * 1024 * 1024
 """Up to this size a table is read well enough by interpreted expressions."""
+
+FEW: Final = 100_000
+"""So many rows are gone through in less time than it takes to share them out, or to compile."""
 
 _RECORDS: Final = 20_000
 _BYTES: Final = 16 * 1024 * 1024

@@ -10,6 +10,7 @@ from functools import reduce
 from typing import Any, Final
 
 import fastavro
+from pyspark.sql import Column as Expr
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.avro.functions import from_avro
@@ -27,6 +28,9 @@ __all__ = [
     "Survey",
     "begins_copy",
     "copy_beginnings",
+    "of_piece",
+    "schema_id",
+    "schema_number",
     "survey",
 ]
 
@@ -101,6 +105,23 @@ class Survey:
         return f"topic {self.topic}, {parts}"
 
 
+def schema_id(number: int | None) -> Expr:
+    """A schema's id as wire frames have it: four bytes, big-endian; null for none."""
+    return F.lit(None if number is None else number.to_bytes(4, "big"))
+
+
+def schema_number(found: bytes) -> int:
+    """The id that a wire frame's row has."""
+    return int.from_bytes(found, "big")
+
+
+def of_piece(key_id: int | None, value_id: int) -> Expr:
+    """Whether a wire frame's record has these two schemas."""
+    return (F.col("value_id") == schema_id(value_id)) & F.col("key_id").eqNullSafe(
+        schema_id(key_id)
+    )
+
+
 def survey(records: DataFrame) -> dict[str, Survey]:
     """Say what a wire frame holds, by topic.
 
@@ -151,12 +172,12 @@ def _survey(topic: str, rows: Sequence[Any]) -> Survey:
             last=max(row["last"] for row in mine),
             records=sum(row.records for row in mine),
             truncate=max((row.truncate for row in emptying), default=None),
-            lone=(emptying[0].value_id, bytes(emptying[0].body)) if lone else None,
+            lone=_lone(emptying[0]) if lone else None,
         )
     pieces: dict[tuple[int | None, int], Piece] = {}
     for row in rows:
         if row.value_id is not None:
-            ids = (row.key_id, row.value_id)
+            ids = (row.key_id and schema_number(row.key_id), schema_number(row.value_id))
             known = pieces.get(ids, Piece(*ids, 0, 0, 0))
             pieces[ids] = Piece(
                 *ids,
@@ -165,6 +186,10 @@ def _survey(topic: str, rows: Sequence[Any]) -> Survey:
                 known.moves + row.moves,
             )
     return Survey(topic, partitions, sum(row.bytes for row in rows), tuple(pieces.values()))
+
+
+def _lone(row: Any) -> tuple[int, bytes]:
+    return schema_number(row.value_id), bytes(row.body)
 
 
 def copy_beginnings(
@@ -194,7 +219,7 @@ def copy_beginnings(
             F.col("value_body"), json.dumps(schemas.schema(value_id)), AVRO_OPTIONS
         )
         frames.append(
-            records.where((F.col("value_id") == value_id) & (F.col("op") == "t"))
+            records.where((F.col("value_id") == schema_id(value_id)) & (F.col("op") == "t"))
             .select("partition", "offset", "value_id", envelope.alias("e"))
             .where("e.source.snapshot = 'first'")
             .groupBy("partition")
@@ -202,7 +227,7 @@ def copy_beginnings(
         )
     begun: dict[int, tuple[int, int]] = {}
     for row in reduce(DataFrame.unionByName, frames).collect():
-        last = (row["last"]["offset"], row["last"]["value_id"])
+        last = (row["last"]["offset"], schema_number(row["last"]["value_id"]))
         begun[row["partition"]] = max(last, begun.get(row["partition"], (-1, -1)))
     return begun
 

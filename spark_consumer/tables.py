@@ -22,7 +22,7 @@ from pyspark.sql.types import StructField, StructType
 
 from spark_consumer.columns import Add, Drop, Rename, Step, Widen
 from spark_consumer.commits import Commit, Found
-from spark_consumer.delta_log import Draft, Gone, OutrunError, commit_info, settings
+from spark_consumer.delta_log import Candidates, Draft, Gone, OutrunError, commit_info, settings
 from spark_consumer.errors import COPY_AGAIN, TableError, TransientConsumerError
 from spark_consumer.names import quoted
 from spark_consumer.position import Position
@@ -92,6 +92,10 @@ class Table:
     def rows(self) -> DataFrame:
         """The table's rows as they are now."""
         return self.delta().toDF()
+
+    def candidates(self, condition: str) -> Candidates:
+        """The files that may have rows that meet a condition on the columns, as `t`."""
+        return Candidates(self.log(), self.rows().alias("t").where(condition))
 
     def version(self) -> int:
         """The version of the table's last commit; -1 when there is no table."""
@@ -225,6 +229,8 @@ class Table:
         if found is None or (
             found.version != version and self.find(found.version) != Found(version, found.commit)
         ):
+            raise self._outrun()
+        if gone is not None and gone.candidates.version != version:
             raise self._outrun()
         return Draft(self.spark, self.log(), snapshot, rows, gone=gone)
 

@@ -9,6 +9,7 @@ What identifies a row is a second matter, and is a `Rows`: by key, or by value.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Final, Protocol, TypeAlias
 
 from pyspark.sql import DataFrame, Observation
@@ -167,12 +168,15 @@ def write_outright(
         what the batch has; None when it is not what was expected.
     """
     before = batch.table.version()
-    rows = _rows(batch)
     named = batch.named(batch.changed)
     draft = batch.table.draft(named, batch.found, empty=batch.empty, anew=batch.anew)
     numbers = observed(batch.table.spark, observation)
     piece = None if numbers is None else expected.fulfilled(numbers)
-    if piece is None or piece.removals or not rows.are_outright(draft.rows):
+    if piece is None:
+        draft.discard()
+        return None, None
+    rows = _rows(replace(batch, epoch=replace(batch.epoch, pieces=(piece,))))
+    if piece.removals or not rows.are_outright(draft.rows):
         draft.discard()
         return None, piece
     version = batch.table.commit(draft, batch.commit)

@@ -18,7 +18,7 @@ from spark_consumer.errors import TransientConsumerError
 from spark_consumer.layout import Layout, key_layout, value_layout
 from spark_consumer.position import Position
 from spark_consumer.registry import Schemas
-from spark_consumer.survey import AVRO_OPTIONS, Piece, survey
+from spark_consumer.survey import AVRO_OPTIONS, Piece, of_piece, survey
 from spark_consumer.verify.replay import Change
 from spark_consumer.verify.text import Row, mark_sql, text_sql
 
@@ -151,8 +151,7 @@ def _decoded(
         raise DisturbedError("its columns changed meanwhile")
     envelope = from_avro(F.col("value_body"), json.dumps(schema), AVRO_OPTIONS)
     mine = records.where(
-        (F.col("value_id") == piece.value_id)
-        & F.col("key_id").eqNullSafe(F.lit(piece.key_id))
+        of_piece(piece.key_id, piece.value_id)
         & (F.col("op") != "t")
         & ~((F.col("op") == "d") & F.col("rekey").eqNullSafe("old"))
     ).withColumn("e", envelope)
