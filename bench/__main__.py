@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from bench import copy, encode, groups, rows, subscriptions
+from bench import copy, encode, feed, groups, rows, subscriptions
 from bench.cases import CASES
 from bench.load import CHANGES_PER_TRANSACTION
 from bench.stream import measure, stop_on_sigterm
@@ -31,6 +31,8 @@ def main() -> int:
             from bench.tables import run
 
             run(arguments.table_rows, arguments.only)
+        if arguments.only == "feed":
+            feed.run(arguments.rows)
         if arguments.only == "groups":
             groups.run(arguments.rows)
         if arguments.only == "copy":
@@ -58,12 +60,14 @@ def _parser() -> argparse.ArgumentParser:
             "neighbours",
             "many-tables",
             "copy",
+            "feed",
             "groups",
         ),
         help="a full slot into Kafka, the cost of encoding a row, of routing it compiled and "
         "interpreted, or of many subscriptions beside as many native ones (default: these four); "
         "or the Spark job on a large table, on one twenty times as large, on many small ones; the "
-        "copy of a table, or two groups beside one gateway",
+        "copy of a table, what Kafka takes when nothing else is done, or two groups beside one "
+        "gateway",
     )
     parser.add_argument(
         "--case",

@@ -11,7 +11,7 @@ has the state computed in any case, goes by it.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any, Final
@@ -29,6 +29,7 @@ __all__ = ["Candidates", "Draft", "Gone", "OutrunError", "commit_info", "setting
 
 _ATTEMPTS: Final = "spark.databricks.delta.maxCommitAttempts"
 _DELTA: Final = "org.apache.spark.sql.delta."
+_SKIPPING: Final = "spark.databricks.delta.stats.skipping"
 _PHYSICAL: Final = "delta.columnMapping.physicalName"
 
 
@@ -44,24 +45,25 @@ class Candidates:
 
     Args:
         log: the table's DeltaLog.
-        rows: the table's, where a condition holds; they are not read, nor is anything else.
+        rows: the table's, where a condition holds; they are not read.
 
     Attributes:
-        files: What Delta's log has of them.
         version: Of the table.
-        rows: Their rows, whether the condition holds or not.
+        rows: The files' rows, whether the condition holds or not.
     """
 
     def __init__(self, log: Any, rows: DataFrame) -> None:
         spark = rows.sparkSession
         none: Any = spark._jvm.scala.Option.empty()  # type: ignore[union-attr]
-        with tuned(spark, INTERPRETED):
+        # Where the user has switched skipping off, a plan does not say which files it reads.
+        with tuned(spark, {**INTERPRETED, _SKIPPING: "true"}):
             scan = rows._jdf.queryExecution().optimizedPlan().collectLeaves().head()
         prepared = scan.relation().location().preparedScan()
         snapshot = prepared.scannedSnapshot()
-        self.files: Any = prepared.files()
         self.version = int(snapshot.version())
-        self.rows = DataFrame(log.createDataFrame(snapshot, self.files, False, none), spark)
+        _activate(spark)
+        made = log.createDataFrame(snapshot, prepared.files(), False, none)
+        self.rows = DataFrame(made, spark)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,12 +72,14 @@ class Gone:
 
     Attributes:
         places: `file` and `place` of each, as `_metadata` has file_path and row_index.
-        candidates: Where they are.
+        files: Those of `file`.
+        version: Of the table in which they are there.
         few: It takes longer to compile something for them than to go through them.
     """
 
     places: DataFrame
-    candidates: Candidates
+    files: Collection[str]
+    version: int
     few: bool
 
 
@@ -108,14 +112,13 @@ class Draft:
         self._jvm = jvm
         self._log = log
         self._none = jvm.scala.Option.empty()
-        # Delta takes its settings from the thread's session.
-        SparkSession._get_j_spark_session_class(jvm).setActiveSession(spark._jsparkSession)
+        _activate(spark)
         self._begun = log.startTransaction(self._none, jvm.scala.Option.apply(snapshot))
         modes = jvm.org.apache.spark.sql.SaveMode
         self._mode = modes.Overwrite if empty else modes.Append
         self._actions = self._overwrite(rows, anew=anew) if empty else self._append(rows)
         if gone is not None:
-            with tuned(spark, INTERPRETED) if gone.few else nullcontext():
+            with tuned(spark) if gone.few else nullcontext():
                 self._actions = self._actions.concat(self._marked(snapshot, gone))
 
     def _append(self, rows: DataFrame) -> Any:
@@ -136,14 +139,17 @@ class Draft:
         session, begun, option = self._spark._jsparkSession, self._begun, self._jvm.scala.Option
         column = self._jvm.org.apache.spark.sql.functions.col
         always = self._jvm.org.apache.spark.sql.catalyst.expressions.Literal.TrueLiteral()
-        files = gone.candidates.files
-        vectors = (files.apply(n).deletionVector() is not None for n in range(files.size()))
+        names = ", ".join(f"'{name.rpartition('/')[2]}'" for name in ("", *gone.files))
+        # With what is known of them: a file of which all rows go is removed.
+        there = snapshot.allFiles().filter(f"substring_index(path, '/', -1) IN ({names})")
+        listed = there.collectAsList()
+        files = self._jvm.org.apache.spark.api.python.PythonUtils.toSeq(listed)
         places = self._class("commands.DeletionVectorBitmapGenerator")
         marks = self._class("commands.DMLWithDeletionVectorsHelper")
         built = places.buildRowIndexSetsForFilesMatchingCondition(
             session,
             begun,
-            any(vectors),
+            any(file.deletionVector() is not None for file in listed),
             gone.places._jdf,
             files,
             always,
@@ -209,6 +215,11 @@ class Draft:
 
     def _class(self, name: str) -> Any:
         return getattr(self._jvm, _DELTA + name)
+
+
+def _activate(spark: SparkSession) -> None:
+    """Let Delta, which asks for the thread's session, have this one with its settings."""
+    SparkSession._get_j_spark_session_class(spark._jvm).setActiveSession(spark._jsparkSession)
 
 
 @contextmanager

@@ -171,7 +171,7 @@ class Keyed:
                 *([F.struct(*columns).alias("t")] if columns else []),
             )
         )
-        met = met.observe(_MET, F.count_if("need"))
+        met = met.observe(_MET, F.count_if("need"), F.collect_set("file"))
         with stored(met) as found:
             seen: Any = met._jdf.queryExecution().observedMetrics().apply(_MET)
             skipped: int = answer["need_row"] - int(seen.getLong(0))
@@ -183,7 +183,8 @@ class Keyed:
                 wanted = "s.action <> 'delete'"
             rows = source.where(wanted).select(*self._outcome(whole=not columns))
             few = batch.epoch.changes <= FEW
-            gone = Gone(found.select("file", "place"), candidates, few)
+            places, files = found.select("file", "place"), list(seen.getList(1))
+            gone = Gone(places, files, candidates.version, few)
             draft = batch.table.draft(rows, batch.found, gone=gone)
             batch.table.commit(draft, batch.commit)
             return skipped

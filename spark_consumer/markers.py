@@ -162,7 +162,7 @@ def read_markers(records: DataFrame, schemas: Schemas) -> list[Marker | Copy]:
     ids = [row.value_id for row in cut.select("value_id").distinct().collect()]
     frames = []
     for found in ids:
-        if found is None:
+        if not found:
             raise ContractError("a marker is not in the wire format (magic byte 0, id, Avro)")
         value_id = schema_number(found)
         schema = json.dumps(schemas.schema(value_id))

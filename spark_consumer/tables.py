@@ -230,7 +230,7 @@ class Table:
             found.version != version and self.find(found.version) != Found(version, found.commit)
         ):
             raise self._outrun()
-        if gone is not None and gone.candidates.version != version:
+        if gone is not None and gone.version != version:
             raise self._outrun()
         return Draft(self.spark, self.log(), snapshot, rows, gone=gone)
 

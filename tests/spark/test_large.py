@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from spark_consumer import writers
-from spark_consumer.delta_log import Draft, OutrunError
-from spark_consumer.errors import ContractError
+from spark_consumer.delta_log import Draft, Gone, OutrunError
+from spark_consumer.errors import ContractError, TransientConsumerError
 from spark_consumer.tables import Table
 from tests.spark.direct import Direct
 from tests.spark.records import Col, StaticSchemas, TableTopic
@@ -258,3 +259,61 @@ def test_rows_are_marked_as_deleted_again_and_again_whatever_the_folder_is_calle
     log = "".join(path.read_text() for path in sorted(Path(table.path).glob("_delta_log/*.json")))
     assert '"deletionVector"' in log
     assert table.skipped == 0
+
+
+def test_rows_are_marked_in_the_version_that_was_looked_at_or_not_at_all(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    topic, direct = copied(spark, tmp_path, 1, 2)
+    topic.change("c", 0xA0, 1, after={"id": 7, "b": "in another file"})
+    direct.apply(small=False)
+    table = Table(spark, direct.path, "t")
+    table.require({"delta.enableDeletionVectors": "true"})
+    candidates = table.candidates("t.id BETWEEN 2 AND 3")
+    found = table.find()
+    none = table.rows().where("false")
+    rows = candidates.rows.select("id", "_metadata.file_path", "_metadata.row_index")
+    places = rows.where("id = 2").toDF("id", "file", "place")
+    files = [row.file for row in places.collect()]
+    gone = Gone(places, files, candidates.version, few=True)
+    assert found is not None
+    assert 7 not in {row.id for row in rows.collect()}
+
+    spark.sql(f"ALTER TABLE delta.`{direct.path}` SET TBLPROPERTIES ('of' = 'others')")
+    with pytest.raises(TransientConsumerError, match="made by somebody else meanwhile"):
+        table.draft(none, found, gone=gone)
+
+    again = replace(gone, version=table.version())
+    table.commit(table.draft(none, table.find(), gone=again), found.commit)
+    assert direct.rows() == [(1, "copied"), (7, "in another file")]
+
+
+def test_a_file_is_gone_when_all_its_rows_are(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writers, "VECTOR_BYTES", -1)
+    topic, table = copied(spark, tmp_path, *range(1, 9))
+    for lsn in (0xA0, 0xB0, 0xC0):
+        for key in range(1, 9):
+            topic.change("u", lsn, key, after={"id": key, "b": f"{lsn:X}"})
+        table.apply(small=False)
+        there = spark.read.format("delta").load(table.path)
+        paths = [row[0] for row in there.select("_metadata.file_path").distinct().collect()]
+        assert sorted(paths) == sorted(there.inputFiles())
+
+    assert table.rows() == [(key, "C0") for key in range(1, 9)]
+
+
+def test_a_large_batch_of_keys_that_no_file_has_changes_nothing(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writers, "VECTOR_BYTES", -1)
+    topic, table = copied(spark, tmp_path, 1, 2)
+    for key in (11, 12):
+        topic.change("u", 0xA0, key, after={"id": key, "b": "not there"})
+        topic.change("d", 0xA0, key + 10, before={"id": key + 10})
+
+    table.apply(small=False)
+
+    assert table.rows() == [(1, "copied"), (2, "copied")]
+    assert table.skipped == 4
