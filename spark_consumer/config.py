@@ -135,8 +135,6 @@ def source_options(settings: ConsumerSettings) -> dict[str, str]:
         # Behind what it has read Spark asks where the partition ends, over the connection on which
         # a fetch still waits for more: half a second for each partition of a batch.
         "fetch.max.wait.ms": "10",
-        # The client's 500 are for one who works on them meanwhile.
-        "max.poll.records": "5000",
         **java_properties(settings),
         "isolation.level": "read_committed",
     }

@@ -96,13 +96,12 @@ def test_what_is_given_for_java_takes_the_place_of_what_cannot_be_translated() -
     assert found == {"bootstrap.servers": "h:1", **given}
 
 
-def test_reads_take_much_at_once_and_wait_for_nothing_behind_their_end_unless_told_to() -> None:
+def test_a_read_waits_for_nothing_behind_its_end_unless_it_is_told_to() -> None:
     given = replace(settings(), kafka_java={"fetch.max.wait.ms": "500"})
 
     assert source_options(settings()) == {
         "kafka.bootstrap.servers": "h:1",
         "kafka.fetch.max.wait.ms": "10",
-        "kafka.max.poll.records": "5000",
         "kafka.isolation.level": "read_committed",
     }
     assert source_options(given)["kafka.fetch.max.wait.ms"] == "500"
