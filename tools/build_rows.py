@@ -27,6 +27,7 @@ MODULES: Final = {
     "gateway/routing/_rows.abi3.so": ROOT / "gateway" / "routing" / "rows",
     "gateway/sink/_producing.abi3.so": ROOT / "gateway" / "sink" / "producing",
     "gateway/source/_reading.abi3.so": ROOT / "gateway" / "source" / "reading",
+    "gateway/transactions/_scanning.abi3.so": ROOT / "gateway" / "transactions" / "scanning",
 }
 """Where each module stands in the tree, and the folder of its sources."""
 

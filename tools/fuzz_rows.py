@@ -43,7 +43,7 @@ from gateway.routing.compiled import why_not_built
 from gateway.routing.copies import CopyRoute
 from gateway.routing.routes import RelationRoutes
 from gateway.routing.state import TransactionState
-from gateway.transactions import Assembler, Transaction
+from gateway.transactions import Assembler, Event, Series, Transaction
 from tools.fuzz_values import KINDS, ODD
 
 __all__ = ["RowFuzzer"]
@@ -74,6 +74,7 @@ class _Scene:
     table: Table
     routers: list[Router]
     copies: list[CopyRoute]
+    routes: list[RelationRoutes]
 
 
 class RowFuzzer:
@@ -101,6 +102,7 @@ class RowFuzzer:
                 done += size
                 self._try(scene, size)
                 self._try_copy(scene, size)
+                self._try_series(scene, size)
 
     def _try(self, scene: _Scene, size: int) -> None:
         frames = self._frames(scene, size)
@@ -118,6 +120,46 @@ class RowFuzzer:
         records, error = found[0]
         self.outcomes["records"] += len(records)
         self.outcomes["failed" if error else "routed"] += 1
+
+    def _try_series(self, scene: _Scene, size: int) -> None:
+        frames: list[bytes] = []
+        for _ in range(size):
+            frames += self._frames(scene, self._pick.choice((1, 1, 2, 5)))
+        one, other = scene.routers
+        for routes in scene.routes:
+            for counter in routes.addresses.counters.values():
+                counter.end_copy(rows=False)  # of a transaction that has failed
+        try:
+            transactions = Assembler().push(frames)
+            pushed = Assembler(series=True).push(frames)
+        except (ProtocolError, ValueError):
+            self.outcomes["no series"] += 1
+            return
+        found = self._route_all(one, transactions), self._route_all(other, pushed)
+        if found[0] != found[1]:
+            raise AssertionError(_difference(scene.table, frames, *found))
+        assert one.tally() == other.tally(), f"{[frame.hex() for frame in frames]}"
+        assert one.ended == other.ended, f"{[frame.hex() for frame in frames]}"
+        self.outcomes["series failed" if found[0][1] else "series"] += 1
+
+    def _route_all(self, router: Router, events: Sequence[Event]) -> Outcome:
+        records: list[Record] = []
+        for event in events:
+            while isinstance(event, Series) and event:
+                if (routed := router.route_series(event)) is not None:
+                    records += routed.records
+                    self.outcomes["transactions in series"] += routed.transactions
+                    continue
+                made, error = _route(router, event.take())
+                records += made
+                if error is not None:
+                    return records, error
+            if isinstance(event, Transaction):
+                made, error = _route(router, event)
+                records += made
+                if error is not None:
+                    return records, error
+        return records, None
 
     def _try_copy(self, scene: _Scene, size: int) -> None:
         pick = self._pick
@@ -173,11 +215,17 @@ class RowFuzzer:
             quarantined=pick.choice((_NOTHING, _EVERYTHING)),
             most_bytes=pick.choice(({}, dict.fromkeys(topics, 300))),
         )
-        forms = [self._router(plan, settings, form) for form in ("1", "0")]
-        return _Scene(kinds, table, [router for router, _ in forms], [route for _, route in forms])
+        routes = [RelationRoutes(plan, settings, FixedCatalog(), OneId()) for _ in range(2)]
+        forms = [
+            self._router(each, plan, settings, form)
+            for each, form in zip(routes, ("1", "0"), strict=True)
+        ]
+        routers, copied = [router for router, _ in forms], [route for _, route in forms]
+        return _Scene(kinds, table, routers, copied, routes)
 
-    def _router(self, plan: Plan, settings: RoutingSettings, form: str) -> tuple[Router, CopyRoute]:
-        routes = RelationRoutes(plan, settings, FixedCatalog(), OneId())
+    def _router(
+        self, routes: RelationRoutes, plan: Plan, settings: RoutingSettings, form: str
+    ) -> tuple[Router, CopyRoute]:
         router = Router(routes, settings, now_ms=lambda: 1)
         (announcing,) = Assembler().push(_whole([_relation(plan.tables[_OID])], 0, None))
         assert isinstance(announcing, Transaction)

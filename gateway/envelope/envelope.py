@@ -64,7 +64,8 @@ def wire_prefix(schema_id: int) -> bytes:
 
 
 @cache
-def _gateway_part(version_: str, gateway: str, db: str) -> bytes:
+def gateway_part(version_: str, gateway: str, db: str) -> bytes:
+    """Encode what ``source`` says of the gateway."""
     return b"".join(map(encode_text, (version_, CONNECTOR, gateway, db)))
 
 
@@ -98,7 +99,7 @@ class TransactionContext:
     @property
     def gateway_part(self) -> bytes:
         """What ``source`` says of the gateway."""
-        return _gateway_part(self.version, self.gateway, self.db)
+        return gateway_part(self.version, self.gateway, self.db)
 
     @property
     def commit_ms(self) -> int:

@@ -8,7 +8,7 @@ could be compiled (``tools/build_rows.py``).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
 from gateway.compiled import load_compiled, why_switched_off
@@ -23,13 +23,14 @@ from gateway.routing.state import TransactionState
 from gateway.routing.takers import Candidate, Candidates
 
 __all__ = [
+    "ROWS",
     "CompiledRows",
     "compile_rows",
     "why_interpreted",
     "why_not_built",
 ]
 
-_ROWS: Final = load_compiled("gateway.routing._rows", interface=3)
+ROWS: Final = load_compiled("gateway.routing._rows", interface=4)
 
 _VALUES: Final = {
     AvroKind.BOOLEAN: "b",
@@ -70,15 +71,20 @@ def why_interpreted() -> str | None:
 
 def why_not_built() -> str | None:
     """Say why there is nothing that could be switched off; None: there is."""
-    return _ROWS if isinstance(_ROWS, str) else None
+    return ROWS if isinstance(ROWS, str) else None
 
 
 class CompiledRows:
-    """The rows of one announced relation, in C."""
+    """The rows of one announced relation, in C.
 
-    __slots__ = ("_copy", "_groups", "_orders", "_run")
+    Attributes:
+        rows: What `gateway.routing.series` takes its transactions' rows with.
+    """
+
+    __slots__ = ("_copy", "_groups", "_orders", "_run", "rows")
 
     def __init__(self, rows: Any, groups: Sequence[Group]) -> None:
+        self.rows = rows
         self._run = rows.run
         self._copy = rows.copy
         self._groups = groups
@@ -117,6 +123,11 @@ class CompiledRows:
             order.count += routed
         return reached
 
+    def count(self, changes: int) -> None:
+        """Count changes of transactions that have ended."""
+        for order in self._orders:
+            order.add(changes)
+
     def copy(
         self,
         rows: list[CopiedRow],
@@ -149,7 +160,11 @@ class CompiledRows:
 
 
 def compile_rows(
-    relation_oid: int, names: Sequence[str], groups: Sequence[Group], filters: Filters
+    relation_oid: int,
+    names: Sequence[str],
+    groups: Sequence[Group],
+    filters: Filters,
+    feeds: Mapping[str, int],
 ) -> CompiledRows | None:
     """Prepare a relation's rows; None where they are left to the interpreted path.
 
@@ -158,10 +173,11 @@ def compile_rows(
         names: The columns of its tuples, or of the rows that are copied.
         groups: The forms in which the rows are published.
         filters: Those of the plan.
+        feeds: The place of each subscription among all.
     """
-    if why_interpreted() is not None or isinstance(_ROWS, str):
+    if why_interpreted() is not None or isinstance(ROWS, str):
         return None
-    specified = [_group(group) for group in groups]
+    specified = [_group(group, feeds) for group in groups]
     if None in specified:
         return None
     read = {
@@ -173,11 +189,13 @@ def compile_rows(
         for column in filters.of(clause).columns
     }
     is_read = bytes(name in read for name in names)
-    rows = _ROWS.Rows(relation_oid, len(names), UNCHANGED, is_read, tuple(specified))
+    # What is published as another table is numbered there, with that one's other parts.
+    is_alone = all(group.target_oid == relation_oid for group in groups)
+    rows = ROWS.Rows(relation_oid, len(names), is_alone, UNCHANGED, is_read, tuple(specified))
     return CompiledRows(rows, groups)
 
 
-def _group(group: Group) -> tuple[object, ...] | None:
+def _group(group: Group, feeds: Mapping[str, int]) -> tuple[object, ...] | None:
     encoder = group.encoder
     schema, position = (
         encoder.schema,
@@ -231,6 +249,9 @@ def _group(group: Group) -> tuple[object, ...] | None:
                 taker.value_prefix,
                 taker.counter,
                 taker.skips_origins,
+                feeds[taker.counter.subscription],
+                taker.counter.number,
+                encode_text(taker.topic),
             )
             for taker in group.takers
         ),

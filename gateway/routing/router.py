@@ -15,7 +15,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Final
 
 from gateway.definitions.told import PREFIXES as TOLD
-from gateway.envelope.envelope import TransactionContext
+from gateway.envelope.envelope import TransactionContext, gateway_part
 from gateway.envelope.headers import HeaderMaker
 from gateway.envelope.markers import (
     encode_end,
@@ -35,10 +35,17 @@ from gateway.routing.pieces import PIECE_RECORDS, Piece, parts_of
 from gateway.routing.ports import UnannouncedError
 from gateway.routing.quarantine import check_size
 from gateway.routing.routes import RelationRoutes
+from gateway.routing.series import RoutedSeries, series_router
 from gateway.routing.settings import RoutingSettings
 from gateway.routing.state import TransactionState
 from gateway.routing.verdicts import Verdicts
-from gateway.transactions import PreparedTransaction, RolledBack, StandaloneMessage, Transaction
+from gateway.transactions import (
+    PreparedTransaction,
+    RolledBack,
+    Series,
+    StandaloneMessage,
+    Transaction,
+)
 
 __all__ = ["Router"]
 
@@ -78,6 +85,10 @@ class Router:
         self._verdicts: Verdicts | None = None
         if routes.evaluator is not None and routes.filters.ask_server:
             self._verdicts = Verdicts(routes.evaluator, routes.by_oid)
+        self._series = None
+        if self._verdicts is None:
+            part = gateway_part(settings.version, settings.gateway, settings.database)
+            self._series = series_router(routes, part, self._feeds, now_ms)
         self.awaits: int | None = None
         self._lost_values: dict[str, int] = {}
         self._quarantined: Counter[tuple[str, UnfitKind]] = Counter()
@@ -86,6 +97,11 @@ class Router:
     def feeds(self) -> Sequence[Feed]:
         """The topics of every subscription; the same object from call to call."""
         return self._feeds
+
+    @property
+    def takes_series(self) -> bool:
+        """Whether `route_series` routes anything."""
+        return self._series is not None
 
     def take_lost_values(self) -> dict[str, int]:
         """Return, per table since the last call, the rows that were sent with NULL for a value.
@@ -165,6 +181,16 @@ class Router:
         piece.records += self._routes.take_put_aside(transaction.end_lsn)
         if piece.records:
             yield piece.take()
+
+    def route_series(self, series: Series) -> RoutedSeries | None:
+        """Route the next transactions of a series, as many as make a piece.
+
+        Returns:
+            None: the next one is left to `route`.
+        """
+        if self._series is None or self._routes.moments:
+            return None
+        return self._series.route(series, self.ended)
 
     def _route_judged(
         self, verdicts: Verdicts, at: int, transaction: Transaction, tx: TransactionState

@@ -88,6 +88,12 @@ class CollectionOrder:
             self.before += self.count
             self.count = 0
 
+    def add(self, changes: int) -> None:
+        """Count changes of transactions that have ended."""
+        self.transaction = None
+        self.before += self.count + changes
+        self.count = 0
+
     def truncate(self, transaction: TransactionState) -> None:
         """Count a TRUNCATE, which has its number and is no row."""
         self.advance(transaction)

@@ -19,6 +19,7 @@ from gateway.transactions import (
     KeepaliveEvent,
     PreparedTransaction,
     RolledBack,
+    Series,
     StandaloneMessage,
     Transaction,
 )
@@ -27,6 +28,7 @@ from gateway.transactions.holds import PrepareHolds
 __all__ = ["Arrivals"]
 
 _Item: TypeAlias = Transaction | StandaloneMessage | PreparedTransaction | RolledBack
+_Waiting: TypeAlias = _Item | Series
 
 
 class Arrivals:
@@ -64,7 +66,7 @@ class Arrivals:
         self._copier: Copier | None = None
         self._switch: Switch | None = None
         self._holds = PrepareHolds()
-        self._waiting: deque[_Item] = deque()
+        self._waiting: deque[_Waiting] = deque()
         self.memory = 0
         self.heard = started_at
         self.passed = False
@@ -74,12 +76,32 @@ class Arrivals:
         """Go on with other ones: see `gateway.runtime.pipeline.Pipeline`."""
         self._copier, self._switch = copier, switch
 
+    def __bool__(self) -> bool:
+        return bool(self._waiting)
+
     def __len__(self) -> int:
-        return len(self._waiting)
+        return sum(len(item) if isinstance(item, Series) else 1 for item in self._waiting)
+
+    @property
+    def series(self) -> Series | None:
+        """Short transactions that are next; `settle` tells that some of them were taken."""
+        item = self._waiting[0] if self._waiting else None
+        return item if isinstance(item, Series) else None
+
+    def settle(self, series: Series) -> None:
+        """Forget what is next when nothing of it is left."""
+        if not series:
+            self._waiting.popleft()
+            self.memory -= series.memory
 
     def pop(self) -> _Item:
         """Take out what is to be routed next."""
-        item = self._waiting.popleft()
+        item = self._waiting[0]
+        if isinstance(item, Series):
+            transaction = item.take()
+            self.settle(item)
+            return transaction
+        self._waiting.popleft()
         if isinstance(item, Transaction):
             self.memory -= item.memory
         return item
@@ -92,7 +114,7 @@ class Arrivals:
     @property
     def oldest(self) -> int | None:
         """When the first transaction that waits was, at the source."""
-        waiting = (item for item in self._waiting if isinstance(item, Transaction))
+        waiting = (item for item in self._waiting if isinstance(item, Transaction | Series))
         return next((item.commit_time for item in waiting), None)
 
     def held(self) -> bool:
@@ -107,11 +129,13 @@ class Arrivals:
             self.switched, self._endpos = True, point
         return False
 
-    def take(self, event: _Item | KeepaliveEvent) -> None:
+    def take(self, event: _Waiting | KeepaliveEvent) -> None:
         """Take what the assembler has made."""
         match event:
             case Transaction():
                 self._take_transaction(event)
+            case Series():
+                self._take_series(event)
             case KeepaliveEvent():
                 self._take_keepalive(event)
             case StandaloneMessage():
@@ -158,6 +182,8 @@ class Arrivals:
             if isinstance(item, Transaction):
                 self.memory -= item.memory
                 item.release()
+            elif isinstance(item, Series):
+                self.memory -= item.memory
 
     def _pass_endpos(self, next_lsn: Lsn | None = None) -> None:
         """Note that everything up to endpos is here; `next_lsn` is where the next commit begins.
@@ -193,6 +219,22 @@ class Arrivals:
         self.memory += transaction.memory
         self._router.foresee(transaction)
 
+    def _take_series(self, series: Series) -> None:
+        """Take short transactions as they are, where none of them needs a decision of its own."""
+        commit_lsn = series.commit_lsn
+        if (
+            self._endpos is not None
+            or commit_lsn <= self._started_at
+            or not self._continuity.begins_behind(commit_lsn)
+        ):
+            while series:
+                self._take_transaction(series.take())
+            return
+        self._continuity.reach(series.end_lsn)
+        self.heard = max(self.heard, series.end_lsn)
+        self._waiting.append(series)
+        self.memory += series.memory
+
     def _take_keepalive(self, keepalive: KeepaliveEvent) -> None:
         wal_end = keepalive.wal_end
         self._continuity.reach(wal_end)
@@ -215,10 +257,10 @@ class Arrivals:
         return min(flush_lsn, self._continuity.reached_lsn)
 
 
-def _position_of(item: _Item) -> Lsn:
+def _position_of(item: _Waiting) -> Lsn:
     """Everything that commits before it stands before `item` in the stream."""
     match item:
-        case Transaction():
+        case Transaction() | Series():
             return item.commit_lsn
         case StandaloneMessage():
             return item.message.lsn
@@ -228,5 +270,5 @@ def _position_of(item: _Item) -> Lsn:
             return item.prepare_end_lsn
 
 
-def _end_of(item: _Item) -> Lsn:
+def _end_of(item: _Waiting) -> Lsn:
     return Lsn(item.message.lsn + 1) if isinstance(item, StandaloneMessage) else item.end_lsn

@@ -70,6 +70,10 @@ class Continuity:
             raise _refusal("only its WAL has", _identity(transaction))
         self.reach(transaction.end_lsn)
 
+    def begins_behind(self, commit_lsn: Lsn) -> bool:
+        """Whether it is enough to `reach` the ends of transactions from `commit_lsn` on."""
+        return commit_lsn > max(self._watermark_lsn, self._last_lsn)
+
     def reach(self, lsn: Lsn) -> None:
         """Take in that everything that ends at or before `lsn` has come.
 

@@ -23,6 +23,7 @@ from gateway.failpoints import fail_point
 from gateway.lsn import ZERO_LSN, Lsn, format_lsn
 from gateway.observe import Counters
 from gateway.records import RESENDABLE, Batch, CopyState, Cut, LastCommit, Record, Watermark
+from gateway.routing.series import RoutedSeries
 from gateway.runtime.ports import Sink, TransactionRouter
 from gateway.runtime.progress import Progress
 from gateway.runtime.reporting import Reporter
@@ -209,6 +210,16 @@ class GroupCommit:
             self._batch.last = LastCommit(
                 transaction.commit_lsn, transaction.xid, transaction.commit_time
             )
+
+    def add_series(self, routed: RoutedSeries, oldest: int) -> None:
+        """Take whole transactions, of which the first was committed at `oldest`."""
+        self._began_at = self._clock()
+        if self._oldest is None:
+            self._oldest = oldest
+        self.add(routed.records)
+        self.reach(routed.end_lsn)
+        self._batch.commit_time = routed.last.commit_time
+        self._batch.last = routed.last
 
     def submit(self, *, idle: bool, waiting: bool, routing: bool) -> None:
         """Hand the batch over when the sink is free and it is time.

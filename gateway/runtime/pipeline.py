@@ -258,6 +258,10 @@ class Pipeline:
             if self._routing is None:
                 if not self._arrivals:
                     return
+                if self._route_series():
+                    if self._commits.records >= enough:
+                        return
+                    continue
                 item = self._arrivals.pop()
                 if isinstance(item, StandaloneMessage):
                     self._commits.add(self._router.route_standalone(item))
@@ -279,6 +283,20 @@ class Pipeline:
                     return
                 continue
             self._finish_transaction()
+
+    def _route_series(self) -> bool:
+        """Route short transactions in one go, where nothing may have its place between them."""
+        series = self._arrivals.series
+        if series is None or (self._copier is not None and self._copier.unfinished):
+            return False
+        commit_time = series.commit_time
+        routed = self._router.route_series(series)
+        if routed is None:
+            return False
+        self._arrivals.settle(series)
+        self._commits.add_series(routed, commit_time)
+        self._counters.transactions += routed.transactions
+        return True
 
     def _place(self) -> None:
         """Take rows of a copy whose place is here: behind what is routed, before what waits."""

@@ -14,7 +14,14 @@ from gateway.errors import UnfitKind
 from gateway.lsn import Lsn
 from gateway.records import Batch, CopyState, Feed, Record
 from gateway.routing.counts import Tally
-from gateway.transactions import PreparedTransaction, RolledBack, StandaloneMessage, Transaction
+from gateway.routing.series import RoutedSeries
+from gateway.transactions import (
+    PreparedTransaction,
+    RolledBack,
+    Series,
+    StandaloneMessage,
+    Transaction,
+)
 
 
 class Source(Protocol):
@@ -107,6 +114,9 @@ class TransactionRouter(Protocol):
 
     def route(self, transaction: Transaction) -> Iterator[list[Record]]:
         """Yield its records in bounded pieces; an empty one means: go on later, see `awaits`."""
+
+    def route_series(self, series: Series) -> RoutedSeries | None:
+        """Return the records of some of its transactions; None: the next one is for `route`."""
 
     def learn(self, event: Transaction | PreparedTransaction) -> None:
         """Take in what a transaction announces, without its rows."""

@@ -84,18 +84,20 @@ class Streaming:
         """
         settings, setup, protocol = self.settings, self.setup, self.setup.protocol
         self._tell()
+        router = Router(self.routes, setup.routing, attended=self.intake.attended)
         assembler = Assembler(
             version=protocol.version,
             parallel_streaming=protocol.streaming == "parallel",
             max_buffer_bytes=settings.limits.max_buffer_bytes,
             spool_directory=settings.gateway.spool_directory,
+            series=router.takes_series,
         )
         with closing(assembler):
             pipeline = Pipeline(
                 self.intake,
                 self.sink,
                 assembler,
-                Router(self.routes, setup.routing, attended=self.intake.attended),
+                router,
                 self.watermark,
                 [subscription.name for subscription in setup.plan.subscriptions],
                 settings.limits,

@@ -6,6 +6,7 @@ from gateway.transactions.events import (
     KeepaliveEvent,
     PreparedTransaction,
     RolledBack,
+    Series,
     StandaloneMessage,
     Transaction,
 )
@@ -16,6 +17,7 @@ __all__ = [
     "KeepaliveEvent",
     "PreparedTransaction",
     "RolledBack",
+    "Series",
     "StandaloneMessage",
     "Transaction",
 ]

@@ -13,9 +13,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import Final
 
+from gateway.compiled import load_compiled, why_switched_off
 from gateway.errors import FatalError, ProtocolError
 from gateway.lsn import Lsn, format_lsn
 from gateway.pgoutput.decoder import DATA_TAGS, Decoder
@@ -48,6 +50,7 @@ from gateway.transactions.events import (
     Event,
     PreparedTransaction,
     RolledBack,
+    Series,
     StandaloneMessage,
     Transaction,
 )
@@ -57,6 +60,7 @@ __all__ = ["Assembler"]
 
 _DATA: Final = frozenset(DATA_TAGS)
 _NOTHING: Final[frozenset[int]] = frozenset()
+_SCANNING: Final = load_compiled("gateway.transactions._scanning", interface=1)
 
 
 @dataclass(slots=True, eq=False)
@@ -93,12 +97,23 @@ class Assembler:
             memory; above it the biggest goes to disk, whole. While the disk has no room it stays in
             memory, and `stalled` asks the caller to push nothing more.
         spool_directory: Where to; None: the system's temporary directory.
+        series: Short transactions may be given out as `Series`, which is done where what finds
+            them is compiled.
 
     Raises:
         ValueError: no such version, parallel streaming below version 4, a negative bound.
     """
 
-    __slots__ = ("_decoder", "_held", "_open", "_room", "_spool_directory", "_streams", "stalled")
+    __slots__ = (
+        "_decoder",
+        "_held",
+        "_open",
+        "_room",
+        "_scan",
+        "_spool_directory",
+        "_streams",
+        "stalled",
+    )
 
     def __init__(
         self,
@@ -107,11 +122,15 @@ class Assembler:
         parallel_streaming: bool = False,
         max_buffer_bytes: int = 16 << 20,
         spool_directory: Path | None = None,
+        series: bool = False,
     ) -> None:
         if max_buffer_bytes < 0:
             raise ValueError(f"max_buffer_bytes cannot be negative: {max_buffer_bytes}")
         self._decoder = Decoder(version, parallel_streaming=parallel_streaming)
         self._spool_directory = spool_directory
+        self._scan: Callable[[list[bytes], int], tuple[int, int, int]] | None = None
+        if series and why_switched_off() is None and not isinstance(_SCANNING, str):
+            self._scan = _SCANNING.scan
         # What is left of the bound: max_buffer_bytes minus the memory of every buffer below.
         self._room = max_buffer_bytes
         self._open: _Open | None = None  # the one that frames belong to now
@@ -138,9 +157,25 @@ class Assembler:
             FatalError: COMMIT PREPARED of a transaction whose rows are not here, or no spool.
         """
         events: list[Event] = []
+        if self._scan is None:
+            self._push(frames, 0, events)
+            return events
+        frames, place = list(frames), 0
+        while place < len(frames):
+            if self._open is None:
+                end, transactions, size = self._scan(frames, place)
+                if transactions:
+                    events.append(Series(frames[place:end], transactions, size))
+                    place = end
+                    continue
+            place = self._push(frames, place, events)
+        return events
+
+    def _push(self, frames: Sequence[bytes], place: int, events: list[Event]) -> int:
+        """Push the frames from `place` on; return up to where: the end, or where `scan` goes on."""
         # The hot loop: everything but a data message inside an open transaction is the exception.
         accepted, append, room = self._accepting()
-        for frame in frames:
+        for at, frame in enumerate(islice(frames, place, None), place + 1):
             try:
                 is_data = frame[0] == XLOGDATA_TAG and frame[XLOGDATA_HEADER] in accepted
             except IndexError:
@@ -156,8 +191,10 @@ class Assembler:
                 self._settle(room)
                 self._push_other(frame, events)
                 accepted, append, room = self._accepting()
+                if self._open is None and self._scan is not None:
+                    return at
         self._settle(room)
-        return events
+        return len(frames)
 
     def sizes(self) -> tuple[int, int]:
         """Return the bytes in memory and on disk of transactions that have not ended."""

@@ -7,15 +7,16 @@ from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
 from gateway.lsn import Lsn
-from gateway.pgoutput.frames import XLOGDATA_HEADER, Keepalive
+from gateway.pgoutput.frames import XLOGDATA_HEADER, Keepalive, read_begin, read_commit
 from gateway.pgoutput.messages import LogicalMessage, Origin
-from gateway.transactions.buffer import FrameBuffer
+from gateway.transactions.buffer import FRAME_OVERHEAD, FrameBuffer
 
 __all__ = [
     "Event",
     "KeepaliveEvent",
     "PreparedTransaction",
     "RolledBack",
+    "Series",
     "StandaloneMessage",
     "Transaction",
 ]
@@ -89,6 +90,87 @@ class Transaction:
         self._buffer.release()
 
 
+class Series:
+    """Whole transactions of a few row changes each and nothing else, in commit order.
+
+    They have no origin, are not streamed and announce nothing. Most streams of a busy database are
+    such transactions, and what opens and closes one costs more than its row when it is read by
+    itself: so they are only counted, and read by whoever routes them, many in one call. `take`
+    gives out the next one as any other transaction.
+
+    Nobody changes `frames`.
+
+    Attributes:
+        frames: Begin, changes and Commit of each, as ``w`` frames.
+        place: Of the Begin of the next transaction.
+        memory: Bytes that the frames cost; all the time, also when some have been taken.
+        end_lsn: Of the last transaction.
+    """
+
+    __slots__ = ("_left", "end_lsn", "frames", "memory", "place")
+
+    def __init__(self, frames: list[bytes], transactions: int, byte_size: int) -> None:
+        """Make one of what `scan` has found, at least one transaction."""
+        self.frames = frames
+        self.place = 0
+        self.memory = byte_size + FRAME_OVERHEAD * len(frames)
+        self._left = transactions
+        self.end_lsn = Lsn(_commit(frames[-1])[1])
+
+    def __len__(self) -> int:
+        """Return how many transactions are left."""
+        return self._left
+
+    @property
+    def commit_lsn(self) -> Lsn:
+        """Of the next transaction."""
+        return Lsn(_begin(self.frames[self.place])[0])
+
+    @property
+    def commit_time(self) -> int:
+        """Of the next transaction."""
+        return _begin(self.frames[self.place])[1]
+
+    def take(self) -> Transaction:
+        """Give out the next one. Not when nothing is left."""
+        frames, first = self.frames, self.place + 1
+        end = first
+        while (ended := read_commit(frames[end])) is None:
+            end += 1
+        commit_lsn, end_lsn, commit_time = ended
+        _, _, xid = _begin(frames[self.place])
+        buffer = FrameBuffer()
+        buffer.frames = frames[first:end]
+        buffer.memory = sum(map(len, buffer.frames)) + FRAME_OVERHEAD * len(buffer.frames)
+        self.skip(end + 1, 1)
+        return Transaction(
+            xid,
+            Lsn(commit_lsn),
+            Lsn(end_lsn),
+            commit_time,
+            None,
+            None,
+            False,
+            len(buffer),
+            buffer.byte_size,
+            buffer,
+        )
+
+    def skip(self, place: int, transactions: int) -> tuple[Lsn, Lsn, int, int]:
+        """Go on at `place`, behind so many transactions, at least one.
+
+        Returns:
+            Commit LSN, end LSN, xid and commit time of the last one before `place`.
+        """
+        first = place - 2
+        while (begun := read_begin(self.frames[first])) is None:
+            first -= 1
+        commit_lsn, end_lsn, commit_time = _commit(self.frames[place - 1])
+        self.place = place
+        self._left -= transactions
+        return Lsn(commit_lsn), Lsn(end_lsn), begun[2], commit_time
+
+
 @dataclass(frozen=True, slots=True)
 class StandaloneMessage:
     """A logical message outside of any transaction. `wal_start` is its frame's."""
@@ -131,4 +213,18 @@ class RolledBack:
     rollback_time: int
 
 
-Event: TypeAlias = Transaction | StandaloneMessage | Keepalive | PreparedTransaction | RolledBack
+Event: TypeAlias = (
+    Transaction | Series | StandaloneMessage | Keepalive | PreparedTransaction | RolledBack
+)
+
+
+def _begin(frame: bytes) -> tuple[int, int, int]:
+    begun = read_begin(frame)
+    assert begun is not None
+    return begun
+
+
+def _commit(frame: bytes) -> tuple[int, int, int]:
+    ended = read_commit(frame)
+    assert ended is not None
+    return ended

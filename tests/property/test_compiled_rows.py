@@ -12,5 +12,8 @@ if why_not_built() is None:
 
         fuzzer.run(5_000)
 
-        wanted = ("compiled", "routed", "failed", "copies compiled", "copied", "copy failed")
+        wanted = (
+            *("compiled", "routed", "failed", "copies compiled", "copied", "copy failed"),
+            *("series", "series failed", "transactions in series"),
+        )
         assert all(fuzzer.outcomes[outcome] for outcome in wanted)

@@ -11,7 +11,14 @@ from hypothesis import strategies as st
 from gateway.errors import FatalError
 from gateway.lsn import Lsn
 from gateway.pgoutput.messages import StreamAbort, StreamStart, StreamStop
-from gateway.transactions import Assembler, Event, PreparedTransaction, RolledBack, Transaction
+from gateway.transactions import (
+    Assembler,
+    Event,
+    PreparedTransaction,
+    RolledBack,
+    Series,
+    Transaction,
+)
 from tests.support.pgoutput_encode import keepalive, xlogdata
 from tests.support.stream_model import (
     begin,
@@ -182,9 +189,41 @@ def test_pieces_keepalives_and_spooling_change_nothing(
     spooling.close()
 
 
+@given(plans(), st.lists(st.integers(0, 9), max_size=40))
+def test_a_series_gives_out_what_is_assembled_otherwise(
+    planned: list[Planned], sizes: list[int]
+) -> None:
+    frames = [
+        frame
+        for plan in planned
+        for run in (pieces_of if plan.streamed else whole_pieces_of)(plan, plan.xid * 1000)
+        for frame in run
+    ]
+
+    taken = [
+        each
+        for event in push_in_pieces(Assembler(version=3, series=True), frames, sizes)
+        for each in (taken_apart(event) if isinstance(event, Series) else [event])
+    ]
+
+    assert facts(taken) == facts(Assembler(version=3).push(frames))
+
+
+def taken_apart(series: Series) -> list[Event]:
+    found: list[Event] = []
+    while series:
+        next_lsn, next_time = series.commit_lsn, series.commit_time
+        transaction = series.take()
+        assert (transaction.commit_lsn, transaction.commit_time) == (next_lsn, next_time)
+        found.append(transaction)
+    assert isinstance(transaction, Transaction)
+    assert series.end_lsn == transaction.end_lsn
+    return found
+
+
 @given(st.lists(st.binary(max_size=50) | st.binary(max_size=40).map(lambda b: b"w" * 25 + b)))
 def test_noise_raises_only_the_project_s_errors(noise: list[bytes]) -> None:
-    assembler = Assembler(version=4)
+    assembler = Assembler(version=4, series=True)
 
     try:
         assembler.push(noise)

@@ -14,10 +14,17 @@ from contextlib import suppress
 from gateway.copy import Progress
 from gateway.errors import TransientError, UnfitKind
 from gateway.lsn import Lsn
-from gateway.records import Batch, CopyState, Cut, Feed, Record
+from gateway.records import Batch, CopyState, Cut, Feed, LastCommit, Record
 from gateway.routing.counts import Tally
+from gateway.routing.series import RoutedSeries
 from gateway.runtime.ports import Placement
-from gateway.transactions import PreparedTransaction, RolledBack, StandaloneMessage, Transaction
+from gateway.transactions import (
+    PreparedTransaction,
+    RolledBack,
+    Series,
+    StandaloneMessage,
+    Transaction,
+)
 
 
 class ManualClock:
@@ -118,7 +125,12 @@ class FakeSink:
 
 
 class FakeRouter:
-    """Makes one record per frame, keyed by nothing, so that tests can count and order them."""
+    """Makes one record per frame, keyed by nothing, so that tests can count and order them.
+
+    Of short transactions it takes `at_once` in one go.
+    """
+
+    at_once = 2
 
     def __init__(self, subscriptions: Sequence[str] = ("s",)) -> None:
         self.ended: dict[str, Lsn] = {}
@@ -135,6 +147,15 @@ class FakeRouter:
 
     def foresee(self, item: Transaction | PreparedTransaction) -> None:
         self.foreseen.append(item.xid)
+
+    def route_series(self, series: Series) -> RoutedSeries | None:
+        records: list[Record] = []
+        taken = [series.take() for _ in range(min(self.at_once, len(series)))]
+        for transaction in taken:
+            for made in self.route(transaction):
+                records += made
+        last = LastCommit(taken[-1].commit_lsn, taken[-1].xid, taken[-1].commit_time)
+        return RoutedSeries(records, len(taken), taken[-1].end_lsn, last)
 
     def route(self, transaction: Transaction) -> Iterator[list[Record]]:
         for _ in range(self.waits.get(transaction.xid, 0)):

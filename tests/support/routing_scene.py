@@ -39,7 +39,7 @@ from gateway.records import Record
 from gateway.routing import Router, RoutingSettings
 from gateway.routing.ports import CatalogReader, Evaluator
 from gateway.routing.routes import RelationRoutes
-from gateway.transactions import Assembler, Transaction
+from gateway.transactions import Assembler, Series, Transaction
 from tests.support.pgoutput_encode import xlogdata
 
 T1 = 16384
@@ -217,8 +217,9 @@ class Gateway:
             evaluator=evaluator,
         )
         self.router = Router(self.routes, settings, now_ms=lambda: 1)
-        self._assembler = Assembler()
+        self._assembler = Assembler(series=True)
         self._lsn = 1000
+        self.in_series = 0  # transactions that were not routed one by one
 
     def now(self, again: int | None) -> Plan | None:
         """See `gateway.routing.ports.Replanner`."""
@@ -230,13 +231,41 @@ class Gateway:
 
     def commit(self, *messages: Message, origin: str | None = None) -> list[Seen]:
         """Run one transaction through; return its records."""
-        transaction = self.transaction(*messages, origin=origin)
-        return [self.see(r) for piece in self.router.route(transaction) for r in piece]
+        return [self.see(r) for r in self.route(self.frames(*messages, origin=origin))]
+
+    def route(self, frames: Sequence[bytes]) -> list[Record]:
+        """Run whole transactions through, short ones in series; return their records."""
+        records: list[Record] = []
+        for event in self._assembler.push(frames):
+            if isinstance(event, Series):
+                while event:
+                    routed = self.router.route_series(event)
+                    if routed is None:
+                        records += self._routed(event.take())
+                    else:
+                        records += routed.records
+                        self.in_series += routed.transactions
+            else:
+                assert isinstance(event, Transaction)
+                records += self._routed(event)
+        return records
+
+    def _routed(self, transaction: Transaction) -> list[Record]:
+        return [r for piece in self.router.route(transaction) for r in piece]
 
     def transaction(
         self, *messages: Message, origin: str | None = None, positions: Sequence[int] = ()
     ) -> Transaction:
         """Assemble one transaction; `positions` are those of its messages, where it matters."""
+        frames = self.frames(*messages, origin=origin, positions=positions)
+        (transaction,) = Assembler().push(frames)
+        assert isinstance(transaction, Transaction)
+        return transaction
+
+    def frames(
+        self, *messages: Message, origin: str | None = None, positions: Sequence[int] = ()
+    ) -> list[bytes]:
+        """Make the frames of one transaction; `positions` as for `transaction`."""
         self._lsn += 1000
         first: list[Message] = [Begin(Lsn(self._lsn), 0, 7)]
         if origin is not None:
@@ -248,9 +277,7 @@ class Gateway:
         ]
         for place, (message, lsn) in enumerate(zip(messages, positions, strict=False), len(first)):
             frames[place] = xlogdata(message, wal_start=lsn)
-        (transaction,) = self._assembler.push(frames)
-        assert isinstance(transaction, Transaction)
-        return transaction
+        return frames
 
     def see(self, record: Record) -> Seen:
         topic, partition, key, value, headers = record

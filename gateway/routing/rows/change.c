@@ -203,7 +203,8 @@ static int emit_one(Work *work, Group *group, Taker *taker, const Draft *from, i
         Py_DECREF(record);
         return FAILED;
     }
-    made->items[made->count] = (Made){record, taker, is_tombstone, -1, 0};
+    made->items[made->count] =
+        (Made){record, taker, is_tombstone, -1, 0, is_tombstone ? 0 : from->body_size};
     made->count++;
     return DONE;
 }
@@ -263,7 +264,7 @@ static int route_group(Work *work, Group *group, int operation, int has_old, int
         PyObject *passes = found->items[i].passes;
         int action = operation, verdict = 1;
 
-        if (work->shared.has_origin && taker->skips_origins)
+        if (work->shared->has_origin && taker->skips_origins)
             continue; /* what its filter would raise does not count either */
         if (operation == UPDATE)
             got = decide_update(work, passes, has_old, &action);

@@ -2,7 +2,8 @@
 
 #include <string.h>
 
-static PyObject *lsn_name, *seq_name, *op_headers[3], *rekey_headers[2];
+static PyObject *lsn_name, *commit_name, *xid_name, *seq_name, *op_headers[3], *end_header,
+    *rekey_headers[2];
 
 static PyObject *header(const char *name, const char *text)
 {
@@ -12,38 +13,30 @@ static PyObject *header(const char *name, const char *text)
 int names_make(void)
 {
     lsn_name = PyUnicode_InternFromString("lsn");
+    commit_name = PyUnicode_InternFromString("commit_lsn");
+    xid_name = PyUnicode_InternFromString("xid");
     seq_name = PyUnicode_InternFromString("seq");
     op_headers[0] = header("op", "c");
     op_headers[1] = header("op", "u");
     op_headers[2] = header("op", "d");
+    end_header = header("op", "END");
     rekey_headers[0] = header("rekey", "old");
     rekey_headers[1] = header("rekey", "new");
-    return lsn_name && seq_name && op_headers[0] && op_headers[1] && op_headers[2] &&
-                   rekey_headers[0] && rekey_headers[1]
+    return lsn_name && commit_name && xid_name && seq_name && op_headers[0] && op_headers[1] &&
+                   op_headers[2] && end_header && rekey_headers[0] && rekey_headers[1]
                ? DONE
                : FAILED;
 }
 
 /* As gateway.envelope.envelope.TransactionContext encodes it; not of a snapshot. */
-int take_shared(Shared *shared, PyObject *from)
+int encode_shared(Shared *shared, int64_t xid, int64_t commit_lsn, int64_t commit_ms,
+                  PyObject *origin, int64_t ts_ms)
 {
-    PyObject *gateway_part, *origin;
-    long long xid, commit_lsn, commit_ms, ts_ms;
     Buffer *out = &shared->encoded;
     const uint8_t *name;
     Py_ssize_t size;
     char text[48];
 
-    if (!PyTuple_Check(from)) {
-        PyErr_SetString(PyExc_TypeError, "what a transaction shares is not a tuple");
-        return FAILED;
-    }
-    if (!PyArg_ParseTuple(from, "SLLLLOOOO!p", &gateway_part, &xid, &commit_lsn, &commit_ms, &ts_ms,
-                          &origin, &shared->commit, &shared->xid, &PyTuple_Type, &shared->extra,
-                          &shared->has_origin))
-        return FAILED;
-    if (take_bytes(gateway_part, &shared->gateway_part, &shared->gateway_size) != DONE)
-        return FAILED;
     out->size = 0;
     if (put_long(out, commit_ms) != DONE || put_bytes(out, "\x0a" "false", 6) != DONE ||
         put_long(out, commit_lsn) != DONE || put_bytes(out, "\x02", 1) != DONE ||
@@ -57,7 +50,7 @@ int take_shared(Shared *shared, PyObject *from)
         return FAILED;
     }
     shared->transaction_end = out->size;
-    size = PyOS_snprintf(text, sizeof text, "%lld:%lld", xid, commit_lsn);
+    size = PyOS_snprintf(text, sizeof text, "%lld:%lld", (long long)xid, (long long)commit_lsn);
     if (put_bytes(out, "\x02", 1) != DONE || put_long(out, size) != DONE ||
         put_bytes(out, text, (size_t)size) != DONE)
         return FAILED;
@@ -65,6 +58,24 @@ int take_shared(Shared *shared, PyObject *from)
     if (put_bytes(out, "\x02", 1) != DONE)
         return FAILED;
     return put_long(out, ts_ms);
+}
+
+int take_shared(Shared *shared, PyObject *from)
+{
+    PyObject *gateway_part, *origin;
+    long long xid, commit_lsn, commit_ms, ts_ms;
+
+    if (!PyTuple_Check(from)) {
+        PyErr_SetString(PyExc_TypeError, "what a transaction shares is not a tuple");
+        return FAILED;
+    }
+    if (!PyArg_ParseTuple(from, "SLLLLOOOO!p", &gateway_part, &xid, &commit_lsn, &commit_ms, &ts_ms,
+                          &origin, &shared->commit, &shared->xid, &PyTuple_Type, &shared->extra,
+                          &shared->has_origin))
+        return FAILED;
+    if (take_bytes(gateway_part, &shared->gateway_part, &shared->gateway_size) != DONE)
+        return FAILED;
+    return encode_shared(shared, xid, commit_lsn, commit_ms, origin, ts_ms);
 }
 
 int grow(void **items, size_t *room, size_t count, size_t size)
@@ -239,27 +250,46 @@ static PyObject *text_header(PyObject *name, const char *text, int size)
     return pair;
 }
 
-/* As gateway.envelope.headers.HeaderMaker makes them. */
-static PyObject *headers_of(const Work *work, int op, int64_t seq, int rekey)
+PyObject *xid_header(int64_t xid)
 {
-    const Shared *shared = &work->shared;
+    char text[32];
+    int size = PyOS_snprintf(text, sizeof text, "%lld", (long long)xid);
+
+    return text_header(xid_name, text, size);
+}
+
+static PyObject *position_header(PyObject *name, int64_t lsn)
+{
+    char text[32];
+    int size = PyOS_snprintf(text, sizeof text, "%08X/%08X", (unsigned)((uint64_t)lsn >> 32),
+                             (unsigned)(lsn & UINT32_MAX));
+
+    return text_header(name, text, size);
+}
+
+PyObject *commit_header(int64_t commit_lsn)
+{
+    return position_header(commit_name, commit_lsn);
+}
+
+/* As gateway.envelope.headers.HeaderMaker makes them; `op` is a header. */
+static PyObject *headers_with(const Shared *shared, int64_t lsn, int64_t seq, PyObject *op,
+                              int rekey)
+{
     Py_ssize_t extra = PyTuple_Size(shared->extra), at = 0;
     PyObject *list = PyList_New(4 + (shared->xid != Py_None) + (rekey != 0) + extra);
-    PyObject *op_header = op_headers[op == INSERTED ? 0 : op == UPDATED ? 1 : 2];
     char text[32];
     int size, failed;
 
     if (list == NULL)
         return NULL;
-    size = PyOS_snprintf(text, sizeof text, "%08X/%08X", (unsigned)(work->lsn >> 32),
-                         (unsigned)(work->lsn & UINT32_MAX));
-    failed = put_item(list, &at, text_header(lsn_name, text, size));
+    failed = put_item(list, &at, position_header(lsn_name, lsn));
     failed = failed || put_item(list, &at, shared_item(shared->commit));
     if (shared->xid != Py_None)
         failed = failed || put_item(list, &at, shared_item(shared->xid));
     size = PyOS_snprintf(text, sizeof text, "%lld", (long long)seq);
     failed = failed || put_item(list, &at, text_header(seq_name, text, size));
-    failed = failed || put_item(list, &at, shared_item(op_header));
+    failed = failed || put_item(list, &at, shared_item(op));
     if (rekey)
         failed = failed || put_item(list, &at, shared_item(rekey_headers[rekey - 1]));
     for (Py_ssize_t i = 0; i < extra; i++)
@@ -269,11 +299,23 @@ static PyObject *headers_of(const Work *work, int op, int64_t seq, int rekey)
     return list;
 }
 
+static PyObject *headers_of(const Work *work, int op, int64_t seq, int rekey)
+{
+    PyObject *op_header = op_headers[op == INSERTED ? 0 : op == UPDATED ? 1 : 2];
+
+    return headers_with(work->shared, work->lsn, seq, op_header, rekey);
+}
+
+PyObject *end_headers(const Shared *shared, int64_t commit_lsn, int64_t seq)
+{
+    return headers_with(shared, commit_lsn, seq, end_header, 0);
+}
+
 /* The envelope, as gateway.envelope.envelope.EnvelopeEncoder.value joins it. */
 static int put_body(Work *work, const Group *group, int op, const Value *before, int full,
                     const Value *after, int64_t seq)
 {
-    const Shared *shared = &work->shared;
+    const Shared *shared = work->shared;
     const uint8_t *common = shared->encoded.data;
     Buffer *out = &work->scratch;
     uint8_t letter[2] = {2, (uint8_t)op};

@@ -27,6 +27,7 @@ typedef struct {
     int told; /* the operation that it is the first record of, for a change that is no plain
                  INSERT; -1 for all others */
     int is_other; /* it is not of a plain INSERT */
+    size_t size;  /* of the value, in bytes */
 } Made;
 
 typedef struct {
@@ -39,7 +40,7 @@ typedef struct {
     size_t count, room;
 } TakerList;
 
-/* What all changes of a transaction share; the objects are borrowed. */
+/* What all changes of a transaction share; the objects are the caller's. */
 typedef struct {
     const uint8_t *gateway_part;
     Py_ssize_t gateway_size;
@@ -57,8 +58,8 @@ typedef struct {
     Buffer unescaped; /* texts of the row of a copy that is at hand */
     CandidateList found, before;
     MadeList made;
-    TakerList counted; /* those whose counts have not been told */
-    Shared shared;
+    TakerList counted; /* those that have counts */
+    Shared *shared;
     int64_t lsn, seq, total_order;
 } Work;
 
@@ -78,6 +79,11 @@ typedef struct {
 
 int names_make(void);
 int take_shared(Shared *shared, PyObject *from);
+int encode_shared(Shared *shared, int64_t xid, int64_t commit_lsn, int64_t commit_ms,
+                  PyObject *origin, int64_t ts_ms);
+PyObject *commit_header(int64_t commit_lsn);
+PyObject *xid_header(int64_t xid);
+PyObject *end_headers(const Shared *shared, int64_t commit_lsn, int64_t seq);
 int grow(void **items, size_t *room, size_t count, size_t size);
 int split(const Table *table, const uint8_t *frame, size_t size, size_t *at, Value *values);
 int has_unchanged(const Table *table, const Value *values);

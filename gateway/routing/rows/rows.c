@@ -9,18 +9,9 @@
  * (tests/unit/routing, tests/property/test_compiled_rows.py, tools/fuzz_rows.py).
  */
 #include "copy.h"
+#include "series.h"
 
 #include <string.h>
-
-#define TAG_AT 25
-
-typedef struct {
-    PyObject ob_base;
-    Work work;
-    int is_busy;
-} Rows;
-
-static PyObject *count_names[COUNTS];
 
 static void rows_dealloc(PyObject *self)
 {
@@ -31,7 +22,7 @@ static void rows_dealloc(PyObject *self)
     work_forget(work);
     buffer_free(&work->scratch);
     buffer_free(&work->unescaped);
-    buffer_free(&work->shared.encoded);
+    buffer_free(&((Rows *)self)->shared.encoded);
     PyMem_Free(work->old_values);
     PyMem_Free(work->new_values);
     PyMem_Free(work->found.items);
@@ -72,81 +63,6 @@ static PyObject *rows_new(PyTypeObject *type, PyObject *arguments, PyObject *key
     return self;
 }
 
-static int count(Work *work, const Made *made)
-{
-    Py_ssize_t *counts = made->taker->counts;
-    TakerList *counted = &work->counted;
-
-    if (made->is_tombstone)
-        return DONE;
-    if (counts[RECORDS] == 0) {
-        if (grow((void **)&counted->items, &counted->room, counted->count,
-                 sizeof *counted->items) != DONE)
-            return FAILED;
-        counted->items[counted->count++] = made->taker;
-    }
-    counts[RECORDS]++;
-    counts[OTHERS] += made->is_other;
-    if (made->told >= 0)
-        counts[made->told]++;
-    return DONE;
-}
-
-/* Move the records of a change into `out`, and count them. */
-static int hand_over(Work *work, PyObject *out)
-{
-    MadeList *made = &work->made;
-
-    for (size_t i = 0; i < made->count; i++) {
-        if (PyList_Append(out, made->items[i].record) < 0)
-            return FAILED;
-        if (count(work, &made->items[i]) != DONE)
-            return FAILED;
-    }
-    work_forget(work);
-    return DONE;
-}
-
-/* Add to one of a counter's attributes; return what it was, -1 for a failure. */
-static Py_ssize_t add_to(PyObject *counter, PyObject *name, Py_ssize_t more)
-{
-    PyObject *before = PyObject_GetAttr(counter, name), *after;
-    Py_ssize_t value = before == NULL ? -1 : PyLong_AsSsize_t(before);
-
-    Py_XDECREF(before);
-    if (value < 0) {
-        if (!PyErr_Occurred())
-            PyErr_SetString(PyExc_ValueError, "a counter is negative");
-        return -1;
-    }
-    after = PyLong_FromSsize_t(value + more);
-    if (after == NULL || PyObject_SetAttr(counter, name, after) < 0)
-        value = -1;
-    Py_XDECREF(after);
-    return value;
-}
-
-/* Tell the topics' counters what was counted; those without a record before are in `touched`. */
-static int tell_counters(TakerList *counted, PyObject *touched)
-{
-    for (; counted->count > 0; counted->count--) {
-        Taker *taker = counted->items[counted->count - 1];
-
-        for (int k = 0; k < COUNTS; k++) {
-            Py_ssize_t before = 1;
-
-            if (taker->counts[k] != 0)
-                before = add_to(taker->counter, count_names[k], taker->counts[k]);
-            if (before < 0)
-                return FAILED;
-            if (k == RECORDS && before == 0 && PyList_Append(touched, taker->counter) < 0)
-                return FAILED;
-            taker->counts[k] = 0;
-        }
-    }
-    return DONE;
-}
-
 static int is_mine(const Table *table, const uint8_t *frame, size_t size, size_t at)
 {
     if (size < at + 5 || (frame[TAG_AT] != 'I' && frame[TAG_AT] != 'U' && frame[TAG_AT] != 'D'))
@@ -155,15 +71,6 @@ static int is_mine(const Table *table, const uint8_t *frame, size_t size, size_t
         return 0;
     return ((uint32_t)frame[at] << 24 | (uint32_t)frame[at + 1] << 16 |
             (uint32_t)frame[at + 2] << 8 | frame[at + 3]) == table->oid;
-}
-
-static int64_t lsn_of(const uint8_t *frame)
-{
-    uint64_t lsn = 0;
-
-    for (int i = 1; i < 9; i++)
-        lsn = lsn << 8 | frame[i];
-    return (int64_t)lsn;
 }
 
 /* Route frames from `*place` on, up to the first that is not mine. */
@@ -184,14 +91,14 @@ static int run(Work *work, PyObject *frames, Py_ssize_t *place, size_t at,
             return FAILED;
         if (!is_mine(&work->table, data, (size_t)size, at))
             return DONE;
-        work->lsn = lsn_of(data);
+        work->lsn = int64_at(data + 1);
         for (Py_ssize_t g = 0; g < work->table.group_count; g++)
             work->table.groups[g].order++;
         Py_INCREF(frame);
         got = route_change(work, data, (size_t)size, at);
         Py_DECREF(frame);
         if (got == DONE)
-            got = hand_over(work, out);
+            got = hand_over(work, out, NULL);
         if (got != DONE) {
             work_forget(work);
             work->seq = seq;
@@ -242,8 +149,9 @@ static PyObject *rows_run(PyObject *self, PyObject *const *arguments, Py_ssize_t
         PyErr_SetString(PyExc_ValueError, "there is no such place");
         return NULL;
     }
-    if (take_shared(&work->shared, arguments[3]) != DONE)
+    if (take_shared(&rows->shared, arguments[3]) != DONE)
         return NULL;
+    work->shared = &rows->shared;
     rows->is_busy = 1;
     got = run(work, frames, &place, (size_t)at, out);
     if (got == DONE)
@@ -272,7 +180,7 @@ static int copy(Work *work, PyObject *lines, Py_ssize_t *place, PyObject *tails,
         got = copy_row(work, data, (size_t)size, tails, headers);
         Py_DECREF(line);
         if (got == DONE)
-            got = hand_over(work, out);
+            got = hand_over(work, out, NULL);
         if (got != DONE) {
             work_forget(work);
             return got == NOT_MINE ? DONE : FAILED;
@@ -360,19 +268,20 @@ static struct PyModuleDef module_definition = {
 
 PyMODINIT_FUNC PyInit__rows(void)
 {
-    static const char *const names[] = {"inserts", "updates", "deletes", "records", "others"};
-    PyObject *module, *type;
+    PyObject *module, *type = NULL, *series = NULL;
 
-    for (int i = 0; i < COUNTS; i++)
-        if ((count_names[i] = PyUnicode_InternFromString(names[i])) == NULL)
-            return NULL;
-    if (names_make() != DONE)
+    if (names_make() != DONE || count_names_make() != DONE)
         return NULL;
     module = PyModule_Create(&module_definition);
-    type = module == NULL ? NULL : PyType_FromSpec(&rows_spec);
-    if (type == NULL || PyModule_AddObjectRef(module, "Rows", type) < 0 ||
-        PyModule_AddIntConstant(module, "INTERFACE", 3) < 0)
+    if (module != NULL) {
+        type = PyType_FromSpec(&rows_spec);
+        series = type == NULL ? NULL : series_type(type);
+    }
+    if (series == NULL || PyModule_AddObjectRef(module, "Rows", type) < 0 ||
+        PyModule_AddObjectRef(module, "Series", series) < 0 ||
+        PyModule_AddIntConstant(module, "INTERFACE", 4) < 0)
         Py_CLEAR(module);
     Py_XDECREF(type);
+    Py_XDECREF(series);
     return module;
 }

@@ -63,17 +63,19 @@ static int take_takers(Group *group, PyObject *from)
         return FAILED;
     for (Py_ssize_t i = 0; i < group->taker_count; i++) {
         Taker *taker = &group->takers[i];
-        PyObject *key_prefix, *value_prefix, *item = PyTuple_GetItem(from, i);
+        PyObject *key_prefix, *value_prefix, *avro_topic, *item = PyTuple_GetItem(from, i);
 
         if (!PyTuple_Check(item))
             return refuse("a taker is not a tuple");
-        if (!PyArg_ParseTuple(item, "UlSSOp", &taker->topic, &taker->partitions, &key_prefix,
-                              &value_prefix, &taker->counter, &taker->skips_origins))
+        if (!PyArg_ParseTuple(item, "UlSSOpnnS", &taker->topic, &taker->partitions, &key_prefix,
+                              &value_prefix, &taker->counter, &taker->skips_origins, &taker->feed,
+                              &taker->number, &avro_topic))
             return FAILED;
         if (taker->partitions < 1)
             return refuse("a topic has no partition");
         if (take_bytes(key_prefix, &taker->key_prefix, &taker->key_prefix_size) != DONE ||
-            take_bytes(value_prefix, &taker->value_prefix, &taker->value_prefix_size) != DONE)
+            take_bytes(value_prefix, &taker->value_prefix, &taker->value_prefix_size) != DONE ||
+            take_bytes(avro_topic, &taker->avro_topic, &taker->avro_topic_size) != DONE)
             return FAILED;
     }
     return DONE;
@@ -164,8 +166,8 @@ int table_take(Table *table, PyObject *specification)
     Py_ssize_t read_size;
     unsigned int oid;
 
-    if (!PyArg_ParseTuple(specification, "InOSO!", &oid, &table->columns, &table->unchanged,
-                          &is_read, &PyTuple_Type, &groups))
+    if (!PyArg_ParseTuple(specification, "InpOSO!", &oid, &table->columns, &table->is_alone,
+                          &table->unchanged, &is_read, &PyTuple_Type, &groups))
         return FAILED;
     Py_INCREF(specification);
     table->kept = specification;

@@ -33,7 +33,12 @@ typedef struct {
     Py_ssize_t key_prefix_size, value_prefix_size;
     long partitions;
     int skips_origins;
-    Py_ssize_t counts[COUNTS]; /* since the counter was told last */
+    Py_ssize_t feed, number; /* its subscription's place, and its topic's, among all */
+    const uint8_t *avro_topic;
+    Py_ssize_t avro_topic_size;
+    Py_ssize_t counts[COUNTS]; /* since the counter was told last, or of the transaction */
+    Py_ssize_t ended[OPERATIONS]; /* of transactions that have ended, and the counter is not told */
+    int has_ended;
 } Taker;
 
 /* Who is asked about a row of one operation: gateway.routing.takers.Candidates. */
@@ -59,6 +64,7 @@ typedef struct {
     PyObject *kept;
     uint32_t oid;
     Py_ssize_t columns;
+    int is_alone; /* its rows are numbered with those of no other relation */
     PyObject *unchanged; /* what stands for a TOASTed value that was not sent */
     uint8_t *is_read;    /* by column: whether a decision looks at it */
     Group *groups;

@@ -56,8 +56,8 @@ class Bench:
 BenchFactory = Callable[..., Bench]
 
 
-@pytest.fixture
-def bench() -> Iterator[BenchFactory]:
+@pytest.fixture(params=[False, True], ids=["one by one", "in series"])
+def bench(request: pytest.FixtureRequest) -> Iterator[BenchFactory]:
     made: list[Bench] = []
 
     def make(
@@ -71,6 +71,7 @@ def bench() -> Iterator[BenchFactory]:
         stop_after: int = 20,
         switch: Switch | None = None,
         confirmed: int | None = None,
+        series: bool = True,
     ) -> Bench:
         clock = ManualClock()
         source = FakeSource(turns)
@@ -89,7 +90,7 @@ def bench() -> Iterator[BenchFactory]:
         pipeline = Pipeline(
             intake,
             used,
-            Assembler(),
+            Assembler(series=request.param and series),
             router,
             watermark,
             subscriptions,
@@ -135,7 +136,8 @@ def test_a_transaction_that_waits_for_answers_holds_back_nothing_before_it(
     bench: BenchFactory,
 ) -> None:
     b = bench(
-        [transaction(7, 2000), transaction(8, 3000) + transaction(9, 4000), [keepalive(9000)]]
+        [transaction(7, 2000), transaction(8, 3000) + transaction(9, 4000), [keepalive(9000)]],
+        series=False,  # as for every router that asks the server
     )
     b.router.waits = {8: 5}
     b.router.always_readable = b.source.fileno()

@@ -30,8 +30,8 @@ def sink() -> Iterator[FakeSink]:
         yield sink
 
 
-@pytest.fixture
-def run(sink: FakeSink) -> Iterator[Run]:
+@pytest.fixture(params=[False, True], ids=["one by one", "in series"])
+def run(sink: FakeSink, request: pytest.FixtureRequest) -> Iterator[Run]:
     with ExitStack() as stack:
 
         def run(
@@ -48,7 +48,7 @@ def run(sink: FakeSink) -> Iterator[Run]:
             pipeline = Pipeline(
                 Intake(stack.enter_context(closing(FakeSource(turns)))),
                 sink,
-                Assembler(),
+                Assembler(series=request.param),
                 FakeRouter(()),
                 Watermark(START, 1, "f", ()),
                 (),
@@ -211,8 +211,9 @@ def test_rows_that_wait_for_a_batch_do_not_keep_the_loop_awake(
     assert waits > 90
 
 
+@pytest.mark.parametrize("series", [False, True])
 def test_a_second_run_goes_on_in_the_middle_of_a_transaction_with_another_copier(
-    sink: FakeSink,
+    sink: FakeSink, series: bool
 ) -> None:
     """As when a request for a copy is taken between two runs of the loop."""
     eight = transaction(8, 3000)
@@ -238,7 +239,7 @@ def test_a_second_run_goes_on_in_the_middle_of_a_transaction_with_another_copier
         pipeline = Pipeline(
             Intake(source),
             sink,
-            Assembler(),
+            Assembler(series=series),
             FakeRouter(()),
             Watermark(START, 1, "f", ()),
             (),

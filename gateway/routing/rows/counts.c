@@ -1,0 +1,127 @@
+#include "counts.h"
+
+#include <string.h>
+
+static PyObject *count_names[COUNTS];
+
+int count_names_make(void)
+{
+    static const char *const names[] = {"inserts", "updates", "deletes", "records", "others"};
+
+    for (int i = 0; i < COUNTS; i++)
+        if ((count_names[i] = PyUnicode_InternFromString(names[i])) == NULL)
+            return FAILED;
+    return DONE;
+}
+
+static int count(Work *work, const Made *made)
+{
+    Py_ssize_t *counts = made->taker->counts;
+    TakerList *counted = &work->counted;
+
+    if (made->is_tombstone)
+        return DONE;
+    if (counts[RECORDS] == 0) {
+        if (grow((void **)&counted->items, &counted->room, counted->count,
+                 sizeof *counted->items) != DONE)
+            return FAILED;
+        counted->items[counted->count++] = made->taker;
+    }
+    counts[RECORDS]++;
+    counts[OTHERS] += made->is_other;
+    if (made->told >= 0)
+        counts[made->told]++;
+    return DONE;
+}
+
+/* Move the records of a change into `out`, and count them, and the bytes of their values. */
+int hand_over(Work *work, PyObject *out, size_t *bytes)
+{
+    MadeList *made = &work->made;
+
+    for (size_t i = 0; i < made->count; i++) {
+        if (PyList_Append(out, made->items[i].record) < 0)
+            return FAILED;
+        if (count(work, &made->items[i]) != DONE)
+            return FAILED;
+        if (bytes != NULL)
+            *bytes += made->items[i].size;
+    }
+    work_forget(work);
+    return DONE;
+}
+
+/* Add to one of a counter's attributes; return what it was, -1 for a failure. */
+static Py_ssize_t add_to(PyObject *counter, PyObject *name, Py_ssize_t more)
+{
+    PyObject *before = PyObject_GetAttr(counter, name), *after;
+    Py_ssize_t value = before == NULL ? -1 : PyLong_AsSsize_t(before);
+
+    Py_XDECREF(before);
+    if (value < 0) {
+        if (!PyErr_Occurred())
+            PyErr_SetString(PyExc_ValueError, "a counter is negative");
+        return -1;
+    }
+    after = PyLong_FromSsize_t(value + more);
+    if (after == NULL || PyObject_SetAttr(counter, name, after) < 0)
+        value = -1;
+    Py_XDECREF(after);
+    return value;
+}
+
+/* Tell the topics' counters what was counted; those without a record before are in `touched`. */
+int tell_counters(TakerList *counted, PyObject *touched)
+{
+    for (; counted->count > 0; counted->count--) {
+        Taker *taker = counted->items[counted->count - 1];
+
+        for (int k = 0; k < COUNTS; k++) {
+            Py_ssize_t before = 1;
+
+            if (taker->counts[k] != 0)
+                before = add_to(taker->counter, count_names[k], taker->counts[k]);
+            if (before < 0)
+                return FAILED;
+            if (k == RECORDS && before == 0 && PyList_Append(touched, taker->counter) < 0)
+                return FAILED;
+            taker->counts[k] = 0;
+        }
+    }
+    return DONE;
+}
+
+/* End a transaction for a topic: as gateway.routing.counts.take_counts, but the counter is told
+ * later. */
+int end_counts(TakerList *ended, Taker *taker)
+{
+    if (!taker->has_ended) {
+        if (grow((void **)&ended->items, &ended->room, ended->count, sizeof *ended->items) != DONE)
+            return FAILED;
+        ended->items[ended->count++] = taker;
+        taker->has_ended = 1;
+    }
+    for (int k = 0; k < OPERATIONS; k++)
+        taker->ended[k] += taker->counts[k];
+    taker->ended[INSERT] += taker->counts[RECORDS] - taker->counts[OTHERS];
+    memset(taker->counts, 0, sizeof taker->counts);
+    return DONE;
+}
+
+/* Tell the topics' counters of the transactions that have ended. */
+int tell_ended(TakerList *ended)
+{
+    int got = DONE;
+
+    for (; ended->count > 0; ended->count--) {
+        Taker *taker = ended->items[ended->count - 1];
+
+        for (int k = 0; got == DONE && k < OPERATIONS; k++)
+            if (taker->ended[k] != 0 &&
+                add_to(taker->counter, count_names[k], taker->ended[k]) < 0)
+                got = FAILED;
+        memset(taker->ended, 0, sizeof taker->ended);
+        taker->has_ended = 0;
+    }
+    return got;
+}
