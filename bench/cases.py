@@ -104,7 +104,7 @@ CASES: Final = (
         _ALL,
         most_repeats=2,
     ),
-    Case("single", "transactions of 1 row", Shape(inserts=1, updates=0, deletes=0), _ALL, 0.1, 2),
+    Case("single", "transactions of 1 row", Shape(inserts=1, updates=0, deletes=0), _ALL, 1, 2),
     Case("ten", "transactions of 10 rows", Shape(inserts=10, updates=0, deletes=0), _ALL, 0.5, 2),
     Case(
         "large",

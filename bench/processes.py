@@ -90,7 +90,7 @@ def timed(
                 elif began is not None and last is not None and last.encode() in line:
                     ended, peak = now, _peak_rss(process.pid)
                     for name, (pid, before_s) in others.items():
-                        with suppress(FileNotFoundError):  # it has ended
+                        with suppress(FileNotFoundError, ProcessLookupError):  # it has ended
                             beside_s[name] = cpu_s(pid) - before_s
         # Not Popen.wait: it keeps the resources to itself.
         _, status, used = os.wait4(process.pid, 0)

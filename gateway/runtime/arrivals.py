@@ -223,7 +223,8 @@ class Arrivals:
         """Take short transactions as they are, where none of them needs a decision of its own."""
         commit_lsn = series.commit_lsn
         if (
-            self._endpos is not None
+            self.passed
+            or (self._endpos is not None and series.end_lsn > self._endpos)
             or commit_lsn <= self._started_at
             or not self._continuity.begins_behind(commit_lsn)
         ):
