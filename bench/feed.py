@@ -1,9 +1,8 @@
 """What Kafka takes from the gateway's sink when nothing else has to be done.
 
 The records are made before the clock starts: nothing is received, routed or encoded, and Kafka
-transactions of 5,000 records, the default, follow one another as in the gateway, each with its
-watermark and PROGRESS markers. So it is what streaming cannot exceed on the same machine, however
-little it takes itself. Records are like those of `bench.load`'s table: a key, a value of 180 bytes,
+transactions of 5,000 records, the default, follow one another, each with its watermark and PROGRESS
+markers. The gateway's can be longer: those of source transactions that lie across a batch's end. Records are like those of `bench.load`'s table: a key, a value of 180 bytes,
 five headers; END markers have 60 bytes. Rates are the best of three rounds, CPU is their mean.
 """
 

@@ -216,7 +216,8 @@ def frame(spark: SparkSession, records: Iterable[tuple[int, Record]]) -> DataFra
     """Records with their offsets, as Spark's Kafka source gives them."""
     rows = []
     for offset, record in records:
-        headers = [(name, bytearray(value)) for name, value in record.headers]
+        # Null where there are none: KafkaRecordToRowConverter.
+        headers = [(name, bytearray(value)) for name, value in record.headers] or None
         key = None if record.key is None else bytearray(record.key)
         value = None if record.value is None else bytearray(record.value)
         rows.append((key, value, record.topic, record.partition, offset, headers))

@@ -138,6 +138,15 @@ def test_a_record_outside_the_contract_is_named_by_its_place(
         survey(wire(frame(spark, [(0, record)])))
 
 
+def test_of_a_header_that_is_there_twice_the_first_counts(spark: SparkSession) -> None:
+    twice = [LSN, ("seq", b"1"), ("op", b"c"), ("seq", b"x"), ("commit_lsn", b"?"), ("op", b"?")]
+    record = Record("s.a.b", None, b"\0\0\0\0\1\0", twice)
+
+    (row,) = wire(frame(spark, [(0, record)])).collect()
+
+    assert (row.lsn, row.seq, row.op, row.fault) == ("00000000/00000010", 1, "c", None)
+
+
 EQUAL = [
     *equality.read(),
     equality.Pair("numeric(40,2)", "0.00", "0", True),
