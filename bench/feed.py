@@ -2,8 +2,9 @@
 
 The records are made before the clock starts: nothing is received, routed or encoded, and Kafka
 transactions of 5,000 records, the default, follow one another, each with its watermark and PROGRESS
-markers. The gateway's can be longer: those of source transactions that lie across a batch's end. Records are like those of `bench.load`'s table: a key, a value of 180 bytes,
-five headers; END markers have 60 bytes. Rates are the best of three rounds, CPU is their mean.
+markers. The gateway's can be longer, where source transactions lie across the end of a batch.
+Records are like those of `bench.load`'s table: a key, a value of 180 bytes, five headers; END
+markers have 60 bytes. Rates are the best of three rounds, CPU is their mean.
 """
 
 from __future__ import annotations
