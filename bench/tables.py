@@ -46,15 +46,15 @@ def measure(
     marker = bench.put(inserted)
     reading = bench.decode(marker)
     report("inserts", few, bench.take(marker), "plain append", spent, reading)
-    updated = bench.rows("u", rows // 3, few)
-    staged = bench.staged(updated, "updates")
     plain = bench.copied("merged")
     vectors = "'delta.enableDeletionVectors' = 'true'"
     spark.sql(f"ALTER TABLE delta.`{plain}` SET TBLPROPERTIES ({vectors})")
-    spent = plain_merge(spark, plain, staged)
-    marker = bench.put(updated)
-    reading = bench.decode(marker)
-    report("updates of neighbours", few, bench.take(marker), "plain MERGE", spent, reading)
+    for number, name in enumerate(("updates of neighbours", "others", "and others")):
+        updated = bench.rows("u", rows // 3 + number * few, few)
+        spent = plain_merge(spark, plain, bench.staged(updated, f"updates{number}"))
+        marker = bench.put(updated)
+        reading = bench.decode(marker)
+        report(name, few, bench.take(marker), "plain MERGE", spent, reading)
     # The last rows that were inserted get other keys.
     moved = bench.rows("c", 2 * rows, few, old=f"id - {rows}")
     report("key changes", few, bench.take(bench.put(moved)), "plain MERGE", spent)

@@ -51,6 +51,9 @@ __all__ = ["RowFuzzer"]
 _OID: Final = 16384
 _C: Final = Collation('pg_catalog."C"', deterministic=True, c_order=True)
 _SCENE_CHANGES: Final = 400
+_BEFORE_1970: Final = -946_684_800_000_001
+"""The last moment before 1970, as PostgreSQL counts."""
+
 _NOTHING: Final[frozenset[UnfitKind]] = frozenset()
 _EVERYTHING: Final[frozenset[UnfitKind]] = frozenset({"filter", "value", "size"})
 _FILTERS: Final = {
@@ -129,10 +132,9 @@ class RowFuzzer:
         for routes in scene.routes:
             for counter in routes.addresses.counters.values():
                 counter.end_copy(rows=False)  # of a transaction that has failed
-        try:
-            transactions = Assembler().push(frames)
-            pushed = Assembler(series=True).push(frames)
-        except (ProtocolError, ValueError):
+        transactions, pushed = (_pushed(Assembler(series=each), frames) for each in (False, True))
+        if isinstance(transactions, str) or isinstance(pushed, str):
+            assert transactions == pushed, f"{[frame.hex() for frame in frames]}"
             self.outcomes["no series"] += 1
             return
         found = self._route_all(one, transactions), self._route_all(other, pushed)
@@ -146,7 +148,9 @@ class RowFuzzer:
         records: list[Record] = []
         for event in events:
             while isinstance(event, Series) and event:
-                if (routed := router.route_series(event)) is not None:
+                if (
+                    routed := router.route_series(event, self._pick.choice((1, 20, 1_000)))
+                ) is not None:
                     records += routed.records
                     self.outcomes["transactions in series"] += routed.transactions
                     continue
@@ -267,7 +271,10 @@ class RowFuzzer:
         pick = self._pick
         changes = [self._change(scene) for _ in range(size)]
         origin = b"o1" if pick.random() < 0.1 else None
-        return _whole(changes, pick.randrange(1 << pick.choice((20, 40, 62))), origin)
+        lsn = pick.randrange(1 << pick.choice((20, 40, 62)))
+        starts = [pick.randrange(lsn + 1) for _ in changes]
+        times = (0, 1, 999, _BEFORE_1970, _BEFORE_1970 + 1, pick.randrange(1 << 59))
+        return _whole(changes, lsn, origin, pick.randrange(1 << 32), pick.choice(times), starts)
 
     def _change(self, scene: _Scene) -> bytes:
         pick = self._pick
@@ -340,6 +347,13 @@ def _difference(table: Table, inputs: Sequence[CopiedRow], *found: Outcome) -> s
     return "\n".join([*shown, f"{records[at]}", f"{others[at]}"] if at >= 0 else shown)
 
 
+def _pushed(assembler: Assembler, frames: Sequence[bytes]) -> list[Event] | str:
+    try:
+        return assembler.push(frames)
+    except (ProtocolError, ValueError) as error:
+        return str(error)
+
+
 def _route(router: Router, transaction: Transaction) -> Outcome:
     records: list[Record] = []
     try:
@@ -368,13 +382,23 @@ def _escaped(text: bytes) -> bytes:
     return text
 
 
-def _whole(changes: Sequence[bytes], lsn: int, origin: bytes | None) -> list[bytes]:
+def _whole(
+    changes: Sequence[bytes],
+    lsn: int,
+    origin: bytes | None,
+    xid: int = 7,
+    time: int = 0,
+    starts: Sequence[int] = (0,),
+) -> list[bytes]:
+    """Make the frames of a transaction; `starts` are the positions of its changes."""
     header = b"w" + struct.pack(">QQq", lsn, lsn, 0)
-    messages = [b"B" + struct.pack(">QqI", lsn, 0, 7)]
+    frames = [header + b"B" + struct.pack(">QqI", lsn, time, xid)]
     if origin is not None:
-        messages.append(b"O" + struct.pack(">Q", 1) + origin + b"\0")
-    messages += [*changes, b"C" + struct.pack(">BQQq", 0, lsn, lsn + 8, 0)]
-    return [header + message for message in messages]
+        frames.append(header + b"O" + struct.pack(">Q", 1) + origin + b"\0")
+    for start, change in zip(starts, changes, strict=True):
+        frames.append(b"w" + struct.pack(">QQq", start, start, 0) + change)
+    frames.append(header + b"C" + struct.pack(">BQQq", 0, lsn, lsn + 8, time))
+    return frames
 
 
 def _relation(table: Table) -> bytes:

@@ -1,13 +1,22 @@
-"""The compiled row path; the C sources are in ``rows``. Only `gateway.routing.compiled` uses it."""
+"""The compiled row path; the C sources are in ``rows``.
 
-from collections.abc import Sequence
+Only `gateway.routing.compiled` and `gateway.routing.series` use it.
+"""
+
+from collections.abc import Callable, Sequence
 from typing import Final
 
 INTERFACE: Final[int]
 
 class Rows:
     def __new__(
-        cls, oid: int, columns: int, unchanged: object, is_read: bytes, groups: tuple[object, ...]
+        cls,
+        oid: int,
+        columns: int,
+        is_alone: bool,
+        unchanged: object,
+        is_read: bytes,
+        groups: tuple[object, ...],
     ) -> Rows: ...
     def run(
         self,
@@ -32,3 +41,21 @@ class Rows:
         touched: list[object],
         /,
     ) -> int: ...
+
+class Series:
+    def __new__(cls, gateway_part: bytes, feeds: tuple[tuple[str, str, bytes], ...]) -> Series: ...
+    def run(
+        self,
+        frames: list[bytes],
+        place: int,
+        rows_of: Callable[[int], Rows | None],
+        ts_ms: int,
+        least_lsn: int,
+        enough: int,
+        most_records: int,
+        most_bytes: int,
+        out: list[tuple[str, int, bytes | None, bytes | None, list[tuple[str, bytes]]]],
+        ended: dict[str, int],
+        changed: list[tuple[int, int]],
+        /,
+    ) -> tuple[int, int]: ...

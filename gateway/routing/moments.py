@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from gateway.definitions.model import Publish
-from gateway.lsn import Lsn
+from gateway.lsn import ZERO_LSN, Lsn
 from gateway.transactions import Transaction
 
 __all__ = ["Moments", "Publishes", "first_behind", "first_lsn"]
@@ -35,6 +35,11 @@ class Moments:
 
     def __bool__(self) -> bool:
         return bool(self._past)
+
+    @property
+    def last(self) -> Lsn:
+        """Return the last of the commits: what is behind it is published as now."""
+        return self._past[-1][0] if self._past else ZERO_LSN
 
     def add(self, commit_lsn: Lsn, before: Publishes) -> None:
         """Note how relations were published up to a commit."""

@@ -182,15 +182,21 @@ class Router:
         if piece.records:
             yield piece.take()
 
-    def route_series(self, series: Series) -> RoutedSeries | None:
-        """Route the next transactions of a series, as many as make a piece.
+    def route_series(self, series: Series, room: int) -> RoutedSeries | None:
+        """Route the next transactions of a series, as many as make a piece or fill `room`.
+
+        Args:
+            series: Goes on behind what was routed.
+            room: With so many records, at least one, it is enough.
 
         Returns:
             None: the next one is left to `route`.
         """
-        if self._series is None or self._routes.moments:
+        if self._series is None:
             return None
-        return self._series.route(series, self.ended)
+        last = self._routes.moments.last
+        self._routes.enter(last)
+        return self._series.route(series, self.ended, last, room)
 
     def _route_judged(
         self, verdicts: Verdicts, at: int, transaction: Transaction, tx: TransactionState

@@ -47,12 +47,16 @@ class SeriesRouter:
         self._routes = routes
         self._now_ms = now_ms
 
-    def route(self, series: Series, ended: dict[str, Lsn]) -> RoutedSeries | None:
+    def route(
+        self, series: Series, ended: dict[str, Lsn], least_lsn: Lsn, room: int
+    ) -> RoutedSeries | None:
         """Route what makes a piece, up to the first transaction that is left to `Router.route`.
 
         Args:
             series: Goes on behind what was routed.
             ended: As `Router.ended`.
+            least_lsn: A transaction with a change before it is left.
+            room: With so many records, at least one, it is enough.
 
         Returns:
             None: the next transaction is left to `Router.route`.
@@ -60,8 +64,8 @@ class SeriesRouter:
         records: list[Record] = []
         changed: list[tuple[int, int]] = []
         place, transactions = self._run(
-            *(series.frames, series.place, self._rows_of, self._now_ms()),
-            *(PIECE_RECORDS, PIECE_BYTES, records, ended, changed),
+            *(series.frames, series.place, self._rows_of, self._now_ms(), least_lsn),
+            *(min(room, PIECE_RECORDS), PIECE_RECORDS, PIECE_BYTES, records, ended, changed),
         )
         for oid, changes in changed:
             compiled = self._routes.by_oid[oid].compiled

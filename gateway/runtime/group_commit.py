@@ -151,6 +151,11 @@ class GroupCommit:
         )
 
     @property
+    def room(self) -> int:
+        """How many records fit in before a bound is reached."""
+        return self._limits.max_batch_records - len(self._batch.records)
+
+    @property
     def room_for_copies(self) -> int:
         """How many records of copies may still be added to this batch.
 

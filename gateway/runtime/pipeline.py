@@ -290,12 +290,13 @@ class Pipeline:
         if series is None or (self._copier is not None and self._copier.unfinished):
             return False
         commit_time = series.commit_time
-        routed = self._router.route_series(series)
+        routed = self._router.route_series(series, self._commits.room)
         if routed is None:
             return False
         self._arrivals.settle(series)
         self._commits.add_series(routed, commit_time)
         self._counters.transactions += routed.transactions
+        self._report()
         return True
 
     def _place(self) -> None:
@@ -325,6 +326,11 @@ class Pipeline:
         self._commits.finish(self._routed)
         self._routed.release()
         self._counters.transactions += 1
+        self._report()
+        self._routing = self._routed = None
+
+    def _report(self) -> None:
+        """Say what was lost or put into the error topic."""
         for table, rows in self._router.take_lost_values().items():
             self._counters.lost_values += rows
             event(
@@ -336,7 +342,6 @@ class Pipeline:
                 rows=rows,
             )
         report_quarantined(_LOG, self._counters, self._router.take_quarantined())
-        self._routing = self._routed = None
 
     def _is_full(self) -> bool:
         """Whether there is no room in memory for more."""

@@ -115,8 +115,11 @@ class TransactionRouter(Protocol):
     def route(self, transaction: Transaction) -> Iterator[list[Record]]:
         """Yield its records in bounded pieces; an empty one means: go on later, see `awaits`."""
 
-    def route_series(self, series: Series) -> RoutedSeries | None:
-        """Return the records of some of its transactions; None: the next one is for `route`."""
+    def route_series(self, series: Series, room: int) -> RoutedSeries | None:
+        """Return records of some of its transactions, `room` or a few more.
+
+        None: the next one is for `route`.
+        """
 
     def learn(self, event: Transaction | PreparedTransaction) -> None:
         """Take in what a transaction announces, without its rows."""

@@ -189,16 +189,26 @@ def test_pieces_keepalives_and_spooling_change_nothing(
     spooling.close()
 
 
-@given(plans(), st.lists(st.integers(0, 9), max_size=40))
+@given(
+    plans(),
+    st.lists(st.integers(0, 18), max_size=20),
+    st.lists(st.integers(0, 200), max_size=5),
+)
 def test_a_series_gives_out_what_is_assembled_otherwise(
-    planned: list[Planned], sizes: list[int]
+    planned: list[Planned], plain: list[int], sizes: list[int]
 ) -> None:
-    frames = [
+    short = [
+        [begin(xid, xid * 10), *(insert(n) for n in range(rows)), commit(xid, xid * 10)]
+        for xid, rows in enumerate(plain, 10_000)
+    ]
+    frames = [frame for each in short[: len(short) // 2] for frame in each]
+    frames += [
         frame
         for plan in planned
         for run in (pieces_of if plan.streamed else whole_pieces_of)(plan, plan.xid * 1000)
         for frame in run
     ]
+    frames += [frame for each in short[len(short) // 2 :] for frame in each]
 
     taken = [
         each

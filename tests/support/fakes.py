@@ -14,6 +14,7 @@ from contextlib import suppress
 from gateway.copy import Progress
 from gateway.errors import TransientError, UnfitKind
 from gateway.lsn import Lsn
+from gateway.pgoutput.frames import read_begin
 from gateway.records import Batch, CopyState, Cut, Feed, LastCommit, Record
 from gateway.routing.counts import Tally
 from gateway.routing.series import RoutedSeries
@@ -127,7 +128,10 @@ class FakeSink:
 class FakeRouter:
     """Makes one record per frame, keyed by nothing, so that tests can count and order them.
 
-    Of short transactions it takes `at_once` in one go.
+    Of short transactions it takes `at_once` in one go, up to one in `refused`.
+
+    Attributes:
+        in_series: How many it took so, in each go.
     """
 
     at_once = 2
@@ -139,6 +143,8 @@ class FakeRouter:
         self.foreseen: list[int] = []
         self.always_readable: int | None = None
         self.learnt: list[int] = []
+        self.refused: frozenset[int] = frozenset()  # by xid
+        self.in_series: list[int] = []
         self._subscriptions = subscriptions
         self.feeds: Sequence[Feed] = ()
 
@@ -148,12 +154,21 @@ class FakeRouter:
     def foresee(self, item: Transaction | PreparedTransaction) -> None:
         self.foreseen.append(item.xid)
 
-    def route_series(self, series: Series) -> RoutedSeries | None:
+    def route_series(self, series: Series, room: int) -> RoutedSeries | None:
         records: list[Record] = []
-        taken = [series.take() for _ in range(min(self.at_once, len(series)))]
+        taken: list[Transaction] = []
+        while series and len(taken) < self.at_once:
+            begun = read_begin(series.frames[series.place])
+            assert begun is not None
+            if begun[2] in self.refused:
+                break
+            taken.append(series.take())
+        if not taken:
+            return None
         for transaction in taken:
             for made in self.route(transaction):
                 records += made
+        self.in_series.append(len(taken))
         last = LastCommit(taken[-1].commit_lsn, taken[-1].xid, taken[-1].commit_time)
         return RoutedSeries(records, len(taken), taken[-1].end_lsn, last)
 

@@ -220,6 +220,7 @@ class Gateway:
         self._assembler = Assembler(series=True)
         self._lsn = 1000
         self.in_series = 0  # transactions that were not routed one by one
+        self.room = 1_000
 
     def now(self, again: int | None) -> Plan | None:
         """See `gateway.routing.ports.Replanner`."""
@@ -239,7 +240,7 @@ class Gateway:
         for event in self._assembler.push(frames):
             if isinstance(event, Series):
                 while event:
-                    routed = self.router.route_series(event)
+                    routed = self.router.route_series(event, self.room)
                     if routed is None:
                         records += self._routed(event.take())
                     else:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -35,6 +36,17 @@ def test_without_a_compiler_the_reason_is_told_and_nothing_is_left(
 
     assert why == "there is no C compiler (Debian, Ubuntu: apt install gcc)"
     assert not module.exists()
+
+
+def test_what_is_built_belongs_neither_to_the_repository_nor_to_an_image() -> None:
+    """Nor to a wheel for every platform, which has what git has."""
+    for module in build_rows.MODULES:
+        ignored = subprocess.run(["git", "check-ignore", "-q", module], cwd=build_rows.ROOT)
+        listed = subprocess.check_output(["git", "ls-files", module], cwd=build_rows.ROOT)
+        pattern = module.replace(".abi3.so", "*.so")
+        assert (ignored.returncode, listed) == (0, b"")
+        assert pattern in (build_rows.ROOT / ".dockerignore").read_text().splitlines()
+        assert (build_rows.ROOT / module.replace(".abi3.so", ".pyi")).exists()
 
 
 def test_a_compiler_that_fails_is_quoted(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -159,6 +159,7 @@ int put_ends(Feeds *feeds, const Ending *ending, const Shared *shared, PyObject 
     Py_DECREF(headers);
     for (size_t i = 0; got == DONE && i < touched->count; i++)
         got = end_counts(&feeds->ended, touched->items[i]);
-    touched->count = 0;
+    if (got == DONE)
+        touched->count = 0;
     return got;
 }

@@ -6,7 +6,12 @@
 
 #include <string.h>
 
-enum { BEGIN_SIZE = 46, COMMIT_SIZE = 51, MOST_VISITS = 64, MOST_CHANGES = 32 };
+enum { BEGIN_SIZE = 46, COMMIT_SIZE = 51 };
+
+/* Relations of one call, and changes of one transaction, which can all be of other relations: a call
+ * ends where another transaction might not find room. */
+enum { MOST_VISITS = 64, MOST_CHANGES = 32 };
+_Static_assert(2 * MOST_CHANGES <= MOST_VISITS, "a call has room for two transactions");
 
 #define EPOCH_SHIFT_US INT64_C(946684800000000)
 
@@ -26,9 +31,12 @@ typedef struct {
     int is_busy;
 } Series;
 
-/* Behind the transaction that reaches one of them, a call ends. */
+/* A call ends behind the transaction with which there are `enough` records, or `bytes` of values. One
+ * that could become more than `records` or `bytes` by itself is not mine, nor one with a change
+ * before `least_lsn`. */
 typedef struct {
-    Py_ssize_t records, bytes;
+    int64_t least_lsn;
+    Py_ssize_t enough, records, bytes;
 } Bounds;
 
 static PyObject *rows_class;
@@ -194,6 +202,8 @@ static int open_transaction(Series *series, PyObject *frames, Py_ssize_t place, 
             break;
         if (data[TAG_AT] != 'I' && data[TAG_AT] != 'U' && data[TAG_AT] != 'D')
             return NOT_MINE;
+        if (int64_at(data + 1) < bounds->least_lsn)
+            return NOT_MINE;
         whole += size;
         /* If all take it, it is to be taken apart: see gateway.routing.pieces. */
         if (*end - place > 1 && ((*end - place) * feeds > bounds->records ||
@@ -216,6 +226,8 @@ static int open_transaction(Series *series, PyObject *frames, Py_ssize_t place, 
 /* Make as if the transaction at hand had not been looked at. */
 static void undo(Series *series)
 {
+    TakerList *touched = &series->feeds.touched;
+
     for (int i = 0; i < series->visit_count; i++) {
         Visit *visited = &series->visits[i];
         Work *work = &visited->rows->work;
@@ -226,7 +238,9 @@ static void undo(Series *series)
         work->counted.count = 0;
         visited->changes = visited->before;
     }
-    series->feeds.touched.count = 0;
+    for (size_t i = 0; i < touched->count; i++)
+        memset(touched->items[i]->counts, 0, sizeof touched->items[i]->counts);
+    touched->count = 0;
 }
 
 static int close_transaction(Series *series, const Ending *tx, PyObject *out)
@@ -262,8 +276,9 @@ static int route_transaction(Series *series, PyObject *frames, Py_ssize_t *place
         else
             got = NOT_MINE;
     }
-    if (got == DONE) {
+    if (got == DONE)
         got = close_transaction(series, &tx, out);
+    if (got == DONE) {
         *place = end + 1;
     } else {
         undo(series);
@@ -308,21 +323,21 @@ static int settle(Series *series, PyObject *ended, PyObject *changed)
     return got;
 }
 
-PyDoc_STRVAR(run_doc, "run(frames, place, rows_of, ts_ms, records, bytes, out, ended, changed)"
-                      " -> (place, transactions)");
+PyDoc_STRVAR(run_doc, "run(frames, place, rows_of, ts_ms, least_lsn, enough, most_records, most_bytes, "
+                      "out, ended, changed) -> (place, transactions)");
 
 static PyObject *series_run(PyObject *self, PyObject *const *arguments, Py_ssize_t count)
 {
     Series *series = (Series *)self;
-    PyObject *frames, *rows_of, *out, *ended, *changed;
+    PyObject *frames, *rows_of, *out, *ended, *changed, *type, *value, *traceback;
     Bounds bounds;
     Py_ssize_t place, routed = 0;
     size_t bytes = 0;
     long long ts_ms;
     int got = DONE;
 
-    if (count != 9) {
-        PyErr_SetString(PyExc_TypeError, "run takes nine arguments");
+    if (count != 11) {
+        PyErr_SetString(PyExc_TypeError, "run takes eleven arguments");
         return NULL;
     }
     if (series->is_busy) {
@@ -331,9 +346,9 @@ static PyObject *series_run(PyObject *self, PyObject *const *arguments, Py_ssize
     }
     frames = arguments[0];
     rows_of = arguments[2];
-    out = arguments[6];
-    ended = arguments[7];
-    changed = arguments[8];
+    out = arguments[8];
+    ended = arguments[9];
+    changed = arguments[10];
     if (!PyList_Check(frames) || !PyList_Check(out) || !PyDict_Check(ended) ||
         !PyList_Check(changed)) {
         PyErr_SetString(PyExc_TypeError, "run wants lists, and a dict");
@@ -341,8 +356,10 @@ static PyObject *series_run(PyObject *self, PyObject *const *arguments, Py_ssize
     }
     place = PyLong_AsSsize_t(arguments[1]);
     ts_ms = PyLong_AsLongLong(arguments[3]);
-    bounds.records = PyLong_AsSsize_t(arguments[4]);
-    bounds.bytes = PyLong_AsSsize_t(arguments[5]);
+    bounds.least_lsn = PyLong_AsLongLong(arguments[4]);
+    bounds.enough = PyLong_AsSsize_t(arguments[5]);
+    bounds.records = PyLong_AsSsize_t(arguments[6]);
+    bounds.bytes = PyLong_AsSsize_t(arguments[7]);
     if (PyErr_Occurred())
         return NULL;
     if (place < 0) {
@@ -350,7 +367,7 @@ static PyObject *series_run(PyObject *self, PyObject *const *arguments, Py_ssize
         return NULL;
     }
     series->is_busy = 1;
-    while (place < PyList_Size(frames) && PyList_Size(out) < bounds.records &&
+    while (place < PyList_Size(frames) && PyList_Size(out) < bounds.enough &&
            (Py_ssize_t)bytes < bounds.bytes &&
            series->visit_count + MOST_CHANGES <= MOST_VISITS) {
         got = route_transaction(series, frames, &place, rows_of, ts_ms, &bounds, out, &bytes);
@@ -358,8 +375,11 @@ static PyObject *series_run(PyObject *self, PyObject *const *arguments, Py_ssize
             break;
         routed++;
     }
+    PyErr_Fetch(&type, &value, &traceback);
     if (settle(series, ended, changed) != DONE)
         got = FAILED;
+    if (type != NULL)
+        PyErr_Restore(type, value, traceback); /* what went wrong first */
     series->is_busy = 0;
     if (got == FAILED)
         return PyErr_Occurred() ? NULL : PyErr_NoMemory();

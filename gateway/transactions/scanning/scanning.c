@@ -13,7 +13,8 @@
 
 enum { TAG_AT = 25, BEGIN_SIZE = 46, COMMIT_SIZE = 51 };
 
-/* What makes a transaction short: so much it can become when each of many subscriptions takes it. */
+/* What makes a transaction short: so little that its records stay within a piece of what is routed,
+ * more or less, also where many subscriptions take it. */
 enum { MOST_CHANGES = 16, MOST_BYTES = 16384 };
 
 typedef struct {

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import random
+import struct
 from collections.abc import Sequence
 
 import pytest
 
 from gateway.compiled import INTERPRETED
 from gateway.pgoutput.messages import Delete, Insert, Message
-from gateway.records import Record
+from gateway.records import LastCommit, Record
 from gateway.routing.compiled import why_not_built
 from gateway.routing.pieces import PIECE_RECORDS
-from gateway.transactions import Assembler, Series
+from gateway.transactions import Assembler, Series, Transaction
 from tests.support.routing_scene import (
     CHILD,
     OTHER_CHILD,
@@ -144,9 +145,47 @@ def test_a_piece_ends_behind_the_transaction_that_fills_it(row_path: str) -> Non
     (series,) = Assembler(series=True).push(frames)
     assert isinstance(series, Series)
 
-    routed = routing.router.route_series(series)
+    routed = routing.router.route_series(series, 5_000)
 
     assert routed is not None
     assert routed.transactions == 2
     assert len(routed.records) == 1200 > PIECE_RECORDS
     assert len(series) == 7
+
+    filled = routing.router.route_series(series, 1)
+
+    assert filled is not None
+    assert filled.transactions == 1
+
+
+def test_the_end_of_what_was_routed_is_that_of_its_last_transaction(row_path: str) -> None:
+    routing = Gateway([T1_TABLE], [publish()])
+    routing.commit(relation_of(T1_TABLE), Insert(T1, (b"0", b"0")))
+    frames: list[bytes] = []
+    for xid in (9, 4_000_000_000, 11, 12):
+        for frame in routing.frames(Insert(T1, (b"%d" % (xid % 100), b"0"))):
+            tag = frame[25:26]
+            if tag == b"B":
+                frame = frame[:34] + struct.pack(">qI", xid * 1_000, xid)
+            elif tag == b"C":
+                frame = frame[:43] + struct.pack(">q", xid * 1_000)
+            frames.append(frame)
+    ends = Assembler().push(frames)
+    pushed = Assembler(series=True).push(frames)
+    if row_path == "interpreted":
+        assert [type(event) for event in pushed] == [Transaction] * 4
+        return
+    (series,) = pushed
+    assert isinstance(series, Series)
+
+    for room, place in ((3, 1), (100, 3)):
+        routed = routing.router.route_series(series, room)
+        end = ends[place]
+        assert isinstance(end, Transaction)
+        assert routed is not None
+        assert routed.end_lsn == end.end_lsn == routing.router.ended["s"]
+        assert routed.last == LastCommit(end.commit_lsn, end.xid, end.commit_time)
+        markers = [routing.see(r) for r in routed.records if r[0] == "s.transaction"]
+        assert markers[-1].value is not None
+        assert markers[-1].value["xid"] == end.xid
+    assert not series

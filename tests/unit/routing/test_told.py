@@ -52,6 +52,25 @@ def test_what_was_changed_before_the_commit_is_taken_by_the_definition_before() 
     assert gateway.numbers(open_before) == [8]
 
 
+def test_short_transactions_are_routed_together_again_behind_the_last_alteration(
+    row_path: str,
+) -> None:
+    gateway = Told()
+    first = gateway.frames(row(4), row(8))
+    open_before = gateway.frames(row(4), row(8))
+    gateway.route([*first, *gateway.frames(gateway.message("(a < 5)"))])
+    behind = [gateway.frames(row(4), row(8)) for _ in range(3)]
+    before = gateway.in_series
+
+    seen = [
+        gateway.see(r) for r in gateway.route([*behind[0], *open_before, *behind[1], *behind[2]])
+    ]
+
+    assert [s.value["after"]["a"] for s in data(seen) if s.value] == [4, 8, 4, 4]
+    # Each first one behind a change of definitions is routed alone, which makes its route anew.
+    assert gateway.in_series - before == (1 if row_path == "compiled" else 0)
+
+
 def test_one_transaction_is_cut_where_definitions_change() -> None:
     gateway = Told()
     first = gateway.transaction(gateway.message("(a < 5)"))

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import pytest
 
+from gateway.compiled import load_compiled
 from gateway.config import LimitsTable
 from gateway.errors import SlotError, TransientError
 from gateway.lsn import Lsn
@@ -48,6 +49,7 @@ class Bench:
     router: FakeRouter
     pipeline: Pipeline
     clock: ManualClock
+    counters: Counters
 
     def values(self) -> list[bytes]:
         return [r[3] or b"" for batch in self.sink.committed for r in batch.records]
@@ -56,7 +58,15 @@ class Bench:
 BenchFactory = Callable[..., Bench]
 
 
-@pytest.fixture(params=[False, True], ids=["one by one", "in series"])
+FORMS = (
+    [False]
+    if isinstance(load_compiled("gateway.transactions._scanning", 1), str)
+    else [False, True]
+)
+"""Whether short transactions come in series."""
+
+
+@pytest.fixture(params=FORMS)
 def bench(request: pytest.FixtureRequest) -> Iterator[BenchFactory]:
     made: list[Bench] = []
 
@@ -76,7 +86,7 @@ def bench(request: pytest.FixtureRequest) -> Iterator[BenchFactory]:
         clock = ManualClock()
         source = FakeSource(turns)
         used = sink or FakeSink()
-        router = FakeRouter(routed)
+        router, counters = FakeRouter(routed), Counters()
         asked = 0
 
         def stopping() -> bool:
@@ -95,14 +105,14 @@ def bench(request: pytest.FixtureRequest) -> Iterator[BenchFactory]:
             watermark,
             subscriptions,
             limits or LimitsTable(),
-            Counters(),
+            counters,
             endpos=None if endpos is None else Lsn(endpos),
             stopping=stopping,
             switch=switch,
             continuity=continuity,
             clock=clock,
         )
-        made.append(Bench(source, intake, used, router, pipeline, clock))
+        made.append(Bench(source, intake, used, router, pipeline, clock, counters))
         return made[-1]
 
     yield make
@@ -119,6 +129,24 @@ def test_transactions_reach_kafka_whole_and_in_order(bench: BenchFactory) -> Non
     rows = [v for v in b.values() if not v.startswith(b"PROGRESS")]
     assert rows == [b"7", b"7", b"END 7", b"8", b"END 8"]
     assert b.pipeline.durable.end_lsn == 3010
+
+
+def test_a_transaction_that_is_left_out_of_a_series_keeps_its_place(bench: BenchFactory) -> None:
+    frames = [f for xid in range(7, 12) for f in transaction(xid, xid * 1000)]
+    b = bench([frames], sink=FakeSink(delay=3))
+    b.router.refused = frozenset({9})
+
+    b.pipeline.run()
+
+    rows = [v for v in b.values() if not v.startswith(b"PROGRESS")]
+    assert rows == [v for xid in range(7, 12) for v in (b"%d" % xid, b"END %d" % xid)]
+    assert b.router.in_series in ([], [2, 2])
+    assert bool(b.router.in_series) is (b.router.foreseen == [])
+    last = b.sink.committed[-1].watermark
+    assert last is not None
+    assert last.last is not None
+    assert (last.last.commit_lsn, last.last.xid) == (11_000, 11)
+    assert (last.end_lsn, b.counters.transactions) == (11_010, 5)
 
 
 def test_feedback_never_passes_what_kafka_has_committed(bench: BenchFactory) -> None:

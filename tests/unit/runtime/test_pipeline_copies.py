@@ -18,7 +18,7 @@ from gateway.runtime.pipeline import Outcome, Pipeline
 from gateway.transactions import Assembler
 from tests.support.fakes import FakeCopier, FakeRouter, FakeSink, FakeSource, ManualClock
 from tests.support.pgoutput_encode import keepalive
-from tests.unit.runtime.test_pipeline import transaction
+from tests.unit.runtime.test_pipeline import FORMS, transaction
 
 START = Lsn(1000)
 Run = Callable[..., tuple[Outcome, list[bytes]]]
@@ -30,7 +30,7 @@ def sink() -> Iterator[FakeSink]:
         yield sink
 
 
-@pytest.fixture(params=[False, True], ids=["one by one", "in series"])
+@pytest.fixture(params=FORMS)
 def run(sink: FakeSink, request: pytest.FixtureRequest) -> Iterator[Run]:
     with ExitStack() as stack:
 
@@ -211,7 +211,7 @@ def test_rows_that_wait_for_a_batch_do_not_keep_the_loop_awake(
     assert waits > 90
 
 
-@pytest.mark.parametrize("series", [False, True])
+@pytest.mark.parametrize("series", FORMS)
 def test_a_second_run_goes_on_in_the_middle_of_a_transaction_with_another_copier(
     sink: FakeSink, series: bool
 ) -> None:

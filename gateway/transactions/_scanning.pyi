@@ -1,0 +1,10 @@
+"""Finding short transactions in C; the sources are in ``scanning``.
+
+Only `gateway.transactions.assembler` uses it.
+"""
+
+from typing import Final
+
+INTERFACE: Final[int]
+
+def scan(frames: list[bytes], place: int, /) -> tuple[int, int, int]: ...
