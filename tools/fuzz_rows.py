@@ -57,11 +57,40 @@ _BEFORE_1970: Final = -946_684_800_000_001
 _NOTHING: Final[frozenset[UnfitKind]] = frozenset()
 _EVERYTHING: Final[frozenset[UnfitKind]] = frozenset({"filter", "value", "size"})
 _FILTERS: Final = {
-    "int4": ("({} > 5)", "((100 / {}) > 3)", "({} IS NULL)", "({} = 7)"),
-    "int8": ("({} < 100)", "({} IS NOT NULL)"),
-    "text": ("({} = 'a'::text)", "({} = ANY (ARRAY['a'::text, 'b'::text]))", "({} <> 'a'::text)"),
-    "bool": ("{}", "(NOT {})"),
-    "timestamptz": ("({} > '2000-01-01 00:00:00+00'::timestamp with time zone)",),
+    "int4": (
+        *("({} > 5)", "((100 / {}) > 3)", "({} IS NULL)", "({} = 7)", "(({})::numeric > 5.5)"),
+        *("({} = ANY (ARRAY[1, 7, 9]))", "({} <> ALL (ARRAY[1, NULL::integer, 9]))"),
+        "(({} >= 1) AND ({} <= 9))",
+        "(({} IS DISTINCT FROM 7) OR ({} IS NULL))",
+    ),
+    "int8": ("({} < 100)", "({} IS NOT NULL)", "({} <> '9223372036854775807'::bigint)"),
+    "text": (
+        *("({} = 'a'::text)", "({} = ANY (ARRAY['a'::text, 'b'::text]))", "({} <> 'a'::text)"),
+        *(
+            "({} >= 'b'::text)",
+            "(substr({}, 1, 1) = 'a'::text)",
+            "({} <> ALL (ARRAY['a'::text, 'c'::text]))",
+        ),
+    ),
+    "bpchar": ("({} = 'a'::bpchar)", "({} = ANY (ARRAY['a'::bpchar, 'c '::bpchar]))"),
+    "bool": ("{}", "(NOT {})", "({} IS NOT TRUE)", "({} = false)"),
+    "float4": ("({} > (1.5)::double precision)", "({} <= '-3'::real)"),
+    "float8": ("({} < (0)::double precision)", "({} <> '1e-5'::double precision)"),
+    "numeric": (
+        *("({} > 5.5)", "({} = (0)::numeric)", "({} <= '-100'::numeric)", "(({} * 2) > 3.0)"),
+        "({} = ANY (ARRAY[1.5, 0.00]))",
+    ),
+    "numeric2": ("({} >= 0.01)", "({} < 12345678901234567890.5)"),
+    "date": ("({} >= '2001-01-01'::date)", "({} = 'infinity'::date)", "({} < 'infinity'::date)"),
+    "timestamp": (
+        "({} < '2001-02-03 04:05:06.7'::timestamp without time zone)",
+        "({} > '-infinity'::timestamp without time zone)",
+    ),
+    "timestamptz": (
+        "({} > '2000-01-01 00:00:00+00'::timestamp with time zone)",
+        "({} IS DISTINCT FROM 'infinity'::timestamp with time zone)",
+    ),
+    "uuid": ("({} > '00000000-0000-0000-0000-000000000050'::uuid)",),
 }
 
 
@@ -185,7 +214,17 @@ class RowFuzzer:
         kinds = [pick.choice(list(KINDS)) for _ in range(pick.randint(1, 7))]
         columns = tuple(
             Column(
-                f"c{n}", n + 1, oid, mod, kind, oid, mod, "b", False, "", _C if oid == 25 else None
+                f"c{n}",
+                n + 1,
+                oid,
+                mod,
+                kind,
+                oid,
+                mod,
+                "b",
+                False,
+                "",
+                _C if oid in (25, 1042) else None,
             )
             for n, kind in enumerate(kinds)
             for oid, mod, _ in [KINDS[kind]]
@@ -255,7 +294,7 @@ class RowFuzzer:
         filterable = [n for n, kind in enumerate(kinds) if kind in _FILTERS]
         if filterable and pick.random() < 0.7:
             n = pick.choice(filterable)
-            text = pick.choice(_FILTERS[kinds[n]]).format(names[n])
+            text = pick.choice(_FILTERS[kinds[n]]).replace("{}", names[n])
             clauses = (FilterClause("p", _OID, text),)
         filters: dict[Operation, tuple[FilterClause, ...]] = {
             o: clauses for o in ALL_OPERATIONS if o is not Operation.TRUNCATE

@@ -13,6 +13,7 @@ from typing import Any, Final, TypeAlias
 
 from gateway.compiled import load_compiled, why_switched_off
 from gateway.copy import CopiedRow
+from gateway.definitions.model import FilterClause, Operation
 from gateway.envelope.schema import AvroKind, Field, KeyKind
 from gateway.envelope.varint import encode_text
 from gateway.pgoutput.messages import UNCHANGED
@@ -20,7 +21,8 @@ from gateway.records import Record
 from gateway.routing.filters import Filters
 from gateway.routing.groups import Group
 from gateway.routing.state import TransactionState
-from gateway.routing.takers import Candidate, Candidates
+from gateway.routing.takers import Candidate, Candidates, Taker
+from gateway.rowfilter import Condition, condition_of
 
 __all__ = [
     "ROWS",
@@ -30,7 +32,7 @@ __all__ = [
     "why_not_built",
 ]
 
-ROWS: Final = load_compiled("gateway.routing._rows", interface=4)
+ROWS: Final = load_compiled("gateway.routing._rows", interface=5)
 
 _VALUES: Final = {
     AvroKind.BOOLEAN: "b",
@@ -60,7 +62,6 @@ _CANONICAL: Final = {
 _ROW_ONLY: Final = b"\x00\x02"
 """With what an envelope begins that has no old row and a new one."""
 
-_Decisions: TypeAlias = tuple[tuple[int, object], ...]
 _CField: TypeAlias = tuple[int, int, int, bool]
 
 
@@ -177,25 +178,77 @@ def compile_rows(
     """
     if why_interpreted() is not None or isinstance(ROWS, str):
         return None
-    specified = [_group(group, feeds) for group in groups]
+    decisions = [_Decisions(group, names, filters) for group in groups]
+    specified = [
+        _group(group, decided, feeds) for group, decided in zip(groups, decisions, strict=True)
+    ]
     if None in specified:
         return None
-    read = {
-        column
-        for group in groups
-        for taker in group.takers
-        for clauses in taker.filters.values()
-        for clause in clauses
-        for column in filters.of(clause).columns
-    }
-    is_read = bytes(name in read for name in names)
+    is_read = bytes(any(name in decided.read for decided in decisions) for name in names)
     # What is published as another table is numbered there, with that one's other parts.
     is_alone = all(group.target_oid == relation_oid for group in groups)
     rows = ROWS.Rows(relation_oid, len(names), is_alone, UNCHANGED, is_read, tuple(specified))
     return CompiledRows(rows, groups)
 
 
-def _group(group: Group, feeds: Mapping[str, int]) -> tuple[object, ...] | None:
+class _Decisions:
+    """Who takes a row of a group, with the takers and the conditions by their numbers.
+
+    Attributes:
+        conditions: Of the filters that are tables for C; all others stay functions.
+        read: The columns that the functions look at.
+    """
+
+    def __init__(self, group: Group, names: Sequence[str], filters: Filters) -> None:
+        self.conditions: list[Condition] = []
+        self.read: set[str] = set()
+        self._numbers: dict[tuple[FilterClause, ...], int] = {}
+        self._names = names
+        self._filters = filters
+        self._takers = {id(taker): number for number, taker in enumerate(group.takers)}
+        self.specified = tuple(
+            self._specify(candidates, operation)
+            for candidates, operation in (
+                (group.inserting, Operation.INSERT),
+                (group.updating, Operation.UPDATE),
+                (group.deleting, Operation.DELETE),
+            )
+        )
+
+    def _specify(self, candidates: Candidates, operation: Operation) -> tuple[object, ...]:
+        def decisions(among: Sequence[Candidate]) -> tuple[object, ...]:
+            return tuple(
+                (self._takers[id(taker)], self._condition(taker, operation), passes)
+                for taker, passes in among
+            )
+
+        return (
+            decisions(candidates.everyone),
+            decisions(candidates.others),
+            tuple(
+                (index, {text: decisions(found) for text, found in entries.items()})
+                for index, entries in candidates.indexed
+            ),
+        )
+
+    def _condition(self, taker: Taker, operation: Operation) -> int:
+        """The number of the taker's condition; -1: a function decides, or nothing does."""
+        clauses = tuple(taker.filters.get(operation, ()))
+        found = [self._filters.of(clause) for clause in clauses]
+        if found and taker.refused is None:
+            if clauses not in self._numbers:
+                condition = condition_of(found, self._names)
+                self._numbers[clauses] = -1 if condition is None else len(self.conditions)
+                self.conditions += () if condition is None else (condition,)
+            if (number := self._numbers[clauses]) >= 0:
+                return number
+        self.read.update(*(row_filter.columns for row_filter in found))
+        return -1
+
+
+def _group(
+    group: Group, decisions: _Decisions, feeds: Mapping[str, int]
+) -> tuple[object, ...] | None:
     encoder = group.encoder
     schema, position = (
         encoder.schema,
@@ -210,20 +263,6 @@ def _group(group: Group, feeds: Mapping[str, int]) -> tuple[object, ...] | None:
             (ord(code), position[field], 0, True)
             for field, code in zip(schema.key_fields, codes, strict=True)
             if code is not None
-        )
-    number_of = {id(taker): number for number, taker in enumerate(group.takers)}
-
-    def decisions(candidates: Sequence[Candidate]) -> _Decisions:
-        return tuple((number_of[id(taker)], passes) for taker, passes in candidates)
-
-    def of(candidates: Candidates) -> tuple[object, ...]:
-        return (
-            decisions(candidates.everyone),
-            decisions(candidates.others),
-            tuple(
-                (index, {text: decisions(found) for text, found in entries.items()})
-                for index, entries in candidates.indexed
-            ),
         )
 
     def field(described: Field) -> _CField:
@@ -255,5 +294,6 @@ def _group(group: Group, feeds: Mapping[str, int]) -> tuple[object, ...] | None:
             )
             for taker in group.takers
         ),
-        (of(group.inserting), of(group.updating), of(group.deleting)),
+        tuple(decisions.conditions),
+        decisions.specified,
     )

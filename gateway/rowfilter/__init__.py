@@ -1,12 +1,13 @@
 """Row filters: the server's own rendering of a WHERE clause -> a function over tuples. Pure.
 
 `parse` reads PostgreSQL's grammar, `analyze` types the tree and chooses the operators, `compile`
-makes one Python function of it, `interpret` is the readable form that the function is tested
-against, `transform` decides what an UPDATE becomes. What is not of the exact core is left to the
-server: `question` is what it is asked.
+makes one Python function of it, `conditions` a table where it only compares columns with constants,
+`interpret` is the readable form that both are tested against, `transform` decides what an UPDATE
+becomes. What is not of the exact core is left to the server: `question` is what it is asked.
 """
 
 from gateway.rowfilter.compile import RowFilter, asks, combine, compile_filter, place_filter
+from gateway.rowfilter.conditions import Condition, condition_of
 from gateway.rowfilter.errors import FilterEvaluationError, FilterSource
 from gateway.rowfilter.index import Selection, selection_of
 from gateway.rowfilter.question import Answer, AskedColumn, JudgedRow, Question
@@ -16,6 +17,7 @@ __all__ = [
     "Action",
     "Answer",
     "AskedColumn",
+    "Condition",
     "FilterEvaluationError",
     "FilterSource",
     "JudgedRow",
@@ -25,6 +27,7 @@ __all__ = [
     "asks",
     "combine",
     "compile_filter",
+    "condition_of",
     "decide_update",
     "fill_unchanged",
     "place_filter",

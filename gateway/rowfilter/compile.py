@@ -45,11 +45,20 @@ from gateway.rowfilter.question import JudgedRow, answer
 from gateway.rowfilter.transform import Predicate
 from gateway.rowfilter.types import PARSERS
 
-__all__ = ["RowFilter", "asks", "combine", "compile_filter", "place_filter", "reference"]
+__all__ = [
+    "RowFilter",
+    "asks",
+    "combine",
+    "compile_filter",
+    "disjunction",
+    "place_filter",
+    "reference",
+]
 
 Places: TypeAlias = Mapping[str, int]
 NOWHERE: Final[Places] = MappingProxyType({})
 _FILE_NUMBERS: Final = count(1)
+_TRUE: Final = Constant(value=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,13 +167,18 @@ def combine(
     Raises:
         FilterError: a column is not among `names`.
     """
-    if not filters:
+    expr = disjunction(filters)
+    if expr == _TRUE:
         return _every_row
-    exprs = [filter_.expr for filter_ in filters]
-    if any(isinstance(expr, Constant) and expr.value is True for expr in exprs):
-        return _every_row
-    expr = exprs[0] if len(exprs) == 1 else Or(tuple(exprs))
     return _bind(expr, names, filters[0].source, places)
+
+
+def disjunction(filters: Sequence[RowFilter]) -> Expr:
+    """Join filters of which one must pass, as `combine` says."""
+    exprs = [filter_.expr for filter_ in filters]
+    if not exprs or _TRUE in exprs:
+        return _TRUE
+    return exprs[0] if len(exprs) == 1 else Or(tuple(exprs))
 
 
 def asks(filters: Sequence[RowFilter], names: Sequence[str]) -> Predicate:

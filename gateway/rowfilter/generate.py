@@ -54,7 +54,7 @@ from gateway.rowfilter.interpret import any_all, distinct, min_max, null_if
 from gateway.rowfilter.question import answer
 from gateway.rowfilter.reading import AS_TEXT, CHEAP, FORMATS, INLINE, not_sent, once, parser, sent
 
-__all__ = ["Generator"]
+__all__ = ["Generator", "without_widening"]
 
 _EXACT_WIDENING: Final = frozenset(
     ("int28", "i2toi4", "int48", "ftod", "i2tod", "i4tod", "int2_numeric", "int4_numeric",
@@ -353,9 +353,9 @@ class Generator:
                 fast = self._member(scalar, f"in {name}")
                 if fast is not None:
                     return fast
-            guard, source = self.parts(_narrow(scalar))
+            guard, source = self.parts(without_widening(scalar))
             return _both(guard, f"{source} in {name}")
-        guard, source = self.parts(_narrow(scalar))
+        guard, source = self.parts(without_widening(scalar))
         # With a NULL in the array, not found is unknown.
         last = " and False" if has_null else ""
         return f"({_both(guard, f'{source} not in {name}')}{last})"
@@ -407,10 +407,11 @@ def _unwidened(operation: Operation, arguments: Sequence[Expr]) -> Sequence[Expr
     """Arguments of a comparison without the casts that cannot change its result."""
     if operation.infix not in ("==", "!=", "<", "<=", ">", ">="):
         return arguments
-    return tuple(map(_narrow, arguments))
+    return tuple(map(without_widening, arguments))
 
 
-def _narrow(expr: Expr) -> Expr:
+def without_widening(expr: Expr) -> Expr:
+    """Return what is compared where a comparison need not carry out the casts around it."""
     while isinstance(expr, Call) and expr.operation.name in _EXACT_WIDENING:
         expr = expr.arguments[0]
     return expr

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from gateway.pgtypes.arrays import Array
 from gateway.pgtypes.catalog import TYPES
-from gateway.rowfilter import FilterEvaluationError, RowFilter, combine
+from gateway.routing.compiled import why_not_built
+from gateway.rowfilter import FilterEvaluationError, RowFilter, combine, condition_of
 from gateway.rowfilter.compile import reference
 from gateway.rowfilter.expr import (
     And,
@@ -33,6 +34,7 @@ from gateway.rowfilter.expr import (
 )
 from gateway.rowfilter.operators import OPERATIONS
 from gateway.rowfilter.transform import Predicate
+from tests.support.conditions import bind_compiled
 
 INT4, BOOL, TEXT = TYPES["int4"][0], TYPES["bool"][0], TYPES["text"][0]
 NAMES = ("a", "b", "t", "z")
@@ -170,6 +172,45 @@ unfolded = st.recursive(
     max_leaves=8,
 )
 filters = unfolded.map(folded)
+constants: st.SearchStrategy[Expr] = st.builds(Constant, small)
+text_constants: st.SearchStrategy[Expr] = st.builds(
+    Constant, st.sampled_from([b"", b"a", b"ab", "é".encode()])
+)
+ORDERS = ("int4eq", "int4ne", "int4lt", "int4le", "int4gt", "int4ge")
+simple: st.SearchStrategy[Expr] = st.recursive(
+    st.one_of(
+        st.just(ColumnRef("z", BOOL)),
+        calls(ORDERS, integer_columns, constants),
+        calls(ORDERS, constants, integer_columns),
+        calls(
+            ("texteq", "textne", "text_lt", "text_ge"),
+            st.just(ColumnRef("t", TEXT)),
+            text_constants,
+        ),
+        st.builds(IsNull, integer_columns),
+        st.builds(
+            Distinct, st.just(EQUAL), integer_columns, st.builds(Constant, st.none() | small)
+        ),
+        *(
+            st.builds(
+                AnyAll,
+                st.just(OPERATIONS[name]),
+                integer_columns,
+                st.builds(Constant, st.lists(st.none() | small, min_size=1).map(array)),
+                st.just(is_any),
+                st.just(is_any),
+            )
+            for name, is_any in (("int4eq", True), ("int4ne", False))
+        ),
+    ),
+    lambda inner: st.one_of(
+        st.builds(And, st.lists(inner, min_size=2, max_size=3).map(tuple)),
+        st.builds(Or, st.lists(inner, min_size=2, max_size=3).map(tuple)),
+        st.builds(Not, inner),
+        st.builds(IsTrue, inner, st.booleans()),
+    ),
+    max_leaves=8,
+)
 rows: st.SearchStrategy[Row] = st.tuples(
     st.none() | small.map(lambda value: str(value).encode()),
     st.none() | small.map(lambda value: str(value).encode()),
@@ -192,6 +233,23 @@ def outcome(function: Predicate, row: Row) -> bool | str:
 @given(filters, rows)
 def test_the_generated_function_equals_the_interpreted_one(expr: Expr, row: Row) -> None:
     assert outcome(bound(expr), row) == outcome(reference(expr, NAMES), row)
+
+
+if why_not_built() is None:
+
+    @given(filters | simple, rows)
+    def test_a_condition_equals_the_interpreted_filter(expr: Expr, row: Row) -> None:
+        for each in (expr, Not(expr)):
+            row_filter = RowFilter("", each, frozenset(column_names(each)), None)
+            decide = bind_compiled([row_filter], NAMES)
+            if decide is not None:
+                assert decide(row) is outcome(reference(each, NAMES), row)
+
+    @given(simple)
+    def test_comparisons_with_constants_and_what_joins_them_are_conditions(expr: Expr) -> None:
+        row_filter = RowFilter("", expr, frozenset(column_names(expr)), None)
+
+        assert condition_of([row_filter], NAMES) is not None
 
 
 @given(filters, rows)

@@ -36,8 +36,8 @@ static PyObject *row_of(const Table *table, const Value *values)
     return row;
 }
 
-/* Ask `passes` about the old or the new row; what it raises is left to the interpreted path. */
-int decide(Work *work, PyObject *passes, int is_old, int *verdict)
+/* Ask a function about the old or the new row; what it raises is left to the interpreted path. */
+static int ask(Work *work, PyObject *passes, int is_old, int *verdict)
 {
     PyObject **row = is_old ? &work->old_row : &work->new_row;
     PyObject *answer;
@@ -57,100 +57,35 @@ int decide(Work *work, PyObject *passes, int is_old, int *verdict)
     return NOT_MINE;
 }
 
+/* Whether the old or the new row passes. */
+int decide(Work *work, const Candidate *candidate, int is_old, int *verdict)
+{
+    if (candidate->condition != NULL)
+        return condition_holds(candidate->condition, is_old ? work->old_values : work->new_values,
+                               verdict);
+    if (candidate->passes != Py_None)
+        return ask(work, candidate->passes, is_old, verdict);
+    *verdict = 1;
+    return DONE;
+}
+
 /* What an UPDATE is for one taker; -1: nothing. The table of gateway.rowfilter.transform. */
-static int decide_update(Work *work, PyObject *passes, int has_old, int *action)
+static int decide_update(Work *work, const Candidate *candidate, int has_old, int *action)
 {
     int old_passes = 1, new_passes = 1, got = DONE;
 
-    if (passes != Py_None) {
-        if (has_old)
-            got = decide(work, passes, 1, &old_passes);
-        if (got == DONE)
-            got = decide(work, passes, 0, &new_passes);
-        if (!has_old)
-            old_passes = new_passes;
-    }
+    if (has_old)
+        got = decide(work, candidate, 1, &old_passes);
+    if (got == DONE)
+        got = decide(work, candidate, 0, &new_passes);
+    if (!has_old)
+        old_passes = new_passes;
     if (old_passes && new_passes)
         *action = UPDATE;
     else if (new_passes)
         *action = INSERT;
     else
         *action = old_passes ? DELETE : -1;
-    return got;
-}
-
-static int append_candidates(CandidateList *list, Group *group, PyObject *decisions)
-{
-    for (Py_ssize_t i = 0; i < PyTuple_Size(decisions); i++) {
-        PyObject *decision = PyTuple_GetItem(decisions, i);
-        Py_ssize_t number = PyLong_AsSsize_t(PyTuple_GetItem(decision, 0));
-
-        if (number < 0 || number >= group->taker_count)
-            return PyErr_Occurred() ? FAILED : NOT_MINE;
-        if (grow((void **)&list->items, &list->room, list->count, sizeof *list->items) != DONE)
-            return FAILED;
-        list->items[list->count].taker = &group->takers[number];
-        list->items[list->count].passes = PyTuple_GetItem(decision, 1);
-        list->count++;
-    }
-    return DONE;
-}
-
-/* As gateway.routing.takers.Candidates.of. */
-int find(CandidateList *list, Group *group, int operation, const Value *values)
-{
-    const Candidates *from = &group->candidates[operation];
-    int got;
-
-    list->count = 0;
-    got = append_candidates(list, group, from->others);
-    for (Py_ssize_t i = 0; got == DONE && i < PyTuple_Size(from->indexed); i++) {
-        PyObject *index = PyTuple_GetItem(from->indexed, i), *text, *hits;
-        const Value *value = &values[PyLong_AsSsize_t(PyTuple_GetItem(index, 0))];
-
-        if (value->kind == 'u') {
-            list->count = 0;
-            return append_candidates(list, group, from->all);
-        }
-        if (value->kind == 'n') {
-            text = Py_None;
-            Py_INCREF(text);
-        } else {
-            text = PyBytes_FromStringAndSize((const char *)value->text, (Py_ssize_t)value->size);
-            if (text == NULL)
-                return FAILED;
-        }
-        hits = PyDict_GetItemWithError(PyTuple_GetItem(index, 1), text);
-        Py_DECREF(text);
-        if (hits != NULL)
-            got = append_candidates(list, group, hits);
-        else if (PyErr_Occurred())
-            return FAILED;
-    }
-    return got;
-}
-
-/* As gateway.routing.takers.Candidates.of_both. */
-static int find_both(Work *work, Group *group, int has_old)
-{
-    CandidateList *found = &work->found, *before = &work->before;
-    size_t count;
-    int got = find(found, group, UPDATE, work->new_values);
-
-    if (got != DONE || !has_old || PyTuple_Size(group->candidates[UPDATE].indexed) == 0)
-        return got;
-    got = find(before, group, UPDATE, work->old_values);
-    count = found->count;
-    for (size_t i = 0; got == DONE && i < before->count; i++) {
-        size_t k = 0;
-        while (k < count && found->items[k].taker != before->items[i].taker)
-            k++;
-        if (k < count)
-            continue;
-        got = grow((void **)&found->items, &found->room, found->count, sizeof *found->items);
-        if (got == DONE)
-            found->items[found->count++] = before->items[i];
-    }
     return got;
 }
 
@@ -255,21 +190,23 @@ static int route_group(Work *work, Group *group, int operation, int has_old, int
 {
     Drafts drafts[OPERATIONS] = {{.count = -1}, {.count = -1}, {.count = -1}};
     CandidateList *found = &work->found;
-    int got = operation == UPDATE ? find_both(work, group, has_old)
-                                  : find(found, group, operation,
-                                         has_old ? work->old_values : work->new_values);
+    const Candidates *among = &group->candidates[operation];
+    int got = operation == UPDATE
+                  ? candidates_find_both(among, has_old ? work->old_values : NULL,
+                                         work->new_values, &work->before, found)
+                  : candidates_find(among, has_old ? work->old_values : work->new_values, found);
 
     for (size_t i = 0; got == DONE && i < found->count; i++) {
-        Taker *taker = found->items[i].taker;
-        PyObject *passes = found->items[i].passes;
+        const Candidate *candidate = &found->items[i];
+        Taker *taker = candidate->taker;
         int action = operation, verdict = 1;
 
         if (work->shared->has_origin && taker->skips_origins)
             continue; /* what its filter would raise does not count either */
         if (operation == UPDATE)
-            got = decide_update(work, passes, has_old, &action);
-        else if (passes != Py_None)
-            got = decide(work, passes, has_old, &verdict);
+            got = decide_update(work, candidate, has_old, &action);
+        else
+            got = decide(work, candidate, has_old, &verdict);
         if (got != DONE || action < 0 || !verdict)
             continue;
         got = make(work, group, operation, action, has_old, full, &drafts[action]);

@@ -121,13 +121,12 @@ static int copy_to_group(Work *work, Group *group, PyObject *tail, PyObject *hea
 {
     Drafts drafts = {.count = -1};
     CandidateList *found = &work->found;
-    int got = find(found, group, INSERT, work->new_values);
+    int got = candidates_find(&group->candidates[INSERT], work->new_values, found);
 
     for (size_t i = 0; got == DONE && i < found->count; i++) {
         int verdict = 1;
 
-        if (found->items[i].passes != Py_None)
-            got = decide(work, found->items[i].passes, 0, &verdict);
+        got = decide(work, &found->items[i], 0, &verdict);
         if (got != DONE || !verdict)
             continue;
         if (drafts.count < 0)

@@ -5,22 +5,6 @@
 #include "table.h"
 
 typedef struct {
-    uint8_t kind; /* t, n or u as on the wire */
-    const uint8_t *text;
-    size_t size;
-} Value;
-
-typedef struct {
-    Taker *taker;
-    PyObject *passes; /* borrowed */
-} Candidate;
-
-typedef struct {
-    Candidate *items;
-    size_t count, room;
-} CandidateList;
-
-typedef struct {
     PyObject *record;
     Taker *taker;
     int is_tombstone;
@@ -84,7 +68,6 @@ int encode_shared(Shared *shared, int64_t xid, int64_t commit_lsn, int64_t commi
 PyObject *commit_header(int64_t commit_lsn);
 PyObject *xid_header(int64_t xid);
 PyObject *end_headers(const Shared *shared, int64_t commit_lsn, int64_t seq);
-int grow(void **items, size_t *room, size_t count, size_t size);
 int split(const Table *table, const uint8_t *frame, size_t size, size_t *at, Value *values);
 int has_unchanged(const Table *table, const Value *values);
 int put_row(Buffer *out, const Fields *fields, const Value *values, int identity_only);

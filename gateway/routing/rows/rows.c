@@ -5,7 +5,8 @@
  * nothing of the bytes; every length is checked. Whatever is unusual about a change (a text that
  * needs more than a glance, a value in binary format, an error) is "not mine": the change has left
  * no trace then, and the interpreted path, which is the reference, takes it and says what is wrong
- * with it. Filters are the same Python functions in both. The two give equal records
+ * with it. Filters that compare columns with constants are tables (conditions.c); all others are the
+ * same Python functions in both. The two give equal records
  * (tests/unit/routing, tests/property/test_compiled_rows.py, tools/fuzz_rows.py).
  */
 #include "copy.h"
@@ -279,7 +280,7 @@ PyMODINIT_FUNC PyInit__rows(void)
     }
     if (series == NULL || PyModule_AddObjectRef(module, "Rows", type) < 0 ||
         PyModule_AddObjectRef(module, "Series", series) < 0 ||
-        PyModule_AddIntConstant(module, "INTERFACE", 4) < 0)
+        PyModule_AddIntConstant(module, "INTERFACE", 5) < 0)
         Py_CLEAR(module);
     Py_XDECREF(type);
     Py_XDECREF(series);

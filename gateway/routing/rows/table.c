@@ -81,59 +81,30 @@ static int take_takers(Group *group, PyObject *from)
     return DONE;
 }
 
-static int check_decisions(PyObject *from, Py_ssize_t takers)
+static int take_conditions(Group *group, PyObject *from, Py_ssize_t columns)
 {
-    if (!PyTuple_Check(from))
-        return refuse("decisions are not a tuple");
-    for (Py_ssize_t i = 0; i < PyTuple_Size(from); i++) {
-        PyObject *passes, *item = PyTuple_GetItem(from, i);
-        Py_ssize_t number;
-
-        if (!PyTuple_Check(item))
-            return refuse("a decision is not a tuple");
-        if (!PyArg_ParseTuple(item, "nO", &number, &passes))
-            return FAILED;
-        if (number < 0 || number >= takers)
-            return refuse("there is no such taker");
-    }
-    return DONE;
-}
-
-static int take_candidates(Candidates *to, PyObject *from, Py_ssize_t takers, Py_ssize_t columns)
-{
-    if (!PyTuple_Check(from))
-        return refuse("candidates are not a tuple");
-    if (!PyArg_ParseTuple(from, "OOO!", &to->all, &to->others, &PyTuple_Type, &to->indexed))
+    group->conditions = allocate(PyTuple_Size(from), sizeof *group->conditions);
+    if (group->conditions == NULL)
         return FAILED;
-    if (check_decisions(to->all, takers) != DONE || check_decisions(to->others, takers) != DONE)
-        return FAILED;
-    for (Py_ssize_t i = 0; i < PyTuple_Size(to->indexed); i++) {
-        PyObject *text, *found, *entries, *item = PyTuple_GetItem(to->indexed, i);
-        Py_ssize_t index, at = 0;
-
-        if (!PyTuple_Check(item))
-            return refuse("an index is not a tuple");
-        if (!PyArg_ParseTuple(item, "nO!", &index, &PyDict_Type, &entries))
+    group->condition_count = PyTuple_Size(from);
+    for (Py_ssize_t i = 0; i < group->condition_count; i++)
+        if (condition_take(&group->conditions[i], PyTuple_GetItem(from, i), columns) != DONE)
             return FAILED;
-        if (index < 0 || index >= columns)
-            return refuse("there is no such column");
-        while (PyDict_Next(entries, &at, &text, &found))
-            if (check_decisions(found, takers) != DONE)
-                return FAILED;
-    }
     return DONE;
 }
 
 static int take_group(Group *group, PyObject *from, Py_ssize_t columns)
 {
-    PyObject *row, *key, *canonical, *table_part, *takers, *candidates[OPERATIONS];
+    PyObject *row, *key, *canonical, *table_part, *takers, *conditions, *candidates[OPERATIONS];
+    Numbered numbered;
 
     if (!PyTuple_Check(from))
         return refuse("a group is not a tuple");
-    if (!PyArg_ParseTuple(from, "OO!OpOSnpO!(OOO)", &row, &PyTuple_Type, &group->names, &key,
+    if (!PyArg_ParseTuple(from, "OO!OpOSnpO!O!(OOO)", &row, &PyTuple_Type, &group->names, &key,
                           &group->key_is_union, &canonical, &table_part, &group->surely_fits,
-                          &group->tombstones, &PyTuple_Type, &takers, &candidates[INSERT],
-                          &candidates[UPDATE], &candidates[DELETE]))
+                          &group->tombstones, &PyTuple_Type, &takers, &PyTuple_Type,
+                          &conditions, &candidates[INSERT], &candidates[UPDATE],
+                          &candidates[DELETE]))
         return FAILED;
     group->has_key = key != Py_None;
     group->is_spread = canonical != Py_None;
@@ -151,10 +122,12 @@ static int take_group(Group *group, PyObject *from, Py_ssize_t columns)
             return refuse("a field's name is not bytes");
     if (take_bytes(table_part, &group->table_part, &group->table_part_size) != DONE)
         return FAILED;
-    if (take_takers(group, takers) != DONE)
+    if (take_takers(group, takers) != DONE || take_conditions(group, conditions, columns) != DONE)
         return FAILED;
+    numbered = (Numbered){group->takers, group->taker_count, group->conditions,
+                          group->condition_count, columns};
     for (int i = 0; i < OPERATIONS; i++)
-        if (take_candidates(&group->candidates[i], candidates[i], group->taker_count, columns))
+        if (candidates_take(&group->candidates[i], candidates[i], &numbered) != DONE)
             return FAILED;
     return DONE;
 }
@@ -194,6 +167,12 @@ void table_free(Table *table)
 {
     for (Py_ssize_t i = 0; i < table->group_count; i++) {
         Group *group = &table->groups[i];
+
+        for (int operation = 0; operation < OPERATIONS; operation++)
+            candidates_free(&group->candidates[operation]);
+        for (Py_ssize_t k = 0; k < group->condition_count; k++)
+            condition_free(&group->conditions[k]);
+        PyMem_Free(group->conditions);
         PyMem_Free(group->row.fields);
         PyMem_Free(group->key.fields);
         PyMem_Free(group->canonical.fields);

@@ -5,9 +5,7 @@
 #ifndef PGSLUICE_TABLE_H
 #define PGSLUICE_TABLE_H
 
-#define PY_SSIZE_T_CLEAN
-#include <Python.h>
-
+#include "candidates.h"
 #include "values.h"
 
 enum { INSERT, UPDATE, DELETE, OPERATIONS };
@@ -27,7 +25,7 @@ typedef struct {
     Py_ssize_t count;
 } Fields;
 
-typedef struct {
+struct Taker {
     PyObject *topic, *counter;
     const uint8_t *key_prefix, *value_prefix;
     Py_ssize_t key_prefix_size, value_prefix_size;
@@ -39,13 +37,7 @@ typedef struct {
     Py_ssize_t counts[COUNTS]; /* since the counter was told last, or of the transaction */
     Py_ssize_t ended[OPERATIONS]; /* of transactions that have ended, and the counter is not told */
     int has_ended;
-} Taker;
-
-/* Who is asked about a row of one operation: gateway.routing.takers.Candidates. */
-typedef struct {
-    PyObject *all, *others; /* tuples of (number of the taker, decision or None) */
-    PyObject *indexed;      /* tuple of (index of a column, dict of such tuples by its text) */
-} Candidates;
+};
 
 typedef struct {
     Fields row, key, canonical;
@@ -56,7 +48,9 @@ typedef struct {
     Py_ssize_t surely_fits;
     Taker *takers;
     Py_ssize_t taker_count;
-    Candidates candidates[OPERATIONS];
+    Condition *conditions;
+    Py_ssize_t condition_count;
+    Candidates candidates[OPERATIONS]; /* who is asked about a row of each operation */
     int64_t order; /* data_collection_order of the change at hand */
 } Group;
 
@@ -66,11 +60,12 @@ typedef struct {
     Py_ssize_t columns;
     int is_alone; /* its rows are numbered with those of no other relation */
     PyObject *unchanged; /* what stands for a TOASTed value that was not sent */
-    uint8_t *is_read;    /* by column: whether a decision looks at it */
+    uint8_t *is_read;    /* by column: whether a decision in Python looks at it */
     Group *groups;
     Py_ssize_t group_count;
 } Table;
 
+int grow(void **items, size_t *room, size_t count, size_t size);
 int take_bytes(PyObject *from, const uint8_t **data, Py_ssize_t *size);
 int table_take(Table *table, PyObject *specification);
 void table_free(Table *table);

@@ -1,13 +1,9 @@
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 
-#include <math.h>
 #include <string.h>
 
 #include "values.h"
-
-#define USECS_PER_DAY INT64_C(86400000000)
-#define DAYS_1970_TO_2000 10957
 
 void buffer_free(Buffer *buffer)
 {
@@ -76,42 +72,6 @@ static int put_sized(Buffer *buffer, const void *data, size_t size)
     return put_bytes(buffer, data, size);
 }
 
-static int digit(uint8_t c)
-{
-    return c >= '0' && c <= '9' ? c - '0' : -1;
-}
-
-/* The number of exactly `size` digits, at most 9 of them; -1 when there is anything else. */
-static int digits(const uint8_t *text, size_t size)
-{
-    int value = 0;
-
-    for (size_t i = 0; i < size; i++) {
-        int d = digit(text[i]);
-        if (d < 0)
-            return -1;
-        value = value * 10 + d;
-    }
-    return value;
-}
-
-static int put_integer(Buffer *out, const uint8_t *text, size_t size)
-{
-    size_t at = size > 0 && text[0] == '-';
-    int64_t value = 0;
-
-    /* 18 digits fit into any case; the ends of a bigint are left to Python. */
-    if (at == size || size - at > 18)
-        return NOT_MINE;
-    for (size_t i = at; i < size; i++) {
-        int d = digit(text[i]);
-        if (d < 0)
-            return NOT_MINE;
-        value = value * 10 + d;
-    }
-    return put_long(out, at ? -value : value);
-}
-
 /* numeric(p, s) prints exactly s digits behind its point. */
 static int put_decimal(Buffer *out, int scale, const uint8_t *text, size_t size)
 {
@@ -147,43 +107,19 @@ static int put_decimal(Buffer *out, int scale, const uint8_t *text, size_t size)
     return put_sized(out, big, bytes);
 }
 
-static int read_double(const uint8_t *text, size_t size, double *value)
-{
-    char copy[64];
-    char *end;
-
-    if (size == 0 || size >= sizeof copy)
-        return NOT_MINE;
-    for (size_t i = 0; i < size; i++) {
-        uint8_t c = text[i];
-        if (digit(c) < 0 && c != '-' && c != '+' && c != '.' && c != 'e')
-            return NOT_MINE; /* NaN and the infinities, too */
-        copy[i] = (char)c;
-    }
-    copy[size] = '\0';
-    *value = PyOS_string_to_double(copy, &end, NULL);
-    if (*value == -1.0 && PyErr_Occurred()) {
-        PyErr_Clear();
-        return NOT_MINE;
-    }
-    return end == copy + size && isfinite(*value) ? DONE : NOT_MINE;
-}
-
 static int put_float(Buffer *out, int code, const uint8_t *text, size_t size)
 {
     uint8_t little[8];
     size_t width = code == AS_FLOAT ? 4 : 8;
     uint64_t bits;
     double value;
-    int got = read_double(text, size, &value);
+    int got = code == AS_FLOAT ? read_float(text, size, &value) : read_double(text, size, &value);
 
     if (got != DONE)
         return got;
     if (code == AS_FLOAT) {
         float narrow = (float)value;
         uint32_t narrow_bits;
-        if (!isfinite(narrow))
-            return NOT_MINE;
         memcpy(&narrow_bits, &narrow, 4);
         bits = narrow_bits;
     } else {
@@ -224,62 +160,6 @@ static int put_hex(Buffer *out, const uint8_t *text, size_t size)
     return DONE;
 }
 
-/* Days since 1970-01-01 of "YYYY-MM-DD", from the year 1 on. */
-static int read_date(const uint8_t *text, int64_t *days)
-{
-    static const uint8_t lengths[] = {31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31};
-    int year = digits(text, 4), month = digits(text + 5, 2), day = digits(text + 8, 2);
-    int leap, last, shifted, era_year, day_of_year;
-
-    if (text[4] != '-' || text[7] != '-' || year < 1 || month < 1 || month > 12 || day < 1)
-        return NOT_MINE;
-    leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
-    last = lengths[month - 1] + (month == 2 && leap);
-    if (day > last)
-        return NOT_MINE;
-    /* Years that begin in March, so that the leap day is their last. */
-    shifted = year - (month <= 2);
-    era_year = shifted % 400;
-    day_of_year = (153 * (month + (month > 2 ? -3 : 9)) + 2) / 5 + day - 1;
-    *days = (int64_t)(shifted / 400) * 146097 + era_year * 365 + era_year / 4 - era_year / 100 +
-            day_of_year - 719468;
-    return DONE;
-}
-
-/* Microseconds since 1970-01-01 of "YYYY-MM-DD HH:MM:SS[.f]", with "+00" behind it if `zoned`. */
-static int read_timestamp(const uint8_t *text, size_t size, int zoned, int64_t *usecs)
-{
-    static const int units[] = {0, 100000, 10000, 1000, 100, 10, 1};
-    int hours, minutes, seconds, fraction = 0;
-    int64_t days;
-
-    if (zoned) {
-        if (size < 3 || memcmp(text + size - 3, "+00", 3) != 0)
-            return NOT_MINE;
-        size -= 3;
-    }
-    if (size != 19 && (size < 21 || size > 26))
-        return NOT_MINE;
-    if (text[10] != ' ' || text[13] != ':' || text[16] != ':')
-        return NOT_MINE;
-    hours = digits(text + 11, 2);
-    minutes = digits(text + 14, 2);
-    seconds = digits(text + 17, 2);
-    if (hours < 0 || hours > 23 || minutes < 0 || minutes > 59 || seconds < 0 || seconds > 59)
-        return NOT_MINE;
-    if (size > 19) {
-        fraction = text[19] == '.' ? digits(text + 20, size - 20) : -1;
-        if (fraction < 0)
-            return NOT_MINE;
-        fraction *= units[size - 20];
-    }
-    if (read_date(text, &days) != DONE)
-        return NOT_MINE;
-    *usecs = days * USECS_PER_DAY + ((hours * 60 + minutes) * 60 + seconds) * INT64_C(1000000) +
-             fraction;
-    return DONE;
-}
-
 int is_value_code(int code)
 {
     return code != '\0' && strchr("bifdnxatzs", code) != NULL;
@@ -293,22 +173,17 @@ int encode_value(Buffer *out, int code, int scale, const uint8_t *text, size_t s
     case AS_TEXT:
         return put_sized(out, text, size);
     case AS_INTEGER:
-        return put_integer(out, text, size);
+        return read_integer(text, size, &number) == DONE ? put_long(out, number) : NOT_MINE;
     case AS_BOOLEAN:
-        if (size != 1 || (text[0] != 't' && text[0] != 'f'))
+        if (read_boolean(text, size, &number) != DONE)
             return NOT_MINE;
-        return put_bytes(out, text[0] == 't' ? "\x01" : "\x00", 1);
+        return put_bytes(out, number ? "\x01" : "\x00", 1);
     case AS_DECIMAL:
         return put_decimal(out, scale, text, size);
+    case AS_DATE:
     case AS_TIMESTAMP:
     case AS_TIMESTAMPTZ:
-        if (read_timestamp(text, size, code == AS_TIMESTAMPTZ, &number) != DONE)
-            return NOT_MINE;
-        return put_long(out, number);
-    case AS_DATE:
-        if (size != 10 || read_date(text, &number) != DONE)
-            return NOT_MINE;
-        return put_long(out, number);
+        return read_time(code, text, size, &number) == DONE ? put_long(out, number) : NOT_MINE;
     case AS_FLOAT:
     case AS_DOUBLE:
         return put_float(out, code, text, size);
@@ -333,9 +208,8 @@ int encode_canonical(Buffer *out, int code, const uint8_t *text, size_t size)
     switch (code) {
     case AS_TEXT:
         break;
-    case BPCHAR_KEY:
-        while (size > 0 && text[size - 1] == ' ')
-            size--;
+    case AS_BPCHAR:
+        trim_blanks(text, &size);
         break;
     case NUMERIC_KEY:
         if (size > 0 && memchr(text, '.', size) != NULL) {
@@ -352,9 +226,9 @@ int encode_canonical(Buffer *out, int code, const uint8_t *text, size_t size)
         }
         break;
     case AS_TIMESTAMPTZ:
-        if (read_timestamp(text, size, 1, &usecs) != DONE)
+        if (read_time(code, text, size, &usecs) != DONE)
             return NOT_MINE;
-        usecs -= DAYS_1970_TO_2000 * USECS_PER_DAY;
+        usecs -= USECS_1970_TO_2000;
         size = (size_t)PyOS_snprintf(printed, sizeof printed, "%lld", (long long)usecs);
         text = (const uint8_t *)printed;
         break;

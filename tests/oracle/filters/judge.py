@@ -24,6 +24,7 @@ from gateway.rowfilter.parse import read_columns
 from gateway.rowfilter.types import PARSERS
 from gateway.source.evaluator import ServerEvaluator
 from tests.oracle.filters.server import TOO_LARGE, Answers, Table
+from tests.support.conditions import bind_compiled
 
 __all__ = ["Judge", "outcome", "same"]
 
@@ -41,7 +42,7 @@ class Judge:
         self._rows = table.rows
         self._values = [self._read(row) for row in table.rows]
         self._evaluator = evaluator
-        self.here = self.there = 0
+        self.here = self.there = self.compiled = 0
 
     def truths(self, text: str, answers: Answers) -> Iterator[str]:
         """Differences of a filter from its values, by whoever evaluates it and by the server."""
@@ -72,6 +73,8 @@ class Judge:
         negated = compile_filter(f"NOT ({text})", self._columns).bind(self._names)
         slow = reference(filter_.expr, self._names)
         evaluate = interpret(filter_.expr)
+        compiled = bind_compiled([filter_], self._names)
+        self.compiled += compiled is not None
         for number, row in enumerate(self._rows):
             value, error = answers.values[number], answers.errors[number]
             values = self._values[number]
@@ -81,8 +84,11 @@ class Judge:
                 ("reference", lambda: slow(row), truth is True),  # noqa: B023
                 ("generated", lambda: generated(row), truth is True),  # noqa: B023
                 ("negated", lambda: negated(row), truth is False),  # noqa: B023
+                ("compiled", lambda: compiled and compiled(row), truth is True),  # noqa: B023
             ):
                 got = outcome(function)
+                if got is None and name == "compiled":
+                    continue  # it leaves this filter, or this row, to the generated function
                 if not _agree(got, wanted, error):
                     server = error if error is not None else truth
                     yield f"{name}: {got!r}, the server {server!r}; {self._shown(row, filter_)}"

@@ -1,0 +1,49 @@
+"""A filter that is a table for C, asked about one row after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from types import SimpleNamespace
+from typing import Any
+
+from gateway.definitions.model import Operation
+from gateway.pgoutput.messages import UNCHANGED
+from gateway.routing.compiled import ROWS
+from gateway.rowfilter import RowFilter, condition_of
+
+__all__ = ["Decide", "bind_compiled"]
+
+Decide = Callable[[Sequence[bytes | None]], bool | None]
+
+_ESCAPES = {
+    **{b"\\"[0]: b"\\\\", b"\b"[0]: b"\\b", b"\f"[0]: b"\\f", b"\n"[0]: b"\\n"},
+    **{b"\r"[0]: b"\\r", b"\t"[0]: b"\\t", b"\v"[0]: b"\\v"},
+}
+
+
+def bind_compiled(filters: Sequence[RowFilter], names: Sequence[str]) -> Decide | None:
+    """What the compiled row path says of a row; for rows that it leaves alone, None.
+
+    None instead of a function: the filters have no form for it, or nothing was compiled here.
+    """
+    condition = condition_of(filters, names)
+    if condition is None or isinstance(ROWS, str):
+        return None
+    counter = SimpleNamespace(records=0, others=0, inserts=0, updates=0, deletes=0)
+    taker = ("t", 1, b"", b"", counter, False, 0, 0, b"\x02t")
+    everyone = ((0, 0, None),)
+    candidates = ((everyone, everyone, ()),) * (len(Operation) - 1)
+    group = ((), (), None, False, None, b"", 1_000, False, (taker,), (condition,), candidates)
+    rows = ROWS.Rows(1, len(names), True, UNCHANGED, bytes(len(names)), (group,))
+
+    def decide(row: Sequence[bytes | None]) -> bool | None:
+        records: list[Any] = []
+        line = b"\t".join(rb"\N" if value is None else _escaped(value) for value in row) + b"\n"
+        routed = rows.copy([line], 0, (b"",), [], records, [])
+        return len(records) == 1 if routed else None
+
+    return decide
+
+
+def _escaped(value: bytes) -> bytes:
+    return b"".join(_ESCAPES.get(byte, bytes((byte,))) for byte in value)
