@@ -3,7 +3,8 @@
 A batch is handed over when the sink is free and either the stream has nothing more to give or a
 bound is reached. A source transaction that is larger than a batch goes over in pieces of one Kafka
 transaction; so do rows of copies while no transactions come, since a flush and a commit for each
-batch would take as long as the rows themselves.
+batch would take as long as the rows themselves; and so, while more transactions wait, does what
+has few records for each of many partitions, of which each costs the broker at every commit.
 
 A position without records is committed, too, as a watermark with PROGRESS markers, at most once per
 progress interval: so consumers know that they are complete, and the slot moves on while other
@@ -37,7 +38,14 @@ _HOLD_UP_S: Final = 0.045
 the batch that is on its way, and then for its own."""
 _LEAST_SHARE: Final = 2_000
 _QUIET_S: Final = 1.0
+_PLACE: Final = itemgetter(0, 1)
 _VALUE: Final = itemgetter(3)
+_MANY_PARTITIONS: Final = 10
+_RECORDS_PER_PARTITION: Final = 1_000
+"""A partition in a Kafka transaction costs the broker about as much as 200 records: below a fifth
+of the whole, then."""
+_LONGEST_SPREAD_S: Final = 2.0
+"""So long a Kafka transaction may go on for that: what is in it is not visible yet."""
 
 
 @dataclass(slots=True)
@@ -106,6 +114,7 @@ class GroupCommit:
         self.hurry = False
         self._batch = _Gathering([], 0, watermark.end_lsn, True, 0.0)
         self._pieces = 0  # of a Kafka transaction that is open
+        self._in_pieces, self._opened_at = 0, 0.0  # how many records, and when the first went over
         # Of the Kafka transaction that is gathered, and of the one that is being committed.
         self._largest: Transaction | None = None
         self._committing: Transaction | None = None
@@ -245,10 +254,15 @@ class GroupCommit:
                 or (self._clock() - batch.since) * 1000 >= self._limits.max_batch_ms
             )
         )
-        if due and (not batch.whole or self._is_one_of_many(batch)):
+        thin = waiting and due and batch.whole and self._is_spread_thin(batch)
+        if due and (not batch.whole or self._is_one_of_many(batch) or thin):
             self._reporter.hand_over(len(batch.records))
-            self._sink.submit(Batch(batch.records, kept=not self._is_surely_large()))
+            # More pieces come of what is spread thin than the sink keeps, as a rule.
+            self._sink.submit(Batch(batch.records, kept=not thin and not self._is_surely_large()))
+            if not self._pieces:
+                self._opened_at = self._clock()
             self._pieces += 1
+            self._in_pieces += len(batch.records)
             fail_point("pipeline.piece_submitted")
         elif due or self.is_progress_due(busy=waiting or routing):
             self._commit(batch, done=not waiting and not routing)
@@ -268,6 +282,15 @@ class GroupCommit:
             and self.is_quiet
         )
 
+    def _is_spread_thin(self, batch: _Gathering) -> bool:
+        """Whether it is full of a few records for each of many partitions."""
+        open_for_s = self._clock() - self._opened_at if self._pieces else 0.0
+        if not self.is_full or open_for_s >= _LONGEST_SPREAD_S:
+            return False
+        partitions = len(set(map(_PLACE, batch.records)))
+        enough = _RECORDS_PER_PARTITION * partitions
+        return partitions >= _MANY_PARTITIONS and self._in_pieces + len(batch.records) < enough
+
     def _is_surely_large(self) -> bool:
         """Whether more pieces will come, as it seems, than the sink keeps."""
         most = RESENDABLE * self._limits.max_batch_records
@@ -281,7 +304,7 @@ class GroupCommit:
         idle = self._progress.behind(published, everyone=self.hurry)
         self._progress.end_turns()
         self._progress.mark(idle, self._router.ended, published)
-        self._pieces = 0
+        self._pieces = self._in_pieces = 0
         self._committing, self._largest = self._largest, None
         self._oldest_committing, self._oldest = self._oldest, None
         self._reporter.hand_over(len(batch.records))

@@ -49,6 +49,8 @@ GRACE: Final = 0.8
 
 RECORDS_PER_TURN: Final = 2_000
 """Records routed before the sink and the clock are looked at again."""
+AHEAD_BYTES: Final = 4 << 20
+"""Committed changes that wait for Kafka cost no more memory: a batch is gathered before them."""
 
 
 _ASK_S: Final = 0.02
@@ -110,6 +112,7 @@ class Pipeline:
         self._clock = clock
 
         self._routing: Iterator[list[Record]] | None = None
+        self._ahead: list[Record] | None = None  # its next piece, where that has been asked for
         self._copier = copier
         self._placing: Iterator[list[Record]] | None = None
         self._copies_wait = False
@@ -274,11 +277,13 @@ class Pipeline:
                 self._routed = item
                 self._commits.begin(item)
                 self._routing = self._router.route(item)
-            records = next(self._routing, None)
+            records = self._ahead or next(self._routing, None)
+            self._ahead = None
             if records is not None:
                 if self._router.awaits is not None:
                     return
                 self._commits.add(records, whole=False)
+                self._look_ahead()
                 if self._commits.records >= enough:
                     return
                 continue
@@ -321,6 +326,20 @@ class Pipeline:
         commits = self._commits
         return self._may_place() and not commits.is_full and commits.room_for_copies > 0
 
+    def _look_ahead(self) -> None:
+        """Where the batch is full, finish the transaction if that was its last piece.
+
+        A batch is committed when it is whole. What is full would otherwise never be that while more
+        waits, and Kafka's transaction would go on, and be kept for sending it again, as long as the
+        stream has something to give.
+        """
+        assert self._routing is not None
+        if not self._commits.is_full:
+            return
+        self._ahead = next(self._routing, None)
+        if self._ahead is None:
+            self._finish_transaction()
+
     def _finish_transaction(self) -> None:
         assert self._routed is not None
         self._commits.finish(self._routed)
@@ -347,7 +366,7 @@ class Pipeline:
         """Whether there is no room in memory for more."""
         if self._assembler.stalled and self._assembler.relieve() is not None:
             return True
-        return self._arrivals.memory >= self._limits.max_buffer_bytes
+        return self._arrivals.memory >= min(self._limits.max_buffer_bytes, AHEAD_BYTES)
 
     def _has_work(self) -> bool:
         placing = self._placing is not None

@@ -132,6 +132,7 @@ class FakeRouter:
 
     Attributes:
         in_series: How many it took so, in each go.
+        topics: Over how many the transactions are shared out, by xid.
     """
 
     at_once = 2
@@ -145,6 +146,7 @@ class FakeRouter:
         self.learnt: list[int] = []
         self.refused: frozenset[int] = frozenset()  # by xid
         self.in_series: list[int] = []
+        self.topics = 1
         self._subscriptions = subscriptions
         self.feeds: Sequence[Feed] = ()
 
@@ -177,11 +179,12 @@ class FakeRouter:
             self.awaits = self.always_readable
             yield []
         self.awaits = None
+        topic = f"topic{transaction.xid % self.topics}"
         for frames in transaction.frames():
-            yield [_record(b"%d" % transaction.xid) for _ in frames]
+            yield [_record(b"%d" % transaction.xid, topic) for _ in frames]
         for name in self._subscriptions:
             self.ended[name] = transaction.end_lsn
-        yield [_record(b"END %d" % transaction.xid)]
+        yield [_record(b"END %d" % transaction.xid, topic)]
 
     def route_standalone(self, message: StandaloneMessage) -> list[Record]:
         return [_record(message.message.content)]
@@ -207,8 +210,8 @@ def _progress(cut: Cut | None) -> list[Record]:
     return [_record(b"PROGRESS %s %d" % (name.encode(), cut.end_lsn)) for name in cut.idle]
 
 
-def _record(value: bytes) -> Record:
-    return ("topic", 0, None, value, [])
+def _record(value: bytes, topic: str = "topic") -> Record:
+    return (topic, 0, None, value, [])
 
 
 class FakeCopier:

@@ -250,6 +250,43 @@ def test_a_transaction_larger_than_a_batch_is_one_kafka_transaction(bench: Bench
     assert whole[0].records[-1][3] == b"END 7" or b"PROGRESS" in (whole[0].records[-1][3] or b"")
 
 
+def test_a_full_batch_is_committed_although_more_waits(bench: BenchFactory) -> None:
+    limits = LimitsTable(max_batch_records=1000)
+    frames = [f for xid in range(1, 101) for f in transaction(xid, 1000 * xid, rows=99)]
+    b = bench([frames], limits=limits)
+
+    b.pipeline.run()
+
+    sizes = [len(c.records) for c in b.sink.committed]
+    assert sum(sizes) >= 10_000
+    assert max(sizes) < 1000 + 100 + 10  # a transaction more, and PROGRESS
+    assert all(b.watermark is not None for b in b.sink.batches)
+
+
+@pytest.mark.parametrize(
+    ("topics", "delay", "most"),
+    [(9, 0, 1_000), (20, 0, 20_000), (20, 2_500, 2_000)],
+    ids=["few topics", "many topics", "many topics, slow broker"],
+)
+def test_what_has_few_records_for_each_of_many_topics_is_committed_less_often(
+    bench: BenchFactory, topics: int, delay: int, most: int
+) -> None:
+    # A turn takes a millisecond and more: of a slow broker, a piece takes more than two seconds.
+    limits = LimitsTable(max_batch_records=1000)
+    frames = [f for xid in range(1, 1001) for f in transaction(xid, 1000 * xid, rows=49)]
+    b = bench([frames], sink=FakeSink(delay=delay), limits=limits, stop_after=200_000)
+    b.router.topics = topics
+
+    b.pipeline.run()
+
+    sizes = [len(c.records) for c in b.sink.committed]
+    assert sum(sizes) >= 50_000
+    assert most <= max(sizes) < most + 1_000 + 50 + 10
+    assert not any(piece.kept for piece in b.sink.batches if piece.watermark is None)
+    ends = [v for v in b.values() if v.startswith(b"END")]
+    assert ends == [b"END %d" % xid for xid in range(1, 1001)]
+
+
 @pytest.mark.parametrize(
     ("rows", "kept"), [(3_000, True), (18_000, False)], ids=["a few pieces", "many pieces"]
 )
