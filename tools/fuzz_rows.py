@@ -60,7 +60,7 @@ _FILTERS: Final = {
     "int4": (
         *("({} > 5)", "((100 / {}) > 3)", "({} IS NULL)", "({} = 7)", "(({})::numeric > 5.5)"),
         *("({} = ANY (ARRAY[1, 7, 9]))", "({} <> ALL (ARRAY[1, NULL::integer, 9]))"),
-        "(({} >= 1) AND ({} <= 9))",
+        *("(({} >= 1) AND ({} <= 9))", "(({} IS NOT NULL) OR ({} > 5))"),
         "(({} IS DISTINCT FROM 7) OR ({} IS NULL))",
     ),
     "int8": ("({} < 100)", "({} IS NOT NULL)", "({} <> '9223372036854775807'::bigint)"),

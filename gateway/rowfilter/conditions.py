@@ -1,10 +1,12 @@
 """Filters that compare columns with constants, as tables that the compiled row path reads.
 
 Most filters are no more than that: equality, IN, ranges and tests for NULL, joined by AND, OR and
-NOT. None of it can raise, so neither the order of evaluation nor where it stops can be told apart,
-and three-valued logic comes down to two questions, "is it true?" and "is it false?", which NOT
-exchanges. What a filter has beside these has no such form, and stays a function
-(`gateway.rowfilter.generate`).
+NOT. None of it can raise, and three-valued logic comes down to two questions, "is it true?" and "is
+it false?", which NOT exchanges. What a filter has beside these has no such form, and stays a
+function (`gateway.rowfilter.generate`).
+
+A text that no server sends for its type is an error of the function. So a condition reads at least
+the values that the function reads, in any case before the row is decided.
 """
 
 from __future__ import annotations
@@ -31,7 +33,7 @@ from gateway.rowfilter.expr import (
     Not,
     Or,
 )
-from gateway.rowfilter.generate import without_widening
+from gateway.rowfilter.generate import read_first, without_widening
 
 __all__ = ["Condition", "condition_of"]
 
@@ -42,7 +44,8 @@ Condition: TypeAlias = tuple[object, ...]
 - ``("0", index)``: the column at `index` of a tuple is NULL;
 - ``(code, orders, index, constants)``: it is not NULL, and stands to the constants as one of
   `orders` says, of LESS, EQUAL and GREATER. Of several constants, which are sorted, EQUAL means
-  that it is among them, and the other two that it is not. `code` says how its text is read.
+  that it is among them, and the other two that it is not. `code` says how its text is read; one
+  that cannot be read so is left to the function, also where `orders` has none of them, or all.
 """
 
 LESS: Final = 1
@@ -76,6 +79,13 @@ _FLOATS: Final = {TYPES["float4"][0]: "f", TYPES["float8"][0]: "d"}
 _TEXTS: Final = frozenset(TYPES[name][0] for name in ("text", "varchar", "name", "uuid"))
 _BOOL: Final = TYPES["bool"][0]
 _NUMERIC: Final = TYPES["numeric"][0]
+_ANYTHING: Final[Mapping[int, tuple[str, tuple[object, ...]]]] = {
+    **dict.fromkeys((*_TEXTS, TYPES["bpchar"][0]), ("s", (b"",))),
+    **dict.fromkeys(_INTEGERS, ("i", (0,))),
+    **{type_oid: (code, (0.0,)) for type_oid, code in _FLOATS.items()},
+    **{_BOOL: ("b", (0,)), _NUMERIC: ("n", (b"0",))},
+}
+"""For each type that is read before a filter: its code, and a constant, whichever."""
 
 
 def condition_of(filters: Sequence[RowFilter], names: Sequence[str]) -> Condition | None:
@@ -83,11 +93,14 @@ def condition_of(filters: Sequence[RowFilter], names: Sequence[str]) -> Conditio
 
     Equal to `combine` for all texts that the compiled path reads; what it does not read, it leaves.
     """
-    indexes = {name: index for index, name in enumerate(names)}
+    tabulator = _Tabulator({name: index for index, name in enumerate(names)})
+    expr = disjunction(filters)
     try:
-        return _Tabulator(indexes).is_true(disjunction(filters), 0)
+        read = tuple(map(tabulator.is_readable, read_first(expr)))
+        condition = tabulator.is_true(expr, 0)
     except _NoConditionError:
         return None
+    return ("&", (*read, condition)) if read else condition
 
 
 class _NoConditionError(Exception):
@@ -99,6 +112,12 @@ class _Tabulator:
 
     def __init__(self, indexes: Mapping[str, int]) -> None:
         self._indexes = indexes
+
+    def is_readable(self, column: ColumnRef) -> Condition:
+        """Return what is true of each value of `column`, and leaves what cannot be read."""
+        index = self._indexes[column.name]
+        code, constants = _ANYTHING[column.type_oid]
+        return "|", (("0", index), (code, ANY_ORDER, index, constants))
 
     def is_true(self, expr: Expr, depth: int) -> Condition:
         """Return when `expr` is true."""
@@ -116,10 +135,8 @@ class _Tabulator:
                 return (self.is_true if expected else self.is_false)(argument, depth)
             case IsNull(ColumnRef() as column):
                 return ("0", self._indexes[column.name])
-            case Distinct(equal, left, Constant(value)):
+            case Distinct(equal, left, Constant(value)) if value is not None:
                 is_null = self.is_true(IsNull(without_widening(left)), depth)
-                if value is None:
-                    return ("!", is_null)
                 differs = self._comparison(left, _order(equal.infix) ^ ANY_ORDER, (value,))
                 return ("|", (is_null, differs))
             case AnyAll():
@@ -178,11 +195,14 @@ class _Tabulator:
         if expr.equality is not expr.is_any or not isinstance(items, Array) or not items.items:
             raise _NoConditionError
         present = tuple(item for item in items.items if item is not None)
+        if not present:
+            raise _NoConditionError
         if wanted is expr.is_any:
-            return self._comparison(expr.scalar, EQUAL, present) if present else _FALSE
-        # With a NULL in the array, not found is unknown.
-        is_known = len(present) == len(items.items)
-        return self._comparison(expr.scalar, LESS | GREATER, present) if is_known else _FALSE
+            orders = EQUAL
+        else:
+            # With a NULL in the array, not found is unknown.
+            orders = LESS | GREATER if len(present) == len(items.items) else 0
+        return self._comparison(expr.scalar, orders, present)
 
     def _comparison(self, scalar: Expr, orders: int, constants: Sequence[object]) -> Condition:
         scalar = without_widening(scalar)
@@ -217,7 +237,8 @@ def _coded(
         return "i", tuple(_sorted(constants, int))
     if type_oid in _INTEGERS or type_oid == _NUMERIC:
         decimals = [_decimal(value) for value in constants]
-        return "n", tuple(f"{number:f}".encode() for number in _sorted(decimals, Decimal))
+        code = "n" if type_oid == _NUMERIC else "w"
+        return code, tuple(f"{number:f}".encode() for number in _sorted(decimals, Decimal))
     raise _NoConditionError
 
 

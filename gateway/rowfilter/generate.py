@@ -54,7 +54,7 @@ from gateway.rowfilter.interpret import any_all, distinct, min_max, null_if
 from gateway.rowfilter.question import answer
 from gateway.rowfilter.reading import AS_TEXT, CHEAP, FORMATS, INLINE, not_sent, once, parser, sent
 
-__all__ = ["Generator", "without_widening"]
+__all__ = ["Generator", "read_first", "without_widening"]
 
 _EXACT_WIDENING: Final = frozenset(
     ("int28", "i2toi4", "int48", "ftod", "i2tod", "i4tod", "int2_numeric", "int4_numeric",
@@ -86,11 +86,8 @@ class Generator:
         self.constants: dict[str, Any] = {}
         self.prologue: list[str] = []
         self._loaded: dict[str, str] = {}
-        times = Counter(column_names(expr))
         self._parsers: dict[str, str] = {}
-        for column in _columns(expr):
-            if times[column.name] == 1 or column.name in (*self._loaded, *self._parsers):
-                continue
+        for column in _repeated(expr):
             if column.type_oid in CHEAP:
                 name = self._temporary()
                 self.prologue.append(f"{name} = {self._read(column)}")
@@ -387,6 +384,13 @@ def _columns(expr: Expr) -> list[ColumnRef]:
     return [column for child in children(expr) for column in _columns(child)]
 
 
+def _repeated(expr: Expr) -> list[ColumnRef]:
+    """The columns that stand in `expr` more than once."""
+    times = Counter(column_names(expr))
+    columns = {column.name: column for column in _columns(expr)}
+    return [column for name, column in columns.items() if times[name] > 1]
+
+
 def _prepared(operation: Operation, arguments: Sequence[Expr]) -> tuple[Operation, Sequence[Expr]]:
     """A call whose constant arguments have been worked into its function, where that helps."""
     if operation.prepare is None:
@@ -408,6 +412,11 @@ def _unwidened(operation: Operation, arguments: Sequence[Expr]) -> Sequence[Expr
     if operation.infix not in ("==", "!=", "<", "<=", ">", ">="):
         return arguments
     return tuple(map(without_widening, arguments))
+
+
+def read_first(expr: Expr) -> list[ColumnRef]:
+    """Return the columns whose values are read before `expr`, whatever decides it then."""
+    return [column for column in _repeated(expr) if column.type_oid in CHEAP]
 
 
 def without_widening(expr: Expr) -> Expr:

@@ -9,6 +9,7 @@ from typing import Any, get_args
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gateway.errors import ValueFormatError
 from gateway.pgtypes.arrays import Array
 from gateway.pgtypes.catalog import TYPES
 from gateway.routing.compiled import why_not_built
@@ -176,6 +177,12 @@ constants: st.SearchStrategy[Expr] = st.builds(Constant, small)
 text_constants: st.SearchStrategy[Expr] = st.builds(
     Constant, st.sampled_from([b"", b"a", b"ab", "é".encode()])
 )
+
+
+def any_value(items: Sequence[object]) -> bool:
+    return any(item is not None for item in items)
+
+
 ORDERS = ("int4eq", "int4ne", "int4lt", "int4le", "int4gt", "int4ge")
 simple: st.SearchStrategy[Expr] = st.recursive(
     st.one_of(
@@ -188,15 +195,13 @@ simple: st.SearchStrategy[Expr] = st.recursive(
             text_constants,
         ),
         st.builds(IsNull, integer_columns),
-        st.builds(
-            Distinct, st.just(EQUAL), integer_columns, st.builds(Constant, st.none() | small)
-        ),
+        st.builds(Distinct, st.just(EQUAL), integer_columns, constants),
         *(
             st.builds(
                 AnyAll,
                 st.just(OPERATIONS[name]),
                 integer_columns,
-                st.builds(Constant, st.lists(st.none() | small, min_size=1).map(array)),
+                st.builds(Constant, st.lists(st.none() | small).filter(any_value).map(array)),
                 st.just(is_any),
                 st.just(is_any),
             )
@@ -216,6 +221,10 @@ rows: st.SearchStrategy[Row] = st.tuples(
     st.none() | small.map(lambda value: str(value).encode()),
     st.none() | st.sampled_from([b"", b"a", b"ab", "é".encode()]),
     st.sampled_from([None, b"t", b"f"]),
+)
+odd = st.sampled_from([None, b"0", b"1", b"0x10", b"", b"1.5", b"-"])
+unreadable: st.SearchStrategy[Row] = st.tuples(
+    odd, odd, st.sampled_from([None, b"", b"a"]), st.sampled_from([None, b"t", b"f", b"true"])
 )
 
 
@@ -244,6 +253,18 @@ if why_not_built() is None:
             decide = bind_compiled([row_filter], NAMES)
             if decide is not None:
                 assert decide(row) is outcome(reference(each, NAMES), row)
+
+    @given(simple, unreadable)
+    def test_a_text_that_the_function_refuses_is_left_to_it(expr: Expr, row: Row) -> None:
+        for each in (expr, Not(expr)):
+            row_filter = RowFilter("", each, frozenset(column_names(each)), None)
+            decide = bind_compiled([row_filter], NAMES)
+            assert decide is not None
+            try:
+                passes = bound(each)(row)
+            except ValueFormatError:
+                passes = None
+            assert decide(row) in (None, passes)
 
     @given(simple)
     def test_comparisons_with_constants_and_what_joins_them_are_conditions(expr: Expr) -> None:

@@ -21,6 +21,7 @@ static int take_operand(Operand *to, int code, PyObject *from)
     case AS_TEXT:
     case AS_BPCHAR:
     case AS_DECIMAL:
+    case AS_WHOLE:
         if (PyBytes_AsStringAndSize(from, &text, &size) < 0)
             return FAILED;
         to->text = (const uint8_t *)text;
@@ -156,6 +157,10 @@ static int read_operand(int code, const Value *value, Operand *to)
         to->text = text;
         to->size = size;
         return is_decimal(text, size) ? DONE : NOT_MINE;
+    case AS_WHOLE:
+        to->text = text;
+        to->size = size;
+        return read_integer(text, size, &to->number);
     case AS_INTEGER:
         return read_integer(text, size, &to->number);
     case AS_BOOLEAN:
@@ -193,6 +198,7 @@ static int order_to(int code, const Operand *value, const Operand *constant)
     case AS_BPCHAR:
         return order_of_texts(value, constant);
     case AS_DECIMAL:
+    case AS_WHOLE:
         got = compare_decimals(value->text, value->size, constant->text, constant->size);
         return order_of(got < 0, got == 0);
     case AS_FLOAT:

@@ -17,6 +17,7 @@ enum {
     AS_FLOAT = 'f',
     AS_DOUBLE = 'd',
     AS_DECIMAL = 'n',
+    AS_WHOLE = 'w', /* an integer, kept as its digits */
     AS_BYTES = 'x',
     AS_DATE = 'a',
     AS_TIMESTAMP = 't',
