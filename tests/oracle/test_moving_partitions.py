@@ -11,9 +11,10 @@ from tests.oracle.majors import MAJORS
 from tests.oracle.test_changing_publications import finish, published_to, started
 from tests.oracle.test_leaving_tables import lagging
 from tests.support.gateway_process import GatewayProcess
-from tests.support.gateway_scene import Connection, Scene, current_lsn
+from tests.support.gateway_scene import Connection, Scene, current_lsn, value_of
 from tests.support.native import NativeSubscription
 from tests.support.servers import Database, DatabaseFactory
+from tests.support.waiting import wait_until
 
 pytestmark = [
     pytest.mark.postgres,
@@ -43,13 +44,19 @@ MOVES = (
 
 
 def after_moves(
-    scene: Scene, process: GatewayProcess, connection: Connection, *, down: bool
+    scene: Scene, process: GatewayProcess, connection: Connection, *, down: bool, told: bool = False
 ) -> GatewayProcess:
-    """Make all `MOVES` while the gateway is down, or lags; return the one that runs then."""
+    """Make all `MOVES` while the gateway is down, or lags; return the one that runs then.
+
+    Unless the stream tells of moves, a partition's second announcement does. A server that decodes
+    a change only when the partition has moved announces it before that change, and so too early.
+    """
     if not down:
         with lagging(process):
             for move in MOVES:
                 connection.execute(move.encode())
+                if not told:
+                    decoded(scene, connection, current_lsn(connection))
         return process
     assert process.terminate() == 0, process.log()
     for move in MOVES:
@@ -57,6 +64,15 @@ def after_moves(
     process = scene.project.start()
     process.wait_for("streaming slot")
     return process
+
+
+def decoded(scene: Scene, connection: Connection, lsn: str) -> None:
+    """Wait until the gateway's walsender has come to `lsn`."""
+    query = (
+        "SELECT sent_lsn >= %s::pg_lsn FROM pg_stat_replication JOIN pg_replication_slots"
+        " ON active_pid = pid WHERE slot_name = %s"
+    )
+    wait_until(lambda: value_of(connection, query, lsn, scene.slot), 60, f"{lsn} to be decoded")
 
 
 @pytest.mark.parametrize("down", [False, True], ids=["lagging", "down"])
