@@ -286,7 +286,10 @@ class TopicReader:
             topic, partition, offset = message.topic(), message.partition(), message.offset()
             assert topic is not None and partition is not None and offset is not None
             if offset >= ends[partition]:
-                continue  # came since; it is read the next time
+                # Came since, and is read the next time. There may be no end of them.
+                if done():
+                    return
+                continue
             yield Read(
                 topic,
                 partition,
