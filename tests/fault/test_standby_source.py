@@ -104,6 +104,6 @@ def test_a_standby_is_copied_from_and_streamed_from(
 
             assert value_of(replica, "SELECT pg_is_in_recovery()") is True
             assert s.rebuilt("t") == s.source_rows(EVEN)
-            assert len(s.rebuilt("t")) > 500
+            assert len(s.rebuilt("t")) >= 250  # however much was written: half is never deleted
             assert_exactly_once(s, ["t"])
             s.close()
