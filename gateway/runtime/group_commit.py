@@ -41,9 +41,14 @@ _QUIET_S: Final = 1.0
 _PLACE: Final = itemgetter(0, 1)
 _VALUE: Final = itemgetter(3)
 _MANY_PARTITIONS: Final = 10
-_RECORDS_PER_PARTITION: Final = 1_000
-"""A partition in a Kafka transaction costs the broker about as much as 200 records: below a fifth
-of the whole, then."""
+_RECORDS_PER_COMMIT: Final = 1_000
+"""Of each partition: one in a Kafka transaction costs the broker about as much as 200 records,
+below a fifth of the whole, then."""
+_RECORDS_PER_REQUEST: Final = 80
+"""Of each partition: librdkafka sends those of each in a request of its own, which costs it and the
+broker about as much as 30 records."""
+_MOST_BATCHES: Final = 3
+"""So many times the usual bound, for that."""
 _LONGEST_SPREAD_S: Final = 2.0
 """So long a Kafka transaction may go on for that: what is in it is not visible yet."""
 
@@ -56,6 +61,8 @@ class _Gathering:
         end_lsn: End of the last transaction that is wholly inside, or of a piece before.
         whole: No transaction is partly inside, so it can be committed.
         since: When its first record came, in the loop's clock.
+        most: How many records are enough.
+        partitions: How many these are for; 0: not counted, since they are too few.
         copied: How many of the records are of copies.
         commit_time: Of the last transaction that ends inside.
         last: The last one that ends inside and changes rows.
@@ -66,9 +73,15 @@ class _Gathering:
     end_lsn: Lsn
     whole: bool
     since: float
+    most: int
+    partitions: int = 0
     copied: int = 0
     commit_time: int | None = None
     last: LastCommit | None = None
+
+    def count_partitions(self) -> None:
+        """Take half a millisecond to see how many partitions the records are for."""
+        self.partitions = len(set(map(_PLACE, self.records)))
 
 
 class GroupCommit:
@@ -104,6 +117,7 @@ class GroupCommit:
         self._sink = sink
         self._router = router
         self._limits = limits
+        self._usual = limits.max_batch_records
         self._counters = counters
         self._reporter = reporter
         self._copies = copies
@@ -112,9 +126,9 @@ class GroupCommit:
         self.position = watermark.end_lsn
         self.promised = _NEVER
         self.hurry = False
-        self._batch = _Gathering([], 0, watermark.end_lsn, True, 0.0)
+        self._batch = _Gathering([], 0, watermark.end_lsn, True, 0.0, self._usual)
         self._pieces = 0  # of a Kafka transaction that is open
-        self._in_pieces, self._opened_at = 0, 0.0  # how many records, and when the first went over
+        self._in_pieces, self._opened_at = 0, 0.0  # how many records, and since when
         # Of the Kafka transaction that is gathered, and of the one that is being committed.
         self._largest: Transaction | None = None
         self._committing: Transaction | None = None
@@ -155,14 +169,14 @@ class GroupCommit:
     def is_full(self) -> bool:
         """Whether a bound is reached."""
         return (
-            len(self._batch.records) >= self._limits.max_batch_records
+            len(self._batch.records) >= self._batch.most
             or self._batch.size >= self._limits.max_batch_bytes
         )
 
     @property
     def room(self) -> int:
         """How many records fit in before a bound is reached."""
-        return self._limits.max_batch_records - len(self._batch.records)
+        return self._batch.most - len(self._batch.records)
 
     @property
     def room_for_copies(self) -> int:
@@ -171,7 +185,7 @@ class GroupCommit:
         Where transactions come as well, a batch is to be through soon, because the next ones wait
         for it; how many records that are follows from how long the batches before have taken.
         """
-        most = self._limits.max_batch_records
+        most = self._batch.most
         if not self.is_quiet:
             most = min(most, self._share)
         return most - self._batch.copied
@@ -195,6 +209,10 @@ class GroupCommit:
             batch.since = self._clock()
         batch.records += records
         batch.size += sum(map(len, filter(None, map(_VALUE, records))))
+        if len(batch.records) >= batch.most and not batch.partitions:
+            batch.count_partitions()
+            enough = min(_RECORDS_PER_REQUEST * batch.partitions, _MOST_BATCHES * self._usual)
+            batch.most = max(enough, self._usual)
         self._counters.records += len(records)
 
     def add_copied(self, records: list[Record]) -> None:
@@ -249,10 +267,7 @@ class GroupCommit:
         due = self.is_full or (
             batch.whole
             and (bool(batch.records) or self._pieces > 0)
-            and (
-                (idle and not waiting)
-                or (self._clock() - batch.since) * 1000 >= self._limits.max_batch_ms
-            )
+            and ((idle and not waiting) or self._clock() >= self._batch_due_at(waiting=waiting))
         )
         thin = waiting and due and batch.whole and self._is_spread_thin(batch)
         if due and (not batch.whole or self._is_one_of_many(batch) or thin):
@@ -260,7 +275,7 @@ class GroupCommit:
             # More pieces come of what is spread thin than the sink keeps, as a rule.
             self._sink.submit(Batch(batch.records, kept=not thin and not self._is_surely_large()))
             if not self._pieces:
-                self._opened_at = self._clock()
+                self._opened_at = batch.since
             self._pieces += 1
             self._in_pieces += len(batch.records)
             fail_point("pipeline.piece_submitted")
@@ -271,7 +286,7 @@ class GroupCommit:
         now = self._clock()
         # Of a piece it would tell nothing: its commit is to come, or was that of others, too.
         self._submitted = now, 0 if self._pieces or had_pieces else batch.copied
-        self._batch = _Gathering([], 0, batch.end_lsn, batch.whole, now)
+        self._batch = _Gathering([], 0, batch.end_lsn, batch.whole, now, self._usual)
 
     def _is_one_of_many(self, batch: _Gathering) -> bool:
         """Whether it is full of rows of copies, and more of them come before the commit."""
@@ -283,17 +298,26 @@ class GroupCommit:
         )
 
     def _is_spread_thin(self, batch: _Gathering) -> bool:
-        """Whether it is full of a few records for each of many partitions."""
-        open_for_s = self._clock() - self._opened_at if self._pieces else 0.0
-        if not self.is_full or open_for_s >= _LONGEST_SPREAD_S:
+        """Whether a commit would be for a few records of each of many partitions, and can wait."""
+        if not batch.partitions and self.is_full:
+            batch.count_partitions()
+        if batch.partitions < _MANY_PARTITIONS or self._clock() >= self._spread_until(batch):
             return False
-        partitions = len(set(map(_PLACE, batch.records)))
-        enough = _RECORDS_PER_PARTITION * partitions
-        return partitions >= _MANY_PARTITIONS and self._in_pieces + len(batch.records) < enough
+        enough = _RECORDS_PER_COMMIT * batch.partitions
+        return self._in_pieces + len(batch.records) < enough
+
+    def _spread_until(self, batch: _Gathering) -> float:
+        return (self._opened_at if self._pieces else batch.since) + _LONGEST_SPREAD_S
+
+    def _batch_due_at(self, *, waiting: bool) -> float:
+        """When the batch is so old that it is committed."""
+        if waiting and self._is_spread_thin(self._batch):
+            return self._spread_until(self._batch)
+        return self._batch.since + self._limits.max_batch_ms / 1000
 
     def _is_surely_large(self) -> bool:
         """Whether more pieces will come, as it seems, than the sink keeps."""
-        most = RESENDABLE * self._limits.max_batch_records
+        most = RESENDABLE * self._usual
         return self._largest is not None and self._largest.message_count > most
 
     def _commit(self, batch: _Gathering, *, done: bool) -> None:
@@ -359,7 +383,7 @@ class GroupCommit:
             wanted = _HOLD_UP_S * copied / max(0.001, self._clock() - since)
             # What took too long is believed sooner than what took less.
             share = self._share + (wanted - self._share) / (2 if wanted < self._share else 8)
-            self._share = int(min(max(_LEAST_SHARE, share), self._limits.max_batch_records))
+            self._share = int(min(max(_LEAST_SHARE, share), self._usual))
 
     def is_progress_due(self, *, busy: bool) -> bool:
         """Whether a position without records should be committed now.
@@ -372,16 +396,20 @@ class GroupCommit:
         moved = self.position > self.durable.end_lsn or self._states() is not self.durable.copies
         return moved or bool(self._progress.behind(self._published(), everyone=self.hurry))
 
-    def due_at(self) -> list[float]:
-        """When the clock makes something due, while the sink is free."""
+    def due_at(self, *, waiting: bool) -> list[float]:
+        """When the clock makes something due, while the sink is free.
+
+        Args:
+            waiting: As for `submit`.
+        """
         due: list[float] = []
         if self._sink.busy:
             return due
         moved = self.position > self.durable.end_lsn
         if (turn := self._progress.due_at(self._published(), moved=moved)) is not None:
             due.append(turn)
-        if self._batch.records:
-            due.append(self._batch.since + self._limits.max_batch_ms / 1000)
+        if self._batch.records and self._batch.whole:
+            due.append(self._batch_due_at(waiting=waiting))
         return due
 
     def _states(self) -> tuple[CopyState, ...]:

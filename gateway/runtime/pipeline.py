@@ -431,7 +431,7 @@ class Pipeline:
 
     def _wait(self) -> None:
         """Wait for either edge, until the next thing that the clock makes due."""
-        due = [self._next_feedback, *self._commits.due_at()]
+        due = [self._next_feedback, *self._commits.due_at(waiting=bool(self._arrivals))]
         edges = [self._sink.fileno()]
         if self._router.awaits is not None:
             edges.append(self._router.awaits)

@@ -265,7 +265,7 @@ def test_a_full_batch_is_committed_although_more_waits(bench: BenchFactory) -> N
 
 @pytest.mark.parametrize(
     ("topics", "delay", "most"),
-    [(9, 0, 1_000), (20, 0, 20_000), (20, 2_500, 2_000)],
+    [(9, 0, 1_000), (20, 0, 20_000), (20, 2_500, 3_200)],
     ids=["few topics", "many topics", "many topics, slow broker"],
 )
 def test_what_has_few_records_for_each_of_many_topics_is_committed_less_often(
@@ -279,12 +279,31 @@ def test_what_has_few_records_for_each_of_many_topics_is_committed_less_often(
 
     b.pipeline.run()
 
+    piece = max(1_000, 80 * topics)
     sizes = [len(c.records) for c in b.sink.committed]
     assert sum(sizes) >= 50_000
-    assert most <= max(sizes) < most + 1_000 + 50 + 10
+    assert most <= max(sizes) < most + piece + 50 + 10
     assert not any(piece.kept for piece in b.sink.batches if piece.watermark is None)
     ends = [v for v in b.values() if v.startswith(b"END")]
     assert ends == [b"END %d" % xid for xid in range(1, 1001)]
+
+
+@pytest.mark.parametrize(
+    ("topics", "size"), [(1, 2_000), (25, 2_000), (50, 4_000), (200, 6_000)]
+)
+def test_of_many_topics_more_is_gathered_so_that_each_gets_a_request_worth_sending(
+    bench: BenchFactory, topics: int, size: int
+) -> None:
+    # A batch is always old, which does not cut it short here.
+    limits = LimitsTable(max_batch_records=2_000, max_batch_ms=1)
+    frames = [f for xid in range(1, 10_001) for f in transaction(xid, 1000 * xid, rows=4)]
+    b = bench([frames], limits=limits, stop_after=200_000)
+    b.router.topics = topics
+
+    b.pipeline.run()
+
+    *sizes, _ = (len(batch.records) for batch in b.sink.batches if batch.records)
+    assert size <= min(sizes) <= max(sizes) < size + 50
 
 
 @pytest.mark.parametrize(
