@@ -35,14 +35,13 @@ def report(load: Load, cases: Sequence[Case], results: Mapping[Case | None, Sequ
     what += "all" if shape.at_once else f"{shape.changes:,}"
     print(f"{what}; load average {os.getloadavg()[0]:.1f}")
     drained = [load.changes / run.wall_s for run in results[None]]
-    _line("  pg_recvlogical", load, results[None], drained)
+    _line("  pg_recvlogical", load.changes, results[None], drained)
     for case in cases:
-        _line(f"  {case.title}", load, results[case], drained)
+        _line(f"  {case.title}", case.changes(load), results[case], drained)
     print(flush=True)
 
 
-def _line(title: str, load: Load, runs: Sequence[Run], drained: Sequence[float]) -> None:
-    changes = load.changes
+def _line(title: str, changes: int, runs: Sequence[Run], drained: Sequence[float]) -> None:
     rates = [changes / run.wall_s for run in runs]
     ratios = [rate / base for rate, base in zip(rates, drained, strict=False)]
     peaks = [run.peak_rss for run in runs if run.peak_rss is not None]

@@ -44,7 +44,7 @@ def run(changes: int) -> None:
             groups = [("--group", name) for name in _SUBSCRIPTIONS]
             _gateways(together, [()], "0/1")
             _gateways(apart, groups, "0/1")
-            endpos = load.write(connection)
+            _, endpos = load.write(connection)
             results = {
                 "one gateway": _gateways(together, [()], endpos),
                 "two groups": _gateways(apart, groups, endpos),

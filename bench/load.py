@@ -105,6 +105,12 @@ class Expected:
         return {op: count for op, count in counts.items() if count}
 
 
+def _position(connection: psycopg.Connection[Any]) -> str:
+    row = connection.execute("SELECT pg_current_wal_insert_lsn()::text").fetchone()
+    assert row is not None
+    return str(row[0])
+
+
 class Load:
     """Transactions of so many inserts, updates and deletes each, by default 83, 12 and 5.
 
@@ -112,6 +118,9 @@ class Load:
     updates the first and deletes the last ones. Where nothing is inserted, the rows are there from
     the beginning, as if transactions had inserted as many as each changes. Keys never change, so no
     old tuple is sent with an update.
+
+    Attributes:
+        early: How many of the transactions, the first tenth, are to make warm whoever is measured.
 
     Args:
         changes: How many; as many as make whole transactions, at least one.
@@ -124,8 +133,14 @@ class Load:
         else:
             self.transactions = max(1, changes // shape.changes)
             self.changes = self.transactions * shape.changes
+        self.early = 0 if shape.at_once else self.transactions // 10
         # Ids that belong to a transaction: what it inserts, or what the next one changes.
         self._step = shape.inserts or shape.updates + shape.deletes
+
+    @property
+    def late_changes(self) -> int:
+        """The changes of all transactions but the early ones."""
+        return self.changes - self.early * self.shape.changes
 
     def prepare(self, connection: psycopg.Connection[Any]) -> None:
         """Make the table, with the rows that the transactions need."""
@@ -137,23 +152,24 @@ class Load:
         else:
             make_rows(connection, self._step * (self.transactions + 1), shape)
 
-    def write(self, connection: psycopg.Connection[Any]) -> str:
-        """Write all transactions; the position behind the last.
+    def write(self, connection: psycopg.Connection[Any]) -> tuple[str, str]:
+        """Write all transactions; the positions behind the first `early` and behind the last.
 
         One more follows that position, so that whoever reads up to it sees that it was passed.
         """
         if self.shape.at_once:
+            early = _position(connection)
             connection.execute(_insert(self.shape, "1", str(self.changes)).encode())
-        else:
-            self._write(connection, 1, self.transactions)
-        row = connection.execute("SELECT pg_current_wal_insert_lsn()::text").fetchone()
-        assert row is not None
-        if self.shape.at_once:
+            end = _position(connection)
             last = str(self.changes + 1)
             connection.execute(_insert(self.shape, last, last).encode())
         else:
+            self._write(connection, 1, self.early)
+            early = _position(connection)
+            self._write(connection, self.early + 1, self.transactions)
+            end = _position(connection)
             self._write(connection, self.transactions + 1, self.transactions + 1)
-        return str(row[0])
+        return early, end
 
     def expected(self, passes: Callable[[int], bool]) -> Expected:
         """What a subscription must see whose filter depends on the id alone."""

@@ -78,10 +78,14 @@ class Bench:
             "SELECT pg_create_logical_replication_slot(%s, 'pgoutput')", [f"drain_{repeat}"]
         )
 
-    def run(self, case: Case | None, repeat: int, endpos: str, publications: str) -> Run:
+    def run(
+        self, case: Case | None, repeat: int, early: str, endpos: str, publications: str
+    ) -> Run:
         """Drain the slot of one measurement; None: by ``pg_recvlogical``."""
         if case is None:
             return self._drain(f"drain_{repeat}", endpos, publications)
+        if case.warm:
+            self._gateway(case, repeat, endpos=early)
         run = self._gateway(case, repeat, endpos=endpos)
         self._verify(case.expected(f"{case.name}_{repeat}", self.load))
         return run
@@ -230,12 +234,12 @@ def _measure(
         _say(f"making slots, {repeat + 1} of {repeats}")
         bench.make_slots(connection, repeat)
     _say(f"writing {load.changes:,} changes")
-    endpos = load.write(connection)
+    early, endpos = load.write(connection)
     publications = _publications(connection, f"{cases[0].name}_0")
     for repeat in range(repeats):
         for case in order if repeat % 2 == 0 else reversed(order):
             _say(f"repeat {repeat + 1} of {repeats}: {_DRAIN if case is None else case.name}")
-            results[case].append(bench.run(case, repeat, endpos, publications))
+            results[case].append(bench.run(case, repeat, early, endpos, publications))
     return results
 
 

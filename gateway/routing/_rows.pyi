@@ -27,6 +27,8 @@ class Rows:
         seq: int,
         total_order: int,
         orders: tuple[int, ...],
+        enough: int,
+        most_bytes: int,
         out: list[tuple[str, int, bytes | None, bytes | None, list[tuple[str, bytes]]]],
         touched: list[object],
         /,
@@ -59,3 +61,13 @@ class Series:
         changed: list[tuple[int, int]],
         /,
     ) -> tuple[int, int]: ...
+    def end(
+        self,
+        counters: list[object],
+        common: bytes,
+        end_lsn: int,
+        headers: list[tuple[str, bytes]],
+        out: list[tuple[str, int, bytes | None, bytes | None, list[tuple[str, bytes]]]],
+        ended: dict[str, int],
+        /,
+    ) -> None: ...

@@ -71,6 +71,7 @@ class Addresses:
             tables[subscription].append(plan.tables[oid])
         self._feeds = {name: self._feed(name, found) for name, found in tables.items()}
         self.feeds = tuple(self._feeds.values())
+        self._places = {name: place for place, name in enumerate(self._feeds)}
         self.counters: dict[str, TopicCounter] = {}
         self.refused: dict[tuple[str, int], SchemaRefusedError] = {}
         self._message_topic = message_topic(settings.gateway)
@@ -135,8 +136,9 @@ class Addresses:
         if topic not in self.counters:
             partitions, most = self._settings.partitions[topic], self.most_bytes(topic)
             number = len(self.counters)
+            place = self._places[subscription]
             self.counters[topic] = TopicCounter(
-                topic, subscription, table, partitions, most, number
+                topic, subscription, table, partitions, most, number, place
             )
         return self.counters[topic]
 

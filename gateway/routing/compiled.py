@@ -8,7 +8,7 @@ could be compiled (``tools/build_rows.py``).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeAlias
 
 from gateway.compiled import load_compiled, why_switched_off
@@ -20,6 +20,7 @@ from gateway.pgoutput.messages import UNCHANGED
 from gateway.records import Record
 from gateway.routing.filters import Filters
 from gateway.routing.groups import Group
+from gateway.routing.pieces import PIECE_BYTES, PIECE_RECORDS
 from gateway.routing.state import TransactionState
 from gateway.routing.takers import Candidate, Candidates, Taker
 from gateway.rowfilter import Condition, condition_of
@@ -32,7 +33,7 @@ __all__ = [
     "why_not_built",
 ]
 
-ROWS: Final = load_compiled("gateway.routing._rows", interface=5)
+ROWS: Final = load_compiled("gateway.routing._rows", interface=6)
 
 _VALUES: Final = {
     AvroKind.BOOLEAN: "b",
@@ -101,6 +102,8 @@ class CompiledRows:
     ) -> int:
         """Route the frames from `place` on, up to the first that is left to the interpreted path.
 
+        Less where that makes a piece, but one frame at least.
+
         Args:
             frames: A list.
             place: Of a change.
@@ -116,7 +119,8 @@ class CompiledRows:
         counts = tuple([group.order.count for group in self._groups])
         reached: int
         reached, tx.seq = self._run(
-            frames, place, at, tx.shared, tx.seq, tx.total_order, counts, out, tx.touched
+            *(frames, place, at, tx.shared, tx.seq, tx.total_order, counts),
+            *(PIECE_RECORDS, PIECE_BYTES, out, tx.touched),
         )
         routed = reached - place
         tx.total_order += routed
@@ -165,7 +169,6 @@ def compile_rows(
     names: Sequence[str],
     groups: Sequence[Group],
     filters: Filters,
-    feeds: Mapping[str, int],
 ) -> CompiledRows | None:
     """Prepare a relation's rows; None where they are left to the interpreted path.
 
@@ -174,14 +177,11 @@ def compile_rows(
         names: The columns of its tuples, or of the rows that are copied.
         groups: The forms in which the rows are published.
         filters: Those of the plan.
-        feeds: The place of each subscription among all.
     """
     if why_interpreted() is not None or isinstance(ROWS, str):
         return None
     decisions = [_Decisions(group, names, filters) for group in groups]
-    specified = [
-        _group(group, decided, feeds) for group, decided in zip(groups, decisions, strict=True)
-    ]
+    specified = [_group(group, decided) for group, decided in zip(groups, decisions, strict=True)]
     if None in specified:
         return None
     is_read = bytes(any(name in decided.read for decided in decisions) for name in names)
@@ -246,9 +246,7 @@ class _Decisions:
         return -1
 
 
-def _group(
-    group: Group, decisions: _Decisions, feeds: Mapping[str, int]
-) -> tuple[object, ...] | None:
+def _group(group: Group, decisions: _Decisions) -> tuple[object, ...] | None:
     encoder = group.encoder
     schema, position = (
         encoder.schema,
@@ -288,9 +286,8 @@ def _group(
                 taker.value_prefix,
                 taker.counter,
                 taker.skips_origins,
-                feeds[taker.counter.subscription],
+                taker.counter.feed,
                 taker.counter.number,
-                encode_text(taker.topic),
             )
             for taker in group.takers
         ),

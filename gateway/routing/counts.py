@@ -46,6 +46,7 @@ class TopicCounter:
         table_oid: Of the table.
         most_bytes: Of a record, as `gateway.records.wire_size` counts them.
         number: Among all topics; what is said of several is in this order.
+        feed: The place of the subscription among all.
         records: Those of the transaction under way, tombstones left out. Whoever counts the first
             one says so to the transaction (`gateway.routing.state.TransactionState.touched`).
         others: How many of `records` are not of an INSERT that was one at the source, too.
@@ -56,6 +57,7 @@ class TopicCounter:
     __slots__ = (
         "copied",
         "deletes",
+        "feed",
         "inserts",
         "most_bytes",
         "number",
@@ -78,6 +80,7 @@ class TopicCounter:
         partitions: int,
         most_bytes: int,
         number: int,
+        feed: int,
     ) -> None:
         self.topic = topic
         self.subscription = subscription
@@ -86,6 +89,7 @@ class TopicCounter:
         self.partitions = partitions
         self.most_bytes = most_bytes
         self.number = number
+        self.feed = feed
         self.records = self.others = 0
         self.inserts = self.updates = self.deletes = self.truncates = self.copied = 0
 

@@ -31,7 +31,7 @@ from gateway.pgoutput.messages import LogicalMessage, Relation, Truncate, Type
 from gateway.records import Feed, Record
 from gateway.routing.counts import RowKey, Tally, take_counts
 from gateway.routing.moments import first_behind, first_lsn
-from gateway.routing.pieces import PIECE_RECORDS, Piece, parts_of
+from gateway.routing.pieces import Piece
 from gateway.routing.ports import UnannouncedError
 from gateway.routing.quarantine import check_size
 from gateway.routing.routes import RelationRoutes
@@ -85,10 +85,8 @@ class Router:
         self._verdicts: Verdicts | None = None
         if routes.evaluator is not None and routes.filters.ask_server:
             self._verdicts = Verdicts(routes.evaluator, routes.by_oid)
-        self._series = None
-        if self._verdicts is None:
-            part = gateway_part(settings.version, settings.gateway, settings.database)
-            self._series = series_router(routes, part, self._feeds, now_ms)
+        part = gateway_part(settings.version, settings.gateway, settings.database)
+        self._series = series_router(routes, part, self._feeds, now_ms)
         self.awaits: int | None = None
         self._lost_values: dict[str, int] = {}
         self._quarantined: Counter[tuple[str, UnfitKind]] = Counter()
@@ -159,19 +157,12 @@ class Router:
         piece = Piece()
         if self._verdicts is None:
             for frames in transaction.frames():
-                if piece.records:
-                    yield piece.take()
-                for part in parts_of(frames, len(self._feeds)):
-                    if piece.records and piece.is_full():
-                        yield piece.take()
-                    while upto is not None and (behind := first_behind(part, upto)) < len(part):
-                        self._route_frames(part[:behind], at, transaction, tx, piece.records)
-                        part, upto = part[behind:], self._routes.enter(upto)
-                    self._route_frames(part, at, transaction, tx, piece.records)
-            if len(piece.records) >= PIECE_RECORDS:
-                yield piece.take()
+                while upto is not None and (behind := first_behind(frames, upto)) < len(frames):
+                    yield from self._route_frames(frames[:behind], at, transaction, tx, piece)
+                    frames, upto = frames[behind:], self._routes.enter(upto)
+                yield from self._route_frames(frames, at, transaction, tx, piece)
         else:
-            yield from self._route_judged(self._verdicts, at, transaction, tx)
+            yield from self._route_judged(self._verdicts, at, transaction, tx, piece)
         for table, rows in tx.lost_values.items():
             self._lost_values[table] = self._lost_values.get(table, 0) + rows
         if tx.quarantined:
@@ -192,17 +183,21 @@ class Router:
         Returns:
             None: the next one is left to `route`.
         """
-        if self._series is None:
+        if self._series is None or self._verdicts is not None:
             return None
         last = self._routes.moments.last
         self._routes.enter(last)
         return self._series.route(series, self.ended, last, room)
 
     def _route_judged(
-        self, verdicts: Verdicts, at: int, transaction: Transaction, tx: TransactionState
+        self,
+        verdicts: Verdicts,
+        at: int,
+        transaction: Transaction,
+        tx: TransactionState,
+        piece: Piece,
     ) -> Iterator[list[Record]]:
-        """Yield the records of chunks about whose rows the server has been asked."""
-        piece = Piece()
+        """Yield full pieces of chunks about whose rows the server has been asked."""
         for chunk in verdicts.chunks(transaction):
             if chunk is None:
                 self.awaits = verdicts.fileno()
@@ -211,17 +206,13 @@ class Router:
             self.awaits = None
             done = 0
             for place, change in [*chunk.changes.items(), (len(chunk.frames), None)]:
-                for part in parts_of(chunk.frames[done:place], len(self._feeds)):
-                    self._route_frames(part, at, transaction, tx, piece.records)
-                    if piece.is_full():
-                        yield piece.take()
+                frames = chunk.frames[done:place]
+                yield from self._route_frames(frames, at, transaction, tx, piece)
                 if change is not None:
                     change.publish(tx, piece.records)
                 if piece.is_full():
                     yield piece.take()
                 done = place + 1
-            if piece.records:
-                yield piece.take()
 
     def learn(self, event: Transaction | PreparedTransaction) -> None:
         """Take in the relations that `event` announces; its rows are in Kafka already, or held."""
@@ -290,39 +281,43 @@ class Router:
         at: int,
         transaction: Transaction,
         tx: TransactionState,
-        out: list[Record],
-    ) -> None:
-        """Dispatch by tag; interpreted, this loop runs once per row."""
+        piece: Piece,
+    ) -> Iterator[list[Record]]:
+        """Dispatch by tag, and yield full pieces; interpreted, this loop runs once per row."""
         route_of = self._routes.by_oid
         frame = b""
         place, end = 0, len(frames)
         try:
             while place < end:
+                if piece.is_full():
+                    yield piece.take()
                 frame = frames[place]
                 tag = frame[_MESSAGE_AT]
                 if tag not in _CHANGES:
-                    self._route_other(frame, tag, transaction, tx, out)
+                    self._route_other(frame, tag, transaction, tx, piece.records)
                     place += 1
                     continue
                 route = route_of[int.from_bytes(frame[at : at + 4])]
                 if route.compiled is not None:
-                    reached = route.compiled.run(frames, place, at, tx, out)
+                    reached = route.compiled.run(frames, place, at, tx, piece.records)
                     if reached > place:
                         place = reached
                         continue
                 place += 1
                 if tag == _INSERT:
-                    route.insert(frame, at, tx, out)
+                    route.insert(frame, at, tx, piece.records)
                 elif tag == _UPDATE:
-                    route.update(frame, at, tx, out)
+                    route.update(frame, at, tx, piece.records)
                 else:
-                    route.delete(frame, at, tx, out)
+                    route.delete(frame, at, tx, piece.records)
         except UnannouncedError as error:
             raise ProtocolError(
                 f"relation {error.oid} was never announced",
                 tag=frame[_MESSAGE_AT : _MESSAGE_AT + 1],
                 offset=at - _MESSAGE_AT,
             ) from error
+        if piece.is_full():
+            yield piece.take()
 
     def _announce(self, frames: Sequence[bytes], streamed: bool) -> None:
         for frame in frames:
@@ -431,6 +426,8 @@ class Router:
             origin=tx.context.origin,
             gid=transaction.gid,
         )
+        if self._series is not None:
+            return self._series.end(tx.touched, common, transaction.end_lsn, headers, self.ended)
         for subscription, topics in take_counts(tx.touched).items():
             value = encode_end(common, topics)
             markers.append(self._addresses.marker(subscription, value, headers))

@@ -94,9 +94,6 @@ class RelationRoutes:
         self._taken = plan.targets
         self._publishes = self._now = _by_relation(plan.publishes)
         self.addresses = Addresses(plan, self._taken, settings, schemas)
-        self._feed_numbers = {
-            feed.subscription: number for number, feed in enumerate(self.addresses.feeds)
-        }
         self._groups = GroupBuilder(plan, settings, self.addresses)
         self._copied = {(copy.subscription, copy.target_oid) for copy in plan.copies}
         self._put_aside: list[tuple[str, int]] = []
@@ -232,7 +229,7 @@ class RelationRoutes:
         watches = self._watches(relation, names)
         compiled = None
         if to_text is None and asking is None and not watches:
-            compiled = compile_rows(relation_oid, names, groups, self.filters, self._feed_numbers)
+            compiled = compile_rows(relation_oid, names, groups, self.filters)
         return RelationRoute(
             relation_oid, name, len(names), groups, to_text, asking, watches, compiled
         )
@@ -286,7 +283,7 @@ class RelationRoutes:
             groups.append(self._groups.group(form, encoder, takers, str(table), columns))
         compiled = None
         if asking is None:
-            compiled = compile_rows(table.oid, columns, groups, self.filters, self._feed_numbers)
+            compiled = compile_rows(table.oid, columns, groups, self.filters)
         return CopyRoute(table, columns, tuple(key), tuple(groups), asking, compiled)
 
     def _copy_taker(

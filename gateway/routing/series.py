@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from gateway.lsn import Lsn
-from gateway.records import Feed, LastCommit, Record
+from gateway.records import Feed, Header, LastCommit, Record
 from gateway.routing.compiled import ROWS, why_interpreted
+from gateway.routing.counts import TopicCounter
 from gateway.routing.pieces import PIECE_BYTES, PIECE_RECORDS
 from gateway.routing.routes import RelationRoutes
 from gateway.transactions import Series
@@ -44,6 +45,7 @@ class SeriesRouter:
 
     def __init__(self, rows: Any, routes: RelationRoutes, now_ms: Callable[[], int]) -> None:
         self._run = rows.run
+        self._end = rows.end
         self._routes = routes
         self._now_ms = now_ms
 
@@ -76,6 +78,27 @@ class SeriesRouter:
         commit_lsn, end_lsn, xid, commit_time = series.skip(place, transactions)
         last = LastCommit(commit_lsn, xid, commit_time)
         return RoutedSeries(records, transactions, end_lsn, last)
+
+    def end(
+        self,
+        counters: Sequence[TopicCounter],
+        common: bytes,
+        end_lsn: Lsn,
+        headers: list[Header],
+        ended: dict[str, Lsn],
+    ) -> list[Record]:
+        """End a transaction that was routed by itself: `take_counts`, and END markers from that.
+
+        Args:
+            counters: A list of what `take_counts` takes.
+            common: What `gateway.envelope.markers.encode_end_of` returned.
+            end_lsn: Of the transaction.
+            headers: Of the markers.
+            ended: As `Router.ended`.
+        """
+        markers: list[Record] = []
+        self._end(counters, common, end_lsn, headers, markers, ended)
+        return markers
 
     def _rows_of(self, oid: int) -> Any:
         # One that is not built yet is built where what that brings can be dealt with.

@@ -65,7 +65,7 @@ _PRODUCER_DEFAULTS: Final[Mapping[str, str | int | bool]] = {
     # The queue counts payload only: what librdkafka keeps beside it (headers, above all) is more
     # than a short row. A queue of some hundred milliseconds is enough for full speed.
     "queue.buffering.max.kbytes": _QUEUE_KBYTES,
-    "queue.buffering.max.messages": 30_000,
+    "queue.buffering.max.messages": 15_000,
     "transaction.timeout.ms": 900_000,
 }
 

@@ -30,7 +30,7 @@ def bind_compiled(filters: Sequence[RowFilter], names: Sequence[str]) -> Decide 
     if condition is None or isinstance(ROWS, str):
         return None
     counter = SimpleNamespace(records=0, others=0, inserts=0, updates=0, deletes=0)
-    taker = ("t", 1, b"", b"", counter, False, 0, 0, b"\x02t")
+    taker = ("t", 1, b"", b"", counter, False, 0, 0)
     everyone = ((0, 0, None),)
     candidates = ((everyone, everyone, ()),) * (len(Operation) - 1)
     group = ((), (), None, False, None, b"", 1_000, False, (taker,), (condition,), candidates)

@@ -2,13 +2,16 @@
 
 #include <string.h>
 
-static PyObject *count_names[COUNTS];
+enum { NUMBER = COUNTS, FEED, TOPIC, NAMES };
+
+static PyObject *count_names[NAMES];
 
 int count_names_make(void)
 {
-    static const char *const names[] = {"inserts", "updates", "deletes", "records", "others"};
+    static const char *const names[] = {"inserts", "updates", "deletes", "records",
+                                        "others",  "number",  "feed",    "topic"};
 
-    for (int i = 0; i < COUNTS; i++)
+    for (int i = 0; i < NAMES; i++)
         if ((count_names[i] = PyUnicode_InternFromString(names[i])) == NULL)
             return FAILED;
     return DONE;
@@ -51,7 +54,7 @@ int hand_over(Work *work, PyObject *out, size_t *bytes)
     return DONE;
 }
 
-/* Add to one of a counter's attributes; return what it was, -1 for a failure. */
+/* Add to one of a counter's attributes, or look at it; return what it was, -1 for a failure. */
 static Py_ssize_t add_to(PyObject *counter, PyObject *name, Py_ssize_t more)
 {
     PyObject *before = PyObject_GetAttr(counter, name), *after;
@@ -63,6 +66,8 @@ static Py_ssize_t add_to(PyObject *counter, PyObject *name, Py_ssize_t more)
             PyErr_SetString(PyExc_ValueError, "a counter is negative");
         return -1;
     }
+    if (more == 0)
+        return value;
     after = PyLong_FromSsize_t(value + more);
     if (after == NULL || PyObject_SetAttr(counter, name, after) < 0)
         value = -1;
@@ -89,6 +94,34 @@ int tell_counters(TakerList *counted, PyObject *touched)
         }
     }
     return DONE;
+}
+
+/* Set one of a counter's attributes to zero, unless it is; return what it was, -1 for a failure. */
+static Py_ssize_t take_from(PyObject *counter, PyObject *name)
+{
+    Py_ssize_t before = add_to(counter, name, 0);
+
+    return before > 0 && add_to(counter, name, -before) < 0 ? -1 : before;
+}
+
+/* End a transaction for a counter that has been told: as gateway.routing.counts.take_counts. Where it
+ * has no records there is nothing to end. `*topic` is the caller's. */
+int end_counter(PyObject *counter, int64_t *records, Py_ssize_t *number, Py_ssize_t *feed,
+                PyObject **topic)
+{
+    Py_ssize_t others;
+
+    *topic = NULL;
+    if ((*records = take_from(counter, count_names[RECORDS])) < 0 ||
+        (others = take_from(counter, count_names[OTHERS])) < 0 ||
+        (*number = add_to(counter, count_names[NUMBER], 0)) < 0 ||
+        (*feed = add_to(counter, count_names[FEED], 0)) < 0)
+        return FAILED;
+    if (*records > others &&
+        add_to(counter, count_names[INSERT], (Py_ssize_t)*records - others) < 0)
+        return FAILED;
+    *topic = PyObject_GetAttr(counter, count_names[TOPIC]);
+    return *topic == NULL ? FAILED : DONE;
 }
 
 /* End a transaction for a topic: as gateway.routing.counts.take_counts, but the counter is told

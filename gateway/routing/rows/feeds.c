@@ -33,13 +33,28 @@ int feeds_take(Feeds *feeds, PyObject *from)
 void feeds_free(Feeds *feeds)
 {
     PyMem_Free(feeds->items);
+    PyMem_Free(feeds->shares);
     PyMem_Free(feeds->touched.items);
     PyMem_Free(feeds->ended.items);
     buffer_free(&feeds->common);
     buffer_free(&feeds->value);
 }
 
-/* Note those that have records of the transaction at hand. */
+/* Note what the transaction at hand has published to a topic, which may be noted several times. */
+static int add_share(Feeds *feeds, Share share)
+{
+    if (share.feed < 0 || share.feed >= feeds->count) {
+        PyErr_SetString(PyExc_ValueError, "there is no such feed");
+        return FAILED;
+    }
+    if (grow((void **)&feeds->shares, &feeds->share_room, feeds->share_count,
+             sizeof *feeds->shares) != DONE)
+        return FAILED;
+    feeds->shares[feeds->share_count++] = share;
+    return DONE;
+}
+
+/* Note the takers that have records of the transaction at hand. */
 int touch(Feeds *feeds, const TakerList *counted)
 {
     TakerList *touched = &feeds->touched;
@@ -47,15 +62,12 @@ int touch(Feeds *feeds, const TakerList *counted)
     for (size_t i = 0; i < counted->count; i++) {
         Taker *taker = counted->items[i];
 
-        if (taker->feed < 0 || taker->feed >= feeds->count) {
-            PyErr_SetString(PyExc_ValueError, "there is no such feed");
-            return FAILED;
-        }
         if (grow((void **)&touched->items, &touched->room, touched->count,
-                 sizeof *touched->items) != DONE)
+                 sizeof *touched->items) != DONE ||
+            add_share(feeds, (Share){taker->number, taker->feed, taker->counts[RECORDS],
+                                     taker->topic, 0}) != DONE)
             return FAILED;
         touched->items[touched->count++] = taker;
-        feeds->items[taker->feed].is_ended = 0;
     }
     return DONE;
 }
@@ -74,43 +86,62 @@ static int put_common(Buffer *out, const Ending *ending)
 
 static int by_number(const void *one, const void *other)
 {
-    const Taker *first = *(Taker *const *)one, *second = *(Taker *const *)other;
+    const Share *first = one, *second = other;
 
     return (first->number > second->number) - (first->number < second->number);
 }
 
-/* The topics of one subscription, of which the first stands at `first`: as encode_end. A topic may
- * be there several times, once for each relation that is published there. */
-static int put_topics(Buffer *out, const TakerList *touched, size_t first)
+/* Sort the shares by topic, one for each, and chain those of each subscription; the first of each
+ * knows that it is. As gateway.routing.counts.take_counts. */
+static void arrange(Feeds *feeds)
 {
-    Py_ssize_t feed = touched->items[first]->feed;
-    int64_t topics = 0, last = -1;
+    Share *shares = feeds->shares;
+    size_t count = 0;
 
-    for (size_t i = first; i < touched->count; i++) {
-        const Taker *taker = touched->items[i];
-
-        topics += taker->feed == feed && taker->number != last;
-        if (taker->feed == feed)
-            last = taker->number;
+    if (feeds->share_count > 1)
+        qsort(shares, feeds->share_count, sizeof *shares, by_number);
+    for (size_t i = 0; i < feeds->share_count; i++) {
+        if (count > 0 && shares[count - 1].number == shares[i].number)
+            shares[count - 1].records += shares[i].records;
+        else
+            shares[count++] = shares[i];
     }
-    if (put_long(out, topics) != DONE)
-        return FAILED;
-    for (size_t i = first; i < touched->count; i++) {
-        const Taker *taker = touched->items[i];
-        int64_t records = taker->counts[RECORDS];
+    feeds->share_count = count;
+    for (size_t i = 0; i < count; i++)
+        feeds->items[shares[i].feed].topics = 0;
+    for (size_t i = 0; i < count; i++) {
+        Feed *feed = &feeds->items[shares[i].feed];
 
-        if (taker->feed != feed)
-            continue;
-        for (; i + 1 < touched->count && touched->items[i + 1]->number == taker->number; i++)
-            records += touched->items[i + 1]->counts[RECORDS];
-        if (put_bytes(out, taker->avro_topic, (size_t)taker->avro_topic_size) != DONE ||
-            put_long(out, records) != DONE)
+        if (feed->topics++ == 0)
+            feed->first = i;
+        else
+            shares[feed->last].next = i;
+        feed->last = i;
+    }
+}
+
+/* The topics of one subscription: as gateway.envelope.markers.encode_end. */
+static int put_topics(Buffer *out, const Feeds *feeds, const Feed *feed)
+{
+    size_t place = feed->first;
+
+    if (put_long(out, feed->topics) != DONE)
+        return FAILED;
+    for (Py_ssize_t i = 0; i < feed->topics; i++) {
+        const Share *share = &feeds->shares[place];
+        Py_ssize_t size;
+        const char *topic = PyUnicode_AsUTF8AndSize(share->topic, &size);
+
+        if (topic == NULL || put_long(out, size) != DONE ||
+            put_bytes(out, topic, (size_t)size) != DONE ||
+            put_long(out, share->records) != DONE)
             return FAILED;
+        place = share->next;
     }
     return put_bytes(out, "\x00\x00\x00\x00", 4); /* the end of topics; no offsets, copy, ... */
 }
 
-static int put_end(Feeds *feeds, Feed *feed, size_t first, PyObject *headers, PyObject *out)
+static int put_end(Feeds *feeds, Feed *feed, PyObject *headers, PyObject *out)
 {
     Buffer *value = &feeds->value;
     PyObject *bytes, *record;
@@ -119,7 +150,7 @@ static int put_end(Feeds *feeds, Feed *feed, size_t first, PyObject *headers, Py
     value->size = 0;
     if (put_bytes(value, feed->prefix, (size_t)feed->prefix_size) != DONE ||
         put_bytes(value, feeds->common.data, feeds->common.size) != DONE ||
-        put_topics(value, &feeds->touched, first) != DONE)
+        put_topics(value, feeds, feed) != DONE)
         return FAILED;
     bytes = PyBytes_FromStringAndSize((const char *)value->data, (Py_ssize_t)value->size);
     record = bytes == NULL ? NULL : Py_BuildValue("(OiOOO)", feed->markers, 0, Py_None, bytes, headers);
@@ -131,12 +162,30 @@ static int put_end(Feeds *feeds, Feed *feed, size_t first, PyObject *headers, Py
     return got;
 }
 
+/* Append a marker for each subscription that has a share, in the order of the topics. */
+static int put_markers(Feeds *feeds, int64_t end_lsn, PyObject *headers, PyObject *out)
+{
+    int got = DONE;
+
+    arrange(feeds);
+    for (size_t i = 0; got == DONE && i < feeds->share_count; i++) {
+        Feed *feed = &feeds->items[feeds->shares[i].feed];
+
+        if (feed->first == i) {
+            got = put_end(feeds, feed, headers, out);
+            feed->end_lsn = end_lsn;
+        }
+    }
+    feeds->share_count = 0;
+    return got;
+}
+
 /* END markers of the transaction at hand, as gateway.routing.router makes them; it has ended then. */
 int put_ends(Feeds *feeds, const Ending *ending, const Shared *shared, PyObject *out)
 {
     TakerList *touched = &feeds->touched;
     PyObject *headers;
-    int got = DONE;
+    int got;
 
     if (touched->count == 0)
         return DONE;
@@ -145,21 +194,58 @@ int put_ends(Feeds *feeds, const Ending *ending, const Shared *shared, PyObject 
         Py_XDECREF(headers);
         return FAILED;
     }
-    if (touched->count > 1)
-        qsort(touched->items, touched->count, sizeof *touched->items, by_number);
-    for (size_t i = 0; got == DONE && i < touched->count; i++) {
-        Feed *feed = &feeds->items[touched->items[i]->feed];
-
-        if (!feed->is_ended) {
-            got = put_end(feeds, feed, i, headers, out);
-            feed->is_ended = 1;
-            feed->end_lsn = ending->end_lsn;
-        }
-    }
+    got = put_markers(feeds, ending->end_lsn, headers, out);
     Py_DECREF(headers);
     for (size_t i = 0; got == DONE && i < touched->count; i++)
         got = end_counts(&feeds->ended, touched->items[i]);
     if (got == DONE)
         touched->count = 0;
     return got;
+}
+
+/* The same for a transaction of which the topics' counters have been told. */
+int put_counted_ends(Feeds *feeds, PyObject *counters, PyObject *common, int64_t end_lsn,
+                     PyObject *headers, PyObject *out)
+{
+    const uint8_t *data;
+    Py_ssize_t size;
+
+    feeds->common.size = 0;
+    if (take_bytes(common, &data, &size) != DONE ||
+        put_bytes(&feeds->common, data, (size_t)size) != DONE)
+        return FAILED;
+    for (Py_ssize_t i = 0; i < PyList_Size(counters); i++) {
+        PyObject *counter = PyList_GetItem(counters, i), *topic;
+        Share share = {0};
+        int got;
+
+        if (end_counter(counter, &share.records, &share.number, &share.feed, &topic) != DONE)
+            return FAILED;
+        share.topic = topic; /* the counter keeps it */
+        got = share.records > 0 ? add_share(feeds, share) : DONE;
+        Py_DECREF(topic);
+        if (got != DONE)
+            return FAILED;
+    }
+    return put_markers(feeds, end_lsn, headers, out);
+}
+
+/* Note where the subscriptions stand that got a marker. */
+int tell_feeds(Feeds *feeds, PyObject *ended)
+{
+    for (Py_ssize_t i = 0; i < feeds->count; i++) {
+        Feed *feed = &feeds->items[i];
+        PyObject *lsn;
+        int got;
+
+        if (feed->end_lsn < 0)
+            continue;
+        lsn = PyLong_FromLongLong(feed->end_lsn);
+        got = lsn == NULL ? -1 : PyDict_SetItem(ended, feed->subscription, lsn);
+        Py_XDECREF(lsn);
+        if (got < 0)
+            return FAILED;
+        feed->end_lsn = -1;
+    }
+    return DONE;
 }

@@ -74,17 +74,19 @@ static int is_mine(const Table *table, const uint8_t *frame, size_t size, size_t
             (uint32_t)frame[at + 2] << 8 | frame[at + 3]) == table->oid;
 }
 
-/* Route frames from `*place` on, up to the first that is not mine. */
-static int run(Work *work, PyObject *frames, Py_ssize_t *place, size_t at,
-               PyObject *out)
+/* Route frames from `*place` on, up to the first that is not mine, or behind which it is enough: so
+ * many records, or so many bytes of their values. */
+static int run(Work *work, PyObject *frames, Py_ssize_t *place, size_t at, Py_ssize_t enough,
+               size_t most_bytes, PyObject *out)
 {
-    int got = DONE;
+    size_t bytes = 0;
 
-    for (; got == DONE && *place < PyList_Size(frames); ++*place) {
+    while (*place < PyList_Size(frames)) {
         PyObject *frame = PyList_GetItem(frames, *place);
         int64_t seq = work->seq, total_order = work->total_order;
         Py_ssize_t size;
         const uint8_t *data;
+        int got;
 
         if (!PyBytes_Check(frame))
             return DONE;
@@ -99,30 +101,34 @@ static int run(Work *work, PyObject *frames, Py_ssize_t *place, size_t at,
         got = route_change(work, data, (size_t)size, at);
         Py_DECREF(frame);
         if (got == DONE)
-            got = hand_over(work, out, NULL);
+            got = hand_over(work, out, &bytes);
         if (got != DONE) {
             work_forget(work);
             work->seq = seq;
             work->total_order = total_order;
             return got == NOT_MINE ? DONE : FAILED;
         }
+        ++*place;
+        if (PyList_Size(out) >= enough || bytes >= most_bytes)
+            break;
     }
-    return got;
+    return DONE;
 }
 
 PyDoc_STRVAR(run_doc,
-             "run(frames, place, at, shared, seq, total_order, orders, out, touched) -> (place, seq)");
+             "run(frames, place, at, shared, seq, total_order, orders, enough, most_bytes, out, "
+             "touched) -> (place, seq)");
 
 static PyObject *rows_run(PyObject *self, PyObject *const *arguments, Py_ssize_t count)
 {
     Rows *rows = (Rows *)self;
     Work *work = &rows->work;
     PyObject *frames, *orders, *out, *touched;
-    Py_ssize_t place, at;
+    Py_ssize_t place, at, enough, most_bytes;
     int got;
 
-    if (count != 9) {
-        PyErr_SetString(PyExc_TypeError, "run takes nine arguments");
+    if (count != 11) {
+        PyErr_SetString(PyExc_TypeError, "run takes eleven arguments");
         return NULL;
     }
     if (rows->is_busy) {
@@ -131,8 +137,8 @@ static PyObject *rows_run(PyObject *self, PyObject *const *arguments, Py_ssize_t
     }
     frames = arguments[0];
     orders = arguments[6];
-    out = arguments[7];
-    touched = arguments[8];
+    out = arguments[9];
+    touched = arguments[10];
     if (!PyList_Check(frames) || !PyTuple_Check(orders) || !PyList_Check(out) ||
         !PyList_Check(touched) || PyTuple_Size(orders) != work->table.group_count) {
         PyErr_SetString(PyExc_TypeError, "run wants lists, and an order for each group");
@@ -142,11 +148,13 @@ static PyObject *rows_run(PyObject *self, PyObject *const *arguments, Py_ssize_t
     at = PyLong_AsSsize_t(arguments[2]);
     work->seq = PyLong_AsLongLong(arguments[4]);
     work->total_order = PyLong_AsLongLong(arguments[5]);
+    enough = PyLong_AsSsize_t(arguments[7]);
+    most_bytes = PyLong_AsSsize_t(arguments[8]);
     for (Py_ssize_t i = 0; !PyErr_Occurred() && i < work->table.group_count; i++)
         work->table.groups[i].order = PyLong_AsLongLong(PyTuple_GetItem(orders, i));
     if (PyErr_Occurred())
         return NULL;
-    if (place < 0 || at <= TAG_AT || at > TAG_AT + 5) {
+    if (place < 0 || most_bytes < 0 || at <= TAG_AT || at > TAG_AT + 5) {
         PyErr_SetString(PyExc_ValueError, "there is no such place");
         return NULL;
     }
@@ -154,7 +162,7 @@ static PyObject *rows_run(PyObject *self, PyObject *const *arguments, Py_ssize_t
         return NULL;
     work->shared = &rows->shared;
     rows->is_busy = 1;
-    got = run(work, frames, &place, (size_t)at, out);
+    got = run(work, frames, &place, (size_t)at, enough, (size_t)most_bytes, out);
     if (got == DONE)
         got = tell_counters(&work->counted, touched);
     rows->is_busy = 0;
@@ -280,7 +288,7 @@ PyMODINIT_FUNC PyInit__rows(void)
     }
     if (series == NULL || PyModule_AddObjectRef(module, "Rows", type) < 0 ||
         PyModule_AddObjectRef(module, "Series", series) < 0 ||
-        PyModule_AddIntConstant(module, "INTERFACE", 5) < 0)
+        PyModule_AddIntConstant(module, "INTERFACE", 6) < 0)
         Py_CLEAR(module);
     Py_XDECREF(type);
     Py_XDECREF(series);

@@ -241,6 +241,7 @@ static void undo(Series *series)
     for (size_t i = 0; i < touched->count; i++)
         memset(touched->items[i]->counts, 0, sizeof touched->items[i]->counts);
     touched->count = 0;
+    series->feeds.share_count = 0;
 }
 
 static int close_transaction(Series *series, const Ending *tx, PyObject *out)
@@ -295,18 +296,8 @@ static int settle(Series *series, PyObject *ended, PyObject *changed)
 {
     int got = tell_ended(&series->feeds.ended);
 
-    for (Py_ssize_t i = 0; i < series->feeds.count; i++) {
-        Feed *feed = &series->feeds.items[i];
-        PyObject *lsn;
-
-        if (feed->end_lsn < 0)
-            continue;
-        lsn = PyLong_FromLongLong(feed->end_lsn);
-        if (lsn == NULL || PyDict_SetItem(ended, feed->subscription, lsn) < 0)
-            got = FAILED;
-        Py_XDECREF(lsn);
-        feed->end_lsn = -1;
-    }
+    if (tell_feeds(&series->feeds, ended) != DONE)
+        got = FAILED;
     for (int i = 0; i < series->visit_count; i++) {
         Visit *visited = &series->visits[i];
         PyObject *pair = NULL;
@@ -386,7 +377,35 @@ static PyObject *series_run(PyObject *self, PyObject *const *arguments, Py_ssize
     return Py_BuildValue("(nn)", place, routed);
 }
 
+PyDoc_STRVAR(end_doc, "end(counters, common, end_lsn, headers, out, ended)");
+
+static PyObject *series_end(PyObject *self, PyObject *const *arguments, Py_ssize_t count)
+{
+    Series *series = (Series *)self;
+    int64_t end_lsn;
+
+    if (count != 6 || !PyList_Check(arguments[0]) || !PyList_Check(arguments[3]) ||
+        !PyList_Check(arguments[4]) || !PyDict_Check(arguments[5])) {
+        PyErr_SetString(PyExc_TypeError, "end takes six arguments");
+        return NULL;
+    }
+    if (series->is_busy) {
+        PyErr_SetString(PyExc_RuntimeError, "end was called from within");
+        return NULL;
+    }
+    end_lsn = PyLong_AsLongLong(arguments[2]);
+    if (PyErr_Occurred())
+        return NULL;
+    series->feeds.share_count = 0;
+    if (put_counted_ends(&series->feeds, arguments[0], arguments[1], end_lsn, arguments[3],
+                         arguments[4]) != DONE ||
+        tell_feeds(&series->feeds, arguments[5]) != DONE)
+        return NULL;
+    Py_RETURN_NONE;
+}
+
 static PyMethodDef series_methods[] = {
+    {"end", (PyCFunction)(void (*)(void))series_end, METH_FASTCALL, end_doc},
     {"run", (PyCFunction)(void (*)(void))series_run, METH_FASTCALL, run_doc},
     {NULL, NULL, 0, NULL},
 };

@@ -20,12 +20,23 @@ typedef struct {
     const uint8_t *prefix;
     Py_ssize_t prefix_size;
     int64_t end_lsn; /* of the last transaction that got an END marker in this call; -1: none did */
-    int is_ended;    /* of the transaction at hand, the marker is made */
+    Py_ssize_t topics; /* that the transaction at hand has written to: a chain of shares */
+    size_t first, last;
 } Feed;
+
+/* What the transaction at hand has published to a topic. */
+typedef struct {
+    Py_ssize_t number, feed; /* the topic's place, and its subscription's, among all */
+    int64_t records;
+    PyObject *topic; /* borrowed */
+    size_t next; /* of the same subscription */
+} Share;
 
 typedef struct {
     Feed *items;
     Py_ssize_t count;
+    Share *shares;
+    size_t share_count, share_room;
     TakerList touched; /* of the transaction at hand */
     TakerList ended;
     Buffer common, value;
@@ -44,5 +55,8 @@ int feeds_take(Feeds *feeds, PyObject *from);
 void feeds_free(Feeds *feeds);
 int touch(Feeds *feeds, const TakerList *counted);
 int put_ends(Feeds *feeds, const Ending *ending, const Shared *shared, PyObject *out);
+int put_counted_ends(Feeds *feeds, PyObject *counters, PyObject *common, int64_t end_lsn,
+                     PyObject *headers, PyObject *out);
+int tell_feeds(Feeds *feeds, PyObject *ended);
 
 #endif

@@ -63,19 +63,18 @@ static int take_takers(Group *group, PyObject *from)
         return FAILED;
     for (Py_ssize_t i = 0; i < group->taker_count; i++) {
         Taker *taker = &group->takers[i];
-        PyObject *key_prefix, *value_prefix, *avro_topic, *item = PyTuple_GetItem(from, i);
+        PyObject *key_prefix, *value_prefix, *item = PyTuple_GetItem(from, i);
 
         if (!PyTuple_Check(item))
             return refuse("a taker is not a tuple");
-        if (!PyArg_ParseTuple(item, "UlSSOpnnS", &taker->topic, &taker->partitions, &key_prefix,
+        if (!PyArg_ParseTuple(item, "UlSSOpnn", &taker->topic, &taker->partitions, &key_prefix,
                               &value_prefix, &taker->counter, &taker->skips_origins, &taker->feed,
-                              &taker->number, &avro_topic))
+                              &taker->number))
             return FAILED;
         if (taker->partitions < 1)
             return refuse("a topic has no partition");
         if (take_bytes(key_prefix, &taker->key_prefix, &taker->key_prefix_size) != DONE ||
-            take_bytes(value_prefix, &taker->value_prefix, &taker->value_prefix_size) != DONE ||
-            take_bytes(avro_topic, &taker->avro_topic, &taker->avro_topic_size) != DONE)
+            take_bytes(value_prefix, &taker->value_prefix, &taker->value_prefix_size) != DONE)
             return FAILED;
     }
     return DONE;

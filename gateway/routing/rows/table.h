@@ -32,8 +32,6 @@ struct Taker {
     long partitions;
     int skips_origins;
     Py_ssize_t feed, number; /* its subscription's place, and its topic's, among all */
-    const uint8_t *avro_topic;
-    Py_ssize_t avro_topic_size;
     Py_ssize_t counts[COUNTS]; /* since the counter was told last, or of the transaction */
     Py_ssize_t ended[OPERATIONS]; /* of transactions that have ended, and the counter is not told */
     int has_ended;

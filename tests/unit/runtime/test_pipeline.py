@@ -288,9 +288,7 @@ def test_what_has_few_records_for_each_of_many_topics_is_committed_less_often(
     assert ends == [b"END %d" % xid for xid in range(1, 1001)]
 
 
-@pytest.mark.parametrize(
-    ("topics", "size"), [(1, 2_000), (25, 2_000), (50, 4_000), (200, 6_000)]
-)
+@pytest.mark.parametrize(("topics", "size"), [(1, 2_000), (25, 2_000), (50, 4_000), (200, 6_000)])
 def test_of_many_topics_more_is_gathered_so_that_each_gets_a_request_worth_sending(
     bench: BenchFactory, topics: int, size: int
 ) -> None:
