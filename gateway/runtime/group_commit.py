@@ -272,8 +272,9 @@ class GroupCommit:
         thin = waiting and due and batch.whole and self._is_spread_thin(batch)
         if due and (not batch.whole or self._is_one_of_many(batch) or thin):
             self._reporter.hand_over(len(batch.records))
-            # More pieces come of what is spread thin than the sink keeps, as a rule.
-            self._sink.submit(Batch(batch.records, kept=not thin and not self._is_surely_large()))
+            # Of what is spread thin, more or larger pieces come than the sink keeps, as a rule.
+            kept = not thin and batch.most == self._usual and not self._is_surely_large()
+            self._sink.submit(Batch(batch.records, kept=kept))
             if not self._pieces:
                 self._opened_at = batch.since
             self._pieces += 1

@@ -383,6 +383,7 @@ static PyObject *series_end(PyObject *self, PyObject *const *arguments, Py_ssize
 {
     Series *series = (Series *)self;
     int64_t end_lsn;
+    int got;
 
     if (count != 6 || !PyList_Check(arguments[0]) || !PyList_Check(arguments[3]) ||
         !PyList_Check(arguments[4]) || !PyDict_Check(arguments[5])) {
@@ -396,11 +397,11 @@ static PyObject *series_end(PyObject *self, PyObject *const *arguments, Py_ssize
     end_lsn = PyLong_AsLongLong(arguments[2]);
     if (PyErr_Occurred())
         return NULL;
+    got = put_counted_ends(&series->feeds, arguments[0], arguments[1], end_lsn, arguments[3],
+                           arguments[4]);
     series->feeds.share_count = 0;
-    if (put_counted_ends(&series->feeds, arguments[0], arguments[1], end_lsn, arguments[3],
-                         arguments[4]) != DONE ||
-        tell_feeds(&series->feeds, arguments[5]) != DONE)
-        return NULL;
+    if (got != DONE || tell_feeds(&series->feeds, arguments[5]) != DONE)
+        return PyErr_Occurred() ? NULL : PyErr_NoMemory();
     Py_RETURN_NONE;
 }
 

@@ -321,6 +321,21 @@ def test_pieces_are_kept_only_where_all_of_them_can_be(
     assert all(batch.kept for batch in b.sink.batches if batch.watermark is not None)
 
 
+def test_a_piece_that_is_larger_because_of_its_many_topics_is_not_kept(
+    bench: BenchFactory,
+) -> None:
+    limits = LimitsTable(max_batch_records=1_000)
+    small = [f for xid in range(1, 201) for f in transaction(xid, 1000 * xid, rows=4)]
+    b = bench([small + transaction(201, 300_000, rows=3_000)], limits=limits)
+    b.router.topics = 200
+
+    b.pipeline.run()
+
+    first, *_ = (batch for batch in b.sink.batches if batch.watermark is None)
+    assert len(first.records) >= 3_000
+    assert not first.kept
+
+
 def test_idle_positions_advance_the_slot_with_a_progress_marker(bench: BenchFactory) -> None:
     b = bench([[keepalive(5000)]])
 
