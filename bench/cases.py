@@ -24,8 +24,8 @@ class Case:
         share: Of the changes that are asked for, how many are made: a part of them, or several
             times as many.
         most_repeats: For what takes long; None: as often as is asked for.
-        warm: What comes before the load's early transactions have gone is not measured: the broker
-            needs some seconds of its CPU for the first use of each hundred topics.
+        warm: The early transactions are taken by a run of their own, which is not measured: the
+            broker needs some seconds of its CPU for the first use of each hundred topics.
     """
 
     name: str

@@ -120,7 +120,7 @@ class Load:
     old tuple is sent with an update.
 
     Attributes:
-        early: How many of the transactions, the first tenth, are to make warm whoever is measured.
+        early: How many of the transactions, the first tenth, warm up what is measured.
 
     Args:
         changes: How many; as many as make whole transactions, at least one.
@@ -155,7 +155,8 @@ class Load:
     def write(self, connection: psycopg.Connection[Any]) -> tuple[str, str]:
         """Write all transactions; the positions behind the first `early` and behind the last.
 
-        One more follows that position, so that whoever reads up to it sees that it was passed.
+        One more transaction follows the last position, so that whoever reads up to it sees that it
+        was passed.
         """
         if self.shape.at_once:
             early = _position(connection)

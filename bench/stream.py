@@ -1,9 +1,9 @@
 """A full slot into Kafka, beside ``pg_recvlogical`` draining the same WAL.
 
 One table, and loads of changes (`bench.cases`); every measurement has a slot of its own that was
-made before the load, so each reads all of it. In a repeat they run one after the other, and the
-order turns round from repeat to repeat, because a shared machine drifts. What the gateway has put
-into Kafka is read back and counted before its time is believed.
+made before the load, so each reads all of it, or all but what it takes to warm up. In a repeat they
+run one after the other, and the order turns round from repeat to repeat, because a shared machine
+drifts. What the gateway has put into Kafka is read back and counted before its time is believed.
 
 The servers are real, local and stopped at the end, also on Ctrl-C.
 """

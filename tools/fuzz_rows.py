@@ -269,13 +269,13 @@ class RowFuzzer:
     def _router(
         self, routes: RelationRoutes, plan: Plan, settings: RoutingSettings, form: str
     ) -> tuple[Router, CopyRoute]:
-        router = Router(routes, settings, now_ms=lambda: 1)
-        (announcing,) = Assembler().push(_whole([_relation(plan.tables[_OID])], 0, None))
-        assert isinstance(announcing, Transaction)
-        list(router.route(announcing))
         before = os.environ.get(INTERPRETED)
         os.environ[INTERPRETED] = form
         try:
+            router = Router(routes, settings, now_ms=lambda: 1)
+            (announcing,) = Assembler().push(_whole([_relation(plan.tables[_OID])], 0, None))
+            assert isinstance(announcing, Transaction)
+            list(router.route(announcing))
             self.outcomes["compiled"] += routes.by_oid[_OID].compiled is not None
             table = plan.tables[_OID]
             route = routes.copy_route(plan.copies, table.primary_key or table.identity)

@@ -169,8 +169,8 @@ class LimitsTable:
             max_batch_bytes: or bytes,
             max_batch_ms: or is this old; and at once when the stream has nothing more to give.
             While only rows of copies come it may have eight times as many; while more waits,
-            1,000 for each of ten partitions or more. Up to three times as many are gathered where
-            they are for many partitions.
+            1,000 for each of ten partitions or more, whatever its age, up to about two seconds.
+            Up to three times as many are gathered where they are for many partitions.
         progress_interval_s: At most one PROGRESS marker per subscription in this time.
         feedback_interval_s: A standby status update at least this often.
         shutdown_timeout_s: What is complete is committed within this time after SIGTERM.

@@ -20,7 +20,7 @@ from gateway.pgoutput.messages import UNCHANGED
 from gateway.records import Record
 from gateway.routing.filters import Filters
 from gateway.routing.groups import Group
-from gateway.routing.pieces import PIECE_BYTES, PIECE_RECORDS
+from gateway.routing.pieces import PIECE_BYTES, PIECE_RECORDS, Piece
 from gateway.routing.state import TransactionState
 from gateway.routing.takers import Candidate, Candidates, Taker
 from gateway.rowfilter import Condition, condition_of
@@ -98,18 +98,18 @@ class CompiledRows:
         place: int,
         at: int,
         tx: TransactionState,
-        out: list[Record],
+        piece: Piece,
     ) -> int:
         """Route the frames from `place` on, up to the first that is left to the interpreted path.
 
-        Less where that makes a piece, but one frame at least.
+        It stops earlier behind the frame that fills the piece.
 
         Args:
             frames: A list.
             place: Of a change.
             at: Where the relation's OID stands in a frame.
             tx: The transaction.
-            out: Where records are appended.
+            piece: Where records are appended; has just been found not to be full.
 
         Returns:
             The place of the first frame that was not routed.
@@ -120,7 +120,7 @@ class CompiledRows:
         reached: int
         reached, tx.seq = self._run(
             *(frames, place, at, tx.shared, tx.seq, tx.total_order, counts),
-            *(PIECE_RECORDS, PIECE_BYTES, out, tx.touched),
+            *(PIECE_RECORDS, PIECE_BYTES - piece.size, piece.records, tx.touched),
         )
         routed = reached - place
         tx.total_order += routed

@@ -20,26 +20,30 @@ PIECE_BYTES: Final = 1 << 20
 
 
 class Piece:
-    """Records that are gathered; append to `records`."""
+    """Records that are gathered; append to `records`.
 
-    __slots__ = ("_counted", "_size", "records")
+    Attributes:
+        size: Bytes of their values when `is_full` was asked last.
+    """
+
+    __slots__ = ("_counted", "records", "size")
 
     def __init__(self) -> None:
         self.records: list[Record] = []
         self._counted = 0
-        self._size = 0
+        self.size = 0
 
     def is_full(self) -> bool:
         """Whether it is enough to be handed over."""
         records = self.records
         if len(records) >= PIECE_RECORDS:
             return True
-        self._size += sum(map(len, filter(None, map(_VALUE, records[self._counted :]))))
+        self.size += sum(map(len, filter(None, map(_VALUE, records[self._counted :]))))
         self._counted = len(records)
-        return self._size >= PIECE_BYTES
+        return self.size >= PIECE_BYTES
 
     def take(self) -> list[Record]:
         """Return the records, and begin anew."""
         taken, self.records = self.records, []
-        self._counted = self._size = 0
+        self._counted = self.size = 0
         return taken

@@ -86,7 +86,7 @@ class Router:
         if routes.evaluator is not None and routes.filters.ask_server:
             self._verdicts = Verdicts(routes.evaluator, routes.by_oid)
         part = gateway_part(settings.version, settings.gateway, settings.database)
-        self._series = series_router(routes, part, self._feeds, now_ms)
+        self._compiled = series_router(routes, part, self._feeds, now_ms)
         self.awaits: int | None = None
         self._lost_values: dict[str, int] = {}
         self._quarantined: Counter[tuple[str, UnfitKind]] = Counter()
@@ -98,8 +98,8 @@ class Router:
 
     @property
     def takes_series(self) -> bool:
-        """Whether `route_series` routes anything."""
-        return self._series is not None
+        """Whether `route_series` routes anything; not where rows are read ahead for the server."""
+        return self._compiled is not None and self._verdicts is None
 
     def take_lost_values(self) -> dict[str, int]:
         """Return, per table since the last call, the rows that were sent with NULL for a value.
@@ -183,11 +183,11 @@ class Router:
         Returns:
             None: the next one is left to `route`.
         """
-        if self._series is None or self._verdicts is not None:
+        if self._compiled is None or self._verdicts is not None:
             return None
         last = self._routes.moments.last
         self._routes.enter(last)
-        return self._series.route(series, self.ended, last, room)
+        return self._compiled.route(series, self.ended, last, room)
 
     def _route_judged(
         self,
@@ -210,8 +210,6 @@ class Router:
                 yield from self._route_frames(frames, at, transaction, tx, piece)
                 if change is not None:
                     change.publish(tx, piece.records)
-                if piece.is_full():
-                    yield piece.take()
                 done = place + 1
 
     def learn(self, event: Transaction | PreparedTransaction) -> None:
@@ -299,7 +297,7 @@ class Router:
                     continue
                 route = route_of[int.from_bytes(frame[at : at + 4])]
                 if route.compiled is not None:
-                    reached = route.compiled.run(frames, place, at, tx, piece.records)
+                    reached = route.compiled.run(frames, place, at, tx, piece)
                     if reached > place:
                         place = reached
                         continue
@@ -426,8 +424,8 @@ class Router:
             origin=tx.context.origin,
             gid=transaction.gid,
         )
-        if self._series is not None:
-            return self._series.end(tx.touched, common, transaction.end_lsn, headers, self.ended)
+        if self._compiled is not None and not transaction.end_lsn >> 63:
+            return self._compiled.end(tx.touched, common, transaction.end_lsn, headers, self.ended)
         for subscription, topics in take_counts(tx.touched).items():
             value = encode_end(common, topics)
             markers.append(self._addresses.marker(subscription, value, headers))

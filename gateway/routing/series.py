@@ -1,7 +1,7 @@
 """Short transactions as a whole, in C: rows, numbers and END markers of many in one call.
 
 The same records as `gateway.routing.router.Router.route` gives, which takes the transactions that
-are left: see `gateway.routing.compiled`.
+are left: see `gateway.routing.compiled`. Of these, the END markers are made here, too.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class RoutedSeries:
 
 
 class SeriesRouter:
-    """Routes short transactions by routes that have been built.
+    """Routes short transactions by routes that have been built, and makes all END markers.
 
     Args:
         rows: What routes, in C; made for the feeds of `routes`.
@@ -81,7 +81,7 @@ class SeriesRouter:
 
     def end(
         self,
-        counters: Sequence[TopicCounter],
+        counters: list[TopicCounter],
         common: bytes,
         end_lsn: Lsn,
         headers: list[Header],
@@ -90,9 +90,9 @@ class SeriesRouter:
         """End a transaction that was routed by itself: `take_counts`, and END markers from that.
 
         Args:
-            counters: A list of what `take_counts` takes.
+            counters: As for `take_counts`.
             common: What `gateway.envelope.markers.encode_end_of` returned.
-            end_lsn: Of the transaction.
+            end_lsn: Of the transaction; below 2**63.
             headers: Of the markers.
             ended: As `Router.ended`.
         """

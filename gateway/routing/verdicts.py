@@ -119,8 +119,10 @@ class Verdicts:
             ProtocolError, SchemaError, ...: a row cannot be read.
             TransientError: the server's connection is gone.
         """
-        if not self._expected or self._expected[0] is not item:
+        if not self._expected:
             self.foresee(item)
+        # Otherwise chunks of another one would be taken for its own, and it would lose its rows.
+        assert self._expected[0] is item, "routed in another order than was foreseen"
         self._expected.popleft()
         while True:
             self._advance()

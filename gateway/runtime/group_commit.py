@@ -9,6 +9,10 @@ has few records for each of many partitions, of which each costs the broker at e
 A position without records is committed, too, as a watermark with PROGRESS markers, at most once per
 progress interval: so consumers know that they are complete, and the slot moves on while other
 databases of the cluster write.
+
+What is for many partitions is gathered longer than a batch otherwise is, up to three times its
+bound, so that each partition has records that are worth a request; and while more waits it is not
+committed because of its age.
 """
 
 from __future__ import annotations
@@ -62,7 +66,7 @@ class _Gathering:
         whole: No transaction is partly inside, so it can be committed.
         since: When its first record came, in the loop's clock.
         most: How many records are enough.
-        partitions: How many these are for; 0: not counted, since they are too few.
+        partitions: How many these are for; 0: not counted yet.
         copied: How many of the records are of copies.
         commit_time: Of the last transaction that ends inside.
         last: The last one that ends inside and changes rows.
@@ -80,7 +84,7 @@ class _Gathering:
     last: LastCommit | None = None
 
     def count_partitions(self) -> None:
-        """Take half a millisecond to see how many partitions the records are for."""
+        """Count the partitions that the records are for, which takes half a millisecond."""
         self.partitions = len(set(map(_PLACE, self.records)))
 
 
@@ -209,7 +213,7 @@ class GroupCommit:
             batch.since = self._clock()
         batch.records += records
         batch.size += sum(map(len, filter(None, map(_VALUE, records))))
-        if len(batch.records) >= batch.most and not batch.partitions:
+        if len(batch.records) >= batch.most and not batch.partitions and not batch.copied:
             batch.count_partitions()
             enough = min(_RECORDS_PER_REQUEST * batch.partitions, _MOST_BATCHES * self._usual)
             batch.most = max(enough, self._usual)
@@ -217,8 +221,8 @@ class GroupCommit:
 
     def add_copied(self, records: list[Record]) -> None:
         """Take records of a copy."""
-        self.add(records)
         self._batch.copied += len(records)
+        self.add(records)
 
     def reach(self, end_lsn: Lsn) -> None:
         """Note that everything that ends at or before `end_lsn` has been routed."""

@@ -54,25 +54,33 @@ int hand_over(Work *work, PyObject *out, size_t *bytes)
     return DONE;
 }
 
-/* Add to one of a counter's attributes, or look at it; return what it was, -1 for a failure. */
+/* One of a counter's attributes; -1 for a failure. */
+static Py_ssize_t look_at(PyObject *counter, PyObject *name)
+{
+    PyObject *found = PyObject_GetAttr(counter, name);
+    Py_ssize_t value = found == NULL ? -1 : PyLong_AsSsize_t(found);
+
+    Py_XDECREF(found);
+    if (value < 0 && !PyErr_Occurred())
+        PyErr_SetString(PyExc_ValueError, "a counter is negative");
+    return value < 0 ? -1 : value;
+}
+
+static int set(PyObject *counter, PyObject *name, Py_ssize_t value)
+{
+    PyObject *number = PyLong_FromSsize_t(value);
+    int got = number == NULL || PyObject_SetAttr(counter, name, number) < 0 ? FAILED : DONE;
+
+    Py_XDECREF(number);
+    return got;
+}
+
+/* Add to one of a counter's attributes; return what it was, -1 for a failure. */
 static Py_ssize_t add_to(PyObject *counter, PyObject *name, Py_ssize_t more)
 {
-    PyObject *before = PyObject_GetAttr(counter, name), *after;
-    Py_ssize_t value = before == NULL ? -1 : PyLong_AsSsize_t(before);
+    Py_ssize_t value = look_at(counter, name);
 
-    Py_XDECREF(before);
-    if (value < 0) {
-        if (!PyErr_Occurred())
-            PyErr_SetString(PyExc_ValueError, "a counter is negative");
-        return -1;
-    }
-    if (more == 0)
-        return value;
-    after = PyLong_FromSsize_t(value + more);
-    if (after == NULL || PyObject_SetAttr(counter, name, after) < 0)
-        value = -1;
-    Py_XDECREF(after);
-    return value;
+    return value >= 0 && set(counter, name, value + more) != DONE ? -1 : value;
 }
 
 /* Tell the topics' counters what was counted; those without a record before are in `touched`. */
@@ -99,14 +107,14 @@ int tell_counters(TakerList *counted, PyObject *touched)
 /* Set one of a counter's attributes to zero, unless it is; return what it was, -1 for a failure. */
 static Py_ssize_t take_from(PyObject *counter, PyObject *name)
 {
-    Py_ssize_t before = add_to(counter, name, 0);
+    Py_ssize_t before = look_at(counter, name);
 
-    return before > 0 && add_to(counter, name, -before) < 0 ? -1 : before;
+    return before > 0 && set(counter, name, 0) != DONE ? -1 : before;
 }
 
 /* End a transaction for a counter that has been told: as gateway.routing.counts.take_counts. Where it
  * has no records there is nothing to end. `*topic` is the caller's. */
-int end_counter(PyObject *counter, int64_t *records, Py_ssize_t *number, Py_ssize_t *feed,
+int end_counter(PyObject *counter, Py_ssize_t *records, Py_ssize_t *number, Py_ssize_t *feed,
                 PyObject **topic)
 {
     Py_ssize_t others;
@@ -114,11 +122,10 @@ int end_counter(PyObject *counter, int64_t *records, Py_ssize_t *number, Py_ssiz
     *topic = NULL;
     if ((*records = take_from(counter, count_names[RECORDS])) < 0 ||
         (others = take_from(counter, count_names[OTHERS])) < 0 ||
-        (*number = add_to(counter, count_names[NUMBER], 0)) < 0 ||
-        (*feed = add_to(counter, count_names[FEED], 0)) < 0)
+        (*number = look_at(counter, count_names[NUMBER])) < 0 ||
+        (*feed = look_at(counter, count_names[FEED])) < 0)
         return FAILED;
-    if (*records > others &&
-        add_to(counter, count_names[INSERT], (Py_ssize_t)*records - others) < 0)
+    if (*records > others && add_to(counter, count_names[INSERT], *records - others) < 0)
         return FAILED;
     *topic = PyObject_GetAttr(counter, count_names[TOPIC]);
     return *topic == NULL ? FAILED : DONE;

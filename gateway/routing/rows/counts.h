@@ -7,7 +7,7 @@
 int count_names_make(void);
 int hand_over(Work *work, PyObject *out, size_t *bytes);
 int tell_counters(TakerList *counted, PyObject *touched);
-int end_counter(PyObject *counter, int64_t *records, Py_ssize_t *number, Py_ssize_t *feed,
+int end_counter(PyObject *counter, Py_ssize_t *records, Py_ssize_t *number, Py_ssize_t *feed,
                 PyObject **topic);
 int end_counts(TakerList *ended, Taker *taker);
 int tell_ended(TakerList *ended);

@@ -91,8 +91,8 @@ static int by_number(const void *one, const void *other)
     return (first->number > second->number) - (first->number < second->number);
 }
 
-/* Sort the shares by topic, one for each, and chain those of each subscription; the first of each
- * knows that it is. As gateway.routing.counts.take_counts. */
+/* Sort the shares by topic, one for each, and chain those of each subscription, which knows its first.
+ * As gateway.routing.counts.take_counts. */
 static void arrange(Feeds *feeds)
 {
     Share *shares = feeds->shares;
@@ -171,10 +171,11 @@ static int put_markers(Feeds *feeds, int64_t end_lsn, PyObject *headers, PyObjec
     for (size_t i = 0; got == DONE && i < feeds->share_count; i++) {
         Feed *feed = &feeds->items[feeds->shares[i].feed];
 
-        if (feed->first == i) {
-            got = put_end(feeds, feed, headers, out);
+        if (feed->first != i)
+            continue;
+        got = put_end(feeds, feed, headers, out);
+        if (got == DONE)
             feed->end_lsn = end_lsn;
-        }
     }
     feeds->share_count = 0;
     return got;
@@ -233,19 +234,19 @@ int put_counted_ends(Feeds *feeds, PyObject *counters, PyObject *common, int64_t
 /* Note where the subscriptions stand that got a marker. */
 int tell_feeds(Feeds *feeds, PyObject *ended)
 {
+    int got = DONE;
+
     for (Py_ssize_t i = 0; i < feeds->count; i++) {
         Feed *feed = &feeds->items[i];
         PyObject *lsn;
-        int got;
 
         if (feed->end_lsn < 0)
             continue;
-        lsn = PyLong_FromLongLong(feed->end_lsn);
-        got = lsn == NULL ? -1 : PyDict_SetItem(ended, feed->subscription, lsn);
+        lsn = got == DONE ? PyLong_FromLongLong(feed->end_lsn) : NULL;
+        if (lsn == NULL || PyDict_SetItem(ended, feed->subscription, lsn) < 0)
+            got = FAILED;
         Py_XDECREF(lsn);
-        if (got < 0)
-            return FAILED;
         feed->end_lsn = -1;
     }
-    return DONE;
+    return got;
 }

@@ -74,8 +74,8 @@ static int is_mine(const Table *table, const uint8_t *frame, size_t size, size_t
             (uint32_t)frame[at + 2] << 8 | frame[at + 3]) == table->oid;
 }
 
-/* Route frames from `*place` on, up to the first that is not mine, or behind which it is enough: so
- * many records, or so many bytes of their values. */
+/* Route frames from `*place` on, up to the first that is not mine, or until there are `enough` records
+ * or `most_bytes` of their values. */
 static int run(Work *work, PyObject *frames, Py_ssize_t *place, size_t at, Py_ssize_t enough,
                size_t most_bytes, PyObject *out)
 {

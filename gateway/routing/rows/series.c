@@ -387,7 +387,7 @@ static PyObject *series_end(PyObject *self, PyObject *const *arguments, Py_ssize
 
     if (count != 6 || !PyList_Check(arguments[0]) || !PyList_Check(arguments[3]) ||
         !PyList_Check(arguments[4]) || !PyDict_Check(arguments[5])) {
-        PyErr_SetString(PyExc_TypeError, "end takes six arguments");
+        PyErr_SetString(PyExc_TypeError, "end takes six arguments, three lists and a dict of them");
         return NULL;
     }
     if (series->is_busy) {
@@ -397,10 +397,14 @@ static PyObject *series_end(PyObject *self, PyObject *const *arguments, Py_ssize
     end_lsn = PyLong_AsLongLong(arguments[2]);
     if (PyErr_Occurred())
         return NULL;
+    series->is_busy = 1;
     got = put_counted_ends(&series->feeds, arguments[0], arguments[1], end_lsn, arguments[3],
                            arguments[4]);
     series->feeds.share_count = 0;
-    if (got != DONE || tell_feeds(&series->feeds, arguments[5]) != DONE)
+    if (tell_feeds(&series->feeds, arguments[5]) != DONE)
+        got = FAILED;
+    series->is_busy = 0;
+    if (got != DONE)
         return PyErr_Occurred() ? NULL : PyErr_NoMemory();
     Py_RETURN_NONE;
 }

@@ -1,4 +1,5 @@
-/* Short transactions as a whole: Begin, changes and Commit in, records and END markers out. */
+/* Short transactions as a whole: Begin, changes and Commit in, records and END markers out. And the
+ * END markers of all others. */
 #ifndef PGSLUICE_SERIES_H
 #define PGSLUICE_SERIES_H
 
@@ -27,7 +28,7 @@ typedef struct {
 /* What the transaction at hand has published to a topic. */
 typedef struct {
     Py_ssize_t number, feed; /* the topic's place, and its subscription's, among all */
-    int64_t records;
+    Py_ssize_t records;
     PyObject *topic; /* borrowed */
     size_t next; /* of the same subscription */
 } Share;

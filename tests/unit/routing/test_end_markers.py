@@ -48,7 +48,7 @@ def rows(oid: int, number: int, first: int = 1) -> list[Message]:
 
 @pytest.mark.parametrize("times", [1, LONG], ids=["short", "long"])
 def test_a_marker_names_each_topic_of_its_subscription_once(times: int) -> None:
-    # Topics are numbered as their relations are first seen: a.t3, b.t3, a.t1, ...
+    # Topics are numbered as rows of their relations are first seen: those of t3 come before t0's.
     publishes = [publish(name, relation=t.oid) for t in TABLES for name in ("a", "b")]
     gateway = Gateway(TABLES, publishes)
     gateway.commit(*(relation_of(TABLES[n]) for n in (3, 1, 0, 2)), *rows(103, 1))

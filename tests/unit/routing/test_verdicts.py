@@ -12,7 +12,7 @@ from gateway.errors import TransientError
 from gateway.pgoutput.messages import UNCHANGED, Insert, OldTuple, ReplicaIdentity
 from gateway.pgtypes.errors import EvaluationError
 from gateway.rowfilter import Answer, FilterEvaluationError, Question
-from gateway.transactions import Transaction
+from gateway.transactions import Assembler, Transaction
 from tests.support.routing_scene import (
     T1,
     T1_TABLE,
@@ -236,3 +236,44 @@ def test_the_first_such_filter_that_is_given_to_a_publication_starts_anew() -> N
 
 def _with_filter(plan: Plan) -> Plan:
     return Plan(plan.tables, plan.subscriptions, (publish(where=ODD),), (), ())
+
+
+def test_no_series_are_taken_where_the_server_judges_rows(evaluator: FakeEvaluator) -> None:
+    # They would not be read ahead.
+    assert not gateway(evaluator).router.takes_series
+
+
+def test_a_transaction_that_is_not_the_next_one_foreseen_is_an_error(
+    evaluator: FakeEvaluator,
+) -> None:
+    made = gateway(evaluator)
+    announced(made)
+    first, second = (made.transaction(*inserts(value)) for value in (1, 2))
+    made.router.foresee(first)
+    made.router.foresee(second)
+
+    with pytest.raises(AssertionError, match="another order"):
+        list(made.router.route(second))
+
+
+def test_short_and_long_transactions_keep_their_rows_in_one_stream(
+    evaluator: FakeEvaluator,
+) -> None:
+    made = gateway(evaluator)
+    announced(made)
+    frames = [made.frames(*inserts(1, 3)), made.frames(*inserts(*range(101, 161)))]
+    frames += [made.frames(*inserts(n)) for n in (5, 7, 9)]
+
+    events = Assembler(series=made.router.takes_series).push([f for fs in frames for f in fs])
+    for event in events:
+        assert isinstance(event, Transaction)
+        made.router.foresee(event)
+    found: list[object] = []
+    for event in events:
+        assert isinstance(event, Transaction)
+        go_on = routed(made, event)
+        while (seen := go_on()) is None:
+            evaluator.answers = 1
+        found += values(seen)
+
+    assert found == [1, 3, *range(101, 161, 2), 5, 7, 9]

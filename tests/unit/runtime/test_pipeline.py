@@ -283,7 +283,7 @@ def test_what_has_few_records_for_each_of_many_topics_is_committed_less_often(
     sizes = [len(c.records) for c in b.sink.committed]
     assert sum(sizes) >= 50_000
     assert most <= max(sizes) < most + piece + 50 + 10
-    assert not any(piece.kept for piece in b.sink.batches if piece.watermark is None)
+    assert not any(batch.kept for batch in b.sink.batches if batch.watermark is None)
     ends = [v for v in b.values() if v.startswith(b"END")]
     assert ends == [b"END %d" % xid for xid in range(1, 1001)]
 
@@ -292,7 +292,7 @@ def test_what_has_few_records_for_each_of_many_topics_is_committed_less_often(
 def test_of_many_topics_more_is_gathered_so_that_each_gets_a_request_worth_sending(
     bench: BenchFactory, topics: int, size: int
 ) -> None:
-    # A batch is always old, which does not cut it short here.
+    # After each turn a batch is older than max_batch_ms, which does not cut it short here.
     limits = LimitsTable(max_batch_records=2_000, max_batch_ms=1)
     frames = [f for xid in range(1, 10_001) for f in transaction(xid, 1000 * xid, rows=4)]
     b = bench([frames], limits=limits, stop_after=200_000)
