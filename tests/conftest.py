@@ -21,6 +21,7 @@ import pytest
 
 from gateway.embedded import jars
 from gateway.embedded.java import java_home
+from tests.support import durations
 from tests.support.seeds import SEED
 from tests.support.servers import BRIEF_JAVA, Database, DatabaseFactory, PostgresServer, Servers
 from tools import build_rows
@@ -48,6 +49,7 @@ hypothesis.settings.load_profile(
 
 _servers = pytest.StashKey[Servers]()
 _passed = pytest.StashKey[Counter[str]]()
+_durations = pytest.StashKey[durations.Durations | None]()
 _interpreted = pytest.StashKey[str | None]()
 
 
@@ -68,6 +70,7 @@ def pytest_configure(config: pytest.Config) -> None:
         config.option.hypothesis_seed = str(SEED)
     config.stash[_servers] = Servers()
     config.stash[_passed] = Counter()
+    config.stash[_durations] = durations.register(config)
     # In this tree, which need not be the one that is installed; gateways are started from it, too.
     config.stash[_interpreted] = build_rows.build()
 
@@ -76,6 +79,9 @@ def pytest_unconfigure(config: pytest.Config) -> None:
     # The fixture has stopped them already; this is for a run that ends before its fixtures do.
     if _servers in config.stash:
         config.stash[_servers].stop()
+    measured = config.stash.get(_durations, None)
+    if measured is not None:
+        measured.write()
 
 
 def pytest_report_header(config: pytest.Config) -> str:

@@ -51,7 +51,10 @@ def _run_beside(lanes: Sequence[Sequence[str]], arguments: Sequence[str]) -> int
         environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
         processes = [
             subprocess.Popen(
-                _command(lane, arguments), stdout=output, stderr=output, env=environment
+                _command(lane, arguments),
+                stdout=output,
+                stderr=output,
+                env={**environment, "PGSLUICE_DURATIONS": f"build/durations/{lane[0]}.json"},
             )
             for lane, output in zip(lanes, [None, *outputs], strict=True)
         ]
