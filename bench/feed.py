@@ -35,6 +35,7 @@ _LARGE: Final = 3 * _BATCH
 _PIECES: Final = 13
 _ROUNDS: Final = 3
 _PREFIX: Final = b"\0\0\0\0\1"
+_MARKER: Final = _PREFIX + b"\0\0"
 _SUBSCRIPTIONS: Final = 100
 _TIMEOUT_S: Final = 300.0
 
@@ -69,7 +70,7 @@ def _measure(
     properties = {"bootstrap.servers": kafka.bootstrap_servers}
     assert kafka.pid is not None
     feeds = [
-        Feed(f"{name}{n}", f"{name}{n}.transaction", _PREFIX, {f"{name}{n}.public.orders": 1})
+        Feed(f"{name}{n}", f"{name}{n}.transaction", _MARKER, {f"{name}{n}.public.orders": 1})
         for n in range(subscriptions)
     ]
     specs = [TopicSpec(topic) for feed in feeds for topic in (feed.markers, *feed.tables)]

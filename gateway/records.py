@@ -136,12 +136,38 @@ class Watermark:
 
 
 @dataclass(frozen=True, slots=True)
+class Writer:
+    """A gateway, as markers name it.
+
+    Attributes:
+        system_identifier: Of the source server; a primary and its standbys have the same.
+        gateway: Its name, which may change.
+    """
+
+    system_identifier: str
+    database: str
+    slot: str
+    gateway: str
+
+    @property
+    def owner(self) -> tuple[str, str, str]:
+        """What says whose the topics are: system identifier, database and slot."""
+        return self.system_identifier, self.database, self.slot
+
+    def __str__(self) -> str:
+        return (
+            f'gateway "{self.gateway}" (system identifier {self.system_identifier}, database '
+            f'"{self.database}", slot "{self.slot}")'
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class Feed:
     """The topics of one subscription.
 
     Attributes:
         markers: The topic of its markers.
-        prefix: Of a marker in Confluent's wire format.
+        prefix: Of a marker in Confluent's wire format, and its first fields, which say who writes.
         tables: Its tables' topics, and how many partitions each has.
     """
 

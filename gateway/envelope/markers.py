@@ -2,7 +2,8 @@
 
 Written by fastavro with the schemas in ``schemas/``; but END and PROGRESS, of which a transaction
 has one for each subscription, are put together by hand. Encoders return Avro bytes without the wire
-format's prefix.
+format's prefix; those of markers also without the first two fields, which say who writes. They are
+the same in all markers of a feed and stand in `gateway.records.Feed.prefix`: see `encode_writer`.
 """
 
 from __future__ import annotations
@@ -16,9 +17,10 @@ from gateway.envelope.values import EPOCH_SHIFT_US
 from gateway.envelope.varint import encode_long, encode_text
 from gateway.errors import UnfitKind
 from gateway.pgoutput.messages import LogicalMessage
-from gateway.records import CopyState, PartitionOffsets
+from gateway.records import CopyState, PartitionOffsets, Writer
 
 __all__ = [
+    "encode_claim",
     "encode_copy",
     "encode_end",
     "encode_end_of",
@@ -28,6 +30,7 @@ __all__ = [
     "encode_progress",
     "encode_reload",
     "encode_rollback_prepared",
+    "encode_writer",
 ]
 
 
@@ -45,8 +48,28 @@ _END_REST: Final = b"\x00" + _REST
 _topic: Final = lru_cache(4096)(encode_text)
 
 
+_NOBODY: Final = b"\x00\x00"
+"""No `writer`, no `taken_from`."""
+
+
 def _marker(kind: str, end_lsn: int, **fields: Any) -> bytes:
-    return write_datum("transaction", {"kind": kind, "end_lsn": end_lsn, **fields})
+    datum = write_datum("transaction", {"kind": kind, "end_lsn": end_lsn, **fields})
+    return datum.removeprefix(_NOBODY)
+
+
+def encode_writer(writer: Writer, taken_from: Writer | None = None) -> bytes:
+    """Encode the first two fields of a marker: who writes, and for a CLAIM from whom it takes."""
+    return _writer(writer) + (_NULL if taken_from is None else _writer(taken_from))
+
+
+def _writer(writer: Writer) -> bytes:
+    said = (writer.system_identifier, writer.database, writer.slot, writer.gateway)
+    return _PRESENT + b"".join(map(encode_text, said))
+
+
+def encode_claim() -> bytes:
+    """Encode a CLAIM marker: the subscription's topics are its writer's."""
+    return _marker("CLAIM", 0)
 
 
 def encode_end_of(

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import schemas as avro_schemas
 from gateway.definitions.model import Plan, Table
 from gateway.envelope.envelope import EnvelopeEncoder, wire_prefix
+from gateway.envelope.markers import encode_writer
 from gateway.envelope.naming import error_topic, message_topic, topic_of, transaction_topic
 from gateway.errors import SchemaRefusedError
 from gateway.records import Feed, Header, Record
@@ -127,6 +128,7 @@ class Addresses:
     def _feed(self, subscription: str, tables: Iterable[Table]) -> Feed:
         markers = transaction_topic(subscription)
         prefix = self._register(f"{markers}-value", avro_schemas.load("transaction"))
+        prefix += encode_writer(self._settings.writer)
         names = self._settings.topic_names
         topics = {topic_of(subscription, t.schema, t.name, names) for t in tables}
         partitions = {topic: self._settings.partitions[topic] for topic in sorted(topics)}

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from gateway.errors import UnfitKind
+from gateway.records import Writer
 
 __all__ = ["RoutingSettings"]
 
@@ -22,6 +23,7 @@ class RoutingSettings:
         quarantined: What goes to the error topic when it cannot be published; the rest is an error.
         most_bytes: Of a record, by topic, as `gateway.records.wire_size` counts them; a topic that
             is not named takes any.
+        system_identifier: Of the source server, for markers, as is `slot`.
         server_filters: A server evaluates the filters that are not evaluated here.
     """
 
@@ -38,3 +40,10 @@ class RoutingSettings:
     quarantined: frozenset[UnfitKind] = frozenset()
     most_bytes: Mapping[str, int] = field(default_factory=dict)
     server_filters: bool = True
+    system_identifier: str = ""
+    slot: str = ""
+
+    @property
+    def writer(self) -> Writer:
+        """Who writes, as markers say it."""
+        return Writer(self.system_identifier, self.database, self.slot, self.gateway)

@@ -274,6 +274,8 @@ def routing_settings(
         quarantined=settings.on_error.quarantined,
         most_bytes=topics.most_bytes,
         server_filters=settings.filters.server == "on",
+        system_identifier=facts.system_identifier,
+        slot=settings.source.slot,
     )
 
 

@@ -31,7 +31,7 @@ from tests.support.waiting import wait_until
 
 BATCHES = 150
 RECORDS = 20
-FEED = Feed("s", "s.transaction", b"\0\0\0\0\7", {"rows": 1})
+FEED = Feed("s", "s.transaction", b"\0\0\0\0\7\0\0", {"rows": 1})
 
 
 class FixedIds:

@@ -23,7 +23,7 @@ from tests.support.waiting import wait_until
 pytestmark = [pytest.mark.kafka, pytest.mark.java, pytest.mark.slow]
 
 TIMEOUT_S = 120
-FEED = Feed("s", "s.transaction", b"\0\0\0\0\7", {"rows": 1})
+FEED = Feed("s", "s.transaction", b"\0\0\0\0\7\0\0", {"rows": 1})
 
 
 class FixedIds:

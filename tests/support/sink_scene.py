@@ -52,7 +52,7 @@ class Topics:
         return Watermark(Lsn(end_lsn), 3, "fingerprint", COPIES)
 
     def cut(self, end_lsn: int, **fields: Any) -> Cut:
-        feed = Feed(self.prefix, self.markers, b"\0\0\0\0\7", {self.rows: 2})
+        feed = Feed(self.prefix, self.markers, b"\0\0\0\0\7\0\0", {self.rows: 2})
         return Cut(Lsn(end_lsn), [feed], **fields)
 
     def offsets(self) -> list[list[tuple[int, ...]]]:

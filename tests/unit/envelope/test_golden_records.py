@@ -15,7 +15,7 @@ from gateway.envelope import markers, progress
 from gateway.envelope.envelope import EnvelopeEncoder, TransactionContext
 from gateway.lsn import Lsn
 from gateway.pgoutput.messages import LogicalMessage
-from gateway.records import LastCommit, PartitionOffsets, Watermark
+from gateway.records import LastCommit, PartitionOffsets, Watermark, Writer
 from tests.unit.envelope.columns import T1
 
 POSTGRES_EPOCH_US = 946_684_800_000_000
@@ -99,8 +99,9 @@ def test_the_gateway_encodes_the_golden_key(encoder: EnvelopeEncoder) -> None:
 
 def test_the_gateway_encodes_the_golden_marker() -> None:
     datum = golden_datum("transaction")
+    writer = Writer(**datum["writer"])
 
-    assert markers.encode_progress(
+    assert markers.encode_writer(writer) + markers.encode_progress(
         datum["end_lsn"],
         commit_time=datum["commit_time"] - POSTGRES_EPOCH_US,
         offsets=[PartitionOffsets(**each) for each in datum["offsets"]],

@@ -12,21 +12,28 @@ import pytest
 import schemas
 from gateway.envelope.datums import write_datum
 from gateway.envelope.markers import (
+    encode_claim,
     encode_copy,
     encode_end,
     encode_end_of,
     encode_message,
     encode_progress,
     encode_reload,
+    encode_writer,
 )
 from gateway.envelope.values import EPOCH_SHIFT_US
 from gateway.lsn import Lsn
 from gateway.pgoutput.messages import LogicalMessage
-from gateway.records import CopyState, PartitionOffsets
+from gateway.records import CopyState, PartitionOffsets, Writer
 from tests.support.markers import decode_marker
+
+NOBODY = b"\0\0"
+WRITER = Writer("7409213587021412345", "shöp", "pgsluice", "gw")
 
 ONE_DAY = 86_400_000_000
 EMPTY: dict[str, object] = {
+    "writer": None,
+    "taken_from": None,
     "commit_lsn": None,
     "xid": None,
     "commit_time": None,
@@ -50,7 +57,8 @@ def test_an_end_marker_says_what_the_transaction_brought() -> None:
     )
     marker = encode_end(transaction, [("s1.public.t1", 2)])
 
-    assert decode_marker(marker) == {
+    assert decode_marker(NOBODY + marker) == {
+        **EMPTY,
         "kind": "END",
         "end_lsn": 148,
         "commit_lsn": 100,
@@ -81,7 +89,7 @@ def test_an_end_marker_has_the_bytes_that_fastavro_gives_it(
     )
     marker = encode_end(transaction, topics)
 
-    assert marker == write_datum(
+    assert NOBODY + marker == write_datum(
         "transaction",
         {
             "kind": "END",
@@ -111,7 +119,7 @@ def test_a_progress_marker_has_the_bytes_that_fastavro_gives_it(
 ) -> None:
     marker = encode_progress(2**62, commit_time=commit_time, offsets=offsets)
 
-    assert marker == write_datum(
+    assert NOBODY + marker == write_datum(
         "transaction",
         {
             "kind": "PROGRESS",
@@ -123,7 +131,7 @@ def test_a_progress_marker_has_the_bytes_that_fastavro_gives_it(
 
 
 def test_a_progress_marker_says_how_far_everything_is_published() -> None:
-    assert decode_marker(encode_progress(4711)) == {
+    assert decode_marker(NOBODY + encode_progress(4711)) == {
         **EMPTY,
         "kind": "PROGRESS",
         "end_lsn": 4711,
@@ -133,7 +141,7 @@ def test_a_progress_marker_says_how_far_everything_is_published() -> None:
 def test_a_progress_marker_says_which_offsets_the_kafka_transaction_has_written() -> None:
     written = PartitionOffsets("s1.public.t1", 2, 40, 45, 38, 5)
 
-    marker = decode_marker(encode_progress(4711, commit_time=ONE_DAY, offsets=[written]))
+    marker = decode_marker(NOBODY + encode_progress(4711, commit_time=ONE_DAY, offsets=[written]))
 
     assert marker == {
         **EMPTY,
@@ -156,7 +164,7 @@ def test_a_progress_marker_says_which_offsets_the_kafka_transaction_has_written(
 def test_a_copy_marker_says_where_the_copy_stands() -> None:
     state = CopyState("s1", "public", "t1", "ready", Lsn(77))
 
-    assert decode_marker(encode_copy(state)) == {
+    assert decode_marker(NOBODY + encode_copy(state)) == {
         **EMPTY,
         "kind": "COPY",
         "end_lsn": 77,
@@ -171,7 +179,7 @@ def test_a_copy_marker_says_where_the_copy_stands() -> None:
 
 
 def test_a_reload_marker_says_which_definitions_are_in_force_from_where_on() -> None:
-    assert decode_marker(encode_reload(4711, "60303ae2")) == {
+    assert decode_marker(NOBODY + encode_reload(4711, "60303ae2")) == {
         **EMPTY,
         "kind": "RELOAD",
         "end_lsn": 4711,
@@ -194,4 +202,15 @@ def test_a_message_keeps_its_content_as_bytes() -> None:
         "xid": None,
         "seq": 0,
         "ts_ms": 5,
+    }
+
+
+@pytest.mark.parametrize("taken_from", [None, Writer("1", "other", "s", "gw")])
+def test_a_claim_says_whose_the_topics_are_and_were(taken_from: Writer | None) -> None:
+    assert decode_marker(encode_writer(WRITER, taken_from) + encode_claim()) == {
+        **EMPTY,
+        "kind": "CLAIM",
+        "end_lsn": 0,
+        "writer": asdict(WRITER),
+        "taken_from": None if taken_from is None else asdict(taken_from),
     }

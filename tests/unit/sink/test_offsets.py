@@ -7,8 +7,8 @@ from gateway.records import Cut, Feed, Record
 from gateway.sink.offsets import Ledger
 from tests.support.markers import decode_marker
 
-S = Feed("s", "s.transaction", b"12345", {"s.t": 2, "s.u": 1})
-OTHER = Feed("other", "other.transaction", b"12345", {"other.t": 1})
+S = Feed("s", "s.transaction", b"12345\0\0", {"s.t": 2, "s.u": 1})
+OTHER = Feed("other", "other.transaction", b"12345\0\0", {"other.t": 1})
 FEEDS = (S, OTHER)
 
 
