@@ -18,9 +18,6 @@ from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any, Final, get_type_hints
 
-import psycopg
-from psycopg.conninfo import conninfo_to_dict, make_conninfo
-
 from gateway.config.groups import each_group
 from gateway.config.tables import (
     ConsumerTable,
@@ -251,15 +248,20 @@ def _secrets_in(raw: Mapping[str, Any], path: Path) -> list[str]:
 
 def _with_connect_timeout(source: SourceTable) -> SourceTable:
     """Put it into the connection string, where every connection has to take it from."""
+    from psycopg.conninfo import make_conninfo  # here, so that --help need not load psycopg
+
     given = _parse_dsn("source.dsn", source.dsn)
     timeout = {"connect_timeout": source.connect_timeout_s}
     return replace(source, dsn=make_conninfo(**{**timeout, **given}))
 
 
 def _parse_dsn(key: str, dsn: str) -> Mapping[str, Any]:
+    from psycopg import ProgrammingError
+    from psycopg.conninfo import conninfo_to_dict
+
     try:
         return conninfo_to_dict(dsn)
-    except psycopg.ProgrammingError:
+    except ProgrammingError:
         # libpq's own message can quote the text, and with it a password.
         raise ConfigError(
             "not a PostgreSQL connection string",

@@ -6,7 +6,7 @@ from http import HTTPStatus
 from typing import Any, Final
 from urllib.parse import quote
 
-from confluent_kafka.schema_registry import SchemaRegistryClient
+from gateway.sink.registry_client import SchemaRegistryClient
 
 __all__ = ["accept_any"]
 

@@ -10,12 +10,10 @@ from types import TracebackType
 from typing import Any, Final, Self
 from urllib.parse import urlsplit
 
-from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
-from confluent_kafka.schema_registry.error import SchemaRegistryError
-
 from gateway.background import OnWait, call_in_background, keep_waiting
 from gateway.errors import ConfigError, FatalError, GatewayError, SchemaRefusedError, TransientError
 from gateway.sink.apicurio import accept_any
+from gateway.sink.registry_client import Schema, SchemaRegistryClient, SchemaRegistryError
 
 __all__ = ["Registry"]
 
