@@ -25,22 +25,22 @@ format: setup ## Format, and repair what the linter can
 	@$(BIN)/ruff format .
 
 test: setup ## Every tier; fails when one of them ran nothing
-	@$(BIN)/python tools/run_tests.py unit golden property oracle integration fault spark
+	@$(BIN)/python -m tools.run_tests unit golden property oracle integration fault spark
 
 test-unit: setup ## Without servers: unit, golden and property tests
-	@$(BIN)/python tools/run_tests.py unit golden property
+	@$(BIN)/python -m tools.run_tests unit golden property
 
 test-oracle: setup ## Where a real PostgreSQL is the judge
-	@$(BIN)/python tools/run_tests.py oracle
+	@$(BIN)/python -m tools.run_tests oracle
 
 test-integration: setup ## PostgreSQL, Kafka and registry together
-	@$(BIN)/python tools/run_tests.py integration
+	@$(BIN)/python -m tools.run_tests integration
 
 test-spark: setup ## The Spark job
-	@$(BIN)/python tools/run_tests.py spark
+	@$(BIN)/python -m tools.run_tests spark
 
 test-fault: setup ## Kill, restart, compare; ROUNDS=200 of a random sequence of faults
-	@$(if $(ROUNDS),PGSLUICE_FAULT_ROUNDS=$(ROUNDS)) $(BIN)/python tools/run_tests.py fault \
+	@$(if $(ROUNDS),PGSLUICE_FAULT_ROUNDS=$(ROUNDS)) $(BIN)/python -m tools.run_tests fault \
 	  $(if $(ROUNDS),-- -k sequence -o faulthandler_timeout=0)
 
 coverage: setup ## Lines and branches that the tests without servers run, into htmlcov/; TIERS="unit oracle" chooses

@@ -8,22 +8,25 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import hypothesis
 import pytest
 
 from gateway.embedded import jars
 from gateway.embedded.java import java_home
-from tests.support import durations
+from tests.support.durations import Durations, path_to_write
 from tests.support.seeds import SEED
 from tests.support.servers import BRIEF_JAVA, Database, DatabaseFactory, PostgresServer, Servers
+from tests.support.shared_servers import ServerHub, SharedServers, given_servers
+from tests.support.work_queue import LongestFirst, order
 from tools import build_rows
 
 if TYPE_CHECKING:
@@ -47,9 +50,10 @@ hypothesis.settings.load_profile(
     os.environ.get("HYPOTHESIS_PROFILE", "ci" if os.environ.get("CI") else "dev")
 )
 
-_servers = pytest.StashKey[Servers]()
+_servers = pytest.StashKey[Servers | SharedServers]()
+_hub = pytest.StashKey[ServerHub]()
 _passed = pytest.StashKey[Counter[str]]()
-_durations = pytest.StashKey[durations.Durations | None]()
+_durations = pytest.StashKey[Durations]()
 _interpreted = pytest.StashKey[str | None]()
 
 
@@ -68,20 +72,47 @@ def pytest_configure(config: pytest.Config) -> None:
         config.option.randomly_seed = SEED
     if config.getoption("hypothesis_seed", None) is None:
         config.option.hypothesis_seed = str(SEED)
-    config.stash[_servers] = Servers()
     config.stash[_passed] = Counter()
-    config.stash[_durations] = durations.register(config)
-    # In this tree, which need not be the one that is installed; gateways are started from it, too.
-    config.stash[_interpreted] = build_rows.build()
+    given = _given(config)
+    if given is None:
+        up = given_servers()
+        servers = config.stash[_servers] = Servers() if up is None else SharedServers(up)
+        if config.getoption("numprocesses", None):
+            config.stash[_hub] = ServerHub(servers)
+        # In this tree, which need not be the one that is installed; gateways are started from it.
+        config.stash[_interpreted] = build_rows.build()
+    else:
+        config.stash[_servers] = SharedServers(given["hub"])
+        config.stash[_interpreted] = given["interpreted"]
+    config.stash[_durations] = Durations("servers" if given is None else given["workerid"])
+    config.pluginmanager.register(config.stash[_durations], "durations")
+
+
+def _given(config: pytest.Config) -> dict[str, Any] | None:
+    """What the process that hands out the tests has given this one; None: there is no other."""
+    return getattr(config, "workerinput", None)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    node.workerinput["hub"] = node.config.stash[_hub].address
+    node.workerinput["interpreted"] = node.config.stash[_interpreted]
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LongestFirst:
+    return LongestFirst(config, log)
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
     # The fixture has stopped them already; this is for a run that ends before its fixtures do.
     if _servers in config.stash:
         config.stash[_servers].stop()
-    measured = config.stash.get(_durations, None)
-    if measured is not None:
-        measured.write()
+    if _hub in config.stash:
+        config.stash[_hub].close()
+    path = path_to_write()
+    if path is not None and _durations in config.stash and _given(config) is None:
+        config.stash[_durations].write(path)
 
 
 def pytest_report_header(config: pytest.Config) -> str:
@@ -90,11 +121,13 @@ def pytest_report_header(config: pytest.Config) -> str:
     return f"PGSLUICE_SEED={SEED}; servers: {config.stash[_servers].describe()}; rows {rows}"
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     for item in items:
         drawn = "seed" in getattr(item, "fixturenames", ())
         if drawn or getattr(getattr(item, "obj", None), "is_hypothesis_test", False):
             item.add_marker(pytest.mark.seeded)
+    if _given(config) is not None:
+        order(items)
 
 
 class _TierCount:
@@ -129,7 +162,15 @@ def _tier(nodeid: str) -> str:
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
-    session.config.pluginmanager.register(_TierCount(session.config), "tier-count")
+    if _given(session.config) is None:
+        session.config.pluginmanager.register(_TierCount(session.config), "tier-count")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    output = getattr(session.config, "workeroutput", None)
+    if output is not None:
+        output["durations"] = json.loads(json.dumps(session.config.stash[_durations].collected()))
 
 
 @pytest.fixture(scope="session")
@@ -139,7 +180,7 @@ def seed() -> int:
 
 
 @pytest.fixture(scope="session")
-def servers(pytestconfig: pytest.Config) -> Iterator[Servers]:
+def servers(pytestconfig: pytest.Config) -> Iterator[Servers | SharedServers]:
     """Every server of the run; for tests that choose among them at run time."""
     running = pytestconfig.stash[_servers]
     try:
@@ -155,7 +196,7 @@ def postgres_major(request: pytest.FixtureRequest) -> int:
 
 
 @pytest.fixture(scope="session")
-def postgres(servers: Servers, postgres_major: int) -> PostgresServer:
+def postgres(servers: Servers | SharedServers, postgres_major: int) -> PostgresServer:
     """The run's PostgreSQL server of version `postgres_major`, shared by all tests."""
     return servers.postgres(postgres_major)
 
@@ -177,13 +218,13 @@ def database(make_database: DatabaseFactory) -> Database:
 
 
 @pytest.fixture(scope="session")
-def kafka(servers: Servers) -> str:
+def kafka(servers: Servers | SharedServers) -> str:
     """``bootstrap.servers`` of the run's broker, shared by all: use topic names of your own."""
     return servers.kafka()
 
 
 @pytest.fixture(scope="session")
-def registry(servers: Servers) -> str:
+def registry(servers: Servers | SharedServers) -> str:
     """URL of the run's schema registry, shared by all tests: use subjects of your own."""
     return servers.registry()
 

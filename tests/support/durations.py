@@ -1,10 +1,10 @@
-"""Durations of every test and fixture, written as JSON at the end of a run.
+"""Durations of every test and fixture, and CPU of the processes of a run, written as JSON.
 
 A pytest plugin, registered by ``tests/conftest.py``. The file named by ``PGSLUICE_DURATIONS`` gets
-one object: ``tests`` (node id to seconds of setup, call, teardown, and CPU), ``fixtures`` (name to
-calls and seconds of setup), and ``cpu_s``, the CPU of the process and of all its children that have
-ended. CPU of a test is this process's and that of the children that ended during it, in seconds; a
-server that outlives the test counts for the run only. ``tools/durations.py`` sums such files.
+``tests`` (node id to seconds of setup, call, teardown and CPU), ``fixtures`` (name to calls and
+seconds of setup) and ``cpu_s``: seconds of CPU of each process of the run with its children. The
+CPU of a test is that of its process, of the children that ended during it and of its gateways; what
+a shared server takes is in ``cpu_s`` of the process ``servers``. ``tools/durations.py`` sums files.
 """
 
 from __future__ import annotations
@@ -13,71 +13,97 @@ import json
 import os
 import resource
 import time
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Generator
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pytest
 
-VARIABLE = "PGSLUICE_DURATIONS"
+from tests.support.warm_start import cpu_seconds_of_forked
+from tests.support.work_queue import plain
+
+__all__ = ["VARIABLE", "Durations", "cpu_seconds", "path_to_write"]
+
+VARIABLE: Final = "PGSLUICE_DURATIONS"
+"""Name of the environment variable that names the file."""
 
 
 def cpu_seconds() -> float:
-    """User and system time of this process and of its children that have ended, in seconds."""
+    """User and system time of this process, its ended children and its ended gateways."""
     used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-    return sum(usage.ru_utime + usage.ru_stime for usage in used)
+    return sum(usage.ru_utime + usage.ru_stime for usage in used) + cpu_seconds_of_forked()
 
 
 class Durations:
-    """Collects what each test and each fixture took."""
+    """Collects what tests and fixtures took: in each test process, and over all of them.
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
+    Args:
+        process: Name of this process, in the file.
+    """
+
+    def __init__(self, process: str) -> None:
+        self._process = process
         self._began = time.monotonic()
-        self._tests: dict[str, dict[str, float]] = {}
-        self._fixtures: dict[str, dict[str, Any]] = {}
+        self._tests: defaultdict[str, dict[str, float]] = defaultdict(dict)
+        self._fixtures: defaultdict[str, dict[str, float]] = defaultdict(
+            lambda: {"calls": 0, "seconds": 0.0}
+        )
+        self._cpu: dict[str, float] = {}
 
     @pytest.hookimpl(wrapper=True)
-    def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
+    def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, object, object]:
         before = cpu_seconds()
         try:
             return (yield)
         finally:
-            test = self._tests.setdefault(item.nodeid, {})
-            test["cpu"] = round(cpu_seconds() - before, 3)
+            self._tests[plain(item.nodeid)]["cpu"] = round(cpu_seconds() - before, 3)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        self._tests.setdefault(report.nodeid, {})[report.when] = round(report.duration, 3)
+        self._tests[plain(report.nodeid)][report.when] = round(report.duration, 3)
 
     @pytest.hookimpl(wrapper=True)
-    def pytest_fixture_setup(self, fixturedef: pytest.FixtureDef[Any]) -> Iterator[None]:
+    def pytest_fixture_setup(
+        self, fixturedef: pytest.FixtureDef[Any]
+    ) -> Generator[None, object, object]:
         began = time.monotonic()
         try:
             return (yield)
         finally:
-            fixture = self._fixtures.setdefault(
-                fixturedef.argname, {"scope": fixturedef.scope, "calls": 0, "seconds": 0.0}
-            )
+            fixture = self._fixtures[fixturedef.argname]
             fixture["calls"] += 1
-            fixture["seconds"] = round(fixture["seconds"] + time.monotonic() - began, 3)
+            fixture["seconds"] += round(time.monotonic() - began, 3)
 
-    def write(self) -> None:
-        """Write the file; called when everything has been torn down."""
-        content = {
-            "wall_s": round(time.monotonic() - self._began, 3),
-            "cpu_s": round(cpu_seconds(), 3),
+    def collected(self) -> dict[str, Any]:
+        """What this process has seen, as JSON takes it."""
+        own = cpu_seconds() - sum(self._cpu.values())  # they were its children
+        return {
+            "wall_s": round(time.monotonic() - self._began, 1),
+            "cpu_s": {**self._cpu, self._process: round(own, 1)},
             "tests": self._tests,
             "fixtures": self._fixtures,
         }
-        self._path.parent.mkdir(parents=True, exist_ok=True)
-        self._path.write_text(json.dumps(content, indent=1, sort_keys=True) + "\n")
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_testnodedown(self, node: Any) -> None:
+        """Add what a test process has seen; nothing when it has died."""
+        found = getattr(node, "workeroutput", {}).get("durations")
+        if not found:
+            return
+        self._cpu.update(found["cpu_s"])
+        for nodeid, seconds in found["tests"].items():
+            self._tests[nodeid].update(seconds)
+        for name, values in found["fixtures"].items():
+            for key, value in values.items():
+                self._fixtures[name][key] += value
+
+    def write(self, path: Path) -> None:
+        """Write the file; called when everything has been torn down."""
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(self.collected(), indent=1, sort_keys=True) + "\n")
 
 
-def register(config: pytest.Config) -> Durations | None:
-    """The plugin, registered, when ``PGSLUICE_DURATIONS`` names a file; None otherwise."""
-    path = os.environ.get(VARIABLE)
-    if not path:
-        return None
-    durations = Durations(Path(path))
-    config.pluginmanager.register(durations, "durations")
-    return durations
+def path_to_write() -> Path | None:
+    """The file that is wanted, if one is."""
+    name = os.environ.get(VARIABLE)
+    return Path(name) if name else None

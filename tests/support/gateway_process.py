@@ -19,6 +19,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.schema_registry import SchemaRegistryClient
 
 from tests.support.waiting import wait_until
+from tests.support.warm_start import ForkedProcess, needs_own_start
 
 TIMEOUT_S = 60.0
 _SETTLING = (KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE)
@@ -86,13 +87,7 @@ class GatewayProcess:
         self, arguments: Sequence[str], environment: Mapping[str, str] | None = None
     ) -> None:
         self._lines: list[str] = []
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "gateway", *arguments],
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            text=True,
-            env={**os.environ, **(environment or {})},
-        )
+        self._process = _start(arguments, {**os.environ, **(environment or {})})
         assert self._process.stderr is not None
         os.set_blocking(self._process.stderr.fileno(), False)
 
@@ -142,6 +137,7 @@ class GatewayProcess:
 
         wait_until(self.ended, timeout_s, "the gateway to end")
         self.log()
+        assert self._process.returncode is not None
         return self._process.returncode
 
     def ended(self) -> bool:
@@ -169,6 +165,20 @@ class GatewayProcess:
             self.kill()
         assert self._process.stderr is not None
         self._process.stderr.close()
+
+
+def _start(
+    arguments: Sequence[str], environment: Mapping[str, str]
+) -> subprocess.Popen[bytes] | ForkedProcess:
+    if arguments[0] == "run" and not needs_own_start(environment):
+        return ForkedProcess(arguments, environment)
+    return subprocess.Popen(
+        [sys.executable, "-m", "gateway", *arguments],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        env=environment,
+    )
 
 
 @dataclass(frozen=True)

@@ -1,13 +1,31 @@
-"""The seed of everything that is random in the tests; the same in every run unless it is given."""
+"""The seed of everything that is random in the tests.
+
+It follows from the commit, so that each commit tries other cases and the same commit the same ones.
+``PGSLUICE_SEED`` gives another; outside a checkout it is 1.
+"""
 
 from __future__ import annotations
 
 import os
+import subprocess
+from pathlib import Path
 from typing import Final
 
 __all__ = ["SEED", "setseed"]
 
-SEED: Final = int(os.environ.get("PGSLUICE_SEED") or 1)
+
+def _seed_of_commit() -> int:
+    found = subprocess.run(
+        ["git", "rev-parse", "--short=8", "HEAD"],
+        cwd=Path(__file__).parent,
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    return int(found.stdout.strip()[:8], 16) if found.returncode == 0 else 1
+
+
+SEED: Final = int(os.environ.get("PGSLUICE_SEED") or _seed_of_commit())
 
 
 def setseed() -> bytes:

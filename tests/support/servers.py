@@ -1,7 +1,8 @@
 """The servers that tests run against, started on first use and once in a run.
 
 Containers where a Docker engine answers, the embedded parts otherwise, behind the same three
-methods. ``PGSLUICE_TEST_SERVERS`` set to ``embedded`` or ``containers`` decides by hand.
+methods. ``PGSLUICE_TEST_SERVERS`` set to ``embedded`` or ``containers`` decides by hand; a path is
+that of servers which are up (``tests.support.shared_servers``).
 """
 
 from __future__ import annotations
@@ -29,6 +30,9 @@ BRIEF_JAVA: Final = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 
 REGISTRY_IMAGE = "apicurio/apicurio-registry:3.0.9"
 KAFKA_IMAGE = "confluentinc/cp-kafka:7.9.1"
+
+SERVERS: Final = "PGSLUICE_TEST_SERVERS"
+"""Name of the environment variable that says which servers the tests run against."""
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 
@@ -78,6 +82,33 @@ class ContainerPostgres:
 
     def server_dsn(self, dbname: str = "postgres") -> str:
         return f"postgresql://postgres:{self.password}@127.0.0.1:5432/{dbname}"
+
+
+_DATABASE: Final = "any_database"
+
+
+@dataclass(frozen=True)
+class RemotePostgres:
+    """A server that another process has started."""
+
+    major: int
+    pattern: str
+    server_pattern: str
+
+    @classmethod
+    def of(cls, server: PostgresServer) -> RemotePostgres:
+        """How other processes reach this server."""
+        return cls(server.major, server.dsn(_DATABASE), server.server_dsn(_DATABASE))
+
+    def as_dict(self) -> dict[str, str]:
+        """Its addresses, to be sent to another process."""
+        return {"pattern": self.pattern, "server_pattern": self.server_pattern}
+
+    def dsn(self, dbname: str = "postgres") -> str:
+        return self.pattern.replace(_DATABASE, dbname)
+
+    def server_dsn(self, dbname: str = "postgres") -> str:
+        return self.server_pattern.replace(_DATABASE, dbname)
 
 
 @dataclass(frozen=True)
@@ -271,7 +302,7 @@ def _drop_slots(connection: Connection, dbname: str) -> None:
 
 
 def _use_containers() -> bool:
-    wish = os.environ.get("PGSLUICE_TEST_SERVERS", "")
+    wish = os.environ.get(SERVERS, "")
     choices: dict[str, Callable[[], bool]] = {
         "": _docker_answers,
         "embedded": lambda: False,
