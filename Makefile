@@ -5,7 +5,7 @@ BIN := .venv/bin
 
 .DEFAULT_GOAL := help
 .PHONY: help setup check docs coverage format test test-unit test-oracle test-integration test-spark test-fault \
-        explore demo bench dist lock up down clean
+        explore demo bench dist lock jars pins up down clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' Makefile
@@ -61,6 +61,12 @@ dist: setup ## The wheel, the jars and the program for spark-submit, into dist/;
 
 lock: setup ## Write the lock files anew
 	@$(BIN)/python tools/lock.py
+
+jars: setup ## Write the checksums of all jars anew, after a change of ivy.xml
+	@$(BIN)/python -m tools.lock_jars
+
+pins: ## Look up the commits of actions and the digests of images, and write them
+	@$(PYTHON) tools/pins.py
 
 up: .env ## Bring the whole system up in containers
 	docker compose up --build --detach --wait

@@ -1,8 +1,9 @@
 """Resolve pyproject.toml into the lock files: what ``make lock`` runs.
 
-``requirements.lock`` is everything for development. The two for the container images are cuts of
-it, with the same versions. All carry hashes and no address, so that a client's own settings decide
-where packages come from. The compiler is installed only where the system has none.
+``requirements.lock`` is everything for development. The two for the container images, and the
+tools that build a wheel, are cuts of it, with the same versions. All carry hashes and no address,
+so that a client's own settings decide where packages come from. The compiler is installed only
+where the system has none.
 """
 
 import subprocess
@@ -15,6 +16,7 @@ LOCKS: dict[str, list[str]] = {
     "requirements-uv.lock": ["requirements-uv.in"],
     "requirements-compiler.lock": ["requirements-compiler.in"],
     "requirements.lock": ["pyproject.toml", "--all-extras", "--group", "dev"],
+    "requirements-build.lock": ["requirements-build.in", "-c", "requirements.lock"],
     "requirements-gateway.lock": ["pyproject.toml", "-c", "requirements.lock"],
     "requirements-consumer.lock": [
         "pyproject.toml",

