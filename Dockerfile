@@ -3,7 +3,12 @@
 
 FROM python:3.11-slim-bookworm AS python
 ENV PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1
-RUN useradd --system --uid 10001 --create-home --home-dir /var/lib/pgsluice pgsluice
+# tini is the first process: it passes signals on from the first instant, also before Python runs, and collects orphans.
+RUN apt-get update \
+ && apt-get install -y --no-install-recommends tini \
+ && rm -rf /var/lib/apt/lists/* \
+ && groupadd --system --gid 10001 pgsluice \
+ && useradd --system --uid 10001 --gid 10001 --create-home --home-dir /var/lib/pgsluice pgsluice
 
 # Builds the two environments; neither pip's caches nor the build tools reach an image.
 FROM python AS build
@@ -11,27 +16,31 @@ RUN apt-get update \
  && apt-get install -y --no-install-recommends gcc libc6-dev \
  && rm -rf /var/lib/apt/lists/*
 WORKDIR /src
-COPY requirements-gateway.lock requirements-consumer.lock ./
+COPY requirements-build.lock requirements-gateway.lock requirements-consumer.lock ./
 RUN python -m venv /opt/gateway \
  && /opt/gateway/bin/pip install --no-cache-dir --require-hashes -r requirements-gateway.lock
 RUN python -m venv /opt/consumer \
  && /opt/consumer/bin/pip install --no-cache-dir --require-hashes -r requirements-consumer.lock
-COPY pyproject.toml README.md LICENSE ivy.xml ./
+RUN python -m venv /opt/build \
+ && /opt/build/bin/pip install --no-cache-dir --require-hashes -r requirements-build.lock
+COPY pyproject.toml README.md LICENSE NOTICE ivy.xml ivy.sha256 ./
 COPY tools/build_rows.py tools/hatch_build.py tools/
 COPY gateway gateway
 COPY schemas schemas
 COPY spark_consumer spark_consumer
-RUN pip wheel --no-cache-dir --no-deps --wheel-dir /wheels . \
+RUN /opt/build/bin/pip wheel --no-cache-dir --no-deps --no-build-isolation --wheel-dir /wheels . \
  && /opt/gateway/bin/pip install --no-cache-dir --no-deps /wheels/*.whl \
  && /opt/consumer/bin/pip install --no-cache-dir --no-deps /wheels/*.whl
 
 FROM python AS gateway
 COPY --from=build /opt/gateway /opt/gateway
 ENV PATH=/opt/gateway/bin:$PATH
-USER pgsluice
+# By number: Kubernetes cannot tell whether a name is root.
+USER 10001:10001
 WORKDIR /var/lib/pgsluice
 STOPSIGNAL SIGTERM
-ENTRYPOINT ["pgsluice"]
+# 143, ended by SIGTERM before Python could answer it, is stopped as 0 is.
+ENTRYPOINT ["tini", "-e", "143", "--", "pgsluice"]
 CMD ["run", "--config", "/etc/pgsluice/pgsluice.toml"]
 
 FROM python AS consumer
@@ -44,9 +53,11 @@ ENV PATH=/opt/consumer/bin:$PATH PGSLUICE_CACHE=/opt/pgsluice-cache
 RUN python -m gateway.embedded.fetch spark \
  && rm -rf /opt/pgsluice-cache/ivy \
  && mkdir -p /var/lib/pgsluice/warehouse /var/lib/pgsluice/checkpoint \
- && chown -R pgsluice: /opt/pgsluice-cache /var/lib/pgsluice
-USER pgsluice
+ && chown -R 10001:10001 /opt/pgsluice-cache /var/lib/pgsluice
+# By number: Kubernetes cannot tell whether a name is root.
+USER 10001:10001
 WORKDIR /var/lib/pgsluice
 STOPSIGNAL SIGTERM
-ENTRYPOINT ["pgsluice"]
+# 143, ended by SIGTERM before Python could answer it, is stopped as 0 is.
+ENTRYPOINT ["tini", "-e", "143", "--", "pgsluice"]
 CMD ["consume", "--config", "/etc/pgsluice/pgsluice.toml"]

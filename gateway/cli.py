@@ -14,7 +14,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Final
 
-from gateway.config import Settings, choose_group, each_group, load_settings
+from gateway.config import Settings, choose_group, each_group, find_settings, load_settings
 from gateway.errors import FatalError, GatewayError, TransientError
 from gateway.lsn import Lsn, parse_lsn
 from gateway.observe import LogFormat, event, set_up_logging
@@ -54,7 +54,7 @@ def _fail(error: GatewayError, code: int, form: LogFormat) -> int:
 
 def _settings(arguments: argparse.Namespace) -> Settings:
     """Read the configuration; from here on log lines look as it says."""
-    settings = load_settings(arguments.config)
+    settings = load_settings(find_settings(arguments.config))
     if settings.log.format != arguments.form:
         arguments.form = settings.log.format
         set_up_logging(verbose=arguments.verbose, form=arguments.form)
@@ -162,7 +162,7 @@ def _copy(arguments: argparse.Namespace) -> int:
     if arguments.cancel and arguments.where is not None:
         arguments.usage("--cancel takes no --where")
     return copy(
-        choose_group(load_settings(arguments.config), arguments.group),
+        choose_group(load_settings(find_settings(arguments.config)), arguments.group),
         arguments.table,
         subscription=arguments.subscription,
         where=arguments.where or "",
@@ -400,9 +400,9 @@ def _configured(
     parser.add_argument(
         "--config",
         type=Path,
-        default=Path("pgsluice.toml"),
         metavar="FILE",
-        help="the TOML configuration (default: pgsluice.toml in this folder)",
+        help="the TOML configuration (default: what PGSLUICE_CONFIG names, pgsluice.toml in this "
+        "folder, or /etc/pgsluice/pgsluice.toml)",
     )
     parser.add_argument("--verbose", action="store_true", help="log in more detail")
     parser.set_defaults(command=command)

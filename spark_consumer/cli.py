@@ -8,7 +8,6 @@ import re
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Final
 
 from spark_consumer.config import ConsumerSettings
@@ -17,7 +16,7 @@ from spark_consumer.errors import (
     SettingsError,
     TransientConsumerError,
 )
-from spark_consumer.settings_file import load_settings
+from spark_consumer.settings_file import find_settings, load_settings
 
 __all__ = ["main"]
 
@@ -34,7 +33,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     # Py4J logs every call that a JVM which ends cannot answer any more.
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
     try:
-        settings = load_settings(Path(given.config))
+        settings = load_settings(find_settings(given.config))
         if given.subscription:
             settings = replace(settings, subscriptions=tuple(given.subscription))
         if not settings.subscriptions:
@@ -57,7 +56,12 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="pgsluice-consume", description="Rebuild subscriber tables from Kafka in Delta Lake."
     )
-    parser.add_argument("--config", default="pgsluice.toml", help="TOML file; see docs/spark.md")
+    parser.add_argument(
+        "--config",
+        metavar="FILE",
+        help="TOML file, see docs/spark.md (default: what PGSLUICE_CONFIG names, pgsluice.toml in "
+        "this folder, or /etc/pgsluice/pgsluice.toml)",
+    )
     parser.add_argument(
         "--subscription", action="append", metavar="NAME", help="only this one; may be repeated"
     )

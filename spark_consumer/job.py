@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import signal
 import threading
 import time
@@ -34,7 +35,7 @@ from spark_consumer.files import Folder
 from spark_consumer.listener import listening, query_name
 from spark_consumer.manifests import Manifest
 from spark_consumer.markers import Copy, Marker, cut_markers, read_markers
-from spark_consumer.metrics import serve
+from spark_consumer.metrics import Pulse, serve
 from spark_consumer.names import lsn_text, part, transaction_topic
 from spark_consumer.rebuild import Rebuild
 from spark_consumer.registry import Registry, Schemas
@@ -218,6 +219,8 @@ def _signals() -> Iterator[threading.Event]:
     event = threading.Event()
 
     def stop(number: int, frame: FrameType | None) -> None:
+        if event.is_set():
+            os._exit(128 + number)  # a second one ends the process at once
         event.set()
 
     before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
@@ -241,17 +244,22 @@ def _with_registry(
         Subscription(settings, spark, name, schemas, topics) for name in settings.subscriptions
     ]
     figures = {subscription.name: subscription.rebuild.figures for subscription in waiting}
-    with listening(spark, figures), serve(settings.metrics_listen, figures):
-        return _rebuild(settings, waiting, stopping)
+    pulse = Pulse()
+    with listening(spark, figures), serve(settings.metrics_listen, figures, pulse):
+        return _rebuild(settings, waiting, stopping, pulse)
 
 
 def _rebuild(
-    settings: ConsumerSettings, waiting: list[Subscription], stopping: threading.Event
+    settings: ConsumerSettings,
+    waiting: list[Subscription],
+    stopping: threading.Event,
+    pulse: Pulse,
 ) -> int:
     running: dict[Subscription, StreamingQuery] = {}
     said = time.monotonic()
     try:
         while (running or waiting) and not stopping.is_set():
+            pulse.beat()
             for subscription in list(waiting):
                 if subscription.is_complete():
                     _log.info("complete already: subscription=%s", subscription.name)

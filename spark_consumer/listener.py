@@ -49,12 +49,19 @@ def listening(spark: SparkSession, subscriptions: Mapping[str, Figures]) -> Iter
 class _Listener(StreamingQueryListener):
     def __init__(self, subscriptions: Mapping[str, Figures]) -> None:
         self._subscriptions = subscriptions
+        self._running: dict[str, Figures] = {}
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:
-        pass
+        figures = self._subscriptions.get((event.name or "").removeprefix(_PREFIX))
+        if figures is not None:
+            self._running[str(event.id)] = figures
+            figures.see()
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:
-        pass
+        # This event names the query by its id alone.
+        figures = self._running.get(str(event.id))
+        if figures is not None:
+            figures.see()
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
         pass

@@ -1,10 +1,10 @@
-"""What the job tells Prometheus: counters and gauges by subscription, over HTTP."""
+"""Metrics by subscription for Prometheus, and health of the job, over HTTP."""
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -12,9 +12,12 @@ from typing import Final
 
 from spark_consumer.errors import SettingsError
 
-__all__ = ["Figures", "exposition", "serve"]
+__all__ = ["PHASES", "Figures", "Pulse", "exposition", "health", "readiness", "serve"]
 
 _CONTENT: Final = "text/plain; version=0.0.4; charset=utf-8"
+PHASES: Final = ("stream", "plan", "apply", "manifest", "maintenance")
+_STALE_S: Final = 300.0
+"""A job of which nothing is seen for so long hangs: one step takes less, a cut is bounded."""
 
 
 @dataclass(slots=True)
@@ -33,6 +36,8 @@ class Figures:
         markers_behind: How many markers the topic had that had not been read, when last looked.
         seconds: Spent since the start, by phase: stream (Spark's own, around each micro-batch),
             plan, apply, manifest, maintenance.
+        seen_at: When the query or a step of the job was last seen at work, in seconds of the
+            monotonic clock; None before the first.
     """
 
     end_lsn: int = 0
@@ -43,7 +48,17 @@ class Figures:
     tables_aside: int = 0
     waiting_since: int | None = None
     markers_behind: int = 0
-    seconds: dict[str, float] = field(default_factory=dict)
+    seconds: dict[str, float] = field(default_factory=lambda: dict.fromkeys(PHASES, 0.0))
+    seen_at: float | None = None
+
+    def see(self) -> None:
+        """Note that the query, or a step of the job, is at work."""
+        self.seen_at = time.monotonic()
+
+    @property
+    def silence(self) -> float | None:
+        """Seconds since it was last seen at work; None before the first time."""
+        return None if self.seen_at is None else time.monotonic() - self.seen_at
 
     @property
     def lag(self) -> float:
@@ -55,6 +70,7 @@ class Figures:
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
         """Count the time spent inside for a phase."""
+        self.see()
         begun = time.monotonic()
         try:
             yield
@@ -64,6 +80,46 @@ class Figures:
     def spend(self, name: str, seconds: float) -> None:
         """Count time for a phase."""
         self.seconds[name] = self.seconds.get(name, 0.0) + seconds
+        self.see()
+
+
+class Pulse:
+    """When the job's loop turned last, which any thread may ask.
+
+    Attributes:
+        at: In seconds of the monotonic clock.
+    """
+
+    def __init__(self) -> None:
+        self.at = time.monotonic()
+
+    def beat(self) -> None:
+        """Note that it turns."""
+        self.at = time.monotonic()
+
+    @property
+    def age(self) -> float:
+        """Seconds since it did."""
+        return time.monotonic() - self.at
+
+
+def health(pulse: Pulse, subscriptions: Mapping[str, Figures]) -> str | None:
+    """Return why the job is to be started again, or None while it is at work."""
+    seen = (figures.silence for figures in subscriptions.values())
+    age = min([pulse.age, *(silence for silence in seen if silence is not None)])
+    return f"nothing has been seen of the job for {age:.0f} s" if age > _STALE_S else None
+
+
+def readiness(pulse: Pulse, subscriptions: Mapping[str, Figures]) -> str | None:
+    """Return what keeps the job from being ready, or None while all subscriptions are read."""
+    if (why := health(pulse, subscriptions)) is not None:
+        return why
+    for name, figures in subscriptions.items():
+        if figures.silence is None:
+            return f"subscription {name} is not read yet"
+        if figures.silence > _STALE_S:
+            return f"nothing has been seen of subscription {name} for {figures.silence:.0f} s"
+    return None
 
 
 _METRICS: Final = (
@@ -75,6 +131,7 @@ _METRICS: Final = (
     ("tables_aside", "gauge", "Tables that are set aside."),
     ("lag_seconds", "gauge", "Since the source committed what waits to be applied."),
     ("markers_behind", "gauge", "Markers in the topic that have not been read."),
+    ("silent_seconds", "gauge", "Since the subscription's query was last seen at work."),
 )
 
 
@@ -121,16 +178,21 @@ def _value(name: str, figures: Figures) -> int | float | None:
             return round(figures.lag, 3)
         case "markers_behind":
             return figures.markers_behind
+        case "silent_seconds":
+            return None if figures.silence is None else round(figures.silence, 3)
     return figures.tables_aside
 
 
 @contextmanager
-def serve(listen: str | None, subscriptions: dict[str, Figures]) -> Iterator[int | None]:
-    """Answer ``GET /metrics`` while the block runs.
+def serve(
+    listen: str | None, subscriptions: dict[str, Figures], pulse: Pulse
+) -> Iterator[int | None]:
+    """Answer ``GET`` of ``/metrics``, ``/healthz`` and ``/readyz`` while the block runs.
 
     Args:
         listen: ``host:port``; port 0 takes a free one. None to serve nothing.
         subscriptions: the figures; they may change meanwhile.
+        pulse: of the job's loop.
 
     Returns:
         The port; None when nothing is served.
@@ -143,7 +205,7 @@ def serve(listen: str | None, subscriptions: dict[str, Figures]) -> Iterator[int
         return
     host, _, port = listen.rpartition(":")
     try:
-        server = ThreadingHTTPServer((host.strip("[]"), int(port)), _handler(subscriptions))
+        server = ThreadingHTTPServer((host.strip("[]"), int(port)), _handler(subscriptions, pulse))
     except (ValueError, OSError) as error:
         raise SettingsError(f"metrics_listen: {listen!r} cannot be used: {error}") from error
     thread = threading.Thread(target=server.serve_forever, daemon=True)
@@ -156,12 +218,25 @@ def serve(listen: str | None, subscriptions: dict[str, Figures]) -> Iterator[int
         thread.join()
 
 
-def _handler(subscriptions: dict[str, Figures]) -> type[BaseHTTPRequestHandler]:
+def _handler(subscriptions: dict[str, Figures], pulse: Pulse) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            known = self.path.partition("?")[0] == "/metrics"
-            body = exposition(subscriptions).encode() if known else b"see /metrics\n"
-            self.send_response(200 if known else 404)
+            match self.path.partition("?")[0]:
+                case "/metrics":
+                    self._answer(200, exposition(subscriptions))
+                case "/healthz":
+                    self._judge(health(pulse, subscriptions))
+                case "/readyz":
+                    self._judge(readiness(pulse, subscriptions))
+                case _:
+                    self._answer(404, "see /metrics, /healthz and /readyz\n")
+
+        def _judge(self, why: str | None) -> None:
+            self._answer(200 if why is None else 503, f"{why or 'ok'}\n")
+
+        def _answer(self, status: int, text: str) -> None:
+            body = text.encode()
+            self.send_response(status)
             self.send_header("Content-Type", _CONTENT)
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()

@@ -16,11 +16,45 @@ from typing import Any, Final
 from spark_consumer.config import ConsumerSettings
 from spark_consumer.errors import SettingsError
 
-__all__ = ["load_settings"]
+__all__ = ["find_settings", "load_settings"]
 
 _PREFIX: Final = "PGSLUICE_"
 _FREE: Final = ("kafka", "registry")
 _NOT_KEYS: Final = ("kafka", "registry_url", "registry", "available_now", "endpos", "jars")
+_FILE_VARIABLE: Final = "PGSLUICE_CONFIG"
+_USUAL: Final = Path("pgsluice.toml")
+_OF_THE_SYSTEM: Final = Path("/etc/pgsluice/pgsluice.toml")
+
+
+def find_settings(
+    given: str | None,
+    environment: Mapping[str, str] | None = None,
+    *,
+    here: Path = _USUAL,
+    system: Path = _OF_THE_SYSTEM,
+) -> Path:
+    """Return the configuration file that is meant, by the gateway's rules.
+
+    Args:
+        given: By ``--config``; it and the one that ``PGSLUICE_CONFIG`` names count, whether or not
+            they exist.
+        environment: The process's own by default.
+        here: Looked for next.
+        system: Looked for last.
+
+    Raises:
+        SettingsError: none is named, and none is in either place.
+    """
+    named = given or (os.environ if environment is None else environment).get(_FILE_VARIABLE)
+    if named:
+        return Path(named)
+    for path in (here, system):
+        if path.is_file():
+            return path
+    raise SettingsError(
+        f"there is no configuration file: neither {here} in this folder nor {system}",
+        hint=f"give its path with --config or in {_FILE_VARIABLE}",
+    )
 
 
 def load_settings(path: Path, environment: Mapping[str, str] | None = None) -> ConsumerSettings:

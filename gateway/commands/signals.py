@@ -40,13 +40,17 @@ class StopFlag:
 
 @contextmanager
 def stop_on_signals() -> Iterator[StopFlag]:
-    """Turn the first SIGTERM or SIGINT into a flag; a second one ends the process at once."""
+    """Turn the first SIGTERM or SIGINT into a flag; a second one ends the process at once.
+
+    Not by the default action, which the first process of a container does not have.
+    """
     flag = StopFlag()
     previous = {}
 
     def stop(number: int, _: FrameType | None) -> None:
+        if flag.is_set():
+            os._exit(128 + number)
         flag.set()
-        signal.signal(number, signal.SIG_DFL)
 
     for number in (signal.SIGTERM, signal.SIGINT):
         previous[number] = signal.signal(number, stop)

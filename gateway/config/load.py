@@ -38,11 +38,47 @@ from gateway.config.tables import (
 from gateway.config.values import convert, flatten
 from gateway.errors import ConfigError
 
-__all__ = ["load_settings"]
+__all__ = ["find_settings", "load_settings"]
 
 ENVIRONMENT_PREFIX: Final = "PGSLUICE_"
+_FILE_VARIABLE: Final = "PGSLUICE_CONFIG"
+_USUAL: Final = Path("pgsluice.toml")
+_OF_THE_SYSTEM: Final = Path("/etc/pgsluice/pgsluice.toml")
 _FREE_TABLES: Final = frozenset({"kafka", "registry"})
 _SECRETS: Final = ("password", "secret", "sasl.oauthbearer.client.secret", "user.info")
+
+
+def find_settings(
+    given: Path | None,
+    environment: Mapping[str, str] | None = None,
+    *,
+    here: Path = _USUAL,
+    system: Path = _OF_THE_SYSTEM,
+) -> Path:
+    """Return the configuration file that is meant.
+
+    Args:
+        given: By ``--config``; it and the one that ``PGSLUICE_CONFIG`` names count, whether or not
+            they exist.
+        environment: The process's own by default.
+        here: Looked for next.
+        system: Looked for last.
+
+    Raises:
+        ConfigError: none is named, and none is in either place.
+    """
+    if given is not None:
+        return given
+    if named := (os.environ if environment is None else environment).get(_FILE_VARIABLE):
+        return Path(named)
+    for path in (here, system):
+        if path.is_file():
+            return path
+    raise ConfigError(
+        f"there is no configuration file: neither {here} in this folder nor {system}",
+        hint=f"give its path with --config or in {_FILE_VARIABLE}, or let `pgsluice init DSN` "
+        "write one",
+    )
 
 
 def load_settings(path: Path, environment: Mapping[str, str] | None = None) -> Settings:

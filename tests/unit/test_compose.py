@@ -12,9 +12,11 @@ import yaml
 
 from gateway.config import load_settings
 from gateway.definitions.parser import parse_definitions
+from gateway.embedded.registry import API_PATH
 
 ROOT = Path(__file__).parents[2]
 COMPOSE = ROOT / "docker-compose.yml"
+LOCKS = sorted(path.name for path in ROOT.glob("requirements*.lock"))
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +43,7 @@ def test_every_service_has_a_tagged_image_or_a_stage_of_the_dockerfile(
 ) -> None:
     for service in compose["services"].values():
         if "image" in service:
-            assert re.fullmatch(r"[a-z/-]+:v?\d[\w.]*", service["image"])
+            assert re.fullmatch(r"[a-z/-]+:v?\d[\w.]*(@sha256:[0-9a-f]{64})?", service["image"])
         else:
             assert service["build"]["target"] in stages()
 
@@ -108,7 +110,39 @@ def test_the_definitions_are_ones_that_the_gateway_reads(compose: dict[str, Any]
 
 def test_images_run_as_an_ordinary_user() -> None:
     for target in ("gateway", "consumer"):
-        assert "\nUSER pgsluice\n" in stages()[target]
+        # By number: Kubernetes cannot tell whether a name is root.
+        assert "\nUSER 10001:10001\n" in stages()[target]
+    assert "--gid 10001" in stages()["python"]
+
+
+def test_an_init_passes_signals_on_from_the_first_instant() -> None:
+    for target in ("gateway", "consumer"):
+        assert 'ENTRYPOINT ["tini", "-e", "143", "--", "pgsluice"]' in stages()[target]
+    assert "install -y --no-install-recommends tini" in stages()["python"]
+
+
+def test_the_consumers_health_is_asked_of_the_job(compose: dict[str, Any], tmp_path: Path) -> None:
+    (tmp_path / "pgsluice.toml").write_text(compose["configs"]["settings"]["content"])
+    settings = load_settings(tmp_path / "pgsluice.toml", {"PGSLUICE_SOURCE__DSN": "dbname=shop"})
+    port = str(settings.consumer.metrics_listen).rpartition(":")[2]
+
+    assert f":{port}/readyz" in str(compose["services"]["consumer"]["healthcheck"]["test"])
+
+
+def test_commands_find_the_configuration_of_the_containers(compose: dict[str, Any]) -> None:
+    for service in ("gateway", "consumer"):
+        targets = [mount["target"] for mount in compose["services"][service]["configs"]]
+
+        assert "/etc/pgsluice/pgsluice.toml" in targets
+
+
+def test_the_registry_is_free_software_and_the_one_that_is_tested(compose: dict[str, Any]) -> None:
+    name, _, version = compose["services"]["registry"]["image"].partition("@")[0].partition(":")
+    manifest = (ROOT / "ivy.xml").read_text()
+
+    assert name == "apicurio/apicurio-registry"
+    assert f'name="apicurio-registry-app" rev="{version}"' in manifest
+    assert API_PATH in compose["configs"]["settings"]["content"]
 
 
 def test_every_file_that_the_dockerfile_copies_is_let_through_by_dockerignore() -> None:
@@ -133,6 +167,7 @@ def test_images_install_the_versions_that_were_tested() -> None:
 
     assert pins("requirements-gateway.lock") < pins("requirements.lock")
     assert pins("requirements-consumer.lock") < pins("requirements.lock")
+    assert pins("requirements-build.lock") < pins("requirements.lock")
 
 
 def test_jars_belong_to_the_installed_spark() -> None:
@@ -145,7 +180,7 @@ def test_jars_belong_to_the_installed_spark() -> None:
 
 
 def test_no_tracked_configuration_names_a_package_host() -> None:
-    for name in ("pyproject.toml", "ivy.xml", "Dockerfile", "Makefile", "requirements.lock"):
+    for name in ("pyproject.toml", "ivy.xml", "Dockerfile", "Makefile", *LOCKS):
         text = (ROOT / name).read_text()
         assert not re.search(r"pypi\.org|pythonhosted|maven\.org|index-url", text)
 

@@ -7,8 +7,10 @@ from pathlib import Path
 import pytest
 from psycopg.conninfo import conninfo_to_dict
 
-from gateway.config import Settings, choose_group, each_group, load_settings
+from gateway.config import Settings, choose_group, each_group, find_settings, load_settings
 from gateway.errors import ConfigError
+from spark_consumer.errors import SettingsError
+from spark_consumer.settings_file import find_settings as find_consumer_settings
 
 MINIMAL = {
     "source": ['dsn = "postgresql://u@h/d"'],
@@ -274,3 +276,22 @@ def test_a_group_whose_slot_no_server_would_take_is_refused(tmp_path: Path) -> N
 def test_a_configuration_without_groups_takes_no_group(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="there is no group 'a'"):
         choose_group(load(tmp_path), "a")
+
+
+def test_the_configuration_is_looked_for_where_it_usually_is(tmp_path: Path) -> None:
+    here, system = tmp_path / "pgsluice.toml", tmp_path / "etc" / "pgsluice.toml"
+    system.parent.mkdir()
+
+    for find, error in ((find_settings, ConfigError), (find_consumer_settings, SettingsError)):
+        with pytest.raises(error, match=r"there is no configuration file: neither .* nor .*etc"):
+            find(None, {}, here=here, system=system)
+        system.touch()
+        assert find(None, {}, here=here, system=system) == system
+        here.touch()
+        assert find(None, {}, here=here, system=system) == here
+        named = {"PGSLUICE_CONFIG": "other.toml"}
+        assert find(None, named, here=here, system=system) == Path("other.toml")
+        here.unlink()
+        system.unlink()
+    assert find_settings(Path("given.toml"), named, here=here) == Path("given.toml")
+    assert find_consumer_settings("given.toml", named, here=here) == Path("given.toml")

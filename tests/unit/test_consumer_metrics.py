@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 import time
+from urllib.error import HTTPError
 from urllib.request import urlopen
 
 import pytest
 
 from spark_consumer.errors import SettingsError
-from spark_consumer.metrics import Figures, serve
+from spark_consumer.metrics import PHASES, Figures, Pulse, exposition, health, readiness, serve
 
 
 def test_figures_are_served_by_subscription() -> None:
@@ -21,7 +22,7 @@ def test_figures_are_served_by_subscription() -> None:
         pass
 
     with (
-        serve("127.0.0.1:0", {'s"1': figures}) as port,
+        serve("127.0.0.1:0", {'s"1': figures}, Pulse()) as port,
         urlopen(f"http://127.0.0.1:{port}/metrics", timeout=30) as answer,
     ):
         text = answer.read().decode()
@@ -38,5 +39,55 @@ def test_figures_are_served_by_subscription() -> None:
 
 def test_an_address_that_cannot_be_used_is_named() -> None:
     complaint = "metrics_listen: 'nowhere' cannot be used"
-    with pytest.raises(SettingsError, match=complaint), serve("nowhere", {}):
+    with pytest.raises(SettingsError, match=complaint), serve("nowhere", {}, Pulse()):
         pass
+
+
+def test_phases_and_counters_are_there_before_anything_has_happened() -> None:
+    text = exposition({"s": Figures()})
+
+    for phase in PHASES:
+        line = f'pgsluice_consumer_phase_seconds_total{{subscription="s",phase="{phase}"}} 0.000'
+        assert line in text
+    for name in ("records", "cuts", "skipped"):
+        assert f'pgsluice_consumer_{name}_total{{subscription="s"}} 0' in text
+    assert "silent_seconds{" not in text
+
+
+def ask(port: int | None, path: str) -> tuple[int, str]:
+    try:
+        with urlopen(f"http://127.0.0.1:{port}{path}", timeout=30) as answer:
+            return answer.status, answer.read().decode()
+    except HTTPError as error:
+        with error:
+            return error.code, error.read().decode()
+
+
+def test_the_job_is_ready_once_all_its_subscriptions_are_read() -> None:
+    first, second = Figures(), Figures()
+    with serve("127.0.0.1:0", {"a": first, "b": second}, Pulse()) as port:
+        assert ask(port, "/healthz") == (200, "ok\n")
+        assert ask(port, "/readyz") == (503, "subscription a is not read yet\n")
+        first.see()
+        assert ask(port, "/readyz") == (503, "subscription b is not read yet\n")
+        second.see()
+        assert ask(port, "/readyz") == (200, "ok\n")
+        assert ask(port, "/other")[0] == 404
+
+
+def test_a_query_of_which_nothing_is_seen_is_not_ready_and_a_job_of_which_nothing_is_is_ill() -> (
+    None
+):
+    pulse, busy, silent = Pulse(), Figures(), Figures()
+    busy.see()
+    silent.seen_at = time.monotonic() - 301
+
+    assert readiness(pulse, {"a": busy, "b": silent}) == (
+        "nothing has been seen of subscription b for 301 s"
+    )
+    assert health(pulse, {"b": silent}) is None
+    pulse.at -= 302
+    # A long catch-up keeps the loop waiting, and is seen at work.
+    assert health(pulse, {"a": busy, "b": silent}) is None
+    assert health(pulse, {"b": silent}) == "nothing has been seen of the job for 301 s"
+    assert readiness(pulse, {"b": silent}) == "nothing has been seen of the job for 301 s"

@@ -83,7 +83,8 @@ def test_pods_run_without_root_and_write_only_where_they_may() -> None:
     assert container["securityContext"]["readOnlyRootFilesystem"] is True
     assert settings["gateway"]["spool_directory"] in mounts
     # The user that the image has.
-    assert f"--uid {spec['securityContext']['runAsUser']} " in (ROOT / "Dockerfile").read_text()
+    owner = f"{spec['securityContext']['runAsUser']}:{spec['securityContext']['runAsGroup']}"
+    assert f"\nUSER {owner}\n" in (ROOT / "Dockerfile").read_text()
 
 
 def test_the_configuration_of_the_base_is_one_that_the_gateway_reads(tmp_path: Path) -> None:

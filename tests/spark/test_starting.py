@@ -1,0 +1,55 @@
+"""SIGTERM while the job starts its JVM: it ends at once, as stopped, and takes the JVM with it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.waiting import PATIENCE, wait_until
+
+pytestmark = [pytest.mark.java, pytest.mark.spark]
+
+ROOT = Path(__file__).resolve().parents[2]
+CONFIG = """
+[source]
+dsn = "dbname=nowhere"
+[definitions]
+file = "replication.sql"
+[kafka]
+"bootstrap.servers" = "127.0.0.1:1"
+[registry]
+url = "http://127.0.0.1:1"
+[consumer]
+subscriptions = ["s"]
+"""
+DEFINITIONS = "CREATE PUBLICATION p FOR TABLE t; CREATE SUBSCRIPTION s CONNECTION '' PUBLICATION p;"
+
+
+def jvm_of(pid: int) -> int | None:
+    """The JVM that the process has started, None before it has."""
+    for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
+        if Path(f"/proc/{child}/comm").read_text().strip() == "java":
+            return int(child)
+    return None
+
+
+@pytest.mark.parametrize("program", [["gateway", "consume"], ["spark_consumer"]], ids="-".join)
+def test_sigterm_while_the_jvm_starts_is_a_stop(program: list[str], tmp_path: Path) -> None:
+    config = CONFIG
+    if program == ["gateway", "consume"]:
+        (tmp_path / "replication.sql").write_text(DEFINITIONS)
+        config = config.replace('subscriptions = ["s"]', "")
+    (tmp_path / "pgsluice.toml").write_text(config)
+    command = [sys.executable, "-m", *program, "--config", str(tmp_path / "pgsluice.toml")]
+    with subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True) as process:
+        jvm = wait_until(lambda: jvm_of(process.pid), PATIENCE, "the JVM")
+        process.terminate()
+
+        assert process.wait(PATIENCE) == 0
+        assert process.stderr is not None
+        assert "Traceback" not in process.stderr.read()
+    assert jvm is not None
+    wait_until(lambda: not Path(f"/proc/{jvm}").exists(), PATIENCE, "the end of the JVM")
