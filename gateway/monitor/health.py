@@ -11,7 +11,7 @@ from typing import Final
 
 from gateway.observe import Figures
 
-__all__ = ["lag_seconds", "why_not_alive", "why_not_ready"]
+__all__ = ["doing", "lag_seconds", "why_not_alive", "why_not_ready"]
 
 _TURN_S: Final = 120.0
 """The loop waits for nothing longer than that: a statement of the server may take 65 seconds."""
@@ -44,6 +44,20 @@ def why_not_ready(figures: Figures | None, now: float, unix_now: float) -> list[
     if figures.phase not in ("streaming", "standby"):
         found.append(figures.phase)
     return found
+
+
+def doing(figures: Figures | None) -> str:
+    """Return the phase, and while it streams how many tables are copied, in a few words."""
+    if figures is None:
+        return "starting"
+    if figures.phase != "streaming" or figures.loop is None:
+        return figures.phase
+    copies = figures.loop.copies
+    copied = sum(copy.is_settled for copy in copies)
+    if copied == len(copies):
+        return "streaming, all tables copied"
+    held = sum(copy.state == "held" for copy in copies)
+    return f"streaming, {copied} of {len(copies)} tables copied" + (f", {held} held" * (held > 0))
 
 
 def lag_seconds(figures: Figures, unix_now: float) -> float | None:

@@ -19,7 +19,7 @@ import psycopg
 from gateway.config import Settings
 from gateway.errors import GatewayError
 from gateway.lsn import Lsn
-from gateway.monitor.health import lag_seconds, why_not_alive, why_not_ready
+from gateway.monitor.health import doing, lag_seconds, why_not_alive, why_not_ready
 from gateway.monitor.notify import Notifier
 from gateway.monitor.status import Status, of_table, tables_of
 from gateway.observe import Counters, Figures, event
@@ -144,9 +144,8 @@ class Watch:
         while not self._ended.wait(_TURN_S):
             figures, now, unix_now = self.figures, time.monotonic(), time.time()
             if not why_not_alive(figures, now, unix_now):
-                phase = "starting" if figures is None else figures.phase
                 ready = not why_not_ready(figures, now, unix_now)
-                self._notifier.alive(phase, ready=ready)
+                self._notifier.alive(doing(figures), ready=ready)
 
     def _look(self) -> None:
         looked = next_look = 0.0

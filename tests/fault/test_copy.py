@@ -59,7 +59,7 @@ def test_a_copy_that_is_killed_again_and_again_ends_in_the_native_subscriptions_
                 Event().wait(pick.random() * 3)  # a moment, not a condition
                 gateway.kill()
                 gateway = s.project.start()
-            gateway.wait_for("all tables are copied", 300)
+            gateway.wait_until_copied(300)
             gateway.kill()
         end = current_lsn(connection)
         s.run_to(end)
@@ -93,7 +93,7 @@ def test_the_slot_is_not_idle_while_tables_are_copied(
             gateway = s.project.start()
             wait_for_copy_marker(s, "t", "copying")
             reading = reader_pid(connection, s.slot)
-            gateway.wait_for("all tables are copied")
+            gateway.wait_until_copied()
             connection.execute("CHECKPOINT")  # this is when idle slots are invalidated
             invalid = "SELECT invalidation_reason FROM pg_replication_slots WHERE slot_name = %s"
             assert value_of(connection, invalid, s.slot) is None

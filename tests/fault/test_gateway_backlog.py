@@ -106,7 +106,7 @@ def test_a_long_outage_is_read_on_disk_and_made_up_for(
     load = Load(server)
     with running(load):
         gateway = s.project.start()
-        gateway.wait_for("all tables are copied")
+        gateway.wait_until_copied()
         load.wait_for(50)
         reading, before = reader(server, s.slot), memory(gateway, "VmRSS")
         broker.kill()
@@ -140,7 +140,7 @@ def test_a_server_can_stop_while_kafka_is_away(
     load = Load(server)
     with running(load):
         gateway = s.project.start()
-        gateway.wait_for("all tables are copied")
+        gateway.wait_until_copied()
         broker.kill()
         load.wait_for(500)
         started = time.monotonic()
@@ -161,7 +161,7 @@ def test_a_full_disk_pauses_reading_and_the_gateway_goes_on_by_itself(
     load = Load(server)
     with running(load):
         gateway = s.project.start()
-        gateway.wait_for("all tables are copied")
+        gateway.wait_until_copied()
         reading = reader(server, s.slot)
         # The kernel refuses what makes a file of the gateway larger, as a full disk does.
         unlimited = resource.prlimit(gateway.pid, resource.RLIMIT_FSIZE)

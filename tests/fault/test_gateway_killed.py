@@ -56,7 +56,7 @@ def test_a_copy_that_was_killed_goes_on_after_its_last_chunk(
         before = copied(s)
 
         gateway = s.project.start()
-        gateway.wait_for("all tables are copied")
+        gateway.wait_until_copied()
         gateway.kill()
         s.run_to(current_lsn(connection))
 
@@ -144,7 +144,7 @@ def test_nobody_sees_a_part_of_a_large_transaction_that_was_killed_in_the_middle
             source={"dsn": streaming(database.dsn) if streamed else database.dsn},
         )
         gateway = s.project.start()
-        gateway.wait_for("all tables are copied")
+        gateway.wait_until_copied()
         connection.execute(
             "INSERT INTO large SELECT i, repeat('x', 50) FROM generate_series(1, %s) i", [rows]
         )

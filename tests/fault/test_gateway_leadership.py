@@ -83,16 +83,16 @@ def test_a_frozen_leader_that_wakes_stands_by(server: EmbeddedPostgres, s: Scene
     load = Load(server)
     with running(load):
         first = s.project.start()
-        first.wait_for("all tables are copied")
+        first.wait_until_copied()
         second = s.project.start()
-        second.wait_for("standing by")
+        second.wait_until_doing("standby")
         load.wait_for_more()
 
         os.kill(first.pid, signal.SIGSTOP)
-        second.wait_for("all tables are copied")
+        second.wait_until_copied()
         load.wait_for_more()
         os.kill(first.pid, signal.SIGCONT)
-        first.wait_for("standing by")
+        first.wait_until_doing("standby")
         load.wait_for_more()
         caught_up(server, s.slot)
 
@@ -151,9 +151,9 @@ def test_two_gateways_under_a_supervisor_never_duel(server: EmbeddedPostgres, s:
 def test_a_gateway_that_stands_by_goes_on_soon(server: EmbeddedPostgres, s: Scene) -> None:
     """Two seconds after the slot is free, on a machine that has nothing else to do."""
     first = s.project.start()
-    first.wait_for("all tables are copied")
+    first.wait_until_copied()
     second = s.project.start()
-    second.wait_for("standing by")
+    second.wait_until_doing("standby")
     with server.connect() as connection:
         os.kill(first.pid, signal.SIGKILL)
         query = "SELECT active_pid FROM pg_replication_slots WHERE slot_name = %s"

@@ -123,7 +123,7 @@ def test_registry_broker_and_server_go_away_and_come_back(
             gateway.wait_for("trying again")
             assert "schema registry" in gateway.log()
             proxy.accept()
-            gateway.wait_for("all tables are copied")
+            gateway.wait_until_copied()
             with running(watch):
                 load.wait_for_more()
 

@@ -35,15 +35,15 @@ def test_a_second_gateway_stands_by_and_takes_over(scene: MakeScene, database: D
         connection.execute(TABLE)
         s = scene(DEFINITIONS)
         first = s.project.start()
-        first.wait_for("all tables are copied")
+        first.wait_until_copied()
         second = s.project.start()
-        second.wait_for("standing by")
+        second.wait_until_doing("standby")
         for number in range(1, 21):
             connection.execute("INSERT INTO t VALUES (%s, 0)", [number])
         assert "took over" not in first.log()
 
         first.kill()
-        second.wait_for("all tables are copied")
+        second.wait_until_copied()
         connection.execute("UPDATE t SET b = 1")
         assert second.terminate() == 0
         s.run_to(current_lsn(connection))
@@ -56,9 +56,9 @@ def test_a_gateway_that_stands_by_ends_on_sigterm(scene: MakeScene, database: Da
         connection.execute(TABLE)
     s = scene(DEFINITIONS)
     first = s.project.start()
-    first.wait_for("all tables are copied")
+    first.wait_until_copied()
     second = s.project.start()
-    second.wait_for("standing by")
+    second.wait_until_doing("standby")
 
     assert second.terminate() == 0
     assert first.terminate() == 0
@@ -80,11 +80,11 @@ def test_a_second_gateway_goes_on_with_the_firsts_copy(
         with locker.transaction():
             locker.execute("LOCK TABLE u")  # the first has to wait when it comes to it
             second = s.project.start()
-            second.wait_for("standing by")
+            second.wait_until_doing("standby")
             wait_for_copy_marker(s, "t", "ready")
             first.kill()
             second.wait_for("streaming")
-        second.wait_for("all tables are copied")
+        second.wait_until_copied()
         connection.execute("UPDATE t SET b = 1 WHERE a < 100")
         assert second.terminate() == 0
         s.run_to(current_lsn(connection))
@@ -215,7 +215,7 @@ def test_sigterm_under_load_ends_with_whole_transactions(
 
         with running(load):
             gateway = s.project.start()
-            gateway.wait_for("all tables are copied")
+            gateway.wait_until_copied()
             wait_until(lambda: len(s.rebuilt("t")) > 20, 60, "some rows")
             assert gateway.terminate() == 0
         assert "stopped" in gateway.log()

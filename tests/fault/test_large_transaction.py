@@ -40,7 +40,7 @@ def test_a_large_transaction_passes_in_little_memory_and_is_one_kafka_transactio
             kafka={"queue.buffering.max.messages": "2000"},
         )
         gateway = s.project.start()
-        gateway.wait_for("all tables are copied")
+        gateway.wait_until_copied()
         connection.execute("INSERT INTO large VALUES (0, 'everything is loaded')")
         wait_until(lambda: len(s.read("large")) == 2, 60, "the first row")
         before, offset = resident(gateway.pid, "VmRSS"), s.uncommitted_end("large")

@@ -114,7 +114,7 @@ def test_a_gateway_killed_between_prepare_and_its_end_loses_nothing(
     decided: str,
 ) -> None:
     s = two_phase("two_phase = on, streaming = on")
-    s.project.start().wait_for("all tables are copied")
+    s.project.start().wait_until_copied()
     execute(s, "INSERT INTO t VALUES (-1, 'before')")
     prepare(s, "kept", 1, rows)
     prepare(s, "gone", 10_001, 10_000 + rows)
@@ -133,7 +133,7 @@ def test_a_gateway_killed_between_prepare_and_its_end_loses_nothing(
         server.kill()
         server.restart()
     if decided == "afterwards":
-        s.project.start().wait_for("all tables are copied")
+        s.project.start().wait_until_copied()
         execute(s, "INSERT INTO t VALUES (-3, 'after the restart')")
         wait_for_row(s, -3)
     execute(s, "COMMIT PREPARED 'kept'")
@@ -166,7 +166,7 @@ def test_a_prepared_transaction_does_not_keep_the_server_from_stopping(
 ) -> None:
     s = two_phase("two_phase = on")
     gateway = s.project.start()
-    gateway.wait_for("all tables are copied")
+    gateway.wait_until_copied()
     prepare(s, "held", 1, 3)
     execute(s, "INSERT INTO t VALUES (-1, 'later')")
     wait_for_row(s, -1)

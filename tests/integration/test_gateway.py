@@ -110,7 +110,7 @@ def test_a_slot_that_another_gateway_has_made_meanwhile_is_not_taken_for_one_tha
     def read_behind_another(*arguments: Any, **options: Any) -> Any:
         if not others:
             others.append(s.project.start())
-            others[0].wait_for("all tables are copied")
+            others[0].wait_until_copied()
             assert others[0].terminate() == 0
         return read_progress(*arguments, **options)
 

@@ -41,7 +41,7 @@ SMALL = {"copy": {"chunk_rows": 200}, "definitions": {"watch_interval_s": 0.5}}
 
 def started(scene: Scene, **arguments: Any) -> GatewayProcess:
     process = scene.project.start(**arguments)
-    process.wait_for("all tables are copied")
+    process.wait_until_copied()
     wait_for_copy_marker(scene, "t", "ready")
     return process
 

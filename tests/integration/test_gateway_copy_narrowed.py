@@ -58,7 +58,7 @@ def copy_while(
     with database.connect() as connection, database.connect() as writer:
         with running(lambda stop: changes(writer, stop)):
             gateway = s.project.start()
-            gateway.wait_for("all tables are copied", 60)
+            gateway.wait_until_copied(60)
         end = current_lsn(connection)
     assert gateway.terminate() == 0, gateway.log()
     s.run_to(end)
@@ -154,7 +154,7 @@ def test_a_filter_that_raises_is_dealt_with_as_where_all_rows_are_read(
             copy={"chunk_rows": 300},
         )
         gateway = s.project.start()
-        gateway.wait_for("all tables are copied")
+        gateway.wait_until_copied()
         assert gateway.terminate() == 0, gateway.log()
 
     assert NARROWED in gateway.log()

@@ -61,7 +61,7 @@ def test_endpos_in_the_future_is_waited_for(scene: MakeScene, database: Database
         )
         ahead = value_of(connection, "SELECT (pg_current_wal_insert_lsn() + 300000)::text")
         gateway = s.project.start("--endpos", ahead)
-        gateway.wait_for("all tables are copied")
+        gateway.wait_until_copied()
         connection.execute("INSERT INTO t VALUES (1)")
         wait_until(lambda: s.rebuilt("t") == [(1,)], 60, "the first row")
         # What nobody publishes moves the server past it.
@@ -144,7 +144,7 @@ def test_markers_and_feedback_move_on_while_only_another_database_writes(
             limits={"progress_interval_s": 0.4, "feedback_interval_s": 0.5},
         )
         gateway = s.project.start()
-        gateway.wait_for("all tables are copied")
+        gateway.wait_until_copied()
         target = parse_lsn(
             value_of(connection, "SELECT (pg_current_wal_insert_lsn() + 200000)::text")
         )

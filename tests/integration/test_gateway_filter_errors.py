@@ -176,7 +176,7 @@ def test_a_filter_that_no_longer_raises_brings_the_quarantined_rows_in(
     before = s.rebuilt("t")
     s.project.definitions = s.project.definitions.replace("100 / a > 5", "a < 20")
     process = s.project.start()
-    process.wait_for("all tables are copied")
+    process.wait_until_copied()
     assert process.terminate() == 0, process.log()
 
     assert before == [(1, "one"), (2, "two")]

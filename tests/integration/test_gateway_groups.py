@@ -39,7 +39,7 @@ def test_each_group_has_a_slot_and_a_process_and_one_status_shows_all(
         s = scene(DEFINITIONS, **{"source.groups": groups})
         for group in groups:
             gateway = s.project.start("--group", group)
-            gateway.wait_for("all tables are copied")
+            gateway.wait_until_copied()
         connection.execute("UPDATE t SET a = a + 100; INSERT INTO t VALUES (2, 0)")
         for group in groups:
             wait_until_confirmed(connection, f"{slot}_{group}")

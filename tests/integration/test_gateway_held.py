@@ -85,7 +85,7 @@ def test_an_identity_that_was_away_for_a_while_leaves_no_stale_row(
             connection.execute("ALTER TABLE t REPLICA IDENTITY FULL")
             connection.execute("UPDATE t SET c = 0 WHERE a = 8")
         process.wait_for("it is copied anew when it can be published")
-        process.wait_for("all tables are copied")
+        process.wait_until_copied()
         copied(s, "t")
         published_to(s, current_lsn(connection))
         wait_until(lambda: "t: ready" in s.cli("status").out, 60, "t to be ready")

@@ -85,7 +85,7 @@ def test_a_gateway_tells_what_it_has_done_and_shows_no_value(
         )
         s = scene(DEFINITIONS, **LISTENING)
         gateway = Monitored(s.project.start())
-        gateway.process.wait_for("all tables are copied")
+        gateway.process.wait_until_copied()
         for statement in (
             "INSERT INTO t VALUES (20, 'long enough'), (3 + 18, 'abc')",
             "UPDATE t SET a = 1 + 99 WHERE a = 1",  # enters a > 5
@@ -139,9 +139,9 @@ def test_health_and_role_of_a_leader_and_of_one_that_stands_by(
         connection.execute(TABLES)
         s = scene(DEFINITIONS, **LISTENING)
         leader = Monitored(s.project.start())
-        leader.process.wait_for("all tables are copied")
+        leader.process.wait_until_copied()
         follower = Monitored(s.project.start())
-        follower.process.wait_for("standing by")
+        follower.process.wait_until_doing("standby")
 
         wait_until(lambda: leader.get("/readyz")[0] == 200, 60, "the leader to be ready")
         wait_until(lambda: follower.get("/readyz")[0] == 200, 60, "the other to be ready")
@@ -165,7 +165,7 @@ def test_a_held_table_is_told_everywhere(scene: MakeScene, database: Database) -
             **LISTENING,
         )
         gateway = Monitored(s.project.start())
-        gateway.process.wait_for("all tables are copied")
+        gateway.process.wait_until_copied()
         connection.execute("ALTER TABLE t REPLICA IDENTITY DEFAULT")
         connection.execute("INSERT INTO t VALUES (1, 'z')")
 

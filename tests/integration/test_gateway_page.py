@@ -42,7 +42,7 @@ def test_the_page_is_read_on_a_phone_without_javascript_and_lives_with_it(
         connection.execute("CREATE TABLE t (a int PRIMARY KEY)")
         s = scene(DEFINITIONS, **LISTENING)
         gateway = Monitored(s.project.start())
-        gateway.process.wait_for("all tables are copied")
+        gateway.process.wait_until_copied()
         url = f"{gateway.url}/"
 
         for name, width in WIDTHS.items():

@@ -91,7 +91,7 @@ def test_reload_brings_every_table_to_its_new_definition_under_load(
     with s.connect() as connection, s.connect() as writer:
         connection.execute(TABLES.encode())
         process = s.project.start()
-        process.wait_for("all tables are copied")
+        process.wait_until_copied()
         with running(write_on(writer)):
             define(s, OVERSEAS)
             ended = s.cli("reload")
@@ -120,7 +120,7 @@ def test_reload_by_sighup_records_the_new_definitions_and_their_lsn(
     with s.connect() as connection:
         connection.execute(TABLES.encode())
         process = s.project.start()
-        process.wait_for("all tables are copied")
+        process.wait_until_copied()
         before = parse_lsn(current_lsn(connection))
         define(s, EUROPE.replace("region = 'EU'", "region = 'US'"))
 
@@ -145,7 +145,7 @@ def test_definitions_that_are_refused_leave_the_old_ones_in_force(
     with s.connect() as connection:
         connection.execute(TABLES.encode())
         process = s.project.start()
-        process.wait_for("all tables are copied")
+        process.wait_until_copied()
         define(s, EUROPE.replace("region = 'EU'", "regoin = 'EU'"))
 
         os.kill(process.pid, signal.SIGHUP)
@@ -214,7 +214,7 @@ def test_a_gateway_that_dies_while_tables_are_copied_goes_on_at_the_next_start(
     with s.connect() as connection:
         connection.execute(TABLES.encode())
         process = s.project.start()
-        process.wait_for("all tables are copied")
+        process.wait_until_copied()
         define(s, OVERSEAS)
         os.kill(process.pid, signal.SIGHUP)
         process.wait_for("definitions in force")
@@ -222,7 +222,7 @@ def test_a_gateway_that_dies_while_tables_are_copied_goes_on_at_the_next_start(
         process.kill()
         connection.execute("UPDATE orders SET total = 10 WHERE id % 7 = 0")
         process = s.project.start()
-        process.wait_for("all tables are copied")
+        process.wait_until_copied()
         end = current_lsn(connection)
         assert process.terminate() == 0, process.log()
         s.run_to(end)
@@ -278,7 +278,7 @@ def test_a_tree_that_is_read_by_leaf_and_by_root_in_turn_loses_nothing(
     with s.connect() as connection, s.connect() as writer:
         connection.execute(TREE.encode())
         process = s.project.start()
-        process.wait_for("all tables are copied")
+        process.wait_until_copied()
         with running(write(writer)):
             for definitions in (MIXED, BY_ROOT, MIXED):
                 define(s, definitions)

@@ -33,7 +33,7 @@ def test_columns_that_come_go_and_widen_are_followed(scene: MakeScene, database:
         connection.execute("INSERT INTO t VALUES (1, 1, 'x')")
         s = scene(DEFINITIONS)
         gateway = s.project.start()
-        gateway.wait_for("all tables are copied")
+        gateway.wait_until_copied()
         connection.execute("INSERT INTO t VALUES (2, 2, 'y')")
         connection.execute("ALTER TABLE t ADD COLUMN c text DEFAULT 'new'")
         connection.execute("INSERT INTO t VALUES (3, 3, 'z', 'c3')")
@@ -62,7 +62,7 @@ def test_a_gateway_with_nothing_to_do_takes_next_to_no_cpu(
     with database.connect() as connection:
         connection.execute("CREATE TABLE t (a int PRIMARY KEY); INSERT INTO t VALUES (1)")
     gateway = scene(DEFINITIONS).project.start()
-    gateway.wait_for("all tables are copied")
+    gateway.wait_until_copied()
 
     began, before = time.monotonic(), cpu_s(gateway.pid)
     time.sleep(3)  # what is measured is this time itself
@@ -83,7 +83,7 @@ def test_a_change_that_readers_cannot_follow_stops_with_what_to_do(
         connection.execute("CREATE TABLE t (a int PRIMARY KEY, b int)")
         s = scene(DEFINITIONS)
         gateway = s.project.start()
-        gateway.wait_for("all tables are copied")
+        gateway.wait_until_copied()
         connection.execute("INSERT INTO t VALUES (1, 1)")
         connection.execute("ALTER TABLE t ALTER COLUMN b TYPE text")
         connection.execute("INSERT INTO t VALUES (2, 'two')")
@@ -112,7 +112,7 @@ def test_a_table_that_changes_in_the_middle_of_its_copy_is_copied_as_it_is_then(
         connection.execute("UPDATE t SET new = 8 WHERE a % 100 = 0")
         wait_for_copy_marker(s, "u", "copying")
         connection.execute("TRUNCATE u; INSERT INTO u VALUES (1), (5000)")
-        gateway.wait_for("all tables are copied", 120)
+        gateway.wait_until_copied(120)
         assert gateway.terminate() == 0
         s.run_to(current_lsn(connection))
         rows = s.source_rows("SELECT a, b FROM t")

@@ -51,7 +51,7 @@ def test_the_transactions_that_the_slot_waits_for_are_named(
             else:
                 with database.connect() as connection:
                     connection.execute(f"COMMIT PREPARED '{gid}'")
-    gateway.wait_for("all tables are copied")
+    gateway.wait_until_copied()
     assert gateway.terminate() == 0
     assert s.rebuilt("t") == [(1,), (2,)]
 
@@ -69,7 +69,7 @@ def test_those_that_a_copy_and_a_reload_wait_for_are_named(
     s = scene(one, http={"listen": "127.0.0.1:0"})
     gid = f"payment-{database.name}"
     gateway = Monitored(s.project.start())
-    gateway.process.wait_for("all tables are copied")
+    gateway.process.wait_until_copied()
     with psycopg.connect(database.dsn, application_name="nightly batch") as open_one:
         open_one.execute("SELECT pg_current_xact_id()")
         with database.connect() as connection:

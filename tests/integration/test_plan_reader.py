@@ -93,7 +93,7 @@ def test_a_publication_that_is_altered_while_the_watch_is_interrupted_is_followe
         connection.execute(TABLES)
         connection.execute("INSERT INTO u VALUES (1)")
         gateway = s.project.start()
-        gateway.wait_for("all tables are copied")
+        gateway.wait_until_copied()
         # It comes back after a pause.
         connection.execute(
             "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity"

@@ -117,7 +117,7 @@ def test_binary_and_text_streams_make_the_same_records(
         try:
             for name, project in projects.items():
                 gateway = project.start()
-                gateway.wait_for("all tables are copied")
+                gateway.wait_until_copied()
                 assert f"binary={name.startswith('binary')}" in gateway.log()
                 gateway.kill()
             Workload(connection, 1).run(60)

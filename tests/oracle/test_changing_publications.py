@@ -53,7 +53,7 @@ def copied(scene: Scene, table: str, subscription: str | None = None) -> None:
 
 def started(scene: Scene) -> GatewayProcess:
     process = scene.project.start()
-    process.wait_for("all tables are copied")
+    process.wait_until_copied()
     return process
 
 

@@ -49,7 +49,7 @@ def test_a_random_workload_ends_in_the_native_subscriptions_tables(
         )
         try:
             gateway = project.start()
-            gateway.wait_for("all tables are copied")
+            gateway.wait_until_copied()
             workload.run(TRANSACTIONS // 2)
             gateway.kill()
             workload.run(TRANSACTIONS // 4)

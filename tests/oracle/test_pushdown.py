@@ -139,7 +139,7 @@ def test_tables_are_those_of_native_subscriptions_while_filters_change(
     with database.connect() as writer, database.connect() as slow:
         s = scene(definitions(TWO), **PUSHED)
         gateway = s.project.start()
-        gateway.wait_for("all tables are copied", 60)
+        gateway.wait_until_copied(60)
         assert "tenant = 2" in str(union_of(source, s, "t"))
         assert "tenant = 7" not in str(union_of(source, s, "t"))
         with running(lambda stop: write(writer, stop)):
@@ -242,7 +242,7 @@ def test_check_says_what_is_at_risk_and_the_gateway_ends_it(
         definitions={"watch_interval_s": 0.2},
     )
     gateway = s.project.start()
-    gateway.wait_for("all tables are copied", 60)
+    gateway.wait_until_copied(60)
     checked = s.cli("check").out
     assert "the server filters table public.t by id, tenant: every UPDATE and DELETE" in checked
     assert "push-down: not for table public.n: a filter can fail on a row" in checked

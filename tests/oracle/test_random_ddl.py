@@ -71,7 +71,7 @@ def _play(
         workload = kind(connection, native, rng, tables)
         process: GatewayProcess | None = s.project.start()
         assert process is not None
-        process.wait_for("all tables are copied")
+        process.wait_until_copied()
         for _ in range(STEPS):
             workload.step()
             if process is None or rng.random() < 0.2:

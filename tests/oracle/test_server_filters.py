@@ -215,7 +215,7 @@ def test_nothing_is_lost_when_the_evaluating_session_is_ended_again_and_again(
         limits={"max_batch_ms": 20},
     )
     process = s.project.start()
-    process.wait_for("all tables are copied")
+    process.wait_until_copied()
     kill = (
         "SELECT count(pg_terminate_backend(pid, 60000)) FROM pg_stat_activity"
         " WHERE application_name = 'pgsluice filters' AND datname = current_database()"

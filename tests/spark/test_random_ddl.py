@@ -86,7 +86,7 @@ def test_random_ddl_ends_in_the_native_tables(
         )
         workload = Workload(connection, native, rng, tables)
         process = s.project.start()
-        process.wait_for("all tables are copied")
+        process.wait_until_copied()
         for number in range(1, STEPS + 1):
             workload.step()
             if number % (STEPS // CUTS) == 0:

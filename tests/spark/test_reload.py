@@ -78,7 +78,7 @@ def test_rebuilt_tables_follow_changed_definitions(
         )
 
         process = s.project.start()
-        process.wait_for("all tables are copied")
+        process.wait_until_copied()
         connection.execute("UPDATE orders SET total = -total WHERE id % 5 = 0")
         s.project.definitions = AFTER.replace("{s}", s.slot)
         ended = s.cli("reload")

@@ -130,7 +130,7 @@ def test_tables_are_verified_while_writes_go_on(
             raise
 
     gateway = s.project.start()
-    gateway.wait_for("all tables are copied")
+    gateway.wait_until_copied()
     with running(job):
         with running(writing(s.connect, seed)):
             both = ("--timeout", "300", "--table", "public.orders", "--table", "public.bag")

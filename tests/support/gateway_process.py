@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
+import socket
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from io import BytesIO
 from pathlib import Path
@@ -87,7 +89,13 @@ class GatewayProcess:
         self, arguments: Sequence[str], environment: Mapping[str, str] | None = None
     ) -> None:
         self._lines: list[str] = []
-        self._process = _start(arguments, {**os.environ, **(environment or {})})
+        # It tells us how it is as it tells systemd: docs/monitoring.md.
+        self._supervisor = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
+        self._supervisor.bind("")
+        notify = f"@{self._supervisor.getsockname()[1:].decode()}"
+        self._process = _start(
+            arguments, {**os.environ, "NOTIFY_SOCKET": notify, **(environment or {})}
+        )
         assert self._process.stderr is not None
         os.set_blocking(self._process.stderr.fileno(), False)
 
@@ -132,6 +140,42 @@ class GatewayProcess:
         except AssertionError as error:
             raise AssertionError(f"{error}; the log:\n{self.log()}") from None
 
+    def wait_until_copied(self, timeout_s: float = TIMEOUT_S) -> None:
+        """Wait until it streams and says that all tables are copied that are not held."""
+        self._wait_for_status(_is_copied, timeout_s, "to have copied all tables")
+
+    def wait_until_doing(self, what: str, timeout_s: float = TIMEOUT_S) -> None:
+        """Wait until its status, as systemd shows it, begins so; fail when it ends before that."""
+        self._wait_for_status(lambda status: status.startswith(what), timeout_s, f"to be {what!r}")
+
+    def _wait_for_status(self, wanted: Callable[[str], bool], timeout_s: float, what: str) -> None:
+        def does() -> bool:
+            ended = self.ended()
+            if any(map(wanted, self._statuses())):
+                return True
+            assert not ended, f"ended with {self._process.returncode}:\n{self.log()}"
+            return False
+
+        self._statuses()  # what it said earlier
+        try:
+            wait_until(does, timeout_s, f"the gateway {what}")
+        except AssertionError as error:
+            raise AssertionError(f"{error}; the log:\n{self.log()}") from None
+
+    def _statuses(self) -> list[str]:
+        """What it has said of itself since the last call."""
+        found: list[str] = []
+        while True:
+            try:
+                message = self._supervisor.recv(4096).decode()
+            except BlockingIOError:
+                return found
+            found += [
+                line.removeprefix("STATUS=")
+                for line in message.splitlines()
+                if line.startswith("STATUS=")
+            ]
+
     def wait(self, timeout_s: float = TIMEOUT_S) -> int:
         """Wait for its end; the exit code."""
 
@@ -165,6 +209,15 @@ class GatewayProcess:
             self.kill()
         assert self._process.stderr is not None
         self._process.stderr.close()
+        self._supervisor.close()
+
+
+def _is_copied(status: str) -> bool:
+    """Whether a gateway that says so has nothing to copy."""
+    if status == "streaming, all tables copied":
+        return True
+    counts = re.fullmatch(r"streaming, (\d+) of (\d+) tables copied, (\d+) held", status)
+    return counts is not None and int(counts[1]) + int(counts[3]) == int(counts[2])
 
 
 def _start(

@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
-from gateway.monitor.health import lag_seconds, why_not_alive, why_not_ready
+from gateway.monitor.health import doing, lag_seconds, why_not_alive, why_not_ready
 from gateway.observe import Phase
-from tests.unit.monitor.figures import figures, loop_state
+from gateway.records import CopyState
+from tests.unit.monitor.figures import COPIES, figures, loop_state
 
 
 def test_a_loop_that_turns_and_hears_its_server_is_alive_and_ready() -> None:
@@ -64,3 +65,17 @@ def test_the_lag_counts_from_the_oldest_that_waits_or_from_when_it_was_known_las
     phase: Phase, loop: dict[str, Any], lag: float | None
 ) -> None:
     assert lag_seconds(figures(phase=phase, loop=loop_state(**loop)), 1_010.0) == lag
+
+
+def test_what_a_gateway_does_is_its_phase_and_how_many_tables_are_copied() -> None:
+    held = CopyState("nsw", "public", "v", "held", reason="no key")
+
+    assert doing(None) == "starting"
+    assert doing(figures(phase="standby")) == "standby"
+    assert doing(figures(loop=None)) == "streaming"
+    assert doing(figures()) == "streaming, 1 of 2 tables copied"
+    assert doing(figures(loop=loop_state(copies=COPIES[:1]))) == "streaming, all tables copied"
+    assert (
+        doing(figures(loop=loop_state(copies=(*COPIES[:1], held))))
+        == "streaming, 1 of 2 tables copied, 1 held"
+    )
