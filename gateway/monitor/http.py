@@ -41,7 +41,9 @@ class _Endpoints:
         self._settings = settings
         self._watch = watch
         self._troubles = troubles
-        self._metrics = Exposition(lambda: watch.figures, watch.status, troubles.counts)
+        self._metrics = Exposition(
+            lambda: watch.figures, watch.status, troubles.counts, settings.source.slot
+        )
         self.paths: Mapping[str, Callable[[], Answer]] = {
             "/": lambda: (200, _HTML, page(self.status(), watch.history()).encode()),
             "/fragment": lambda: (200, _HTML, fragment(self.status(), watch.history()).encode()),

@@ -2,12 +2,14 @@
 
 Labels name subscriptions, tables and kinds, never values. Tables are as many as the definitions
 have; one that is left out while the gateway runs stays with its last value until the next start.
+Counters whose labels are known beforehand are there with 0: what appears with its first event has
+no increase, so no alert could see that event.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final, get_args
 
 from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
@@ -20,6 +22,7 @@ from prometheus_client.core import (
 from prometheus_client.registry import Collector
 
 from gateway.envelope.envelope import package_version
+from gateway.errors import TransientError, UnfitKind
 from gateway.monitor.health import lag_seconds
 from gateway.monitor.status import Status
 from gateway.observe import Figures, Histogram
@@ -32,6 +35,7 @@ CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 _ROLES: Final = {"streaming": "leader", "standby": "standby"}
 _STATES: Final = ("pending", "copying", "ready", "held", "missing")
 _OF_TABLE: Final = ("subscription", "table")
+_OPERATIONS: Final = ("insert", "update", "delete", "truncate", "copy")
 
 
 class Exposition(Collector):
@@ -41,6 +45,7 @@ class Exposition(Collector):
         figures: As the loop has posted them; None before it has.
         status: Slot and tables; None before the server was seen.
         troubles: Warnings and errors of the log, by level and source.
+        slot: By which several gateways in one job are told apart.
     """
 
     def __init__(
@@ -48,10 +53,12 @@ class Exposition(Collector):
         figures: Callable[[], Figures | None],
         status: Callable[[], Status | None],
         troubles: Callable[[], Mapping[tuple[str, str], int]],
+        slot: str,
     ) -> None:
         self._figures = figures
         self._status = status
         self._troubles = troubles
+        self._slot = slot
         self._registry = CollectorRegistry()
         self._registry.register(self)
         ProcessCollector(namespace="pgsluice_gateway", registry=self._registry)
@@ -73,21 +80,21 @@ class Exposition(Collector):
         for labels, count in self._troubles().items():
             logged.add_metric(labels, count)
         yield logged
-        figures = self._figures()
+        figures, status = self._figures(), self._status()
         if figures is not None:
-            yield from _of_process(figures)
-            yield from _of_rows(figures)
+            tables = [(one.subscription, one.table) for one in status.tables] if status else []
+            yield from _of_process(figures, self._slot, {table for _, table in tables})
+            yield from _of_rows(figures, tables)
             yield from _of_loop(figures)
-        status = self._status()
         if status is not None:
             yield from _of_status(status)
 
 
-def _of_process(figures: Figures) -> Iterator[Metric]:
-    role = _gauge("role", "1 for what the gateway is now.", ("role",))
+def _of_process(figures: Figures, slot: str, tables: Collection[str]) -> Iterator[Metric]:
+    role = _gauge("role", "1 for what the gateway is now.", ("role", "slot"))
     mine = _ROLES.get(figures.phase, "none")
     for name in ("leader", "standby", "none"):
-        role.add_metric([name], name == mine)
+        role.add_metric([name, slot], name == mine)
     yield role
     yield _plain_counter("frames", "Messages received from the server.", figures.frames)
     yield _plain_counter("transactions", "Source transactions routed.", figures.transactions)
@@ -102,11 +109,13 @@ def _of_process(figures: Figures) -> Iterator[Metric]:
         "lost_values", "Rows sent with NULL for an unchanged large value.", figures.lost_values
     )
     quarantined = _counter("quarantined_records", "Records in the error topic.", ("table", "kind"))
-    for labels, count in figures.quarantined.items():
+    kinds = get_args(UnfitKind)
+    none_yet = dict.fromkeys(((table, kind) for table in tables for kind in kinds), 0)
+    for labels, count in (none_yet | dict(figures.quarantined)).items():
         quarantined.add_metric(labels, count)
     yield quarantined
     errors = _counter("errors", "Attempts that ended by an error.", ("kind",))
-    for kind, count in figures.errors.items():
+    for kind, count in (dict.fromkeys(_kinds(TransientError), 0) | dict(figures.errors)).items():
         errors.add_metric([kind], count)
     yield errors
     yield _histogram(
@@ -115,15 +124,23 @@ def _of_process(figures: Figures) -> Iterator[Metric]:
     yield _histogram("commit_records", "Records of a Kafka transaction.", figures.commit_records)
 
 
-def _of_rows(figures: Figures) -> Iterator[Metric]:
+def _kinds(error: type[Exception]) -> Iterator[str]:
+    """Yield the names of an error and of all that are such errors."""
+    yield error.__name__
+    for kind in error.__subclasses__():
+        yield from _kinds(kind)
+
+
+def _of_rows(figures: Figures, tables: Sequence[tuple[str, str]]) -> Iterator[Metric]:
     rows = _counter("rows", "Changes and copied rows in Kafka.", (*_OF_TABLE, "operation"))
-    for of_rows, count in figures.rows.items():
+    of_tables = ((*table, operation) for table in tables for operation in _OPERATIONS)
+    for of_rows, count in (dict.fromkeys(of_tables, 0) | dict(figures.rows)).items():
         rows.add_metric(of_rows, count)
     yield rows
     filtered = _counter(
         "filtered_rows", "Changes of its tables that a subscription did not take.", _OF_TABLE
     )
-    for of_table, count in figures.filtered.items():
+    for of_table, count in (dict.fromkeys(tables, 0) | dict(figures.filtered)).items():
         filtered.add_metric(of_table, count)
     yield filtered
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import get_args
 
 from prometheus_client import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
+from gateway.errors import UnfitKind
 from gateway.monitor.metrics import PREFIX, Exposition
 from gateway.monitor.status import tables_of
 from gateway.observe import Figures
@@ -31,7 +33,9 @@ def families(of: Figures | None, *, safe_wal_bytes: int | None = None) -> Iterat
     aside = CopyState("nsw", "public", "v", "held", reason="it has no identity")
     tables = tables_of((*COPIES, aside), lambda c: len(c.table) + 8)
     shown = replace(status(safe_wal_bytes=safe_wal_bytes), tables=tables)
-    exposition = Exposition(lambda: of, lambda: shown, lambda: {("warning", "sink.producer"): 2})
+    exposition = Exposition(
+        lambda: of, lambda: shown, lambda: {("warning", "sink.producer"): 2}, "s"
+    )
     yield from text_string_to_metric_families(exposition.text().decode())
 
 
@@ -65,7 +69,9 @@ def test_without_a_limit_nothing_is_said_of_what_is_left() -> None:
 def test_the_role_is_one_of_three() -> None:
     for phase, role in (("streaming", "leader"), ("standby", "standby"), ("retrying", "none")):
         found = scraped(figures(phase=phase))  # type: ignore[arg-type]
-        roles = {labels[0][1]: value for (name, labels), value in found.items() if name == "role"}
+        roles = {
+            dict(labels)["role"]: value for (name, labels), value in found.items() if name == "role"
+        }
 
         assert roles == {"leader": 0, "standby": 0, "none": 0, role: 1}
 
@@ -97,3 +103,28 @@ def test_before_the_loop_has_posted_there_is_what_is_known() -> None:
 
     assert ("slot_active", ()) in found
     assert not any(name == "lag_seconds" for name, _ in found)
+
+
+def test_what_is_known_beforehand_is_there_with_0_before_its_first_event() -> None:
+    found = scraped(figures())
+
+    for kind in get_args(UnfitKind):
+        assert found["quarantined_records_total", (("kind", kind), ("table", "public.u"))] == 0
+    for kind in ("TransientError", "SlotBusyError", "FencedError"):
+        assert found["errors_total", (("kind", kind),)] == 0
+    of_table = (("subscription", "nsw"), ("table", "public.u"))
+    for operation in ("insert", "update", "delete", "truncate", "copy"):
+        assert found["rows_total", (("operation", operation), *of_table)] == 0
+    assert found["filtered_rows_total", of_table] == 0
+
+
+def test_what_has_been_counted_prevails() -> None:
+    found = scraped(figures(errors={"TransientError": 4}, quarantined={("public.t", "value"): 1}))
+
+    assert found["errors_total", (("kind", "TransientError"),)] == 4
+    assert found["quarantined_records_total", (("kind", "value"), ("table", "public.t"))] == 1
+    assert found["quarantined_records_total", (("kind", "size"), ("table", "public.t"))] == 0
+
+
+def test_several_gateways_are_told_apart_by_their_slots() -> None:
+    assert scraped(figures())["role", (("role", "leader"), ("slot", "s"))] == 1
