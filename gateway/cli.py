@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from gateway.config import Settings, choose_group, each_group, find_settings, load_settings
-from gateway.errors import FatalError, GatewayError, TransientError
+from gateway.errors import FatalError, GatewayError, TransientError, UsageError
 from gateway.lsn import Lsn, parse_lsn
 from gateway.observe import LogFormat, event, set_up_logging
 
@@ -24,6 +24,7 @@ __all__ = ["command_line", "main"]
 _LOG: Final = logging.getLogger(__name__)
 
 EXIT_FAILED: Final = 1
+EXIT_USAGE: Final = 2
 EXIT_GAVE_UP: Final = 75
 
 
@@ -36,6 +37,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return command(arguments)
     except TransientError as error:
         return _fail(error, EXIT_GAVE_UP, arguments.form)
+    except UsageError as error:
+        return _fail(error, EXIT_USAGE, arguments.form)
     except FatalError as error:
         return _fail(error, EXIT_FAILED, arguments.form)
     except KeyboardInterrupt:

@@ -6,6 +6,7 @@
     │   └── FencedError         a younger gateway writes to Kafka: this attempt is over
     └── FatalError          exit; a person must act, and `hint` says how
         ├── ConfigError         the settings cannot work
+        ├── UsageError          an argument of a command is wrong; exit code 2
         ├── DefinitionError     a publication or subscription cannot be served; text and position
         │   └── FilterError         its row filter is not allowed or not supported
         ├── ProtocolError       the bytes do not parse; has tag and offset
@@ -43,6 +44,7 @@ __all__ = [
     "TransientError",
     "UnfitError",
     "UnfitKind",
+    "UsageError",
     "ValueFormatError",
     "quote_position",
 ]
@@ -94,6 +96,10 @@ class ConfigError(FatalError):
     def __init__(self, message: str, *, key: str | None = None, hint: str | None = None) -> None:
         super().__init__(message if key is None else f"{key}: {message}", hint=hint)
         self.key = key
+
+
+class UsageError(FatalError):
+    """An argument of a command is wrong, and nothing was done."""
 
 
 class DefinitionError(FatalError):

@@ -197,7 +197,7 @@ def _slot_findings(
     status = slot_status(connection, settings.source.slot)
     yield from _prepared_findings(connection, status)
     if status is None:
-        used = _value(connection, "SELECT count(*) FROM pg_catalog.pg_replication_slots")
+        used = _value(connection, "SELECT pg_catalog.count(*) FROM pg_catalog.pg_replication_slots")
         if used >= facts.max_replication_slots:
             yield Finding(
                 Severity.ERROR,
@@ -219,7 +219,8 @@ def _slot_findings(
 
 # Every database's: the slot keeps WAL from the first record of any of them.
 _PREPARED: Final = """
-SELECT gid, database::text, to_char(prepared, 'YYYY-MM-DD HH24:MI:SS TZ'), count(*) OVER ()
+SELECT gid, database::pg_catalog.text,
+    pg_catalog.to_char(prepared, 'YYYY-MM-DD HH24:MI:SS TZ'), pg_catalog.count(*) OVER ()
 FROM pg_catalog.pg_prepared_xacts ORDER BY prepared LIMIT 5
 """
 
@@ -245,7 +246,7 @@ def _prepared_findings(
 
 _UNREADABLE: Final = """
 SELECT c.oid FROM pg_catalog.pg_class c
-WHERE c.oid = ANY (%s::oid[]) AND NOT pg_catalog.has_table_privilege(c.oid, 'SELECT')
+WHERE c.oid = ANY (%s::pg_catalog.oid[]) AND NOT pg_catalog.has_table_privilege(c.oid, 'SELECT')
 """
 
 

@@ -6,39 +6,56 @@ PostgreSQL's own, also where the gateway evaluates the filter itself: it gives t
 
 from __future__ import annotations
 
+import difflib
 import json
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, cast
 
 import psycopg
 from psycopg import sql
-from psycopg.rows import TupleRow
 
 from gateway.commands.schemas import CollectedSchemas, routes_of
 from gateway.config import Settings
 from gateway.definitions.model import FilterClause, Operation, Plan, Publish, Table
 from gateway.envelope.naming import topic_of
-from gateway.errors import ConfigError
+from gateway.errors import ConfigError, UsageError
+from gateway.pgtypes.records import split_record
 from gateway.routing.filters import Filters
 from gateway.runtime.plan import read_definitions
 from gateway.runtime.provision import known_plan
-from gateway.source.connection import connect, server_facts
+from gateway.source.connection import (
+    classify_server_error,
+    connect,
+    role_schemas,
+    server_facts,
+)
+from gateway.source.guard import lock
+from gateway.source.key_columns import among, sorted_columns
+from gateway.source.literals import LiteralType, literal_types
 
 __all__ = ["explain"]
 
 _PAIR: Final = re.compile(r"\s*([^=\s]+)\s*=\s*(.*?)\s*\Z", re.DOTALL)
+_LOOK_IN: Final = "SELECT pg_catalog.set_config('search_path', %s, true)"
+_OID_OF: Final = "SELECT pg_catalog.to_regclass(%s)::pg_catalog.oid"
 _ROWS: Final = (Operation.INSERT, Operation.UPDATE, Operation.DELETE)
 
 
 @dataclass(frozen=True, slots=True)
 class _Source:
-    """Where the row comes from: a FROM item with the table's columns, and its parameters."""
+    """Origin of the row: a FROM item with the table's columns.
+
+    Attributes:
+        from_table: It is read from the table, and has the partition in ``pgsluice_relation``.
+        left_out: Columns that are NULL because nothing was given for them.
+    """
 
     item: sql.Composable
-    parameters: Sequence[str]
+    from_table: bool = False
+    left_out: tuple[str, ...] = ()
 
 
 def explain(settings: Settings, name: str, row: str) -> int:
@@ -51,7 +68,8 @@ def explain(settings: Settings, name: str, row: str) -> int:
             key of a row that is there: ``1``, or ``a=1,c=NSW``.
 
     Raises:
-        ConfigError: no such table or row, or `row` does not read.
+        ConfigError: there is no such table or row.
+        UsageError: `row` does not read, or names a column that the table does not have.
         DefinitionError: the definitions cannot be served.
         TransientError: the source server cannot be reached.
     """
@@ -63,9 +81,11 @@ def explain(settings: Settings, name: str, row: str) -> int:
         table = _table_named(plan, connection, name)
         with connection.transaction(force_rollback=True):
             connection.execute("SET TRANSACTION READ ONLY")
-            source = _source_of(table, row)
+            source = _source_of(connection, table, row)
             relation_oid, shown = _look(connection, table, source)
             print(f"{table}: {shown}")
+            if source.left_out:
+                print(f"  not given, so NULL: {', '.join(source.left_out)}")
             for line in _verdicts(
                 connection, settings, plan, table, relation_oid, source, routes.filters
             ):
@@ -74,8 +94,19 @@ def explain(settings: Settings, name: str, row: str) -> int:
     return 0
 
 
+def _path(schemas: Sequence[str]) -> str:
+    """A search_path of these schemas."""
+    return ", ".join('"' + name.replace('"', '""') + '"' for name in schemas)
+
+
 def _table_named(plan: Plan, connection: psycopg.Connection, name: str) -> Table:
-    row = connection.execute("SELECT to_regclass(%s)::oid", [name]).fetchone()
+    schemas = role_schemas(connection)
+    try:
+        with connection.transaction():
+            connection.execute(_LOOK_IN, [_path(schemas)])
+            row = connection.execute(_OID_OF, [name]).fetchone()
+    except psycopg.Error as error:
+        raise ConfigError(f"{name!r} is not a name: {error.diag.message_primary}") from None
     oid = None if row is None else row[0]
     if oid is None:
         raise ConfigError(f"there is no table {name} in the source database")
@@ -87,27 +118,92 @@ def _table_named(plan: Plan, connection: psycopg.Connection, name: str) -> Table
     return plan.tables[oid]
 
 
-def _source_of(table: Table, row: str) -> _Source:
-    named = sql.Identifier(table.schema, table.name)
+def _source_of(connection: psycopg.Connection, table: Table, row: str) -> _Source:
     text = row.strip()
     if text.startswith("("):
-        return _Source(sql.SQL("(SELECT (%s::text::{0}).*)").format(named), [text])
+        return _from_record(connection, table, text)
     if text.startswith("{"):
-        try:
-            json.loads(text)
-        except ValueError as error:
-            raise ConfigError(f"the row is not JSON: {error}") from None
-        item = sql.SQL("(SELECT (jsonb_populate_record(NULL::{0}, %s::text::jsonb)).*)")
-        return _Source(item.format(named), [text])
+        return _from_json(connection, table, text)
     key = _key_of(table, text)
-    types = {column.name: column.type_name for column in table.columns}
-    conditions = sql.SQL(" AND ").join(
-        # The type's name is the server's own print of it, from its catalog.
-        sql.SQL("{} = %s::text::{}").format(sql.Identifier(name), sql.SQL(cast(Any, types[name])))
-        for name in key
-    )
+    lock(connection, table)
+    columns = sorted_columns(connection, table, list(key))
+    condition = among(columns, [tuple(value.encode() for value in key.values())])
     item = sql.SQL("(SELECT tableoid AS pgsluice_relation, * FROM {} WHERE {})")
-    return _Source(item.format(named, conditions), list(key.values()))
+    named = sql.Identifier(table.schema, table.name)
+    return _Source(item.format(named, condition), from_table=True)
+
+
+def _from_record(connection: psycopg.Connection, table: Table, text: str) -> _Source:
+    """A row in PostgreSQL's notation, each value as the type under its column's domains."""
+    try:
+        values = split_record(text)
+    except ValueError as error:
+        raise UsageError(f"the row does not read: {error}") from None
+    names = [column.name for column in table.columns]
+    if len(values) != len(names):
+        raise UsageError(
+            f"the row has {len(values)} values, {table} has {len(names)} columns",
+            hint=f"in this order: {', '.join(names)}",
+        )
+    types = _types(connection, table)
+    given = dict(zip(names, values, strict=True))
+    _refuse_unsafe(table, types, [name for name, value in given.items() if value is not None])
+    return _Source(sql.SQL("(SELECT {})").format(_literals(types, given)))
+
+
+def _from_json(connection: psycopg.Connection, table: Table, text: str) -> _Source:
+    """A row as JSON, each value as the type under its column's domains."""
+    try:
+        row = json.loads(text)
+    except ValueError as error:
+        raise UsageError(f"the row is not JSON: {error}") from None
+    types = _types(connection, table)
+    for name in row:
+        if name not in types:
+            near = difflib.get_close_matches(name, types, 1)
+            raise UsageError(
+                f"{table} has no column {name!r}",
+                hint=f"did you mean {near[0]!r}?" if near else f"it has {', '.join(types)}",
+            )
+    _refuse_unsafe(table, types, [name for name, value in row.items() if value is not None])
+    left_out = tuple(name for name in types if name not in row)
+    safe = [name for name, found in types.items() if found.unsafe is None]
+    others = _literals({name: types[name] for name in types if name not in safe}, {})
+    if not safe:
+        return _Source(sql.SQL("(SELECT {})").format(others), left_out=left_out)
+    item = sql.SQL("(SELECT {} FROM pg_catalog.jsonb_to_record({}::pg_catalog.jsonb) AS r ({}))")
+    columns = [sql.SQL("r.{}").format(sql.Identifier(name)) for name in safe]
+    defined = sql.SQL(", ").join(
+        sql.SQL("{} {}").format(sql.Identifier(name), sql.SQL(cast(Any, types[name].name)))
+        for name in safe
+    )
+    listed = sql.SQL(", ").join([*columns, *([others] if len(safe) < len(types) else [])])
+    return _Source(item.format(listed, sql.Literal(text), defined), left_out=left_out)
+
+
+def _types(connection: psycopg.Connection, table: Table) -> dict[str, LiteralType]:
+    columns = {c.name: (c.type_oid, c.type_modifier) for c in table.columns}
+    return literal_types(connection, table, columns, allow_unsafe=True)
+
+
+def _refuse_unsafe(table: Table, types: Mapping[str, LiteralType], given: Sequence[str]) -> None:
+    for name in given:
+        if types[name].unsafe is not None:
+            raise UsageError(
+                f"column {name} of {table} has the type {types[name].name}: {types[name].unsafe}, "
+                "which is in it, would run code of its owner to read the value",
+                hint="leave it out, or give NULL: no row filter can use a type of a user",
+            )
+
+
+def _literals(types: Mapping[str, LiteralType], values: Mapping[str, str | None]) -> sql.Composed:
+    # A type's name is the server's own print of it, from its catalog.
+    return sql.SQL(", ").join(
+        sql.SQL("{}::{} AS {}").format(
+            sql.Literal(values.get(name)), sql.SQL(cast(Any, found.name)), sql.Identifier(name)
+        )
+        for name, found in types.items()
+    )
 
 
 def _key_of(table: Table, text: str) -> dict[str, str]:
@@ -115,7 +211,7 @@ def _key_of(table: Table, text: str) -> dict[str, str]:
     known = {column.name for column in table.columns}
     if "=" not in text:
         if len(identity) != 1:
-            raise ConfigError(
+            raise UsageError(
                 f"the key of {table} has {len(identity)} columns",
                 hint="name them: " + ",".join(f"{name}=..." for name in identity or sorted(known)),
             )
@@ -124,28 +220,37 @@ def _key_of(table: Table, text: str) -> dict[str, str]:
     for part in text.split(","):
         pair = _PAIR.match(part)
         if pair is None or pair[1] not in known:
-            raise ConfigError(f"{part.strip()!r} does not name a column of {table} and its value")
+            raise UsageError(f"{part.strip()!r} does not name a column of {table} and its value")
         key[pair[1]] = pair[2]
     return key
 
 
 def _look(connection: psycopg.Connection, table: Table, source: _Source) -> tuple[int | None, str]:
     """Read the row; return the partition that holds it, where it is in the table, and its text."""
-    from_key = "WHERE" in source.item.as_string(connection)
-    relation = sql.SQL("pgsluice_relation::oid::bigint" if from_key else "NULL::bigint")
+    relation = sql.SQL("pgsluice_relation" if source.from_table else "NULL::pg_catalog.oid")
     columns = [column.name for column in table.columns]
-    texts = sql.SQL(", ").join(sql.SQL("{}::text").format(sql.Identifier(n)) for n in columns)
-    query = sql.SQL("SELECT {}, {} FROM {} AS r LIMIT 2").format(relation, texts, source.item)
+    query = sql.SQL("SELECT {} FROM {} AS r LIMIT 2").format(
+        sql.SQL(", ").join([relation, *map(sql.Identifier, columns)]), source.item
+    )
     try:
-        found: list[TupleRow] = connection.execute(query, source.parameters).fetchall()
+        with connection.transaction():
+            result = connection.execute(query).pgresult
     except psycopg.DataError as error:
-        raise ConfigError(f"the row does not read: {error.diag.message_primary}") from None
-    if not found:
+        raise UsageError(f"the row does not read: {error.diag.message_primary}") from None
+    except psycopg.Error as error:
+        text = error.diag.message_primary or str(error)
+        raise classify_server_error(error.sqlstate, text, doing=f"reading {table}") from None
+    assert result is not None
+    if not result.ntuples:
         raise ConfigError(f"{table} has no row with this key now", hint="give the row itself")
-    if len(found) > 1:
+    if result.ntuples > 1:
         raise ConfigError(f"{table} has more than one row with these values")
-    values = zip(columns, found[0][1:], strict=True)
-    return found[0][0], " ".join(f"{n}={'NULL' if v is None else v}" for n, v in values)
+    # As the types' output functions print it: a cast to text can be the type owner's.
+    oid, *values = [result.get_value(0, place) for place in range(result.nfields)]
+    shown = zip(columns, values, strict=True)
+    return None if oid is None else int(oid), " ".join(
+        f"{name}={'NULL' if value is None else value.decode()}" for name, value in shown
+    )
 
 
 def _verdicts(
@@ -217,11 +322,11 @@ def _verdict(
 def _ask(connection: psycopg.Connection, clause: FilterClause, source: _Source) -> str:
     """Return what a filter says of the row: true, false, null, or the error that it raises."""
     # The filter is the server's own print of what it has accepted as one.
-    condition = sql.SQL(cast(Any, clause.text.replace("%", "%%")))
+    condition = sql.SQL(cast(Any, clause.text))
     query = sql.SQL("SELECT ({}) FROM {} AS r").format(condition, source.item)
     try:
         with connection.transaction():
-            row = connection.execute(query, source.parameters).fetchone()
+            row = connection.execute(query).fetchone()
     except psycopg.Error as error:
         return f"an error: {error.diag.message_primary}"
     assert row is not None

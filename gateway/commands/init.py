@@ -31,7 +31,7 @@ _EVERYTHING: Final = (
 _SIZES: Final = """
 SELECT c.oid, pg_catalog.pg_size_pretty(
     CASE WHEN c.relkind = 'p' THEN (
-        SELECT coalesce(sum(pg_catalog.pg_total_relation_size(t.relid)), 0)::bigint
+        SELECT coalesce(pg_catalog.sum(pg_catalog.pg_total_relation_size(t.relid)), 0)::bigint
         FROM pg_catalog.pg_partition_tree(c.oid) AS t WHERE t.isleaf)
     ELSE pg_catalog.pg_total_relation_size(c.oid) END)
 FROM pg_catalog.pg_class AS c WHERE c.oid = ANY (%s)

@@ -21,6 +21,8 @@ IDENTIFYING = (Operation.UPDATE, Operation.DELETE)
 _VERBS = {Operation.UPDATE: "update", Operation.DELETE: "delete from"}
 _GERUNDS = {Operation.UPDATE: "updating", Operation.DELETE: "deleting from"}
 _UNPUBLISHED_GENERATED = "Replica identity must not contain unpublished generated columns."
+_ENLARGE = "ALTER TABLE {table} REPLICA IDENTITY FULL lets a filter use any column."
+_ADD = "Add the columns of the replica identity to the list."
 _REMEDY = (
     'Set [definitions] missing_identity = "insert_only" to publish its inserts and truncates only.'
 )
@@ -56,6 +58,7 @@ def find_identity_problems(
     pub_contains_invalid_column in publicationcmds.c, CheckCmdReplicaIdentity in execReplication.c.
     """
     gap = identity_gap(table)
+    explained: set[tuple[str, str]] = set()
     for operation in IDENTIFYING:
         relevant = [
             publication
@@ -65,27 +68,34 @@ def find_identity_problems(
         ]
         if not relevant:
             continue
-        for detail, misses in (
+        for detail, remedy, misses in (
             (
                 "Column used in the publication WHERE expression is not part of the replica "
                 "identity.",
+                f"{_ENLARGE.format(table=table)} {_REMEDY}",
                 _filter_misses_identity,
             ),
             (
                 "Column list used by the publication does not cover the replica identity.",
+                f"{_ADD} {_REMEDY}",
                 _list_misses_identity,
             ),
-            (_UNPUBLISHED_GENERATED, _leaves_generated_out),
+            (_UNPUBLISHED_GENERATED, _REMEDY, _leaves_generated_out),
         ):
             at_fault = next((p for p in relevant if misses(members, p, table)), None)
             if at_fault is not None:
+                place = f'(Table {table}, publication "{at_fault.name}".)'
+                hint = f"{detail} {place}"
+                if (detail, at_fault.name) not in explained:  # the same for both operations
+                    explained.add((detail, at_fault.name))
+                    hint += f" {remedy}"
                 yield (
                     operation,
                     DefinitionError(
                         f'cannot {_VERBS[operation]} table "{table.name}"',
                         text=text,
                         position=_position(members, at_fault, table),
-                        hint=f'{detail} (Table {table}, publication "{at_fault.name}".) {_REMEDY}',
+                        hint=hint,
                     ),
                 )
                 break

@@ -54,6 +54,13 @@ class Membership:
             or self.tables[oid].schema in publication.schemas
         )
 
+    def _is_excepted(self, publication: Publication, table: Table) -> bool:
+        """Whether FOR ALL TABLES leaves a table out, by itself or as a part of a tree.
+
+        Source: "CREATE PUBLICATION" in the manual of PostgreSQL 19.
+        """
+        return not publication.excepted.isdisjoint((table.oid, *table.ancestors))
+
     def topmost_ancestor(self, publication: Publication, table: Table) -> tuple[int, int] | None:
         """Return the topmost ancestor that the publication names, and its level above `table`.
 
@@ -71,6 +78,8 @@ class Membership:
         Source: get_rel_sync_entry in pgoutput.c.
         """
         own = (table.oid, 0)
+        if self._is_excepted(publication, table):
+            return None
         if publication.all_tables:
             if publication.via_root and table.ancestors:
                 return table.ancestors[-1], len(table.ancestors)
@@ -147,6 +156,7 @@ class Membership:
                 oid
                 for oid, table in self.tables.items()
                 if not (publication.via_root and table.ancestors)
+                and not self._is_excepted(publication, table)
             }
         else:
             named = {

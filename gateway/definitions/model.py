@@ -203,6 +203,7 @@ class Publication:
 
     Attributes:
         generated: Without a column list, stored generated columns are published as well.
+        excepted: OIDs of the tables that FOR ALL TABLES leaves out, with their partitions.
     """
 
     name: str
@@ -212,6 +213,7 @@ class Publication:
     schemas: tuple[str, ...]
     relations: tuple[PublishedRelation, ...]
     generated: bool = False
+    excepted: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

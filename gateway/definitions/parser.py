@@ -63,6 +63,7 @@ _REFUSED_OPTIONS: Final = {
     "failover": "it is a property of the slot, which all subscriptions share",
     "retain_dead_tuples": "conflicts are not detected",
     "max_retention_duration": "conflicts are not detected",
+    "wal_receiver_timeout": "one stream serves all subscriptions: [source] receiver_timeout_s",
 }
 
 

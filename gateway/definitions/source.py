@@ -31,6 +31,25 @@ class Token:
     end: int
 
 
+def _of_later_grammar(text: str, position: int) -> tuple[str, str] | None:
+    """Return message and hint for what PostgreSQL 19 has, and the grammar of 18 refuses there."""
+    before = " ".join(text[:position].upper().split())
+    word = text[position:].split(maxsplit=1)[0].upper() if text[position:].strip() else ""
+    if before.endswith("FOR ALL TABLES") and word.startswith("EXCEPT"):
+        return (
+            "not supported in the definitions file: FOR ALL TABLES EXCEPT",
+            "create the publication in the source database, and name it in the subscription",
+        )
+    listed = before.endswith("FOR ALL TABLES") and word.startswith(",")
+    if listed or (before.endswith("FOR ALL") and word.startswith("SEQUENCES")):
+        return (
+            "not supported: FOR ALL SEQUENCES",
+            "a sequence is not in the stream of changes: PostgreSQL copies its value when a "
+            "subscription is refreshed; leave it out",
+        )
+    return None
+
+
 class SourceText:
     """A parsed text.
 
@@ -58,7 +77,10 @@ class SourceText:
                     "One of TABLE or TABLES IN SCHEMA must be specified before a standalone "
                     "table or schema name."
                 )
-            raise DefinitionError(error.message, text=text, position=position, hint=hint) from None
+            message = error.message
+            if (later := _of_later_grammar(text, self.character(position))) is not None:
+                message, hint = later
+            raise DefinitionError(message, text=text, position=position, hint=hint) from None
         self._tokens = [
             Token(token.token, self.character(token.start), self.character(token.end))
             for token in scanned

@@ -27,7 +27,7 @@ PASSES: Final = ord("t")
 RAISED: Final = ord("!")
 _QUERY: Final = (
     "SELECT pg_catalog.string_agg({flags}, '' ORDER BY {number}) FROM (SELECT {columns}, {number}"
-    " FROM unnest({parameters}) WITH ORDINALITY"
+    " FROM ROWS FROM ({parameters}) WITH ORDINALITY"
     " AS asked({names}, {number}) OFFSET 0) AS rows"
 )
 _FLAG: Final = "CASE WHEN ({filter}\n) THEN 't' ELSE 'f' END"
@@ -113,7 +113,9 @@ def statement(question: Question, types: Mapping[int, str]) -> str:
         flags=" || ".join(_FLAG.format(filter=text) for text in question.filters),
         number=number,
         columns=", ".join(columns),
-        parameters=", ".join(f"${place + 1}::pg_catalog.text[]" for place in range(len(names))),
+        parameters=", ".join(
+            f"pg_catalog.unnest(${place + 1}::pg_catalog.text[])" for place in range(len(names))
+        ),
         names=", ".join(names),
     )
 

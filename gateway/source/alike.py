@@ -17,21 +17,22 @@ from gateway.source.connection import classify_server_error
 __all__ = ["check_alike"]
 
 _COLLATIONS: Final = """
-    SELECT collname || ' ' || collprovider::text,
+    SELECT collname || ' ' || collprovider::pg_catalog.text,
            coalesce(pg_catalog.pg_collation_actual_version(oid), '') FROM pg_catalog.pg_collation
-    WHERE collnamespace = 'pg_catalog'::regnamespace
+    WHERE collnamespace = 'pg_catalog'::pg_catalog.regnamespace
 """
 _LOCALE: Final = """
     SELECT (pg_catalog.to_jsonb(d) - ARRAY['oid', 'datname', 'datdba', 'datistemplate',
         'datallowconn', 'dathasloginevt', 'datconnlimit', 'datlastsysoid', 'datfrozenxid',
-        'datminmxid', 'dattablespace', 'datacl'])::text
+        'datminmxid', 'dattablespace', 'datacl'])::pg_catalog.text
     FROM pg_catalog.pg_database AS d WHERE datname = pg_catalog.current_database()
 """
 _ZONES: Final = """
-    SELECT name, pg_catalog.md5(pg_catalog.string_agg((moment AT TIME ZONE name)::text, ' '
-        ORDER BY moment))
+    SELECT name, pg_catalog.md5(pg_catalog.string_agg(
+        (moment AT TIME ZONE name)::pg_catalog.text, ' ' ORDER BY moment))
     FROM pg_catalog.pg_timezone_names,
-        pg_catalog.generate_series('1900-01-01'::timestamptz, '2040-01-01', '6 months') AS moment
+        pg_catalog.generate_series(
+            '1900-01-01'::pg_catalog.timestamptz, '2040-01-01', '6 months') AS moment
     GROUP BY name
 """
 

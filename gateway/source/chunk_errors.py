@@ -66,6 +66,13 @@ def copy_error(error: psycopg.Error, table: Table, *, conditions: bool) -> Gatew
             hint="ALTER ROLE ... BYPASSRLS for the role of source.dsn; the stream of changes "
             "is not subject to row security either",
         )
+    if error.sqlstate == "55000" and "restricted" in text:
+        if table.kind == "p" and "foreign" in text:
+            return FatalError(
+                f"{doing}: one of its partitions is a foreign table, which is not read: {text}",
+                hint="publish its other partitions, or detach that one",
+            )
+        return TableAltered(f"{doing}: it is no table any more: {text}")
     altered = f"{doing}: it was altered since the definitions were read: {text}"
     if error.sqlstate in ("42P01", "3F000"):
         # Not `TableGone`: the name may be back before anybody has looked at the catalog.

@@ -38,37 +38,36 @@ from gateway.source.chunk_errors import (
     copy_error,
 )
 from gateway.source.connection import SESSION_SETTINGS, classify_server_error, connect
-from gateway.source.key_columns import KeyColumn, key_columns
+from gateway.source.guard import check_name, guarded, lock
+from gateway.source.key_columns import KeyColumn, among, compared, key_columns, listed
 from gateway.source.lines import copy_lines
 from gateway.source.running import Wait, session_name, waits
 from gateway.source.session import DEFAULT_SILENCE_S
 
 __all__ = ["ChunkReader", "ChunkSource", "ConditionError", "TableAltered", "TableGone"]
 
-_SETTINGS: Final = {
-    **SESSION_SETTINGS,
-    "search_path": "pg_catalog",
-    "standard_conforming_strings": "on",
-    # Logical decoding knows no row security: an error is better than rows that are silently away.
-    "row_security": "off",
-}
+_SETTINGS: Final = {**SESSION_SETTINGS, "standard_conforming_strings": "on"}
 
 _WORTH: Final = 0.5
 """A read is narrowed to at most this part of the rows; the border of a range costs a look, too."""
 
 # The names of the table's files are those of its rows: another one after a rewrite or TRUNCATE.
 _SHAPE: Final = """
-    ARRAY(SELECT concat_ws(',', a.attnum, a.atttypid, a.atttypmod, a.attname)
-        FROM pg_attribute AS a
+    ARRAY(SELECT pg_catalog.concat_ws(',', a.attnum, a.atttypid, a.atttypmod, a.attname)
+        FROM pg_catalog.pg_attribute AS a
         WHERE a.attrelid = %(oid)s AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum),
-    ARRAY(SELECT concat_ws(',', c.oid, c.relfilenode)
-        FROM pg_class AS c WHERE c.oid = ANY (%(files)s::oid[]) ORDER BY c.oid)"""
+    ARRAY(SELECT pg_catalog.concat_ws(',', c.oid, c.relfilenode)
+        FROM pg_catalog.pg_class AS c WHERE c.oid = ANY (%(files)s::pg_catalog.oid[])
+        ORDER BY c.oid)"""
 
-_BEFORE: Final = f"SELECT pg_current_snapshot()::text, pg_is_in_recovery(), {_SHAPE}"
+_SNAPSHOT: Final = """
+    SELECT pg_catalog.pg_current_snapshot()::pg_catalog.text, pg_catalog.pg_is_in_recovery()"""
+
+_BEFORE: Final = f"{_SNAPSHOT}, {_SHAPE}"
 
 _AFTER: Final = f"""
-    SELECT CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn()
-        ELSE pg_current_wal_insert_lsn() END::text, {_SHAPE}"""
+    SELECT CASE WHEN pg_catalog.pg_is_in_recovery() THEN pg_catalog.pg_last_wal_replay_lsn()
+        ELSE pg_catalog.pg_current_wal_insert_lsn() END::pg_catalog.text, {_SHAPE}"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +155,7 @@ class ChunkReader:
         Raises:
             TransientError: the connection is gone.
         """
-        row = self._row("SELECT pg_current_snapshot()::text, pg_is_in_recovery()", "looking")
+        row = self._row(_SNAPSHOT, "looking")
         return Snapshot.parse(row[0], in_recovery=row[1])
 
     def wait_for(self, before: int | None) -> None:
@@ -166,7 +165,7 @@ class ChunkReader:
             TransientError: the connection is gone.
         """
         name = session_name("copy", self._slot, before=before)
-        self._row("SELECT set_config('application_name', %s, false)", "waiting", [name])
+        self._row("SELECT pg_catalog.set_config('application_name', %s, false)", "waiting", [name])
 
     def awaited(self) -> Wait | None:
         """Return for which transactions the copies of this slot wait now, where the server says so.
@@ -182,9 +181,9 @@ class ChunkReader:
 
         A transaction that has not ended can leave records that nobody is in a hurry to write.
         """
-        if not self._row("SELECT pg_is_in_recovery()", "looking")[0]:
+        if not self._row("SELECT pg_catalog.pg_is_in_recovery()", "looking")[0]:
             doing = "writing a message to the WAL"
-            self._row("SELECT pg_logical_emit_message(true, 'pgsluice', '')::text", doing)
+            self._row("SELECT pg_catalog.pg_logical_emit_message(true, 'pgsluice', '')", doing)
 
     def read(self, source: ChunkSource, request: ChunkRequest, limit: int) -> Chunk:
         """Read the next `limit` rows of the key, and the rows of the keys asked for.
@@ -204,6 +203,7 @@ class ChunkReader:
         try:
             self._end_transaction()
             self._connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+            lock(self._connection, table)
             text, in_recovery, shape, files = self._row(_BEFORE, doing, about)
             check_shape(table, shape)
             skipped = 0
@@ -214,7 +214,7 @@ class ChunkReader:
             else:
                 rows, last, end = self._spool(source), None, True
                 size = self.rows
-            self._check_name(table, doing)  # the lock of the reading keeps it
+            check_name(self._connection, table)  # the lock of the reading keeps it
             self._connection.execute("COMMIT")
             insert_lsn, shape, files_now = self._row(_AFTER, doing, about)
         except psycopg.Error as error:
@@ -240,9 +240,9 @@ class ChunkReader:
         """
         try:
             self._end_transaction()
-            columns = self._key_columns(source)
-            listed, where = _listed(columns), self._beyond(source, request)
-            last, rows = self._border(source, listed, where, limit)
+            columns, where = self._key_columns(source), self._beyond(source, request)
+            with guarded(self._connection, source.table):
+                last, rows = self._border(source, listed(columns), where, limit)
         except psycopg.Error as error:
             raise copy_error(error, source.table, conditions=bool(source.where)) from None
         return replace(request, upto=last, rows=rows)
@@ -254,12 +254,13 @@ class ChunkReader:
             TransientError: the connection is gone.
         """
         try:
-            wanted, every = [
-                self._connection.execute(
-                    sql.SQL("EXPLAIN (FORMAT JSON) {}").format(query)
-                ).fetchall()[0][0][0]["Plan"]["Plan Rows"]
-                for query in narrowing.ratio(source.table, source.narrow)
-            ]
+            with guarded(self._connection, source.table):
+                wanted, every = [
+                    self._connection.execute(
+                        sql.SQL("EXPLAIN (FORMAT JSON) {}").format(query)
+                    ).fetchall()[0][0][0]["Plan"]["Plan Rows"]
+                    for query in narrowing.ratio(source.table, source.narrow)
+                ]
         except psycopg.Error as error:
             if self._connection.closed:
                 raise copy_error(
@@ -273,17 +274,11 @@ class ChunkReader:
         if self._connection.info.transaction_status != pq.TransactionStatus.IDLE:
             self._connection.execute("ROLLBACK")
 
-    def _check_name(self, table: Table, doing: str) -> None:
-        """Refuse what was read by the name of the table when another table bears it now."""
-        name = sql.Identifier(table.schema, table.name).as_string(self._connection)
-        if self._row("SELECT to_regclass(%s)::oid", doing, [name])[0] != table.oid:
-            raise TableAltered(f"{doing}: another table has its name now")
-
     def _read_keyed(
         self, source: ChunkSource, request: ChunkRequest, limit: int
     ) -> tuple[list[CopiedRow], Key | None, int, int]:
         columns = self._key_columns(source)
-        listed = _listed(columns)
+        order = listed(columns)
         rows: list[CopiedRow] = []
         last: Key | None = None
         size = skipped = 0
@@ -291,10 +286,10 @@ class ChunkReader:
             where = self._beyond(source, request)
             last, skipped = request.upto, request.rows
             if source.narrow and last is None:
-                last, skipped = self._border(source, listed, where, limit)
+                last, skipped = self._border(source, order, where, limit)
             if last is not None:
-                where.append(_compared(columns, "<=", last))
-            tail = sql.SQL("{} ORDER BY {}").format(narrowing.joined(where), listed)
+                where.append(compared(columns, "<=", last))
+            tail = sql.SQL("{} ORDER BY {}").format(narrowing.joined(where), order)
             if last is None and not source.narrow:
                 tail += sql.SQL(" LIMIT {}").format(sql.Literal(limit))
             lines = [line for lines in self._lines(source, tail, source.narrow) for line in lines]
@@ -304,12 +299,8 @@ class ChunkReader:
                 last = _key_of(lines[-1], source)
             rows += lines
         if request.again:
-            wanted = sql.SQL(", ").join(
-                sql.SQL("({})").format(sql.SQL(", ").join(c.literal(key) for c in columns))
-                for key in request.again
-            )
-            tail = sql.SQL(" WHERE ({}) IN ({})").format(listed, wanted)
-            for lines in self._lines(source, tail):
+            again = narrowing.joined([among(columns, request.again)])
+            for lines in self._lines(source, again):
                 rows += lines
         return rows, last, size, skipped
 
@@ -317,18 +308,18 @@ class ChunkReader:
         """The conditions of the rows that are still to be read."""
         where = narrowing.condition(source.where)
         if request.after is not None:
-            where.append(_compared(self._key_columns(source), ">", request.after))
+            where.append(compared(self._key_columns(source), ">", request.after))
         return where
 
     def _border(
         self,
         source: ChunkSource,
-        listed: sql.Composable,
+        order: sql.Composable,
         where: Sequence[sql.Composable],
         limit: int,
     ) -> tuple[Key | None, int]:
         """Return the last key of the next `limit` rows, None at the end, and how many there are."""
-        query = narrowing.border(source.table, source.key, listed, narrowing.joined(where), limit)
+        query = narrowing.border(source.table, source.key, order, narrowing.joined(where), limit)
         statement = sql.SQL("COPY ({}) TO STDOUT").format(query).as_bytes(self._connection)
         found = [line for lines in copy_lines(self._connection, statement) for line in lines]
         if not found:
@@ -338,9 +329,14 @@ class ChunkReader:
 
     def _spool(self, source: ChunkSource) -> _SpooledRows:
         file = tempfile.TemporaryFile(dir=self._spool_directory)  # noqa: SIM115  _SpooledRows has it
-        for lines in self._lines(source, narrowing.joined(narrowing.condition(source.where))):
-            file.writelines(lines)
-        return _SpooledRows(file, bool(source.columns))
+        rows = _SpooledRows(file, bool(source.columns))
+        try:
+            for lines in self._lines(source, narrowing.joined(narrowing.condition(source.where))):
+                file.writelines(lines)
+        except BaseException:
+            file.close()
+            raise
+        return rows
 
     def _lines(
         self, source: ChunkSource, tail: sql.Composable, narrow: Sequence[str] = ()
@@ -386,8 +382,8 @@ class ChunkReader:
             TransientError: the connection is gone.
         """
         estimate = self._row(
-            "SELECT sum(reltuples)::bigint FROM pg_class"
-            " WHERE oid = ANY (%s::oid[]) AND reltuples >= 0",
+            "SELECT pg_catalog.sum(reltuples)::pg_catalog.int8 FROM pg_catalog.pg_class"
+            " WHERE oid = ANY (%s::pg_catalog.oid[]) AND reltuples >= 0",
             f"estimating the rows of {table}",
             [[*table.leaves] or [table.oid]],
         )[0]
@@ -423,15 +419,6 @@ class _SpooledRows:
         self._file.seek(0)
         for line in self._file:
             yield line if self._columns else []
-
-
-def _listed(columns: Sequence[KeyColumn]) -> sql.Composed:
-    return sql.SQL(", ").join(column.expression for column in columns)
-
-
-def _compared(columns: Sequence[KeyColumn], operator: str, key: Key) -> sql.Composed:
-    values = sql.SQL(", ").join(column.literal(key) for column in columns)
-    return sql.SQL("({}) {} ({})").format(_listed(columns), sql.SQL(operator), values)
 
 
 def _key_of(line: bytes, source: ChunkSource) -> Key:

@@ -1,8 +1,13 @@
 """Connections to the source database: settings, timeouts, and errors that say what to do.
 
-Every session whose text output ends in a record has the same settings (`SESSION_SETTINGS`), so
-that a row reads the same whether it came from the copy or from the stream. The settings are given
-with the start-up packet: they take precedence over ALTER ROLE and ALTER DATABASE ... SET.
+Every session has the same settings (`SESSION_SETTINGS`), so that a row reads the same whether it
+came from the copy or from the stream, also a value that is printed by the search_path (`regclass`).
+The settings are given with the start-up packet: they take precedence over ALTER ROLE and ALTER
+DATABASE ... SET.
+
+No session runs code of anybody else: names are looked up in ``pg_catalog`` alone, a relation that
+has become a view is not read (`gateway.source.guard`), and row security is an error instead of a
+policy that runs.
 """
 
 from __future__ import annotations
@@ -11,7 +16,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Final
+from typing import Any, Final
 
 import psycopg
 from psycopg import conninfo
@@ -26,18 +31,23 @@ from gateway.errors import (
     TransientError,
 )
 from gateway.lsn import Lsn, parse_lsn
-from gateway.source.session import Session, open_session
+from gateway.source.session import Session, open_session, restrict
 
 __all__ = [
+    "SEARCH_PATH",
     "SESSION_SETTINGS",
     "ServerFacts",
     "classify_server_error",
     "connect",
     "connection_string",
     "replication_settings",
+    "role_schemas",
     "server_facts",
     "wal_flush_lsn",
 ]
+
+SEARCH_PATH: Final = "pg_catalog,pg_temp"
+"""Named in it, ``pg_temp`` is searched last; otherwise it would be first."""
 
 SESSION_SETTINGS: Final[Mapping[str, str]] = MappingProxyType(
     {
@@ -46,9 +56,12 @@ SESSION_SETTINGS: Final[Mapping[str, str]] = MappingProxyType(
         "extra_float_digits": "3",
         "bytea_output": "hex",
         "TimeZone": "UTC",
+        "search_path": SEARCH_PATH,
+        "row_security": "off",
     }
 )
-"""What the text format of values depends on, beside the encoding (always UTF8)."""
+"""What the text format of values depends on, beside the encoding (always UTF8); which names are
+found; and that no policy of row security hides rows, or runs."""
 
 _WITHOUT_TIMEOUTS: Final = {
     "idle_session_timeout": "0",
@@ -168,9 +181,40 @@ def connect(
         },
     )
     session = open_session(complete, on_wait=on_wait)
+    session.plain = connection_string(dsn, application_name=application_name, settings={})
+    try:
+        restrict(session)
+    except psycopg.Error as error:
+        session.close()
+        raise classify_server_error(error.sqlstate, str(error), doing="connecting") from None
     if statement_timeout_s:
         session.silence_s = statement_timeout_s + _GRACE_S
     return session
+
+
+def role_schemas(connection: psycopg.Connection) -> tuple[str, ...]:
+    """Return the schemas in which the role of the connection finds names without one.
+
+    Those of its own search_path, in order, as far as they exist; ``pg_catalog`` only where it is
+    listed. They are found out by a connection that is closed at once, because `SESSION_SETTINGS`
+    hides that path; a connection that was not made by `connect` has its own.
+
+    Raises:
+        TransientError, FatalError: as `connect`.
+    """
+    try:
+        if not isinstance(connection, Session):
+            row = connection.execute(_SCHEMAS).fetchone()
+        else:
+            if connection.schemas is None:
+                with open_session(connection.plain, on_wait=connection.on_wait) as other:
+                    row = other.execute(_SCHEMAS).fetchone()
+                connection.schemas = () if row is None else tuple(row[0])
+            return connection.schemas
+    except psycopg.Error as error:
+        doing = "reading the search_path"
+        raise classify_server_error(error.sqlstate, str(error), doing=doing) from None
+    return () if row is None else tuple(row[0])
 
 
 def replication_settings() -> dict[str, str]:
@@ -183,11 +227,13 @@ def replication_settings() -> dict[str, str]:
     }
 
 
+_SCHEMAS: Final = "SELECT pg_catalog.current_schemas(false)::pg_catalog.text[]"
+
 _FACTS: Final = """
 SELECT (SELECT system_identifier FROM pg_catalog.pg_control_system()),
-       pg_catalog.current_database()::text,
+       pg_catalog.current_database()::pg_catalog.text,
        CASE WHEN pg_catalog.pg_is_in_recovery()
-            THEN (SELECT timeline_id FROM pg_catalog.pg_control_checkpoint())::text
+            THEN (SELECT timeline_id FROM pg_catalog.pg_control_checkpoint())::pg_catalog.text
             ELSE pg_catalog.substr(pg_catalog.pg_walfile_name(
                      pg_catalog.pg_current_wal_lsn()), 1, 8) END,
        pg_catalog.pg_is_in_recovery(),
@@ -197,7 +243,7 @@ SELECT (SELECT system_identifier FROM pg_catalog.pg_control_system()),
        pg_catalog.current_setting('max_replication_slots')::int,
        pg_catalog.current_setting('max_wal_senders')::int,
        pg_catalog.current_setting('max_slot_wal_keep_size'),
-       current_user::text,
+       current_user::pg_catalog.text,
        (SELECT rolreplication OR rolsuper FROM pg_catalog.pg_roles WHERE rolname = current_user)
 """
 
@@ -255,12 +301,29 @@ def wal_flush_lsn(connection: psycopg.Connection) -> Lsn:
         row = connection.execute(
             "SELECT CASE WHEN pg_catalog.pg_is_in_recovery()"
             " THEN pg_catalog.pg_last_wal_replay_lsn()"
-            " ELSE pg_catalog.pg_current_wal_flush_lsn() END::text"
+            " ELSE pg_catalog.pg_current_wal_flush_lsn() END::pg_catalog.text"
         ).fetchone()
     except psycopg.Error as error:
         raise classify_server_error(error.sqlstate, str(error), doing="reading the LSN") from None
     assert row is not None
     return parse_lsn(row[0])
+
+
+def read_only(connection: psycopg.Connection[Any], failed: str, *, on_standby: str) -> FatalError:
+    """Return the error for what a session that may only read could not do.
+
+    Args:
+        connection: Of that session.
+        failed: As a sentence without its reason.
+        on_standby: What to do about it where the server is a standby.
+    """
+    if connection.info.parameter_status("in_hot_standby") == "on":
+        return FatalError(f"{failed} on a standby", hint=on_standby)
+    return FatalError(
+        f"{failed}: transactions of this role only read (default_transaction_read_only is on)",
+        hint="set it to off for the role of source.dsn: "
+        "ALTER ROLE ... SET default_transaction_read_only = off",
+    )
 
 
 _PASSING: Final = frozenset({"08", "40", "53", "57"})

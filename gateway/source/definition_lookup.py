@@ -23,7 +23,9 @@ from gateway.definitions.model import (
     TableClause,
 )
 from gateway.errors import DefinitionError, TransientError
+from gateway.source.connection import role_schemas
 from gateway.source.filters import RENDERING_SETTINGS, FilterResolver
+from gateway.source.published import Listed, read_listed
 from gateway.source.tables import FIRST_NORMAL_OID, read_tables, read_tables_by_oid
 
 __all__ = ["DefinitionLookup"]
@@ -44,21 +46,34 @@ _KINDS: Final = {
 }
 
 _BY_OID: Final = """
-    SELECT c.oid, c.relkind::text, c.relpersistence::text, c.relname, n.nspname
-    FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace WHERE c.oid = %s"""
+    SELECT c.oid, c.relkind::pg_catalog.text, c.relpersistence::pg_catalog.text, c.relname,
+        n.nspname
+    FROM pg_catalog.pg_class AS c JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace
+    WHERE c.oid = %s"""
 
-_RELATION: Final = _BY_OID.replace("%s", "to_regclass(%s)")
+_RELATION: Final = _BY_OID.replace("%s", "pg_catalog.to_regclass(%s)")
+
+# A name without a schema, as a search_path of these schemas finds it.
+_IN_SCHEMAS: Final = _BY_OID.replace(
+    "%s",
+    """(
+        SELECT f.oid FROM pg_catalog.unnest(%s::pg_catalog.text[]) WITH ORDINALITY AS s (name, nr)
+        JOIN pg_catalog.pg_namespace AS m ON m.nspname = s.name
+        JOIN pg_catalog.pg_class AS f ON f.relnamespace = m.oid
+        WHERE f.relname = %s ORDER BY s.nr LIMIT 1)""",
+)
 
 _INHERITORS: Final = """
     WITH RECURSIVE heirs(oid) AS (
-        SELECT inhrelid FROM pg_inherits WHERE inhparent = %s
+        SELECT inhrelid FROM pg_catalog.pg_inherits WHERE inhparent = %s
       UNION
-        SELECT i.inhrelid FROM pg_inherits AS i JOIN heirs AS h ON i.inhparent = h.oid)
-    SELECT c.oid FROM heirs AS h JOIN pg_class AS c ON c.oid = h.oid
+        SELECT i.inhrelid FROM pg_catalog.pg_inherits AS i JOIN heirs AS h ON i.inhparent = h.oid)
+    SELECT c.oid FROM heirs AS h JOIN pg_catalog.pg_class AS c ON c.oid = h.oid
     WHERE c.relkind IN ('r', 'p') ORDER BY c.oid"""
 
 _PUBLISHABLE: Final = """
-    SELECT c.oid FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
+    SELECT c.oid FROM pg_catalog.pg_class AS c
+    JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace
     WHERE c.relkind IN ('r', 'p') AND c.relpersistence = 'p' AND c.oid >= %s"""
 
 _OPERATION_COLUMNS: Final = (
@@ -130,10 +145,10 @@ class DefinitionLookup:
 
     def load(self, name: str, subscription: SubscriptionDefinition) -> Publication:
         """Read a publication of the database."""
-        generated = "pubgencols::text" if self._version >= 180000 else "'n'"
+        generated = "pubgencols::pg_catalog.text" if self._version >= 180000 else "'n'"
         row = self._connection.execute(
             "SELECT oid, puballtables, pubviaroot, pubinsert, pubupdate, pubdelete,"  # noqa: S608
-            f" pubtruncate, {generated} FROM pg_publication WHERE pubname = %s".encode(),
+            f" pubtruncate, {generated} FROM pg_catalog.pg_publication WHERE pubname = %s".encode(),
             (name,),
         ).fetchone()
         if row is None:
@@ -143,6 +158,7 @@ class DefinitionLookup:
                 hint=f"define it, or create it in the source database (subscription "
                 f'"{subscription.name}" names it)',
             )
+        listed = self._read_listed(row[0])
         return Publication(
             name=name,
             operations=frozenset(
@@ -151,8 +167,9 @@ class DefinitionLookup:
             via_root=row[2],
             all_tables=row[1],
             schemas=tuple(self._read_schemas(row[0])),
-            relations=tuple(self._read_relations(row[0])),
+            relations=listed.relations,
             generated=row[7] == "s",
+            excepted=listed.excepted,
         )
 
     def tables(
@@ -223,8 +240,14 @@ class DefinitionLookup:
         """Return OID and kind of the table that a clause names; None when it is missing."""
         parts = [clause.name] if clause.schema is None else [clause.schema, clause.name]
         written = ".".join(parts)
-        quoted = sql.Identifier(*parts).as_string(self._connection)
-        row = self._connection.execute(_RELATION, (quoted,)).fetchone()
+        if clause.schema is None:
+            schemas = role_schemas(self._connection)
+            first = [] if "pg_catalog" in schemas else ["pg_catalog"]
+            looked_for: tuple[object, ...] = ([*first, *schemas], clause.name)
+            row = self._connection.execute(_IN_SCHEMAS, looked_for).fetchone()
+        else:
+            quoted = sql.Identifier(*parts).as_string(self._connection)
+            row = self._connection.execute(_RELATION, (quoted,)).fetchone()
         if row is None:
             was = self._was_published(clause)
             if was is None and clause.schema is not None and not self._schema_exists(clause.schema):
@@ -257,8 +280,7 @@ class DefinitionLookup:
         if clause.schema is not None:
             schemas = [clause.schema]
         else:
-            row = self._connection.execute("SELECT current_schemas(false)::text[]").fetchone()
-            schemas = [] if row is None else row[0]
+            schemas = list(role_schemas(self._connection))
         names = [(schema, clause.name) for schema in schemas]
         return next((name for name in names if name in self._known), None)
 
@@ -329,12 +351,12 @@ class DefinitionLookup:
 
     def _schema(self, name: str | None, definition: PublicationDefinition) -> str:
         if name is None:
-            row = self._connection.execute("SELECT current_schema()").fetchone()
-            if row is None or row[0] is None:
+            schemas = role_schemas(self._connection)
+            if not schemas:
                 raise self._error(
                     "no schema has been selected for CURRENT_SCHEMA", definition.position
                 )
-            name = str(row[0])
+            name = schemas[0]
         if not self._schema_exists(name):
             raise self._error(f'schema "{name}" does not exist', definition.position)
         if name in ("pg_catalog", "pg_toast") or name.startswith(("pg_temp_", "pg_toast_temp_")):
@@ -348,7 +370,7 @@ class DefinitionLookup:
 
     def _schema_exists(self, name: str) -> bool:
         found = self._connection.execute(
-            "SELECT FROM pg_namespace WHERE nspname = %s OR %s = 'pg_temp'", (name, name)
+            "SELECT FROM pg_catalog.pg_namespace WHERE nspname = %s OR %s = 'pg_temp'", (name, name)
         )
         return found.fetchone() is not None
 
@@ -356,32 +378,17 @@ class DefinitionLookup:
         if self._version < 150000:
             return []
         rows = self._connection.execute(
-            "SELECT n.nspname FROM pg_publication_namespace AS p"
-            " JOIN pg_namespace AS n ON n.oid = p.pnnspid WHERE p.pnpubid = %s ORDER BY 1",
+            "SELECT n.nspname FROM pg_catalog.pg_publication_namespace AS p"
+            " JOIN pg_catalog.pg_namespace AS n ON n.oid = p.pnnspid"
+            " WHERE p.pnpubid = %s ORDER BY 1",
             (publication_oid,),
         )
         return [row[0] for row in rows]
 
-    def _read_relations(self, publication_oid: int) -> list[PublishedRelation]:
-        if self._version < 150000:
-            oids = self._oids(
-                "SELECT prrelid FROM pg_publication_rel WHERE prpubid = %s", publication_oid
-            )
-            return [PublishedRelation(oid, None, None, None) for oid in oids]
+    def _read_listed(self, publication_oid: int) -> Listed:
         with self._connection.transaction(force_rollback=True):
             self._connection.execute(RENDERING_SETTINGS)
-            rows = self._connection.execute(
-                "SELECT r.prrelid, pg_get_expr(r.prqual, r.prrelid),"
-                " CASE WHEN r.prattrs IS NOT NULL THEN ARRAY("
-                "  SELECT a.attname::text FROM pg_attribute AS a WHERE a.attrelid = r.prrelid"
-                "  AND a.attnum = ANY(r.prattrs::int2[]) ORDER BY a.attnum) END"
-                " FROM pg_publication_rel AS r WHERE r.prpubid = %s ORDER BY r.prrelid",
-                (publication_oid,),
-            ).fetchall()
-        return [
-            PublishedRelation(oid, where, None if columns is None else tuple(columns), None)
-            for oid, where, columns in rows
-        ]
+            return read_listed(self._connection, publication_oid)
 
     def _oids(self, query: str, *parameters: Any) -> list[int]:
         return [row[0] for row in self._connection.execute(query.encode(), parameters)]

@@ -5,8 +5,8 @@ fails on a constant part (``1 / 0 = 1``), that filter fails for every row and is
 When a statement raises, its rows are halved until the one that raises is alone, and then each
 filter is asked alone; so only what PostgreSQL fails on is affected.
 
-The session has the walsender's settings, so that values read as they were written; search_path is
-that under which filters are printed.
+The session has the walsender's settings, so that values read as they were written; its search_path
+is the one under which filters are printed.
 """
 
 from __future__ import annotations
@@ -33,7 +33,6 @@ __all__ = ["ServerEvaluator", "encode_array"]
 
 _SETTINGS: Final = {
     **SESSION_SETTINGS,
-    "search_path": "pg_catalog",
     "default_transaction_read_only": "on",
     "plan_cache_mode": "force_generic_plan",
     "jit": "off",
@@ -46,7 +45,8 @@ _TIMED_OUT: Final = "57014"
 _PASSING: Final = frozenset({"08", "40", "53", "57", "58"})
 """SQLSTATE classes that say nothing about a row."""
 _TYPES: Final = (
-    "SELECT oid::text, pg_catalog.quote_ident(typname) FROM pg_catalog.pg_type WHERE oid = ANY($1)"
+    "SELECT oid::pg_catalog.text, pg_catalog.quote_ident(typname) FROM pg_catalog.pg_type"
+    " WHERE oid = ANY($1)"
 )
 
 Rows: TypeAlias = Sequence[Sequence[bytes | None]]

@@ -37,20 +37,24 @@ def read_existing(connection: psycopg.Connection[Any], names: Sequence[str]) -> 
     plain, filters = "NOT p.puballtables", "NULL"
     if version >= 150000:
         plain += (
-            " AND NOT EXISTS (SELECT FROM pg_publication_namespace AS n WHERE n.pnpubid = p.oid)"
-            " AND NOT EXISTS (SELECT FROM pg_publication_rel AS r WHERE r.prpubid = p.oid"
-            " AND r.prattrs IS NOT NULL)"
+            " AND NOT EXISTS (SELECT FROM pg_catalog.pg_publication_namespace AS n"
+            " WHERE n.pnpubid = p.oid)"
+            " AND NOT EXISTS (SELECT FROM pg_catalog.pg_publication_rel AS r"
+            " WHERE r.prpubid = p.oid AND r.prattrs IS NOT NULL)"
         )
         filters = (
-            "(SELECT json_object_agg(r.prrelid, pg_get_expr(r.prqual, r.prrelid))"
-            " FROM pg_publication_rel AS r WHERE r.prpubid = p.oid AND r.prqual IS NOT NULL)"
+            "(SELECT pg_catalog.json_object_agg(r.prrelid,"
+            " pg_catalog.pg_get_expr(r.prqual, r.prrelid))"
+            " FROM pg_catalog.pg_publication_rel AS r"
+            " WHERE r.prpubid = p.oid AND r.prqual IS NOT NULL)"
         )
     rows = connection.execute(
         "SELECT p.pubname, ARRAY("  # noqa: S608
-        "SELECT r.prrelid FROM pg_publication_rel AS r WHERE r.prpubid = p.oid),"
+        "SELECT r.prrelid FROM pg_catalog.pg_publication_rel AS r WHERE r.prpubid = p.oid),"
         " p.pubinsert, p.pubupdate, p.pubdelete, p.pubtruncate,"
         f" p.pubviaroot, {generated}, {plain}, {filters}"
-        " FROM pg_publication AS p WHERE p.pubname = ANY(%s) ORDER BY p.pubname".encode(),
+        " FROM pg_catalog.pg_publication AS p"
+        " WHERE p.pubname = ANY(%s) ORDER BY p.pubname".encode(),
         (list(names),),
     )
     order = (Operation.INSERT, Operation.UPDATE, Operation.DELETE, Operation.TRUNCATE)

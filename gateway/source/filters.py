@@ -15,7 +15,7 @@ from psycopg import sql
 from gateway.definitions.expression import column_names, select_where
 from gateway.definitions.model import Catalog, Definitions, Table, TableClause
 from gateway.errors import FatalError, FilterError, GatewayError
-from gateway.source.connection import classify_server_error
+from gateway.source.connection import SEARCH_PATH, classify_server_error, read_only
 from gateway.source.node_tree import (
     FilterFault,
     Node,
@@ -28,26 +28,27 @@ from gateway.source.node_tree import (
 __all__ = ["RENDERING_SETTINGS", "FilterResolver", "refuse_generated_columns"]
 
 RENDERING_SETTINGS: Final = (
-    "SET LOCAL search_path = pg_catalog; SET LOCAL DateStyle = 'ISO'; SET LOCAL TimeZone = 'UTC';"
+    f"SET LOCAL search_path = {SEARCH_PATH};"
+    "SET LOCAL DateStyle = 'ISO'; SET LOCAL TimeZone = 'UTC';"
     "SET LOCAL IntervalStyle = 'postgres'; SET LOCAL extra_float_digits = 3;"
     "SET LOCAL bytea_output = 'hex'; SET LOCAL quote_all_identifiers = off"
 )
 """Under these an expression is printed so that it reads the same everywhere."""
 
 _PUBLICATION_FILTER: Final = """
-    SELECT pg_get_expr(r.prqual, r.prrelid)
-    FROM pg_publication_rel AS r JOIN pg_publication AS p ON p.oid = r.prpubid
+    SELECT pg_catalog.pg_get_expr(r.prqual, r.prrelid)
+    FROM pg_catalog.pg_publication_rel AS r JOIN pg_catalog.pg_publication AS p ON p.oid = r.prpubid
     WHERE p.pubname = %s"""
 
 _VIEW_QUERY: Final = """
-    SELECT r.ev_action::text, pg_get_viewdef(r.ev_class)
-    FROM pg_rewrite AS r WHERE r.ev_class = %s::regclass"""
+    SELECT r.ev_action::pg_catalog.text, pg_catalog.pg_get_viewdef(r.ev_class)
+    FROM pg_catalog.pg_rewrite AS r WHERE r.ev_class = %s::pg_catalog.regclass"""
 
 
 _CHECK_QUERY: Final = """
-    SELECT pg_get_expr(k.conbin, k.conrelid)
-    FROM pg_constraint AS k JOIN pg_class AS c ON c.oid = k.conrelid
-    WHERE k.contype = 'c' AND c.relname = %s AND c.relnamespace = pg_my_temp_schema()"""
+    SELECT pg_catalog.pg_get_expr(k.conbin, k.conrelid)
+    FROM pg_catalog.pg_constraint AS k JOIN pg_catalog.pg_class AS c ON c.oid = k.conrelid
+    WHERE k.contype = 'c' AND c.relname = %s AND c.relnamespace = pg_catalog.pg_my_temp_schema()"""
 
 _PLAIN_VIEWS_SINCE: Final = 160000
 
@@ -80,10 +81,11 @@ class FilterResolver:
             except psycopg.errors.InsufficientPrivilege:
                 pass
             except psycopg.errors.ReadOnlySqlTransaction:
-                raise FatalError(
-                    f"the filter on {table} cannot be tried out on a standby",
-                    hint="create the publication on its primary, and leave only the subscriptions "
-                    "in the definitions file",
+                raise read_only(
+                    self._connection,
+                    f"the filter on {table} cannot be tried out",
+                    on_standby="create the publication on its primary, and leave only the "
+                    "subscriptions in the definitions file",
                 ) from None
             except psycopg.Error as error:
                 raise self._refusal(error, clause, self._prefix_length) from None
@@ -163,7 +165,8 @@ class FilterResolver:
         qualification = _qualification(tree)
         functions = function_oids(qualification)
         rows = self._connection.execute(
-            "SELECT oid, provolatile::text FROM pg_proc WHERE oid = ANY(%s)", (sorted(functions),)
+            "SELECT oid, provolatile::pg_catalog.text FROM pg_catalog.pg_proc WHERE oid = ANY(%s)",
+            (sorted(functions),),
         )
         volatility: dict[int, str] = dict(rows.fetchall())
         fault = find_fault(qualification, volatility)

@@ -14,6 +14,7 @@ import psycopg
 from psycopg import sql
 
 from gateway.definitions.model import Table
+from gateway.source.guard import lock
 
 __all__ = ["border", "check_condition", "condition", "joined", "ratio", "select"]
 
@@ -54,7 +55,7 @@ def border(
     listed = sql.SQL(", ").join(map(sql.Identifier, key))
     number = sql.Identifier("number of the row")
     return sql.SQL(
-        "SELECT {}, {} FROM (SELECT {}, row_number() OVER (ORDER BY {}) AS {} FROM {}{}"
+        "SELECT {}, {} FROM (SELECT {}, pg_catalog.row_number() OVER (ORDER BY {}) AS {} FROM {}{}"
         " ORDER BY {} LIMIT {}) AS range ORDER BY {} DESC LIMIT 1"
     ).format(
         *(listed, number, listed, order, number, _from(table), where),
@@ -86,10 +87,15 @@ def joined(conditions: Sequence[sql.Composable]) -> sql.Composable:
 
 
 def check_condition(connection: psycopg.Connection, table: Table, where: str) -> str | None:
-    """Return why the server cannot take `where` as a condition on rows of a table; None: it can."""
+    """Return why the server cannot take `where` as a condition on rows of a table; None: it can.
+
+    Raises:
+        TableAltered: another relation has the table's name.
+    """
     try:
         with connection.transaction():
-            connection.execute("SET TRANSACTION READ ONLY; SET LOCAL search_path = pg_catalog")
+            connection.execute("SET TRANSACTION READ ONLY")
+            lock(connection, table)
             tail = joined(condition(where)) + sql.SQL(" LIMIT 0")
             connection.execute(select(table, (), tail))
     except psycopg.Error as error:

@@ -20,9 +20,10 @@ def partition_conditions(
     if not partitions:
         return {}
     with connection.transaction():
-        connection.execute("SET LOCAL search_path = pg_catalog")
+        connection.execute("SET LOCAL search_path = pg_catalog, pg_temp")
         found = connection.execute(
-            "SELECT oid, pg_get_partition_constraintdef(oid) FROM pg_class WHERE oid = ANY (%s)",
+            "SELECT oid, pg_catalog.pg_get_partition_constraintdef(oid)"
+            " FROM pg_catalog.pg_class WHERE oid = ANY (%s)",
             [sorted(partitions)],
         ).fetchall()
     return {oid: condition for oid, condition in found if condition is not None}

@@ -22,7 +22,7 @@ from gateway.definitions.model import Operation, Plan, ServerPublication
 from gateway.definitions.server import SUFFIXES
 from gateway.errors import FatalError, TransientError
 from gateway.rowfilter.pushdown import adds_to
-from gateway.source.connection import classify_server_error
+from gateway.source.connection import classify_server_error, read_only
 from gateway.source.existing import Existing, read_existing
 from gateway.source.filters import RENDERING_SETTINGS
 from gateway.source.running import lock_holders
@@ -92,9 +92,11 @@ def _execute(
             hint="let the owner of the tables run:\n" + "\n".join(_shown(connection, statements)),
         ) from None
     except psycopg.errors.ReadOnlySqlTransaction:
-        raise FatalError(
-            "the gateway's publications cannot be made on a standby",
-            hint="run this on its primary:\n" + "\n".join(_shown(connection, statements)),
+        shown = "\n".join(_shown(connection, statements))
+        raise read_only(
+            connection,
+            "the gateway's publications cannot be made",
+            on_standby=f"run this on its primary:\n{shown}",
         ) from None
     except (psycopg.errors.UndefinedTable, psycopg.errors.InvalidSchemaName) as error:
         raise TransientError(
@@ -142,7 +144,7 @@ def may_make_publications(connection: _Connection, plan: Plan) -> bool:
     oids = [oid for publication in plan.server_publications for oid in publication.table_oids]
     query = (
         "SELECT pg_catalog.has_database_privilege(pg_catalog.current_database(), 'CREATE')"
-        " AND NOT EXISTS (SELECT FROM pg_catalog.pg_class WHERE oid = ANY (%s::oid[])"
+        " AND NOT EXISTS (SELECT FROM pg_catalog.pg_class WHERE oid = ANY (%s::pg_catalog.oid[])"
         " AND NOT pg_catalog.pg_has_role(relowner, 'USAGE'))"
     )
     try:
@@ -338,8 +340,8 @@ def _empty(connection: _Connection, name: str, oids: Iterable[int]) -> sql.Compo
 def _names(connection: _Connection, oids: Iterable[int]) -> dict[int, tuple[str, str]]:
     """Schema and name of those that exist, as of now: they may have been renamed since the plan."""
     rows = connection.execute(
-        "SELECT c.oid, n.nspname, c.relname FROM pg_class AS c"
-        " JOIN pg_namespace AS n ON n.oid = c.relnamespace WHERE c.oid = ANY(%s)",
+        "SELECT c.oid, n.nspname, c.relname FROM pg_catalog.pg_class AS c"
+        " JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace WHERE c.oid = ANY(%s)",
         (list(oids),),
     )
     return {oid: (schema, name) for oid, schema, name in rows}

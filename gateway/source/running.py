@@ -21,34 +21,34 @@ Task: TypeAlias = Literal["slot", "copy", "reload"]
 """What a session does: makes or reads the slot, copies tables, takes changed definitions in."""
 
 _OF_SLOT: Final = """
-a.datname = current_database() AND a.application_name ~ '^pgsluice (copy|reload)'
-AND (split_part(a.application_name, ' ', 3) = %(slot)s
-     OR length(a.application_name) = 63
-        AND starts_with(%(slot)s, split_part(a.application_name, ' ', 3)))
+a.datname = pg_catalog.current_database() AND a.application_name ~ '^pgsluice (copy|reload)'
+AND (pg_catalog.split_part(a.application_name, ' ', 3) = %(slot)s
+     OR pg_catalog.length(a.application_name) = 63
+        AND pg_catalog.starts_with(%(slot)s, pg_catalog.split_part(a.application_name, ' ', 3)))
 """
 # A prepared transaction has no process: pg_blocking_pids has 0 for it.
 _WAITS: Final[LiteralString] = """
 WITH mine AS (
-  SELECT r.active_pid AS pid, 'slot' AS task, NULL::xid AS before
+  SELECT r.active_pid AS pid, 'slot' AS task, NULL::pg_catalog.xid AS before
   FROM pg_catalog.pg_replication_slots r WHERE r.slot_name = %(slot)s AND r.active
   UNION ALL
-  SELECT a.pid, substring(a.application_name FROM '^pgsluice ([a-z]+)'),
-         (substring(a.application_name FROM '^pgsluice copy<([0-9]+) ')::numeric
-          %% 4294967296)::text::xid
+  SELECT a.pid, pg_catalog.substring(a.application_name, '^pgsluice ([a-z]+)'),
+         (pg_catalog.substring(a.application_name, '^pgsluice copy<([0-9]+) ')::numeric
+          %% 4294967296)::pg_catalog.text::pg_catalog.xid
   FROM pg_catalog.pg_stat_activity a
   WHERE {of_slot}
 ), blocked AS (
   SELECT m.task, m.pid, m.before, pg_catalog.pg_blocking_pids(m.pid) AS by FROM mine m
 )
-SELECT b.task, a.pid, a.application_name, a.datname::text, NULL,
-       extract(epoch FROM clock_timestamp() - a.xact_start)::bigint
+SELECT b.task, a.pid, a.application_name, a.datname::pg_catalog.text, NULL,
+       extract(epoch FROM pg_catalog.clock_timestamp() - a.xact_start)::bigint
 FROM blocked b JOIN pg_catalog.pg_stat_activity a
-  ON a.pid = ANY (b.by) OR age(a.backend_xid) > age(b.before)
+  ON a.pid = ANY (b.by) OR pg_catalog.age(a.backend_xid) > pg_catalog.age(b.before)
 UNION
-SELECT b.task, NULL, NULL, p.database::text, p.gid,
-       extract(epoch FROM clock_timestamp() - p.prepared)::bigint
+SELECT b.task, NULL, NULL, p.database::pg_catalog.text, p.gid,
+       extract(epoch FROM pg_catalog.clock_timestamp() - p.prepared)::bigint
 FROM blocked b JOIN pg_catalog.pg_prepared_xacts p
-  ON age(p.transaction) > age(b.before) OR 0 = ANY (b.by) AND EXISTS (
+  ON pg_catalog.age(p.transaction) > pg_catalog.age(b.before) OR 0 = ANY (b.by) AND EXISTS (
     SELECT FROM pg_catalog.pg_locks w
     JOIN pg_catalog.pg_locks h
       ON h.pid IS NULL AND (h.transactionid = w.transactionid
@@ -60,8 +60,9 @@ ORDER BY 1, 2, 5
 """.replace("{of_slot}", _OF_SLOT)
 # What ALTER PUBLICATION ADD TABLE waits for: modes that conflict with ShareUpdateExclusiveLock.
 _HOLDERS: Final = """
-SELECT DISTINCT 'reload', l.pid, a.application_name, coalesce(a.datname, p.database)::text, p.gid,
-       extract(epoch FROM clock_timestamp() - coalesce(a.xact_start, p.prepared))::bigint
+SELECT DISTINCT 'reload', l.pid, a.application_name,
+       coalesce(a.datname, p.database)::pg_catalog.text, p.gid,
+       extract(epoch FROM pg_catalog.clock_timestamp() - coalesce(a.xact_start, p.prepared))::bigint
 FROM pg_catalog.pg_locks l
 LEFT JOIN pg_catalog.pg_stat_activity a ON a.pid = l.pid
 LEFT JOIN pg_catalog.pg_locks own
@@ -69,8 +70,9 @@ LEFT JOIN pg_catalog.pg_locks own
      AND own.virtualtransaction = l.virtualtransaction
 LEFT JOIN pg_catalog.pg_prepared_xacts p ON p.transaction = own.transactionid
 WHERE l.granted AND l.pid IS DISTINCT FROM pg_catalog.pg_backend_pid()
-  AND l.database = (SELECT oid FROM pg_catalog.pg_database WHERE datname = current_database())
-  AND l.relation = ANY (%(tables)s::oid[])
+  AND l.database = (SELECT d.oid FROM pg_catalog.pg_database d
+                    WHERE d.datname = pg_catalog.current_database())
+  AND l.relation = ANY (%(tables)s::pg_catalog.oid[])
   AND l.mode NOT IN ('AccessShareLock', 'RowShareLock', 'RowExclusiveLock')
 ORDER BY 1, 2, 5
 """

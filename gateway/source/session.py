@@ -20,12 +20,17 @@ from psycopg.waiting import Ready, Wait
 from gateway.background import OnWait, call_in_background, keep_waiting
 from gateway.source.refusals import classify_connect_failure
 
-__all__ = ["DEFAULT_SILENCE_S", "Session", "open_session"]
+__all__ = ["DEFAULT_SILENCE_S", "Session", "can_restrict", "open_session", "restrict"]
 
 _Result = TypeVar("_Result")
 
 DEFAULT_SILENCE_S: Final = 60.0
 _STEP_S: Final = 0.1
+
+_RESTRICTS_SINCE: Final = {14: 140013, 15: 150008, 16: 160004}
+_RESTRICT: Final = (
+    "SELECT pg_catalog.set_config('restrict_nonsystem_relation_kind', 'view, foreign-table', false)"
+)
 
 
 class Session(psycopg.Connection[TupleRow]):
@@ -35,8 +40,12 @@ class Session(psycopg.Connection[TupleRow]):
         silence_s: How long the server may say nothing while an answer is waited for.
         is_at_work: Asked when it has; True lets it go on for as long again.
         on_wait: See `gateway.background.OnWait`.
+        plain: The connection string without the gateway's settings, for the role's own ones.
+        schemas: See `gateway.source.connection.role_schemas`; None while nobody has asked.
     """
 
+    plain: str = ""
+    schemas: tuple[str, ...] | None = None
     silence_s: float = DEFAULT_SILENCE_S
     is_at_work: Callable[[], bool] = staticmethod(lambda: False)
     on_wait: OnWait = staticmethod(keep_waiting)
@@ -104,3 +113,21 @@ def open_session(complete: str, *, on_wait: OnWait = keep_waiting) -> Session:
     session = call_in_background(connect, on_wait=on_wait, discard=Session.close)
     session.on_wait = on_wait
     return session
+
+
+def can_restrict(version: int) -> bool:
+    """Whether a server of this ``server_version_num`` can be told to read tables only.
+
+    Source: PostgreSQL release notes, 16.4 (CVE-2024-7348).
+    """
+    return version >= _RESTRICTS_SINCE.get(version // 10000, 0)
+
+
+def restrict(connection: psycopg.Connection[Any]) -> None:
+    """Let a session read tables and what PostgreSQL has itself, where the server can.
+
+    Raises:
+        psycopg.Error: the connection is gone.
+    """
+    if can_restrict(connection.info.server_version):
+        connection.execute(_RESTRICT)

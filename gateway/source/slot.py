@@ -59,8 +59,9 @@ class SlotStatus:
 
 _LOOK_S: Final = 10.0
 _QUERY: Final = sql.SQL(
-    "SELECT plugin::text, database::text, temporary, active_pid, confirmed_flush_lsn::text,"
-    " restart_lsn::text, wal_status, safe_wal_size, {}, two_phase"
+    "SELECT plugin::pg_catalog.text, database::pg_catalog.text, temporary, active_pid,"
+    " confirmed_flush_lsn::pg_catalog.text, restart_lsn::pg_catalog.text, wal_status,"
+    " safe_wal_size, {}, two_phase"
     " FROM pg_catalog.pg_replication_slots WHERE slot_name = %s"
 )
 # Columns that came later than 14, and what stands in for them before.

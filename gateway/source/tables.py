@@ -27,46 +27,50 @@ FIRST_NORMAL_OID: Final = 16384
 _DEFAULT_COLLATION: Final = 100
 
 _TABLES: Final = """
-    SELECT c.oid, n.nspname, c.relname, c.relkind::text, c.relreplident::text,
+    SELECT c.oid, n.nspname, c.relname, c.relkind::pg_catalog.text,
+        c.relreplident::pg_catalog.text,
         CASE WHEN c.relispartition THEN ARRAY(
-            SELECT relid::oid FROM pg_partition_ancestors(c.oid) WITH ORDINALITY AS a(relid, nr)
+            SELECT relid::pg_catalog.oid
+            FROM pg_catalog.pg_partition_ancestors(c.oid) WITH ORDINALITY AS a(relid, nr)
             WHERE relid <> c.oid ORDER BY nr) ELSE '{}' END,
         CASE WHEN c.relkind = 'p' THEN ARRAY(
-            SELECT l.oid FROM pg_partition_tree(c.oid) AS t JOIN pg_class AS l ON l.oid = t.relid
+            SELECT l.oid FROM pg_catalog.pg_partition_tree(c.oid) AS t
+            JOIN pg_catalog.pg_class AS l ON l.oid = t.relid
             WHERE l.relkind = 'r' AND l.relpersistence = 'p' ORDER BY l.oid) ELSE '{}' END
-    FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
+    FROM pg_catalog.pg_class AS c JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace
     WHERE c.oid = ANY(%s) AND c.relkind IN ('r', 'p')
     ORDER BY n.nspname, c.relname"""
 
 _COLUMNS: Final = """
     SELECT a.attrelid, a.attname, a.attnum, a.atttypid, a.atttypmod,
-        format_type(a.atttypid, a.atttypmod), a.attnotnull, a.attgenerated::text, a.attcollation,
-        a.attlen = -1 AND a.attstorage <> 'p', (a.attmissingval::text::text[])[1],
+        pg_catalog.format_type(a.atttypid, a.atttypmod), a.attnotnull,
+        a.attgenerated::pg_catalog.text, a.attcollation, a.attlen = -1 AND a.attstorage <> 'p',
+        (a.attmissingval::pg_catalog.text::pg_catalog.text[])[1],
         NOT a.atthasmissing AND (a.atthasdef OR a.attidentity <> '')
-    FROM pg_attribute AS a
+    FROM pg_catalog.pg_attribute AS a
     WHERE a.attrelid = ANY(%s) AND a.attnum > 0 AND NOT a.attisdropped
     ORDER BY a.attrelid, a.attnum"""
 
 _KEYS: Final = """
     SELECT i.indrelid, i.indisprimary, i.indisreplident, ARRAY(
-        SELECT a.attname::text FROM pg_attribute AS a
+        SELECT a.attname::pg_catalog.text FROM pg_catalog.pg_attribute AS a
         WHERE a.attrelid = i.indrelid AND a.attnum = ANY(
-            (i.indkey::int2[])[0:i.indnkeyatts - 1])
+            (i.indkey::pg_catalog.int2[])[0:i.indnkeyatts - 1])
         ORDER BY a.attnum)
-    FROM pg_index AS i
+    FROM pg_catalog.pg_index AS i
     WHERE i.indrelid = ANY(%s) AND (i.indisprimary OR i.indisreplident)
         AND i.indisvalid AND i.indisunique AND i.indimmediate AND i.indpred IS NULL"""
 
 _TYPES: Final = """
     WITH RECURSIVE walk(type_oid, base_oid, base_modifier) AS (
-        SELECT t.oid, t.typbasetype, t.typtypmod FROM pg_type AS t
+        SELECT t.oid, t.typbasetype, t.typtypmod FROM pg_catalog.pg_type AS t
         WHERE t.oid = ANY(%(types)s) AND t.typtype = 'd'
       UNION ALL
         SELECT w.type_oid, t.typbasetype, t.typtypmod
-        FROM walk AS w JOIN pg_type AS t ON t.oid = w.base_oid WHERE t.typtype = 'd')
-    SELECT t.oid, t.typtype::text, t.typcollation, w.base_oid, w.base_modifier
-    FROM pg_type AS t
-    LEFT JOIN (walk AS w JOIN pg_type AS b ON b.oid = w.base_oid AND b.typtype <> 'd')
+        FROM walk AS w JOIN pg_catalog.pg_type AS t ON t.oid = w.base_oid WHERE t.typtype = 'd')
+    SELECT t.oid, t.typtype::pg_catalog.text, t.typcollation, w.base_oid, w.base_modifier
+    FROM pg_catalog.pg_type AS t
+    LEFT JOIN (walk AS w JOIN pg_catalog.pg_type AS b ON b.oid = w.base_oid AND b.typtype <> 'd')
         ON w.type_oid = t.oid
     WHERE t.oid = ANY(%(types)s)"""
 
@@ -85,7 +89,7 @@ def read_tables_by_oid(connection: _Connection, oids: Iterable[int]) -> dict[int
     """
     # Type names are printed in full: they must not depend on the session's search_path.
     with connection.transaction(force_rollback=True):
-        connection.execute("SET LOCAL search_path = pg_catalog")
+        connection.execute("SET LOCAL search_path = pg_catalog, pg_temp")
         return _read_tables(connection, sorted(set(oids)))
 
 
@@ -197,9 +201,10 @@ def estimated_rows(connection: _Connection) -> dict[tuple[str, str], int]:
     """
     rows = connection.execute(
         "SELECT n.nspname, c.relname, (CASE WHEN c.relkind = 'r' THEN nullif(c.reltuples, -1)"
-        " ELSE (SELECT sum(l.reltuples) FROM pg_partition_tree(c.oid) AS t"
-        " JOIN pg_class AS l ON l.oid = t.relid WHERE t.isleaf AND l.reltuples >= 0) END)::bigint"
-        " FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace"
+        " ELSE (SELECT pg_catalog.sum(l.reltuples) FROM pg_catalog.pg_partition_tree(c.oid) AS t"
+        " JOIN pg_catalog.pg_class AS l ON l.oid = t.relid"
+        " WHERE t.isleaf AND l.reltuples >= 0) END)::bigint"
+        " FROM pg_catalog.pg_class AS c JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace"
         " WHERE c.relkind IN ('r', 'p') AND c.oid >= %s",
         (FIRST_NORMAL_OID,),
     )
@@ -217,7 +222,9 @@ def describe_column(
     if type_oid not in types:
         return None
     kind, collation, base_oid, base_modifier = types[type_oid]
-    shown = connection.execute("SELECT format_type(%s, %s)", (type_oid, type_modifier)).fetchone()
+    shown = connection.execute(
+        "SELECT pg_catalog.format_type(%s, %s)", (type_oid, type_modifier)
+    ).fetchone()
     assert shown is not None
     return Column(
         name=name,
@@ -263,20 +270,23 @@ def _read_collations(connection: _Connection, oids: set[int]) -> dict[int, Colla
         return {}
     version = connection.info.server_version
     # datlocprovider is new in 15, the builtin provider and the column datlocale in 17.
-    provider = "datlocprovider::text" if version >= 150000 else "'c'"
+    provider = "datlocprovider::pg_catalog.text" if version >= 150000 else "'c'"
     locale = "datlocale" if version >= 170000 else "NULL"
     database = connection.execute(
-        f"SELECT {provider}, datcollate::text, {locale}, pg_encoding_to_char(encoding)"  # noqa: S608
-        " FROM pg_database WHERE datname = current_database()".encode()
+        f"SELECT {provider}, datcollate::pg_catalog.text, {locale},"  # noqa: S608
+        " pg_catalog.pg_encoding_to_char(encoding)"
+        " FROM pg_catalog.pg_database WHERE datname = pg_catalog.current_database()".encode()
     ).fetchone()
     assert database is not None
     # Code points sort as the bytes of their UTF-8 do; those of other encodings need not.
     ordered = database[3] in ("UTF8", "LATIN1")
     locale = "colllocale" if version >= 170000 else "NULL"
     rows = connection.execute(
-        "SELECT c.oid, quote_ident(n.nspname) || '.' || quote_ident(c.collname),"  # noqa: S608
-        f" c.collprovider::text, c.collcollate::text, {locale}, c.collisdeterministic"
-        " FROM pg_collation AS c JOIN pg_namespace AS n ON n.oid = c.collnamespace"
+        "SELECT c.oid,"  # noqa: S608
+        " pg_catalog.quote_ident(n.nspname) || '.' || pg_catalog.quote_ident(c.collname),"
+        f" c.collprovider::pg_catalog.text, c.collcollate::pg_catalog.text, {locale},"
+        " c.collisdeterministic FROM pg_catalog.pg_collation AS c"
+        " JOIN pg_catalog.pg_namespace AS n ON n.oid = c.collnamespace"
         " WHERE c.oid = ANY(%s)".encode(),
         (sorted(oids),),
     )

@@ -15,16 +15,16 @@ _Connection = psycopg.Connection[Any]
 
 # The OID of the language "internal" is fixed (INTERNALlanguageId).
 _TYPE: Final = """
-    SELECT pg_catalog.format_type(t.oid, NULL), t.typtype::text,
+    SELECT pg_catalog.format_type(t.oid, NULL), t.typtype::pg_catalog.text,
         CASE WHEN o.prolang = 12 THEN o.prosrc ELSE '' END,
         CASE WHEN t.typsend = 0 THEN NULL WHEN s.prolang = 12 THEN s.prosrc ELSE '' END,
-        t.typdelim::text, t.typbasetype, t.typelem,
+        t.typdelim::pg_catalog.text, t.typbasetype, t.typelem,
         coalesce(
             (SELECT r.rngsubtype FROM pg_catalog.pg_range AS r WHERE r.rngtypid = t.oid),
             (SELECT r.rngtypid FROM pg_catalog.pg_range AS r WHERE r.rngmultitypid = t.oid),
             0),
         ARRAY(
-            SELECT a.attname::text FROM pg_catalog.pg_attribute AS a
+            SELECT a.attname::pg_catalog.text FROM pg_catalog.pg_attribute AS a
             WHERE a.attrelid = t.typrelid AND a.attnum > 0 AND NOT a.attisdropped
             ORDER BY a.attnum),
         ARRAY(

@@ -11,7 +11,7 @@ from typing import Any, Final
 import psycopg
 
 from gateway.definitions.model import Definitions, Plan
-from gateway.source.connection import classify_server_error
+from gateway.source.connection import classify_server_error, role_schemas
 
 __all__ = ["CatalogWatch", "whole_digest"]
 
@@ -165,8 +165,7 @@ def _wholes(
     for publication in definitions.publications:
         for schema in publication.schemas:
             if schema is None:
-                row = connection.execute("SELECT current_schema()").fetchone()
-                schema = "" if row is None or row[0] is None else str(row[0])
+                schema = next(iter(role_schemas(connection)), "")
             schemas.add(schema)
     for (all_tables,) in connection.execute(
         "SELECT puballtables FROM pg_catalog.pg_publication WHERE pubname = ANY (%s)", (named,)

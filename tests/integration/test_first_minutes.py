@@ -99,31 +99,38 @@ def test_explain_says_who_takes_a_row_and_why(scene: MakeScene, database: Databa
     assert "is an error: division by zero" in by_pair.out
     assert "takes it (INSERT) as" in given.out
     assert f"  {s.slot}: takes it (INSERT, UPDATE, DELETE)" in as_json.out
+    assert as_json.out.splitlines()[:2] == [
+        "public.t: a=8 c=NULL d=1.00",
+        "  not given, so NULL: c",
+    ]
     assert f"takes it (INSERT, UPDATE, DELETE) as {s.slot}.public.tree\n" in leaf.out
     assert f"  {s.slot}_risky: does not publish it" in leaf.out
 
 
 @pytest.mark.parametrize(
-    ("table", "row", "why"),
+    ("table", "row", "why", "code"),
     [
-        ("nowhere", "1", "there is no table nowhere"),
-        ("keyless", "1", "no subscription publishes table keyless"),
-        ("t", "77", "has no row with this key now"),
-        ("t", "b=1", "does not name a column"),
-        ("t", "(x,,)", "the row does not read"),
-        ("t", "{", "the row is not JSON"),
-        ("tree", "7", "has 2 columns"),
+        ("nowhere", "1", "there is no table nowhere", 1),
+        ("keyless", "1", "no subscription publishes table keyless", 1),
+        ("t", "77", "has no row with this key now", 1),
+        ("t", "b=1", "does not name a column", 2),
+        ("t", "(x,,)", "the row does not read", 2),
+        ("t", "{", "the row is not JSON", 2),
+        ("tree", "7", "has 2 columns", 2),
+        ("t", "(1,NSW)", "the row has 2 values, public.t has 3 columns", 2),
+        ("t", '{"a": 8, "regoin": 1}', "public.t has no column 'regoin'", 2),
+        ("tree", '{"regoin": "NSW"}', "did you mean 'region'?", 2),
     ],
 )
 def test_explain_refuses_what_it_cannot_read(
-    scene: MakeScene, database: Database, table: str, row: str, why: str
+    scene: MakeScene, database: Database, table: str, row: str, why: str, code: int
 ) -> None:
     with database.connect() as connection:
         connection.execute(TABLES.encode())
 
     ended = scene(DEFINITIONS).cli("explain", table, row)
 
-    assert ended.code == 1
+    assert ended.code == code
     assert why in ended.err
 
 

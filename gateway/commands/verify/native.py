@@ -12,18 +12,20 @@ from psycopg import sql
 from gateway.copy.lines import CopyRow, split_copy_line
 from gateway.errors import FatalError, TransientError
 from gateway.lsn import Lsn, parse_lsn
-from gateway.source.connection import SESSION_SETTINGS, classify_server_error, connect
+from gateway.source.connection import classify_server_error, connect
 
 __all__ = ["NativeReader"]
 
 _POLL_S: Final = 0.05
 _SUBSCRIPTIONS: Final = """
-    SELECT s.subname::text, s.oid FROM pg_subscription AS s
-    WHERE s.subdbid = (SELECT oid FROM pg_database WHERE datname = current_database())"""
+    SELECT s.subname::pg_catalog.text, s.oid FROM pg_catalog.pg_subscription AS s
+    WHERE s.subdbid = (SELECT d.oid FROM pg_catalog.pg_database AS d
+        WHERE d.datname = pg_catalog.current_database())"""
 _COPYING: Final = """
-    SELECT count(*) FROM pg_subscription_rel WHERE srsubid = %s AND srsubstate <> 'r'"""
+    SELECT pg_catalog.count(*) FROM pg_catalog.pg_subscription_rel
+    WHERE srsubid = %s AND srsubstate <> 'r'"""
 _POSITION: Final = """
-    SELECT coalesce(pg_replication_origin_progress(%s, false), '0/0')::text"""
+    SELECT coalesce(pg_catalog.pg_replication_origin_progress(%s, false), '0/0')::pg_catalog.text"""
 
 
 class NativeReader:
@@ -44,7 +46,6 @@ class NativeReader:
         self._connection = connect(
             dsn,
             application_name="pgsluice verify",
-            settings={**SESSION_SETTINGS, "search_path": "pg_catalog", "row_security": "off"},
             statement_timeout_s=0,
         )
         found = {str(name): int(oid) for name, oid in self._rows(_SUBSCRIPTIONS)}
@@ -79,7 +80,7 @@ class NativeReader:
             copying = self._value(_COPYING, self._oid) != "0"
             before = self._value(_POSITION, f"pg_{self._oid}")
             self._connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY")
-            self._value("SELECT pg_current_snapshot()::text")
+            self._value("SELECT pg_catalog.pg_current_snapshot()::pg_catalog.text")
             if not copying and self._value(_POSITION, f"pg_{self._oid}") == before:
                 return parse_lsn(before)
             if time.monotonic() > self._deadline:

@@ -9,34 +9,24 @@ from typing import Any, Final, Self
 import psycopg
 from psycopg import sql
 
-from gateway.copy import Snapshot
+from gateway.copy import Key, Snapshot
 from gateway.copy.lines import CopyRow, split_copy_line
 from gateway.definitions.model import FilterClause, Table
 from gateway.lsn import Lsn, parse_lsn
 from gateway.source.connection import SESSION_SETTINGS, classify_server_error, connect
+from gateway.source.guard import check_name, lock
+from gateway.source.key_columns import KeyColumn, among, compared, listed, sorted_columns
 
 __all__ = ["SourceReader", "SourceTable"]
 
-_SETTINGS: Final = {
-    **SESSION_SETTINGS,
-    "search_path": "pg_catalog",
-    "standard_conforming_strings": "on",
-    "row_security": "off",
-}
+_SETTINGS: Final = {**SESSION_SETTINGS, "standard_conforming_strings": "on"}
 _BEGIN: Final = "BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY"
 _KEYS_A_QUERY: Final = 1000
-_KEY_TYPES: Final = """
-    SELECT attname, format_type(atttypid, atttypmod) FROM pg_attribute
-    WHERE attrelid = %s AND attname = ANY (%s) AND NOT attisdropped"""
-# An index in whose order the chunks come, so that none needs to be sorted.
-_INDEX: Final = """
-    SELECT array_agg(a.attname ORDER BY k.nr)
-    FROM pg_index AS i
-    CROSS JOIN LATERAL unnest(i.indkey::int2[]) WITH ORDINALITY AS k (attnum, nr)
-    JOIN pg_attribute AS a ON a.attrelid = i.indrelid AND a.attnum = k.attnum
-    WHERE i.indrelid = %s AND k.nr <= i.indnkeyatts AND i.indisvalid AND i.indisunique
-        AND i.indpred IS NULL
-    GROUP BY i.indexrelid ORDER BY i.indexrelid"""
+_SNAPSHOT: Final = """
+    SELECT pg_catalog.pg_current_snapshot()::pg_catalog.text, pg_catalog.pg_is_in_recovery()"""
+_REPLAYED: Final = "SELECT pg_catalog.pg_last_wal_replay_lsn()::pg_catalog.text"
+_INSERTED: Final = "SELECT pg_catalog.pg_current_wal_insert_lsn()::pg_catalog.text"
+_WRITE_OUT: Final = "SELECT pg_catalog.pg_logical_emit_message(true, 'pgsluice', '')"
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,12 +75,12 @@ class SourceReader:
         Raises:
             GatewayError: the connection is gone.
         """
-        (in_recovery,) = self._one("SELECT pg_is_in_recovery()")
+        (in_recovery,) = self._one("SELECT pg_catalog.pg_is_in_recovery()")
         if in_recovery:
-            return Lsn(parse_lsn(self._one("SELECT pg_last_wal_replay_lsn()::text")[0]) + 1)
-        (text,) = self._one("SELECT pg_current_wal_insert_lsn()::text")
+            return Lsn(parse_lsn(self._one(_REPLAYED)[0]) + 1)
+        (text,) = self._one(_INSERTED)
         # On an idle server nobody is in a hurry to write out what is in the WAL's buffers.
-        self._one("SELECT pg_logical_emit_message(true, 'pgsluice', '')::text")
+        self._one(_WRITE_OUT)
         return parse_lsn(text)
 
     def rows(self, source: SourceTable) -> Iterator[CopyRow]:
@@ -100,12 +90,13 @@ class SourceReader:
             GatewayError: they cannot be read.
         """
         key = self._key(source)
-        after: Sequence[str] | None = None
+        after: Key | None = None
         while True:
             self._execute(_BEGIN)
+            self._lock(source)
             last = self._last(source, key, after)
             yield from self._copy(source, _between(key, after, last))
-            self._execute("COMMIT")
+            self._commit(source)
             if last is None:
                 return
             after = last
@@ -119,8 +110,9 @@ class SourceReader:
         snapshot = self._begin()
 
         def rows() -> Iterator[CopyRow]:
+            self._lock(source)
             yield from self._copy(source, sql.SQL(""))
-            self._execute("COMMIT")
+            self._commit(source)
 
         return snapshot, rows()
 
@@ -133,43 +125,60 @@ class SourceReader:
             GatewayError: they cannot be read.
         """
         found = []
+        wanted = list(wanted)
         snapshot = self._begin()
         for source, keys in wanted:
             key = self._key(source)
+            self._lock(source)
             rows: list[CopyRow] = []
             for begin in range(0, len(keys), _KEYS_A_QUERY):
                 part = keys[begin : begin + _KEYS_A_QUERY]
-                placed = [_in_order(one, source.key, key) for one in part]
-                rows += self._copy(source, _among(key, placed))
+                placed = [tuple(value.encode() for value in one) for one in part]
+                rows += self._copy(source, _where([among(key, placed)]))
             found.append(rows)
-        self._execute("COMMIT")
+        self._commit(*(source for source, _ in wanted))
         return snapshot, found
 
     def _begin(self) -> Snapshot:
         self._execute(_BEGIN)
-        text, in_recovery = self._one("SELECT pg_current_snapshot()::text, pg_is_in_recovery()")
+        text, in_recovery = self._one(_SNAPSHOT)
         return Snapshot.parse(text, in_recovery=in_recovery)
 
-    def _key(self, source: SourceTable) -> list[tuple[str, str]]:
-        """Names and types of the key's columns, in the order of its index."""
-        types = dict(self._all(_KEY_TYPES, [source.table.oid, list(source.key)]))
-        indexes = [list(names) for (names,) in self._all(_INDEX, [source.table.oid])]
-        names = next((one for one in indexes if set(one) == set(source.key)), source.key)
-        return [(name, types[name]) for name in names]
+    def _lock(self, source: SourceTable) -> None:
+        try:
+            lock(self._connection, source.table)
+        except psycopg.Error as error:
+            raise self._failure(error, f"reading {source.table}") from None
 
-    def _last(
-        self, source: SourceTable, key: Sequence[tuple[str, str]], after: Sequence[str] | None
-    ) -> Sequence[str] | None:
+    def _commit(self, *sources: SourceTable) -> None:
+        """End the transaction, if what was read by name was the table: the lock keeps its name."""
+        try:
+            for source in sources:
+                check_name(self._connection, source.table)
+        except psycopg.Error as error:
+            raise self._failure(error, "reading the source") from None
+        self._execute("COMMIT")
+
+    def _key(self, source: SourceTable) -> list[KeyColumn]:
+        """The key's columns, in the order of its index."""
+        try:
+            return sorted_columns(self._connection, source.table, source.key)
+        except psycopg.Error as error:
+            raise self._failure(error, f"reading {source.table}") from None
+
+    def _last(self, source: SourceTable, key: Sequence[KeyColumn], after: Key | None) -> Key | None:
         """The greatest key of the next chunk; None when it is the last one."""
-        # Without the table's name, a column's text would be meant, which has another order.
-        name = source.table.name
-        listed = sql.SQL(", ").join(sql.Identifier(name, column) for column, _ in key)
-        texts = sql.SQL(", ").join(sql.SQL("{}::text").format(sql.Identifier(n)) for n, _ in key)
+        columns = sql.SQL(", ").join(sql.Identifier(name) for name in source.key)
         query = sql.SQL("SELECT {} FROM {}{} ORDER BY {} OFFSET {} LIMIT 1").format(
-            texts, _from(source), _between(key, after, None), listed, self._chunk_rows - 1
+            columns,
+            _from(source),
+            _between(key, after, None),
+            listed(key),
+            sql.Literal(self._chunk_rows - 1),
         )
-        found = self._all(query.as_string(self._connection))
-        return found[0] if found else None
+        # By COPY: a cast to text can be one that the type's owner has made.
+        found = list(self._lines(sql.SQL("COPY ({}) TO STDOUT").format(query), source))
+        return tuple(text or b"" for text in found[0]) if found and key else None
 
     def _copy(self, source: SourceTable, where: sql.Composable) -> Iterator[CopyRow]:
         passes = sql.SQL(" OR ").join(sql.SQL(f"({one.text})") for one in source.filters)
@@ -180,6 +189,9 @@ class SourceReader:
         statement = sql.SQL("COPY (SELECT {} FROM {}) TO STDOUT").format(
             sql.SQL(", ").join(map(sql.Identifier, source.columns)), rows
         )
+        yield from self._lines(statement, source)
+
+    def _lines(self, statement: sql.Composed, source: SourceTable) -> Iterator[CopyRow]:
         try:
             with self._connection.cursor() as cursor, cursor.copy(statement) as copy:
                 for line in copy:
@@ -214,37 +226,10 @@ def _from(source: SourceTable) -> sql.Composable:
     )
 
 
-def _in_order(
-    one: Sequence[str], names: Sequence[str], key: Sequence[tuple[str, str]]
-) -> list[str]:
-    by_name = dict(zip(names, one, strict=True))
-    return [by_name[name] for name, _ in key]
+def _between(key: Sequence[KeyColumn], after: Key | None, last: Key | None) -> sql.Composable:
+    bounds = ((">", after), ("<=", last))
+    return _where([compared(key, sign, bound) for sign, bound in bounds if bound is not None])
 
 
-def _values(key: Sequence[tuple[str, str]], values: Sequence[str]) -> sql.Composable:
-    return sql.SQL("({})").format(
-        sql.SQL(", ").join(
-            sql.SQL("{}::{}").format(sql.Literal(value), sql.SQL(kind))
-            for (_, kind), value in zip(key, values, strict=True)
-        )
-    )
-
-
-def _columns(key: Sequence[tuple[str, str]]) -> sql.Composable:
-    return sql.SQL("({})").format(sql.SQL(", ").join(sql.Identifier(name) for name, _ in key))
-
-
-def _between(
-    key: Sequence[tuple[str, str]], after: Sequence[str] | None, last: Sequence[str] | None
-) -> sql.Composable:
-    terms = [
-        sql.SQL("{} {} {}").format(_columns(key), sql.SQL(sign), _values(key, bound))
-        for sign, bound in ((">", after), ("<=", last))
-        if bound is not None
-    ]
+def _where(terms: Sequence[sql.Composable]) -> sql.Composable:
     return sql.SQL(" WHERE {}").format(sql.SQL(" AND ").join(terms)) if terms else sql.SQL("")
-
-
-def _among(key: Sequence[tuple[str, str]], keys: Sequence[Sequence[str]]) -> sql.Composable:
-    listed = sql.SQL(", ").join(_values(key, one) for one in keys)
-    return sql.SQL(" WHERE {} IN ({})").format(_columns(key), listed)

@@ -1,0 +1,80 @@
+"""Publications of the database as its catalog has them: relations, filters, and what is excepted.
+
+The catalog is asked for its columns first: PostgreSQL 19 keeps in the same table which relations
+FOR ALL TABLES leaves out, and a row that is read without that mark would publish the table.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+import psycopg
+
+from gateway.definitions.model import PublishedRelation
+
+__all__ = ["Listed", "read_listed", "relations_query"]
+
+_CATALOG: Final = "pg_catalog.pg_publication_rel"
+_HAS_COLUMN: Final = """
+    SELECT EXISTS (SELECT FROM pg_catalog.pg_attribute
+        WHERE attrelid = %s::pg_catalog.regclass AND attname = %s AND NOT attisdropped)"""
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """Relations that a publication names.
+
+    Attributes:
+        relations: Those that it publishes.
+        excepted: OIDs of those that FOR ALL TABLES leaves out, with their partitions.
+    """
+
+    relations: tuple[PublishedRelation, ...]
+    excepted: frozenset[int]
+
+
+def relations_query(*, filters: bool, excepts: bool, catalog: str = _CATALOG) -> str:
+    """Write the query for the relations of one publication, given by its OID.
+
+    Args:
+        filters: The catalog has row filters and column lists (15 and later).
+        excepts: It has ``prexcept`` (19 and later).
+        catalog: Its name.
+    """
+    columns = ["r.prrelid", "NULL", "NULL"]
+    if filters:
+        columns[1:] = [
+            "pg_catalog.pg_get_expr(r.prqual, r.prrelid)",
+            "CASE WHEN r.prattrs IS NOT NULL THEN ARRAY("
+            "SELECT a.attname::pg_catalog.text FROM pg_catalog.pg_attribute AS a"
+            " WHERE a.attrelid = r.prrelid AND a.attnum = ANY(r.prattrs::pg_catalog.int2[])"
+            " ORDER BY a.attnum) END",
+        ]
+    columns.append("r.prexcept" if excepts else "false")
+    listed = ", ".join(columns)
+    return f"SELECT {listed} FROM {catalog} AS r WHERE r.prpubid = %s ORDER BY r.prrelid"  # noqa: S608
+
+
+def read_listed(
+    connection: psycopg.Connection[Any], publication_oid: int, catalog: str = _CATALOG
+) -> Listed:
+    """Read the relations of a publication; filters are printed as the session's settings say.
+
+    Raises:
+        psycopg.Error: the server refuses, or is gone.
+    """
+    columns = {
+        name: connection.execute(_HAS_COLUMN, (catalog, name)).fetchall()[0][0]
+        for name in ("prqual", "prexcept")
+    }
+    query = relations_query(filters=columns["prqual"], excepts=columns["prexcept"], catalog=catalog)
+    rows = connection.execute(query.encode(), (publication_oid,)).fetchall()
+    return Listed(
+        tuple(
+            PublishedRelation(oid, where, None if names is None else tuple(names), None)
+            for oid, where, names, excepted in rows
+            if not excepted
+        ),
+        frozenset(oid for oid, _, _, excepted in rows if excepted),
+    )
