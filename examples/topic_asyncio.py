@@ -2,8 +2,8 @@
 
     python examples/topic_asyncio.py localhost:9092 http://localhost:8081 s1.public.t1
 
-aiokafka is a client of its own, not librdkafka; `pip install 'aiokafka[lz4]'` reads what the
-gateway compresses.
+aiokafka is a client of its own, not librdkafka, and needs lz4 to read what the gateway compresses:
+`pip install 'aiokafka[lz4]' 'confluent-kafka[avro,schemaregistry]'`.
 """
 
 import argparse

@@ -2,6 +2,8 @@
 
     python examples/topic_to_sqlite.py localhost:9092 http://localhost:8081 s1.public.t1 copy.db
 
+`pip install 'confluent-kafka[avro,schemaregistry]'` has all that it imports.
+
 Rows and the offset behind them are in one SQLite transaction, so nothing is lost or done twice. The
 table `row` has the key and the row as JSON. What each record means is in docs/envelope.md. This one
 is for tables with a key, and topics of one partition.

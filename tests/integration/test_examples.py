@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 import sqlite3
 import subprocess
 import sys
+import uuid
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -18,7 +20,8 @@ from tests.support.servers import Database
 
 pytestmark = [pytest.mark.postgres, pytest.mark.kafka]
 
-EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+ROOT = Path(__file__).resolve().parents[2]
+EXAMPLES = ROOT / "examples"
 LARGE = "repeat('x', 20000)"
 
 
@@ -67,3 +70,25 @@ def test_topic_to_sqlite_keeps_a_table_equal(
         connection.execute("TRUNCATE t; INSERT INTO t VALUES (6, 'again', 6)")
         s.run_to(current_lsn(connection))
         assert follow(s) == source(s) == [(6, "again", 6)]
+        assert "'a': 80" in printed_by_the_readme(s, kafka, registry)
+
+
+def printed_by_the_readme(s: Scene, kafka: str, registry: str) -> str:
+    """Run the fifteen lines until they have printed a change of a key, then on a missing topic."""
+    (text,) = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    text = text.replace("localhost:9092", kafka).replace("http://localhost:8081", registry)
+    text = text.replace('"readers"', f'"{uuid.uuid4()}"')
+    lines = []
+    command = [sys.executable, "-u", "-c", text.replace("s1.public.t1", s.topic("t"))]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            lines.append(line)
+            if "'a': 80" in line:
+                break
+        process.kill()
+    # An error is not passed over: a topic that is not there ends it.
+    missing = [sys.executable, "-c", text.replace("s1.public.t1", s.topic("none"))]
+    done = subprocess.run(missing, capture_output=True, text=True, timeout=240)
+    assert done.returncode == 1 and "UNKNOWN_TOPIC_OR_PART" in done.stderr
+    return "".join(lines)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import re
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
@@ -12,7 +13,7 @@ import yaml
 
 from gateway.embedded.checksums import lines_of, read_checksums, verify
 from gateway.errors import ConfigError
-from tools import pins
+from tools import pins, sbom
 from tools.lock_jars import CHECKSUMS, configurations
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -178,3 +179,82 @@ def test_a_list_without_the_configuration_or_no_list_is_an_error(tmp_path: Path)
     (tmp_path / "ivy.sha256").write_text(f"{EMPTY}  spark/a.jar\n")
     with pytest.raises(ConfigError, match=r"lists no file of configuration 'kafka'"):
         read_checksums(tmp_path / "ivy.sha256", "kafka")
+
+
+ALLOWED = {
+    "Apache-2.0", "BSD-2-Clause", "BSD-3-Clause", "MIT", "MIT-0", "MPL-2.0", "PSF-2.0",
+    # One may be used with what is under another licence: docs/third-party.md says how.
+    "LGPL-3.0-only",
+}  # fmt: skip
+LGPL = {"psycopg", "psycopg-binary"}
+
+
+def locked(*names: str) -> set[str]:
+    """The packages of lock files, under their normal names."""
+    texts = [(ROOT / name).read_text() for name in names]
+    found = {name for text in texts for name in re.findall(r"^([\w.-]+)==", text, re.M)}
+    return {re.sub(r"[-_.]+", "-", name).lower() for name in found}
+
+
+def test_the_licence_of_everything_that_is_locked_is_known_and_allowed() -> None:
+    listed = sbom.licences()
+    packages = locked(*(path.name for path in ROOT.glob("requirements*.lock")))
+    jars = {re.sub(r"-\d[\w.]*\.jar$", "", name) for name in shipped_jars()}
+
+    assert set(listed) == packages | jars
+    for name, licence in listed.items():
+        assert set(re.split(r" (?:OR|AND) ", licence)) <= ALLOWED, name
+    assert {name for name, licence in listed.items() if "GPL" in licence} == LGPL
+
+
+def shipped_jars() -> list[str]:
+    return [name for each in sbom.CONFIGURATIONS for name in read_checksums(CHECKSUMS, each)]
+
+
+def test_no_installed_package_says_of_itself_that_it_is_under_the_gpl() -> None:
+    for name in sorted(locked("requirements.lock")):
+        try:
+            metadata = importlib.metadata.metadata(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue  # for another system
+        said = metadata.get_all("License-Expression") or metadata.get_all("License") or []
+        said += [each for each in metadata.get_all("Classifier") or [] if "License" in each]
+        found = [each for each in said if re.search(r"GPL|GNU|Affero", each.partition("\n")[0])]
+        assert found == (["LGPL-3.0-only"] if name in LGPL else []), name
+
+
+def test_the_bill_of_materials_names_all_that_is_shipped_and_is_made_again_alike() -> None:
+    document = sbom.document()
+    components = document["components"]
+
+    assert document == sbom.document()
+    assert (document["bomFormat"], document["specVersion"]) == ("CycloneDX", "1.6")
+    references = [component["bom-ref"] for component in components]
+    assert len(references) == len(set(references))
+    assert document["dependencies"][0]["dependsOn"] == references
+    pypi = {one["name"] for one in components if one["purl"].startswith("pkg:pypi/")}
+    assert pypi == locked(*sbom.LOCKS)
+    known = {name: digest for each in sbom.CONFIGURATIONS
+             for name, digest in read_checksums(CHECKSUMS, each).items()}  # fmt: skip
+    hashes = {f"{one['name']}-{one['version']}.jar": one["hashes"][0]["content"]
+              for one in components if not one["purl"].startswith("pkg:pypi/")}  # fmt: skip
+    assert hashes == known
+    assert "pkg:maven/io.delta/delta-storage@4.4.0" in references
+    for one in components:
+        assert one["version"] and one["licenses"][0]["expression"]
+        assert "hashes" in one or one["properties"]
+
+
+def test_each_release_has_its_bill_of_materials() -> None:
+    commands = [step.get("run", "") for name, step in steps() if name == "release.yml"]
+
+    assert any("tools/sbom.py > " in command for command in commands)
+
+
+def test_what_asks_for_more_than_to_be_named_is_named() -> None:
+    text = (ROOT / "docs" / "third-party.md").read_text()
+
+    assert "**psycopg** (LGPL-3.0-only)" in text
+    assert "Confluent Community License" in text
+    assert "docs/third-party.md" in (ROOT / "NOTICE").read_text()
+    assert "confluentinc" not in (ROOT / "docker-compose.yml").read_text()
