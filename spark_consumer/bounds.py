@@ -1,4 +1,8 @@
-"""Between which values a batch's keys are, so that files without such keys are not read."""
+"""Between which values a batch's keys are, so that files without such keys are not read.
+
+Spark writes each bound as SQL. Python's dates end with the year 9999, PostgreSQL's do not, so no
+value of a user's row is brought to Python but text and integers.
+"""
 
 from __future__ import annotations
 
@@ -41,11 +45,14 @@ class Bounds:
         for number, column in enumerate(self._columns):
             least, greatest = (f"{end}(k.`{column.field}`)" for end in ("min", "max"))
             asked += [
-                F.expr(least).alias(f"least{number}"),
-                F.expr(greatest).alias(f"greatest{number}"),
                 F.expr(_literal(least, column.spark_type)).alias(f"low{number}"),
                 F.expr(_literal(greatest, column.spark_type)).alias(f"high{number}"),
             ]
+            if column.spark_type in _INTEGERS:
+                asked += [
+                    F.expr(f"CAST({least} AS BIGINT)").alias(f"least{number}"),
+                    F.expr(f"CAST({greatest} AS BIGINT)").alias(f"greatest{number}"),
+                ]
         return asked
 
     def condition(self, answer: Row) -> str:
@@ -75,13 +82,19 @@ class Bounds:
 
 
 def _literal(sql: str, spark_type: str) -> str:
-    """SQL that writes a value as a literal."""
+    """SQL that writes a value as a literal, exactly, at both ends of every type."""
     if spark_type == "string":
         return f"concat('decode(X''', hex({sql}), ''', ''UTF-8'')')"
     if spark_type == "date":
-        return f"concat('date_from_unix_date(', unix_date({sql}), ')')"
+        return f"concat('date_from_unix_date(', {_cast(f'unix_date({sql})', 'INT')}, ')')"
     if spark_type == "timestamp":
-        return f"concat('timestamp_micros(', unix_micros({sql}), 'L)')"
+        return f"concat('timestamp_micros(', {_cast(f'unix_micros({sql})', 'BIGINT')}, ')')"
     if spark_type == "timestamp_ntz":
-        return f"concat('TIMESTAMP_NTZ ''', CAST({sql} AS STRING), '''')"
-    return f"concat('CAST(', {sql}, ' AS {spark_type})')"
+        # Sessions of the job have UTC as their time zone; see `SESSION_SETTINGS`.
+        instant = _literal(f"CAST({sql} AS TIMESTAMP)", "timestamp")
+        return f"concat('CAST(', {instant}, ' AS TIMESTAMP_NTZ)')"
+    return _cast(sql, spark_type)
+
+
+def _cast(sql: str, spark_type: str) -> str:
+    return f"concat('CAST(''', {sql}, ''' AS {spark_type})')"

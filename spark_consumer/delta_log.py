@@ -21,7 +21,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructField, StructType
 
-from spark_consumer.errors import TransientConsumerError
+from spark_consumer.failures import TableTransientError
 from spark_consumer.names import quoted
 from spark_consumer.small import INTERPRETED, tuned
 
@@ -243,7 +243,7 @@ def commit_info(spark: SparkSession, log: Any, name: str) -> dict[str, Any] | No
         name: the file's.
 
     Raises:
-        TransientConsumerError: the file cannot be read.
+        TableTransientError: the file cannot be read.
     """
     jvm: Any = spark._jvm
     path = jvm.org.apache.hadoop.fs.Path(name)
@@ -263,5 +263,5 @@ def commit_info(spark: SparkSession, log: Any, name: str) -> dict[str, Any] | No
             stream.close()
     except Py4JJavaError as error:
         text = str(error.java_exception.getMessage())
-        raise TransientConsumerError(f"{name} cannot be read: {text}") from error
+        raise TableTransientError(f"{name} cannot be read: {text}") from error
     return {}

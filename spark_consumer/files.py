@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from py4j.java_gateway import is_instance_of  # type: ignore[import-untyped]
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.sql import SparkSession
 
@@ -30,31 +31,42 @@ class Folder:
         conf = spark._jsc.hadoopConfiguration()
         self._files = self._place.getFileSystem(conf)
         self._context = self._fs.FileContext.getFileContext(self._files.getUri(), conf)
+        if is_instance_of(self._gateway, self._files, "org.apache.hadoop.fs.ChecksumFileSystem"):
+            # A checksum in a second file cannot change at the same instant as the first.
+            self._files = self._files.getRawFileSystem()
 
-    def names(self) -> list[str]:
-        """The files' names, sorted."""
-        return sorted(self.times())
-
-    def times(self) -> dict[str, int]:
-        """The files by name, with the milliseconds since 1970 at which each was written last."""
+    def time(self, name: str) -> int | None:
+        """The milliseconds since 1970 at which a file was written; None when it is not there."""
         with self._errors():
-            if not self._files.exists(self._place):
-                return {}
-            return {
-                status.getPath().getName(): status.getModificationTime()
-                for status in self._files.listStatus(self._place)
-            }
+            try:
+                status = self._files.getFileStatus(self._fs.Path(self._place, name))
+            except Py4JJavaError as error:
+                if _is_absence(error):
+                    return None
+                raise
+            return int(status.getModificationTime())
 
     def read(self, name: str) -> str | None:
         """A file's text; None when it is not there."""
-        path = self._fs.Path(self._place, name)
         with self._errors():
-            if not self._files.exists(path):
-                return None
-            stream = self._files.open(path)
+            try:
+                stream = self._files.open(self._fs.Path(self._place, name))
+            except Py4JJavaError as error:
+                if _is_absence(error):
+                    return None
+                raise
             try:
                 utf8 = self._jvm.java.nio.charset.StandardCharsets.UTF_8
                 return str(self._jvm.org.apache.commons.io.IOUtils.toString(stream, utf8))
+            finally:
+                stream.close()
+
+    def write(self, name: str, text: str) -> None:
+        """Write a file in place. Meanwhile, and after a crash, it may be absent or half written."""
+        with self._errors():
+            stream = self._files.create(self._fs.Path(self._place, name), True)
+            try:
+                stream.write(bytearray(text.encode()))
             finally:
                 stream.close()
 
@@ -63,12 +75,8 @@ class Folder:
         options = self._fs.Options.Rename
         with self._errors():
             self._context.mkdir(self._place, None, True)
+            self.write(f".{name}.new", text)
             fresh = self._fs.Path(self._place, f".{name}.new")
-            stream = self._files.create(fresh, True)
-            try:
-                stream.write(bytearray(text.encode()))
-            finally:
-                stream.close()
             array = self._gateway.new_array(options, 1)
             array[0] = options.OVERWRITE
             self._context.rename(fresh, self._fs.Path(self._place, name), array)
@@ -90,3 +98,7 @@ class Folder:
         except Py4JJavaError as error:
             cause = error.java_exception.getMessage()
             raise TransientConsumerError(f"{self.path} cannot be used: {cause}") from error
+
+
+def _is_absence(error: Py4JJavaError) -> bool:
+    return str(error.java_exception.getClass().getName()) == "java.io.FileNotFoundException"

@@ -14,6 +14,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
+from spark_consumer.names import quoted
 from spark_consumer.tables import Table
 
 __all__ = ["Frontiers"]
@@ -81,7 +82,7 @@ def _greatest(table: Table, names: list[str]) -> dict[str, int]:
     asked = [name for name in names if physical[name] in there.names]
     if not asked:
         return {}
-    greatest = {name: F.col(f"stats.maxValues.`{physical[name]}`") for name in asked}
+    greatest = {name: F.col(f"stats.maxValues.{quoted(physical[name])}") for name in asked}
     row = files.agg(
         *(F.max(value) for value in greatest.values()),
         *(F.count_if(value.isNull()) for value in greatest.values()),

@@ -31,6 +31,7 @@ from spark_consumer.errors import (
     SettingsError,
     TransientConsumerError,
 )
+from spark_consumer.failures import StoppedError
 from spark_consumer.files import Folder
 from spark_consumer.listener import listening, query_name
 from spark_consumer.manifests import Manifest
@@ -41,7 +42,6 @@ from spark_consumer.rebuild import Rebuild
 from spark_consumer.registry import Registry, Schemas
 from spark_consumer.small import INTERPRETED, tuned
 from spark_consumer.topics import Topics, TopicStates
-from spark_consumer.workers import StoppedError
 
 __all__ = ["Subscription", "run"]
 

@@ -19,7 +19,7 @@ from spark_consumer.delta_log import Gone
 from spark_consumer.expected import observed
 from spark_consumer.layout import KeyLayout
 from spark_consumer.moves import fold_moves
-from spark_consumer.names import quoted
+from spark_consumer.names import free_name, quoted
 from spark_consumer.small import FEW, INTERPRETED, stored, tuned
 
 __all__ = ["Keyed"]
@@ -122,13 +122,16 @@ class Keyed:
     def write_anew(self, folded: DataFrame) -> int:
         """See `Rows`."""
         batch = self._batch
-        there = batch.table.rows().withColumn("~there", F.lit(True)).alias("t")
+        rows = batch.table.rows()
+        # A struct, so that no name of ours is beside a user's column.
+        row = F.struct(*(F.col(quoted(name)) for name in rows.columns)).alias("t")
+        there = rows.select(row, F.lit(True).alias("there"))
         observation = Observation()
-        unfound = F.expr(f"t.`~there` IS NULL AND ({_NEEDS_ROW})")
+        unfound = F.expr(f"there IS NULL AND ({_NEEDS_ROW})")
         batch.rewrite(
             there.join(folded.alias("s"), F.expr(self._same), "full_outer")
             .observe(observation, F.count_if(unfound).alias("unfound"))
-            .where("s.action IS NULL OR s.action = 'put' OR (s.action = 'set' AND t.`~there`)")
+            .where("s.action IS NULL OR s.action = 'put' OR (s.action = 'set' AND there)")
             .select(*(F.expr(sql).alias(name) for name, sql in self._assigned.items()))
         )
         (missed,) = observed(batch.table.spark, observation) or [0]
@@ -159,15 +162,18 @@ class Keyed:
         # The row itself is read only where the batch does not have all of it.
         columns = [f"t.{quoted(c.name)}" for c in batch.columns] if answer["partial"] else []
         candidates = batch.table.candidates(bounds)
+        place = free_name("place", candidates.rows.columns)
         met = (
-            candidates.rows.alias("t")
+            # Not `t._metadata`: that may be a column of the user's.
+            candidates.rows.withColumn(place, candidates.rows.metadataColumn("_metadata"))
+            .alias("t")
             .where(bounds)
             .join(keys.alias("s"), F.expr(self._same))
             .select(
                 F.col("s.k").alias("met"),
-                "need",
-                F.col("t._metadata.file_path").alias("file"),
-                F.col("t._metadata.row_index").alias("place"),
+                F.col("s.need"),
+                F.col(f"t.{place}.file_path").alias("file"),
+                F.col(f"t.{place}.row_index").alias("place"),
                 *([F.struct(*columns).alias("t")] if columns else []),
             )
         )

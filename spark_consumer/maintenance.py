@@ -14,15 +14,14 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
-from py4j.protocol import Py4JError  # type: ignore[import-untyped]
-from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from spark_consumer.commits import Found
 from spark_consumer.config import ConsumerSettings
 from spark_consumer.errors import ConsumerError
+from spark_consumer.failures import cause, every_table
 from spark_consumer.files import Folder
-from spark_consumer.manifests import Manifests, TableState, manifest_folder
+from spark_consumer.manifests import TableState, manifest_folder
 from spark_consumer.shelf import Shelf
 from spark_consumer.tables import Table
 
@@ -58,7 +57,6 @@ class Maintenance:
         spark: a session of its own.
         subscription: its name.
         shelf: the tables.
-        manifests: the states.
     """
 
     def __init__(
@@ -67,13 +65,11 @@ class Maintenance:
         spark: SparkSession,
         subscription: str,
         shelf: Shelf,
-        manifests: Manifests,
     ) -> None:
         self._settings = settings
         self._spark = spark
         self._subscription = subscription
         self._shelf = shelf
-        self._manifests = manifests
         self._folder = Folder(spark, manifest_folder(settings.warehouse, subscription))
         self._due_at: float | None = None
 
@@ -83,7 +79,7 @@ class Maintenance:
         if hours <= 0:
             return False
         if self._due_at is None:
-            last = self._folder.times().get(_DONE)
+            last = self._folder.time(_DONE)
             # The first time is as long after the first start.
             if last is None:
                 self._folder.replace(_DONE, "{}")
@@ -106,7 +102,6 @@ class Maintenance:
             TransientConsumerError: the file system fails.
         """
         begun = time.monotonic()
-        self._manifests.prune(self._settings.keep_hours)
         known: dict[str, Any] = json.loads(self._folder.read(_DONE) or "{}")
         moved: dict[str, TableState] = {}
         done: dict[str, _Tidied] = {}
@@ -114,9 +109,10 @@ class Maintenance:
             before = _Tidied(**known[name]) if name in known else None
             try:
                 after = self._tidy_table(name, state.version, before)
-            except (ConsumerError, PySparkException, Py4JError) as error:
-                _log.warning("maintenance failed: table=%s: %s", name, type(error).__name__)
-                _log.debug("%s", name, exc_info=error)
+            except Exception as error:  # whatever it is, it is this table's
+                if not isinstance(error, ConsumerError) and (every := every_table(error)):
+                    raise every from error
+                _log.warning("maintenance failed: table=%s: %s", name, cause(error))
                 continue
             done[name] = after
             if after.version != state.version:
@@ -142,7 +138,7 @@ class Maintenance:
             return before
         found = self._shelf.find(name, version)
         if found is not None and found.version == version:
-            table.keep_log(hours)
+            table.keep_history(hours)
             if _has_small_files(table):
                 table.optimize(found.commit, small=_SMALL_FILE_BYTES)
             table.vacuum(hours)

@@ -1,34 +1,40 @@
 """What belongs together: for each cut the version of every Delta table.
 
-A state is one small JSON file in ``<warehouse>/<subscription>/.pgsluice``, named by LSN, time and
-marker at which it begins; a cut that changes no table only moves the end inside the file. So the
-newest file whose name is at or before an LSN, or a time, is the state then, and its tables read
-together by these versions show the source at that point. It is written after the tables: a crash in
-between leaves the state before as the newest one, and the next start finds what the tables have.
+States are numbered. In ``<warehouse>/<subscription>/.pgsluice`` the newest one is in ``newest.0``
+or ``newest.1``, whichever was written later: a store writes over the older of the two, so one of
+them is whole at any moment, on every file system, and after every crash; see `Manifests.newest`. A
+cut that changes no table only moves the end of the newest state. When the next state begins, the
+one before is written to ``states/<number>`` with its end, and stays as it is. No folder is ever
+listed: a past state is found by halving, in as many reads as its number has binary digits.
+
+A state is written after the tables. A crash in between leaves the one before as the newest, and the
+next start finds what the tables have.
 """
 
 from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Final
 
 from pyspark.sql import SparkSession
 
-from spark_consumer.errors import FatalConsumerError, TransientConsumerError
+from spark_consumer.errors import FatalConsumerError
 from spark_consumer.files import Folder
 from spark_consumer.markers import Copy
 from spark_consumer.names import part
 
 __all__ = ["Aside", "Manifest", "Manifests", "TableState", "manifest_folder"]
 
-_FORMAT: Final = 3
+_FORMAT: Final = 4
 _ENDED: Final = ("missing", "gone")
-_TRIES: Final = 20
-_PAUSE_S: Final = 0.1
+_NEWEST: Final = ("newest.0", "newest.1")
+_TRIES: Final = 50
+_PAUSE_S: Final = 0.02
+_PRUNED: Final = 500
+"""States that are removed at once, at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +84,10 @@ class Manifest:
         held: By ``schema.table``, why the gateway holds it: until it is copied, changes of it are
             missing.
         fenced: Topics whose table comes from another topic now.
+        number: Of the state; each has one more than the state before.
+        store: How many times a state was stored, this time included.
+        highest_lsn: The greatest `since_lsn` of this state and all before.
+        highest_time: The greatest `since_time` of this state and all before.
     """
 
     journal: str
@@ -92,6 +102,10 @@ class Manifest:
     copies: Mapping[str, str] = field(default_factory=dict)
     held: Mapping[str, str] = field(default_factory=dict)
     fenced: tuple[str, ...] = ()
+    number: int = 0
+    store: int = 0
+    highest_lsn: int = 0
+    highest_time: int = 0
 
     def after(self, copies: Iterable[Copy]) -> Manifest:
         """Return the manifest in which `copies` have come to other states."""
@@ -134,11 +148,6 @@ class Manifest:
             for table, aside in sorted(self.aside.items())
         ]
 
-    @property
-    def name(self) -> str:
-        """The name of its file."""
-        return f"{self.since_lsn:016X}.{self.since_time:016X}.{self.since_marker + 1:016X}.json"
-
 
 def manifest_folder(warehouse: str, subscription: str) -> str:
     """Where the manifests of a subscription are."""
@@ -147,72 +156,123 @@ def manifest_folder(warehouse: str, subscription: str) -> str:
 
 
 class Manifests:
-    """The manifests of one subscription."""
+    """The manifests of one subscription. One process stores; any number read meanwhile."""
 
     def __init__(self, spark: SparkSession, warehouse: str, subscription: str) -> None:
         self._folder = Folder(spark, manifest_folder(warehouse, subscription))
+        self._past = Folder(spark, f"{self._folder.path}/states")
+        self._first = 0
 
     def newest(self) -> Manifest | None:
-        """The state now; None when there is none.
+        """The state now; None when there is none. Never an earlier one than a call before gave.
+
+        Of the two files the older one may be half written. Then the other is the newest, provided
+        that it was read afterwards: the writer goes on to it only when this one is whole.
 
         Raises:
-            FatalConsumerError: it cannot be understood.
+            FatalConsumerError: it is of another version of the job.
             TransientConsumerError: the file system fails.
         """
-        names = self._names()
-        return self._read(names[-1]) if names else None
+        for trial in range(_TRIES):
+            if trial:
+                time.sleep(_PAUSE_S)
+            found = [self._newest(name) for name in _NEWEST]
+            # Read again, for it was read before the other was seen to be half written.
+            if found[0] is not None and found[1] is None:
+                found[0] = self._newest(_NEWEST[0])
+            whole = [one for one in found if one is not None]
+            if whole:
+                return max(whole, key=lambda one: one.store)
+            if all(self._folder.time(name) is None for name in _NEWEST):
+                return None
+        # Both were broken by something else: all is found out again from tables and topics.
+        return None
 
     def at(self, *, lsn: int | None = None, moment: int | None = None) -> Manifest | None:
         """The newest state at or before an LSN, or a commit time in microseconds since 1970."""
-        found = None
-        for name in self._names():
-            since_lsn, since_time = (int(text, 16) for text in name.split(".")[:2])
-            if (lsn is None or since_lsn <= lsn) and (moment is None or 0 < since_time <= moment):
-                found = name
-        return None if found is None else self._read(found)
+
+        def is_at(state: Manifest) -> bool:
+            by_lsn = lsn is None or state.highest_lsn <= lsn
+            return by_lsn and (moment is None or state.highest_time <= moment)
+
+        found = self.newest()
+        if found is not None and not is_at(found):
+            end = found.number
+            # Only the first ones are ever removed.
+            number = last(0, end, lambda n: (one := self._state(n)) is None or is_at(one))
+            found = None if number is None else self._state(number)
+        if found is not None and moment is not None and not found.highest_time:
+            return None
+        return found
 
     def store(self, manifest: Manifest, before: Manifest) -> Manifest:
-        """Keep a state; one that has the same tables as `before` prolongs that one's file."""
-        if before.since_marker >= 0 and _same(before, manifest):
-            manifest = replace(
-                manifest,
-                since_lsn=before.since_lsn,
-                since_time=before.since_time,
-                since_marker=before.since_marker,
-            )
-        self._folder.replace(manifest.name, _to_json(manifest))
+        """Keep a state; one that has the same tables as `before` only moves the end of that.
+
+        Args:
+            manifest: the state.
+            before: what was stored before, as it was returned; or anything, before the first store.
+        """
+        goes_on = before.since_marker >= 0 and _same(before, manifest)
+        begun = before if goes_on else manifest
+        manifest = replace(
+            manifest,
+            since_lsn=begun.since_lsn,
+            since_time=begun.since_time,
+            since_marker=begun.since_marker,
+            number=before.number if goes_on or not before.store else before.number + 1,
+            store=before.store + 1,
+            highest_lsn=max(begun.since_lsn, before.highest_lsn),
+            highest_time=max(begun.since_time, before.highest_time),
+        )
+        if manifest.number > before.number:
+            self._past.write(_file(before.number), _to_json(before))
+        self._folder.write(_NEWEST[manifest.store % 2], _to_json(manifest))
         return manifest
 
-    def prune(self, keep_hours: float) -> None:
-        """Remove states that ended longer ago: all before the last one that is as old."""
-        times = self._folder.times()
-        limit = (time.time() - keep_hours * 3600) * 1000
-        old = [name for name in self._names() if times.get(name, limit) < limit]
-        for name in old[:-1]:
-            self._folder.remove(name)
+    def prune(self, keep_hours: float, newest: Manifest, most: int = _PRUNED) -> int:
+        """Remove states that ended longer ago, the oldest first; how many have gone.
 
-    def _names(self) -> list[str]:
-        return [name for name in self._folder.names() if name.endswith(".json") and name[0] != "."]
+        A state ended when its file was written. They go in the order of their numbers, and the
+        search begins where the last one has ended, so each is looked at once.
 
-    def _text(self, name: str) -> str | None:
-        """Read a file that the job may be replacing.
-
-        A local file system does that in steps: the old file goes, the new one comes, and its
-        checksum last.
+        Args:
+            keep_hours: how long ago.
+            newest: the state now.
+            most: the most states to remove.
         """
-        for _ in range(_TRIES - 1):
-            with suppress(TransientConsumerError):
-                if (text := self._folder.read(name)) is not None:
-                    return text
-            time.sleep(_PAUSE_S)
-        return self._folder.read(name)
+        limit = (time.time() - keep_hours * 3600) * 1000
+        if self._first == 0:
+            # What is missing was removed: that is where the rest begins.
+            gone = last(0, newest.number, lambda n: self._past.time(_file(n)) is None)
+            self._first = 0 if gone is None else gone + 1
+        begin = self._first
+        while self._first < min(newest.number, begin + most):
+            written = self._past.time(_file(self._first))
+            if written is not None and written >= limit:
+                break
+            self._past.remove(_file(self._first))
+            self._first += 1
+        return self._first - begin
 
-    def _read(self, name: str) -> Manifest:
-        place = f"{self._folder.path}/{name}"
-        hint = f"remove {place}: it is made again from the tables and the topics"
-        text = self._text(name)
+    def _state(self, number: int) -> Manifest | None:
+        """A past state; None when it has been removed."""
+        name = _file(number)
+        text = self._past.read(name)
+        return None if text is None else self._parsed(self._past, name, text)
+
+    def _newest(self, name: str) -> Manifest | None:
+        """One of the two; None when it is not there, or half written."""
         try:
-            found = json.loads(text or "")
+            text = self._folder.read(name)
+            return None if text is None else self._parsed(self._folder, name, text)
+        except _HalfWrittenError:
+            return None
+
+    def _parsed(self, folder: Folder, name: str, text: str) -> Manifest:
+        place = f"{folder.path}/{name}"
+        hint = f"remove {place}: it is made again from the tables and the topics"
+        try:
+            found = json.loads(text)
             if (known := found.pop("format")) != _FORMAT:
                 raise FatalConsumerError(f"{place} has format {known}, not {_FORMAT}", hint=hint)
             return Manifest(
@@ -223,8 +283,34 @@ class Manifests:
                     "aside": {n: Aside(**aside) for n, aside in found["aside"].items()},
                 }
             )
-        except (ValueError, KeyError, TypeError) as error:
-            raise FatalConsumerError(f"{place} cannot be read as a manifest", hint=hint) from error
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise _HalfWrittenError(f"{place} cannot be read as a manifest", hint=hint) from error
+
+
+class _HalfWrittenError(FatalConsumerError):
+    """A file that is no manifest, or not all of one."""
+
+
+def last(begin: int, end: int, holds: Callable[[int], bool]) -> int | None:
+    """The last number from `begin` on and before `end` for which something holds; None for none.
+
+    Args:
+        begin: the first number.
+        end: the number behind the last one.
+        holds: it holds for all numbers up to one, and for none from there on.
+    """
+    low, high = begin, end
+    while low < high:
+        middle = (low + high) // 2
+        if holds(middle):
+            low = middle + 1
+        else:
+            high = middle
+    return low - 1 if low > begin else None
+
+
+def _file(number: int) -> str:
+    return f"{number:012d}.json"
 
 
 def _same(one: Manifest, other: Manifest) -> bool:
@@ -234,4 +320,4 @@ def _same(one: Manifest, other: Manifest) -> bool:
 
 
 def _to_json(manifest: Manifest) -> str:
-    return json.dumps({"format": _FORMAT, **asdict(manifest)}, indent=1)
+    return json.dumps({"format": _FORMAT, **asdict(manifest)}, separators=(",", ":"))

@@ -3,9 +3,18 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import Final
 
-__all__ = ["lsn_text", "part", "quoted", "source_name", "table_folder", "transaction_topic"]
+__all__ = [
+    "free_name",
+    "lsn_text",
+    "part",
+    "quoted",
+    "source_name",
+    "table_folder",
+    "transaction_topic",
+]
 
 _NOT_PLAIN: Final = re.compile(r"-x|[^A-Za-z0-9_-]")
 _WRITTEN: Final = re.compile(r"-x002Dx|-x([0-9A-F]{4,6})-")
@@ -39,6 +48,14 @@ def source_name(name: str) -> str:
 def quoted(column: str) -> str:
     """Write a column name as an identifier in Spark SQL."""
     return "`" + column.replace("`", "``") + "`"
+
+
+def free_name(wanted: str, taken: Iterable[str]) -> str:
+    """A name for a column of ours beside a user's columns: none of them, whatever its case."""
+    lower = {name.casefold() for name in taken}
+    while wanted.casefold() in lower:
+        wanted += "_"
+    return wanted
 
 
 def lsn_text(lsn: int | None) -> str:

@@ -14,7 +14,9 @@ from pyspark.sql import functions as F
 from spark_consumer.commits import Found
 from spark_consumer.config import ConsumerSettings
 from spark_consumer.decode import read_offsets, source_table, wire
-from spark_consumer.errors import COPY_AGAIN, FatalConsumerError, TableError
+from spark_consumer.errors import COPY_AGAIN, TableError
+from spark_consumer.failures import every_table
+from spark_consumer.layout import value_layout
 from spark_consumer.manifests import Aside, Manifest
 from spark_consumer.markers import Marker
 from spark_consumer.names import part
@@ -69,14 +71,23 @@ class Planner:
         self._manifest = Manifest("")
 
     def plan(
-        self, manifest: Manifest, markers: Sequence[Marker], topics: Sequence[str]
+        self,
+        manifest: Manifest,
+        markers: Sequence[Marker],
+        topics: Sequence[str],
+        *,
+        last: bool,
     ) -> tuple[list[Task], dict[str, Aside]]:
-        """Say what is to be applied, and which tables are in trouble.
+        """Say what is to be applied, and which tables are held.
 
         Args:
             manifest: the state now.
             markers: of a cut, or of several.
             topics: those to look at.
+            last: there is no further try: a table at which Spark fails is held.
+
+        Raises:
+            TransientConsumerError: it should be tried again.
         """
         self._manifest = manifest
         states = self._topics.look(topics)
@@ -85,9 +96,11 @@ class Planner:
         for topic in topics:
             try:
                 task = self._task(topic, states.get(topic), markers)
-            except FatalConsumerError as error:
+            except Exception as error:  # whatever it is, it is this table's
+                if (every := every_table(error)) is not None:
+                    raise every from error
                 name = self._shelf.names.get(topic, topic)
-                aside[name] = self._shelf.aside(name, error)
+                aside[name] = self._shelf.failed(name, error, last=last)
                 continue
             if task is not None and _is_newer(task, tasks.get(task.name)):
                 tasks[task.name] = task
@@ -177,7 +190,10 @@ class Planner:
                 if first is not None:
                     value_id = schema_number(first.value_id)
                     mine = frame.where(F.col("value_id") == schema_id(value_id))
-                    names = source_table(mine, json.dumps(self._schemas.schema(value_id)))
+                    schema = self._schemas.schema(value_id)
+                    # Says what Spark would say of such a schema in a worse way.
+                    value_layout(schema)
+                    names = source_table(mine, json.dumps(schema))
                     return ".".join(part(name) for name in names)
         raise TableError(
             f"topic {topic}: the records that its markers name are gone",

@@ -10,6 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 from spark_consumer.errors import SettingsError, TableError
 from spark_consumer.manifests import Manifest, Manifests
 from spark_consumer.names import lsn_text, table_folder
+from spark_consumer.tables import rows_at
 
 __all__ = ["print_tables", "read", "state_at"]
 
@@ -44,8 +45,8 @@ def read(
             f"subscription {subscription} has no table {table} at that point",
             hint=f"it has {', '.join(sorted(manifest.tables)) or 'none'}",
         )
-    reader = spark.read.format("delta").option("versionAsOf", manifest.tables[table].version)
-    return reader.load(table_folder(warehouse, subscription, table))
+    path = table_folder(warehouse, subscription, table)
+    return rows_at(spark, path, manifest.tables[table].version)
 
 
 def state_at(

@@ -21,6 +21,7 @@ from spark_consumer.commits import Found
 from spark_consumer.config import ConsumerSettings
 from spark_consumer.decode import read_offsets
 from spark_consumer.errors import COPY_AGAIN, TableError, TransientConsumerError
+from spark_consumer.failures import SparkFailedError, every_table
 from spark_consumer.maintenance import Maintenance
 from spark_consumer.manifests import Aside, Manifest, Manifests, TableState
 from spark_consumer.markers import Cut, Marker, cut_markers, read_markers
@@ -32,14 +33,14 @@ from spark_consumer.shelf import Shelf
 from spark_consumer.small import INTERPRETED, tuned
 from spark_consumer.tables import SESSION_SETTINGS
 from spark_consumer.topics import TopicStates
-from spark_consumer.workers import SparkFailedError, Workers
+from spark_consumer.workers import Workers
 
 __all__ = ["Rebuild"]
 
 _log: Final = logging.getLogger(__name__)
 _TRIES: Final = 4
 _BACK_OFF_S: Final = 1.0
-_PRUNE_CUTS: Final = 1000
+_PRUNE_CUTS: Final = 100
 
 
 class Rebuild:
@@ -80,9 +81,7 @@ class Rebuild:
         self._shelf = Shelf(self._spark, settings.warehouse, subscription)
         self._planner = Planner(settings, self._spark, schemas, topics, self._shelf, self._history)
         self._workers = Workers(settings, spark, schemas, self._shelf, stopping)
-        self._maintenance = Maintenance(
-            settings, self._spark, subscription, self._shelf, self._manifests
-        )
+        self._maintenance = Maintenance(settings, self._spark, subscription, self._shelf)
         self.manifest = self._manifests.newest() or Manifest("")
         self.figures = Figures()
         self._count(0)
@@ -144,7 +143,8 @@ class Rebuild:
         self._count(cut.records())
         self.figures.cuts += 1
         if self.figures.cuts % _PRUNE_CUTS == 1:
-            self._manifests.prune(self._settings.keep_hours)
+            with self.figures.phase("manifest"):
+                self._manifests.prune(self._settings.keep_hours, self.manifest)
         _log.info(
             "cut applied: subscription=%s end_lsn=%s records=%d tables=%d seconds=%.1f",
             self.subscription,
@@ -186,7 +186,9 @@ class Rebuild:
         state = self.manifest.tables[name]
         try:
             found = self._shelf.find(name, state.version)
-        except TableError:
+        except Exception as error:  # it is looked at again, and held then
+            if (every := every_table(error)) is not None:
+                raise every from error
             return True
         return found is None or found.version < state.version
 
@@ -207,8 +209,10 @@ class Rebuild:
                 continue
             try:
                 found = self._shelf.find(name)
-            except TableError as error:
-                aside[name] = self._shelf.aside(name, error)
+            except Exception as error:
+                if (every := every_table(error)) is not None:
+                    raise every from error
+                aside[name] = self._shelf.failed(name, error, last=True)
                 continue
             if name in self.manifest.aside:
                 aside[name] = self.manifest.aside[name]
@@ -276,7 +280,7 @@ class Rebuild:
         """Apply what some topics have between markers: tables that changed, tables in trouble."""
         tables: dict[str, TableState] = {}
         with self.figures.phase("plan"):
-            tasks, aside = self._planner.plan(self.manifest, markers, topics)
+            tasks, aside = self._planner.plan(self.manifest, markers, topics, last=last)
         with self.figures.phase("apply"):
             done = self._workers.apply(tasks, last=last)
         self.figures.skipped = self._workers.skipped

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import logging
 import shlex
+from typing import Final
 
 from pyspark.sql import SparkSession
 
 from spark_consumer.commits import Found
 from spark_consumer.errors import COPY_AGAIN, ConsumerError
+from spark_consumer.failures import TableTransientError, as_error
 from spark_consumer.manifests import Aside
 from spark_consumer.names import source_name, table_folder
 from spark_consumer.tables import Table
 
 __all__ = ["Shelf"]
+
+_log: Final = logging.getLogger(__name__)
 
 
 class Shelf:
@@ -62,6 +67,24 @@ class Shelf:
     def label(self, name: str) -> str:
         """How messages call a table."""
         return f"subscription {self._subscription}, table {name}"
+
+    def failed(self, name: str, error: Exception, *, last: bool) -> Aside:
+        """Why a table is held on which the work has failed, whatever the error is.
+
+        Args:
+            name: ``schema.table``.
+            error: see `as_error`.
+            last: there is no further try.
+
+        Raises:
+            TableTransientError: it may pass, and there is a further try.
+        """
+        known = as_error(self.label(name), error)
+        if isinstance(known, TableTransientError) and not last:
+            raise known from error
+        if known is not error:
+            _log.debug("%s", name, exc_info=error)
+        return self.aside(name, known)
 
     def aside(self, name: str, error: ConsumerError) -> Aside:
         """Why a table is set aside; where a copy helps, with the command that asks for it."""

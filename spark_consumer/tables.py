@@ -26,9 +26,9 @@ from spark_consumer.delta_log import Candidates, Draft, Gone, OutrunError, commi
 from spark_consumer.errors import COPY_AGAIN, TableError, TransientConsumerError
 from spark_consumer.names import quoted
 from spark_consumer.position import Position
-from spark_consumer.small import setting
+from spark_consumer.small import setting, tuned
 
-__all__ = ["SESSION_SETTINGS", "Table"]
+__all__ = ["SESSION_SETTINGS", "Table", "rows_at"]
 
 # What Parquet's column names cannot have; Delta then maps names to others.
 _NEEDS_MAPPING: Final = re.compile(r"[ ,;{}()\n\t=]")
@@ -41,6 +41,8 @@ SESSION_SETTINGS: Final = {
     "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
     "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",
     "spark.sql.session.timeZone": "UTC",
+    # Conditions pass through java.sql's types otherwise, which do not hold infinity.
+    "spark.sql.datetime.java8API.enabled": "true",
 }
 _METADATA: Final = "spark.databricks.delta.commitInfo.userMetadata"
 _TXN: Final = (
@@ -50,12 +52,18 @@ _TXN: Final = (
 )
 _MAPPED: Final = "spark.databricks.delta.properties.defaults.columnMapping.mode"
 _ANY_RETENTION: Final = "spark.databricks.delta.retentionDurationCheck.enabled"
+_HOURS_IGNORED: Final = "spark.databricks.delta.vacuum.retentionWindowIgnore.enabled"
 _VACUUM_COMMITS: Final = "spark.databricks.delta.vacuum.logging.enabled"
 _LISTING_TASKS: Final = "spark.sql.sources.parallelPartitionDiscovery.parallelism"
 _SMALL_FILES: Final = "spark.databricks.delta.optimize.minFileSize"
 _LARGEST_FILES: Final = "spark.databricks.delta.optimize.maxFileSize"
-_LOG_HOURS: Final = 29 * 24
-"""Delta's default is thirty days."""
+_FILES_KEPT: Final = "delta.deletedFileRetentionDuration"
+_LOG_KEPT: Final = "delta.logRetentionDuration"
+_ANY_AGE: Final = {
+    "spark.databricks.delta.vacuum.enforceTimeTravelWithinDeletedFileRetentionDuration": "false"
+}
+"""Delta goes by the age of a version. A version that is old has been the newest until lately where
+the table changes rarely, and then its files are there."""
 _ASK_FOR_MORE: Final = ("delta.enableChangeDataFeed", "delta.enableRowTracking")
 """What Delta's own MERGE writes beside the rows, where the user wants it."""
 
@@ -132,9 +140,14 @@ class Table:
 
     def takes_marks(self) -> bool:
         """Whether its rows may be marked as deleted, and nothing asks for more than that."""
-        return self.property("delta.enableDeletionVectors") == "true" and not any(
-            self.property(name) == "true" for name in _ASK_FOR_MORE
-        )
+        return self._has("delta.enableDeletionVectors") and not self.tells_rows()
+
+    def tells_rows(self) -> bool:
+        """Whether it has a change data feed, or tracks rows: then each row's change counts."""
+        return any(self._has(name) for name in _ASK_FOR_MORE)
+
+    def _has(self, name: str) -> bool:
+        return (self.property(name) or "").lower() == "true"
 
     def find(self, trusted: int = -1) -> Found | None:
         """The table with its position; None when there is no table.
@@ -265,14 +278,29 @@ class Table:
         """Set table properties that the user has not set."""
         missing = {key: value for key, value in properties.items() if self.property(key) is None}
         if missing:
-            listed = ", ".join(f"'{key}' = '{value}'" for key, value in missing.items())
-            with settings(self.spark, {_METADATA: '{"pgsluice":"properties"}'}):
-                self._sql(f"SET TBLPROPERTIES ({listed})")
+            self._set(missing)
 
-    def keep_log(self, hours: float) -> None:
-        """Let the log go back so far, unless the user has said how far."""
-        if hours > _LOG_HOURS:
-            self.require({"delta.logRetentionDuration": f"interval {math.ceil(hours)} hours"})
+    def _set(self, properties: Mapping[str, str]) -> None:
+        listed = ", ".join(f"'{key}' = '{value}'" for key, value in properties.items())
+        with settings(self.spark, {_METADATA: '{"pgsluice":"properties"}'}):
+            self._sql(f"SET TBLPROPERTIES ({listed})")
+
+    def keep_history(self, hours: float) -> None:
+        """Let Delta know for how long files and log are needed; longer times of the user count.
+
+        Otherwise it forgets after a week which files versions had, and takes them for strays.
+        """
+        log, metadata = self.log(), self.snapshot().metadata()
+        log_class: Any = self.spark._jvm.org.apache.spark.sql.delta.DeltaLog  # type: ignore[union-attr]
+        known = {
+            _FILES_KEPT: log_class.tombstoneRetentionMillis(metadata),
+            _LOG_KEPT: log.deltaRetentionMillis(metadata),
+        }
+        # The log must go back as far as the files.
+        wanted = dict.fromkeys(known, f"interval {math.ceil(hours)} hours")
+        short = {key: wanted[key] for key, held in known.items() if held < hours * 3_600_000}
+        if short:
+            self._set(short)
 
     def optimize(self, commit: Commit, *, small: int) -> None:
         """Put small files together; the rows stay, and what is done carries `commit`, too.
@@ -296,14 +324,19 @@ class Table:
 
         A longer ``delta.deletedFileRetentionDuration`` of the user is honoured.
         """
-        if self.property("delta.deletedFileRetentionDuration") is not None:
+        if self.property(_FILES_KEPT) is not None:
             metadata = self.snapshot().metadata()
             log: Any = self.spark._jvm.org.apache.spark.sql.delta.DeltaLog  # type: ignore[union-attr]
             hours = max(hours, log.tombstoneRetentionMillis(metadata) / 3_600_000)
-        # By default the folder is listed by 10,000 tasks.
+        # By default the folder is listed by 10,000 tasks, and the hours are ignored.
         tasks = 2 * self.spark.sparkContext.defaultParallelism
-        unchecked = {_ANY_RETENTION: "false", _VACUUM_COMMITS: "false", _LISTING_TASKS: str(tasks)}
-        with settings(self.spark, unchecked):
+        chosen = {
+            _ANY_RETENTION: "false",
+            _HOURS_IGNORED: "false",
+            _VACUUM_COMMITS: "false",
+            _LISTING_TASKS: str(tasks),
+        }
+        with settings(self.spark, chosen):
             self.delta().vacuum(hours)
 
     def _step(self, step: Step) -> None:
@@ -379,6 +412,12 @@ class Table:
         return jvm.org.apache.spark.sql.delta.DeltaLog.forTable(
             self.spark._jsparkSession, self.path
         )
+
+
+def rows_at(spark: SparkSession, path: str, version: int) -> DataFrame:
+    """The rows of a table at one of its versions, however old, as long as the files are there."""
+    with tuned(spark, _ANY_AGE):
+        return spark.read.format("delta").option("versionAsOf", version).load(path)
 
 
 def _types(fields: Sequence[StructField]) -> list[tuple[str, str]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import math
 import queue
 import threading
@@ -10,8 +9,6 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
-from py4j.protocol import Py4JError  # type: ignore[import-untyped]
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -19,7 +16,8 @@ from spark_consumer.apply import Applier
 from spark_consumer.commits import Found
 from spark_consumer.config import ConsumerSettings
 from spark_consumer.decode import wire
-from spark_consumer.errors import ConsumerError, FatalConsumerError, TransientConsumerError
+from spark_consumer.errors import ConsumerError
+from spark_consumer.failures import StoppedError, every_table
 from spark_consumer.large import Learnt
 from spark_consumer.manifests import Aside
 from spark_consumer.plan import Task, read_shares
@@ -28,20 +26,10 @@ from spark_consumer.shelf import Shelf
 from spark_consumer.small import INTERPRETED, gather, is_small, tuned
 from spark_consumer.survey import Survey, survey
 
-__all__ = ["SparkFailedError", "StoppedError", "Workers", "groups"]
-
-_log: Final = logging.getLogger(__name__)
+__all__ = ["Workers", "groups"]
 
 _TOGETHER: Final = 4
 """So many small tables are read together at least."""
-
-
-class SparkFailedError(TransientConsumerError):
-    """Spark failed, and not in a way that is known to be the table's."""
-
-
-class StoppedError(TransientConsumerError):
-    """The job is to stop, and some tables of a cut have not been written yet."""
 
 
 class Workers:
@@ -102,9 +90,8 @@ class Workers:
         applier = self._appliers.get()
         try:
             outcomes = self._together(applier, tasks)
-        except FatalConsumerError as error:
-            outcomes = {task.name: error for task in tasks}
-        except (PySparkException, Py4JError) as error:
+        except Exception as error:  # whatever it is, it is one of these tables'
+            self._unless_every(error)
             outcomes = {task.name: error for task in tasks}
         finally:
             self._appliers.put(applier)
@@ -116,23 +103,8 @@ class Workers:
             elif len(tasks) > 1:
                 done |= self._run([task], last=last)
             else:
-                done[task.name] = self._trouble(task.name, outcome, last=last)
+                done[task.name] = self._shelf.failed(task.name, outcome, last=last)
         return done
-
-    def _trouble(self, name: str, error: Exception, *, last: bool) -> Aside:
-        if isinstance(error, ConsumerError):
-            return self._shelf.aside(name, error)
-        _log.debug("%s", name, exc_info=error)
-        kind = type(error).__name__
-        if isinstance(error, PySparkException) and error.getCondition():
-            kind = str(error.getCondition())
-        failed = SparkFailedError(
-            f"{self._shelf.label(name)}: Spark failed ({kind})",
-            hint="Spark's own log has the rest; start the job again to try again",
-        )
-        if not last:
-            raise failed from error
-        return self._shelf.aside(name, failed)
 
     def _together(self, applier: Applier, tasks: Sequence[Task]) -> dict[str, Found | Exception]:
         records = sum(task.share.records() for task in tasks)
@@ -183,14 +155,21 @@ class Workers:
         return self._guarded(apply)
 
     def _guarded(self, apply: Callable[[], Found]) -> Found | Exception:
-        """The outcome for one table, whose trouble is its own."""
+        """The outcome for one table; whatever fails is the table's own."""
         if self._stopping.is_set():
             raise StoppedError("stopped between two tables")
         try:
             return apply()
-        except (FatalConsumerError, PySparkException, Py4JError) as error:
-            assert isinstance(error, Exception)
+        except Exception as error:
+            self._unless_every(error)
             return error
+
+    def _unless_every(self, error: Exception) -> None:
+        """Raise what concerns every table; see `spark_consumer.failures`."""
+        if self._stopping.is_set() and not isinstance(error, ConsumerError):
+            raise StoppedError("stopped while a table was written") from error
+        if (every := every_table(error)) is not None:
+            raise every from error
 
 
 def _of(frame: DataFrame, task: Task) -> DataFrame:

@@ -68,7 +68,7 @@ as far as that is counted. None: the batch is not for it, and nothing was writte
 
 
 def choose(
-    *, only_inserts: bool, small: bool, empty: bool, size: int | None
+    *, only_inserts: bool, small: bool, empty: bool, size: int | None, by_row: bool
 ) -> tuple[Strategy, ...]:
     """The strategies for a batch in the order in which they are tried; the last is for any batch.
 
@@ -77,11 +77,12 @@ def choose(
         small: it is on the driver.
         empty: the table's rows go first.
         size: the table's in bytes; None when it is not known.
+        by_row: the table tells its readers which rows change.
     """
     tried: tuple[Strategy, ...] = (append_as_it_is,) if only_inserts else ()
     if empty:
         return (*tried, overwrite)
-    if small and size is not None and size <= REWRITE_BYTES:
+    if small and size is not None and size <= REWRITE_BYTES and not by_row:
         return (*tried, rewrite)
     if only_inserts:
         tried = (*tried, append)
@@ -146,6 +147,7 @@ def write(batch: Batch) -> int:
         small=batch.small,
         empty=batch.empty,
         size=None if batch.empty else batch.size,
+        by_row=not batch.empty and batch.table.tells_rows(),
     )
     done = (strategy(batch, rows) for strategy in tried)
     skipped = next(number for number in done if number is not None)

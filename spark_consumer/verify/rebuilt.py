@@ -14,7 +14,7 @@ from spark_consumer.errors import TransientConsumerError
 from spark_consumer.manifests import Manifest, Manifests, TableState
 from spark_consumer.names import lsn_text, table_folder
 from spark_consumer.registry import Schemas
-from spark_consumer.tables import SESSION_SETTINGS, Table
+from spark_consumer.tables import SESSION_SETTINGS, Table, rows_at
 from spark_consumer.verify.window import Window, read_window
 
 __all__ = ["RebuiltTables"]
@@ -87,7 +87,7 @@ class RebuiltTables:
     def read(self, name: str, state: TableState) -> DataFrame:
         """A table at a version."""
         path = table_folder(self._settings.warehouse, self.subscription, name)
-        return self._spark.read.format("delta").option("versionAsOf", state.version).load(path)
+        return rows_at(self._spark, path, state.version)
 
     def window(
         self,

@@ -17,6 +17,8 @@ LITTLE, MIDDLING, MUCH = REWRITE_BYTES, REWRITE_BYTES + 1, VECTOR_BYTES + 1
         ("small changes", MIDDLING, "mark, merge"),
         ("small changes", MUCH, "mark, merge"),
         ("small changes", UNKNOWN, "mark, merge"),
+        ("small changes by row", LITTLE, "mark, merge"),
+        ("small inserts by row", LITTLE, "append_as_it_is, append, mark, merge"),
         ("large changes", LITTLE, "mark, merge"),
         ("large changes", MUCH, "mark, merge"),
         ("small inserts", LITTLE, "append_as_it_is, rewrite"),
@@ -37,6 +39,7 @@ def test_strategies_follow_from_batch_and_table(
         small=batch.startswith("small"),
         empty=batch.endswith("TRUNCATE"),
         size=size,
+        by_row="by row" in batch,
     )
 
     assert ", ".join(strategy.__name__ for strategy in chosen) == expected

@@ -1,0 +1,175 @@
+"""States of the past can be read for as long as `keep_hours` says, with files of real ages."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from spark_consumer import maintenance
+from spark_consumer.commits import Commit
+from spark_consumer.config import ConsumerSettings
+from spark_consumer.maintenance import Maintenance
+from spark_consumer.manifests import Manifest, Manifests, TableState
+from spark_consumer.position import Position
+from spark_consumer.reader import read
+from spark_consumer.shelf import Shelf
+from spark_consumer.verify.rebuilt import RebuiltTables
+from tests.spark.direct import Direct
+from tests.spark.records import Col, StaticSchemas, TableTopic
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+DAY = 24.0
+
+
+class History:
+    """A table whose versions are as old as is said, and a state for each."""
+
+    def __init__(self, spark: SparkSession, folder: Path, keep_hours: float) -> None:
+        self.spark = spark
+        self.folder = folder
+        self.path = folder / "s" / "public" / "t"
+        self.settings = ConsumerSettings({}, "", str(folder), "", ("s",), keep_hours=keep_hours)
+        self.session = spark.newSession()
+        self.manifests = Manifests(spark, str(folder), "s")
+        self.state = Manifest("journal")
+
+    def shelf(self) -> Shelf:
+        self.spark._jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()  # type: ignore[union-attr]
+        return Shelf(self.session, str(self.folder), "s")
+
+    def write(self, marker: int, hours_ago: float) -> None:
+        """Let the table hold the one row `marker`; the version that did it is so old."""
+        shelf = self.shelf()
+        table = shelf.table(self.session, "public.t")
+        position = Position("journal", marker, marker, None, "topic", "id", {0: marker})
+        there = set(self.path.glob("*.parquet"))
+        rows = self.spark.range(marker, marker + 1).coalesce(1)
+        table.write(rows, Commit(position, {}), table.find(), empty=True, anew=marker == 1)
+        self.date(table.version(), hours_ago, set(self.path.glob("*.parquet")) - there)
+        self.store(marker, table.version())
+
+    def date(self, version: int, hours_ago: float, files: set[Path]) -> None:
+        moment = time.time() - hours_ago * 3600
+        commit = self.path / "_delta_log" / f"{version:020}.json"
+        lines = [json.loads(line) for line in commit.read_text().splitlines()]
+        for line in lines:
+            if "remove" in line:
+                line["remove"]["deletionTimestamp"] = int(moment * 1000)
+            if "commitInfo" in line:
+                line["commitInfo"]["timestamp"] = int(moment * 1000)
+        commit.write_text("".join(json.dumps(line) + "\n" for line in lines))
+        commit.with_name(f".{commit.name}.crc").unlink()
+        for file in {*files, *commit.parent.glob(f"{version:020}.*")}:
+            os.utime(file, (moment, moment))
+
+    def store(self, marker: int, version: int) -> None:
+        state = replace(
+            self.state,
+            marker=marker,
+            since_lsn=marker,
+            since_marker=marker,
+            end_lsn=marker,
+            tables={"public.t": TableState(version, "topic")},
+        )
+        self.state = self.manifests.store(state, self.state)
+
+    def tidy(self) -> None:
+        maintained = Maintenance(self.settings, self.session, "s", self.shelf())
+        moved = maintained.tidy(self.state.tables)
+        if moved:
+            self.store(self.state.marker, moved["public.t"].version)
+
+    def rows(self, marker: int) -> tuple[list[int], list[int]]:
+        """What reader and `verify` see at a marker."""
+        self.shelf()
+        warehouse = str(self.folder)
+        at = f"0/{marker:X}"
+        seen = read("s", "public.t", at=at, warehouse=warehouse, spark=self.spark).collect()
+        rebuilt = RebuiltTables(self.settings, self.spark, "s", StaticSchemas(), 0.0)
+        tables = rebuilt.before(marker).tables
+        verified = rebuilt.read("public.t", tables["public.t"]).collect()
+        return [row.id for row in seen], [row.id for row in verified]
+
+
+@pytest.mark.parametrize(
+    ("keep_hours", "changed"),
+    [(24.0, 12.0), (720.0, 10 * DAY)],
+    ids=["a day", "a month"],
+)
+def test_a_table_that_rarely_changes_is_read_as_it_was_and_its_old_files_go_in_time(
+    spark: SparkSession,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    keep_hours: float,
+    changed: float,
+) -> None:
+    monkeypatch.setattr(maintenance, "_SLACK_HOURS", 0.0)
+    history = History(spark, tmp_path, keep_hours)
+    history.write(1, 60 * DAY)
+    history.write(2, 40 * DAY)
+    history.tidy()
+    # State 2 ends here, and is needed for `keep_hours` from here on.
+    history.write(3, changed)
+    history.tidy()
+    first = history.path / "_delta_log"
+    history.write(4, 0.0)
+    # A checkpoint, which Delta makes after ten commits, forgets what is old.
+    history.shelf().table(history.session, "public.t").log().checkpoint()
+    assert list(first.glob("*.checkpoint*"))
+    (tmp_path / "s" / ".pgsluice" / "maintained").unlink()
+    history.tidy()
+
+    assert history.rows(2) == ([2], [2])
+    assert history.rows(3) == ([3], [3])
+    assert history.rows(4) == ([4], [4])
+
+    # What ended before that went, in the time that was asked for and not only after a week.
+    def files_of(version: int) -> list[str]:
+        lines = (first / f"{version:020}.json").read_text().splitlines()
+        return [json.loads(line)["add"]["path"] for line in lines if "add" in line]
+
+    (past,) = files_of(0)
+    assert not (history.path / past).exists()
+
+
+def test_a_change_data_feed_of_a_small_table_has_the_rows_that_changed(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    columns = [Col("id", "int", "integer"), Col("b", "string", "text")]
+    topic = TableTopic(StaticSchemas(), "s.public.t", columns, ["id"])
+    table = Direct(spark, tmp_path, topic)
+    topic.truncate(0x90, 0, snapshot="first")
+    for key in range(300):
+        topic.change("r", 0x90, 0, after={"id": key, "b": "copied"})
+    table.apply()
+    spark.sql(
+        f"ALTER TABLE delta.`{table.path}` SET TBLPROPERTIES (delta.enableChangeDataFeed = TRUE)"
+    )
+    topic.change("u", 0xA0, 1, after={"id": 7, "b": "changed"})
+    topic.change("d", 0xA0, 3, before={"id": 8})
+    topic.change("c", 0xA0, 5, after={"id": 300, "b": "new"})
+    found = table.apply()
+
+    assert found is not None
+    feed = (
+        spark.read.format("delta")
+        .option("readChangeFeed", "true")
+        .option("startingVersion", found.version)
+        .load(table.path)
+    )
+    assert sorted((row["_change_type"], row["id"], row["b"]) for row in feed.collect()) == [
+        ("delete", 8, "copied"),
+        ("insert", 300, "new"),
+        ("update_postimage", 7, "changed"),
+        ("update_preimage", 7, "copied"),
+    ]
