@@ -29,7 +29,7 @@ from gateway.runtime.provision import known_plan, make_evaluator
 from gateway.sink.registry import Registry
 from gateway.sink.topics import describe_topics
 from gateway.source.connection import ServerFacts, connect, server_facts, wal_flush_lsn
-from gateway.source.event_trigger import has_event_trigger, is_open_to_all
+from gateway.source.installation import find_installation
 from gateway.source.publications import check_publications, may_make_publications
 from gateway.source.slot import SlotStatus, check_slot, slot_status
 
@@ -277,28 +277,36 @@ def _table_findings(connection: psycopg.Connection, plan: Plan) -> Iterator[Find
 def _alteration_findings(
     connection: psycopg.Connection, definitions: Definitions
 ) -> Iterator[Finding]:
-    """Say from where on an altered publication of the database counts."""
+    """Say from where on an altered publication of the database counts, and what is wrong there."""
+    installation = find_installation(connection)
+    if installation is not None and installation.problems:
+        yield Finding(
+            Severity.ERROR,
+            f"event triggers: {installation.problems[0]}; their messages are ignored, and other "
+            "roles may gain rights by them",
+            'run the script of "Altered publications" in docs/operations.md of this release as the '
+            "superuser who owns them, or DROP SCHEMA pgsluice CASCADE",
+        )
+    elif installation is not None and not installation.may_read_key:
+        yield Finding(
+            Severity.WARNING,
+            "event triggers: this role may not read their key, so their messages are ignored",
+            "GRANT USAGE ON SCHEMA pgsluice TO the role of source.dsn; GRANT SELECT ON pgsluice.key"
+            " TO the role of source.dsn",
+        )
     defined = {publication.name for publication in definitions.publications}
     named = sorted({n for s in definitions.subscriptions for n in s.publications} - defined)
     if not named:
         return
     which = ", ".join(named)
-    if has_event_trigger(connection):
+    if installation is not None and installation.announces and installation.key is not None:
         yield _fine(f"publications {which}: an alteration counts at its place in the stream")
-        if is_open_to_all(connection):
-            yield Finding(
-                Severity.WARNING,
-                "publications: every role of the database may write messages as the event trigger "
-                "does, and so have other rows published until the next look at the catalog",
-                "REVOKE EXECUTE ON FUNCTION pg_logical_emit_message FROM PUBLIC, each of its forms,"
-                " and GRANT it to the roles that need it",
-            )
     else:
         yield Finding(
             Severity.FINE,
-            f"publications {which}: while the gateway is behind, the last alteration counts for "
+            f"publications {which}: while the gateway lags, the last alteration counts for "
             "changes before it as well",
-            "an event trigger on the source makes that exact (PostgreSQL 15 and later): see "
+            "event triggers on the source make that exact (PostgreSQL 15 and later): see "
             '"Altered publications" in docs/operations.md',
         )
 

@@ -47,7 +47,10 @@ _HEAD: Final = """\
 _TRIGGER_HEAD: Final = """\
 -- Optional, once, by a superuser in the source database (psql -f event-trigger.sql), PostgreSQL 15
 -- and later: ALTER PUBLICATION then counts at its place in the stream, however far behind the
--- gateway is. docs/operations.md, "Altered publications".
+-- gateway is. A gateway that is no superuser has to be let read the key afterwards:
+--   GRANT USAGE ON SCHEMA pgsluice TO replicator;
+--   GRANT SELECT ON pgsluice.key TO replicator;
+-- docs/operations.md, "Altered publications".
 
 """
 _SECRETS: Final = ("password", "sslpassword")

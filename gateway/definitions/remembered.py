@@ -35,6 +35,7 @@ __all__ = [
     "oids_of",
     "recall",
     "relations_of",
+    "texts_of",
 ]
 
 # int2, int4, int8; float4, float8; varchar, text
@@ -196,6 +197,25 @@ def oids_of(states: Iterable[CopyState]) -> set[int]:
             found.add(state.oid)
             found.update(publish["relation"] for publish in json.loads(state.taken)["publishes"])
     return found
+
+
+def texts_of(state: CopyState) -> tuple[list[str], list[str]]:
+    """Return the row filters that a state remembers, and the names of the collations, as SQL.
+
+    Raises:
+        ValueError, KeyError, TypeError, AttributeError: it does not read.
+    """
+    if not state.taken:
+        return [], []
+    table, publishes = _read(state)
+    filters = {
+        str(clause.text)
+        for publish in publishes
+        for clauses in publish.filters.values()
+        for clause in clauses
+    }
+    collations = {str(c.collation.name) for c in table.columns if c.collation is not None}
+    return sorted(filters), sorted(collations)
 
 
 def _read(state: CopyState) -> tuple[Table, list[Publish]]:

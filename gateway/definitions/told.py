@@ -14,6 +14,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from gateway.definitions.ddl_messages import unreadable
 from gateway.definitions.expression import column_names
 from gateway.definitions.model import (
     Catalog,
@@ -24,9 +25,17 @@ from gateway.definitions.model import (
     PublishedRelation,
     Table,
 )
-from gateway.errors import ProtocolError
 
-__all__ = ["PREFIX", "PREFIXES", "Told", "as_published", "as_told", "hear", "rewritten"]
+__all__ = [
+    "PREFIX",
+    "PREFIXES",
+    "Told",
+    "as_published",
+    "as_told",
+    "filters_of",
+    "hear",
+    "rewritten",
+]
 
 PREFIX: Final = "pgsluice.publications"
 """Of the logical messages about publications and partitions."""
@@ -46,7 +55,7 @@ def hear(before: Told | None, content: bytes) -> Told:
     """Return what counts after a message; `before`: None when it is the first.
 
     Raises:
-        ProtocolError: it does not read.
+        UnbelievedError: it does not read.
     """
     try:
         said = json.loads(content)
@@ -55,8 +64,8 @@ def hear(before: Told | None, content: bytes) -> Told:
         names = {str(name) for name in said["altered"]["publications"]}
         tables = {int(oid) for oid in said["altered"]["tables"]}
         trees = {int(oid) for oid in said["altered"]["trees"]}
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise _unreadable(PREFIX, error) from None
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise unreadable(PREFIX, error) from None
     if before is None:
         return Told(publications, parents)
     heard = {
@@ -74,17 +83,18 @@ def rewritten(content: bytes) -> frozenset[int]:
     """Return the OIDs of a table whose rows have other values now, and of the trees that it is in.
 
     Raises:
-        ProtocolError: it does not read.
+        UnbelievedError: it does not read.
     """
     try:
         return frozenset(int(oid) for oid in json.loads(content)["tables"])
-    except (ValueError, KeyError, TypeError) as error:
-        raise _unreadable("pgsluice.rewritten", error) from None
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise unreadable("pgsluice.rewritten", error) from None
 
 
-def _unreadable(prefix: str, error: Exception) -> ProtocolError:
-    text = f"a logical message with prefix {prefix!r} does not read: {error}"
-    return ProtocolError(text, tag=b"M", offset=0)
+def filters_of(told: Told) -> set[str]:
+    """Return the texts of all row filters."""
+    relations = (r for publication in told.publications.values() for r in publication.relations)
+    return {relation.where for relation in relations if relation.where is not None}
 
 
 def _with_tables(
@@ -109,9 +119,14 @@ def _publication(name: str, said: Mapping[str, Any]) -> Publication:
         operations=frozenset(map(Operation, said["operations"])),
         via_root=bool(said["via_root"]),
         all_tables=bool(said["all_tables"]),
-        schemas=tuple(sorted(said["schemas"])),
+        schemas=tuple(sorted(map(str, said["schemas"]))),
         relations=tuple(
-            PublishedRelation(int(oid), where, None if columns is None else tuple(columns), None)
+            PublishedRelation(
+                int(oid),
+                None if where is None else str(where),
+                None if columns is None else tuple(map(str, columns)),
+                None,
+            )
             for oid, where, columns in said["tables"]
         ),
         generated=bool(said["generated"]),

@@ -21,6 +21,7 @@ from prometheus_client.core import (
 )
 from prometheus_client.registry import Collector
 
+from gateway.definitions.ddl_messages import REASONS
 from gateway.envelope.envelope import package_version
 from gateway.errors import TransientError, UnfitKind
 from gateway.monitor.health import lag_seconds
@@ -114,6 +115,10 @@ def _of_process(figures: Figures, slot: str, tables: Collection[str]) -> Iterato
     for labels, count in (none_yet | dict(figures.quarantined)).items():
         quarantined.add_metric(labels, count)
     yield quarantined
+    ignored = _counter("ddl_messages_ignored", "DDL messages that were not believed.", ("reason",))
+    for reason in REASONS:
+        ignored.add_metric([reason], figures.ignored.get(reason, 0))
+    yield ignored
     errors = _counter("errors", "Attempts that ended by an error.", ("kind",))
     for kind, count in (dict.fromkeys(_kinds(TransientError), 0) | dict(figures.errors)).items():
         errors.add_metric([kind], count)

@@ -1,7 +1,13 @@
 """What the daemon says of itself: log lines with fields, and figures that others may read."""
 
 from gateway.observe.counters import Counters, Figures, Histogram, LoopState, Phase
-from gateway.observe.logs import LogFormat, event, report_quarantined, set_up_logging
+from gateway.observe.logs import (
+    LogFormat,
+    event,
+    report_ignored,
+    report_quarantined,
+    set_up_logging,
+)
 from gateway.observe.troubles import Trouble, Troubles
 
 __all__ = [
@@ -14,6 +20,7 @@ __all__ = [
     "Trouble",
     "Troubles",
     "event",
+    "report_ignored",
     "report_quarantined",
     "set_up_logging",
 ]

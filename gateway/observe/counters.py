@@ -98,6 +98,7 @@ class Figures:
     evaluated_rows: int
     lost_values: int
     quarantined: Mapping[tuple[str, str], int]
+    ignored: Mapping[str, int]
     errors: Mapping[str, int]
     rows: Mapping[tuple[str, str, str], int]
     filtered: Mapping[tuple[str, str], int]
@@ -116,6 +117,7 @@ class Counters:
         evaluated_rows: Rows that a server was asked about, because of a row filter.
         lost_values: Rows sent with NULL for a value that was not in the stream.
         quarantined: Records for the error topic, by table and kind.
+        ignored: DDL messages that were not believed, by reason.
         errors: Attempts that ended by an error, by its class.
         rows: By subscription, table and operation, what is in Kafka.
         filtered: By subscription and table, changes that were not taken.
@@ -134,6 +136,7 @@ class Counters:
     evaluated_rows: int = 0
     lost_values: int = 0
     quarantined: dict[tuple[str, str], int] = field(default_factory=dict)
+    ignored: dict[str, int] = field(default_factory=dict)
     errors: dict[str, int] = field(default_factory=dict)
     rows: dict[tuple[str, str, str], int] = field(default_factory=dict)
     filtered: dict[tuple[str, str], int] = field(default_factory=dict)
@@ -176,6 +179,7 @@ class Counters:
             evaluated_rows=self.evaluated_rows,
             lost_values=self.lost_values,
             quarantined=dict(self.quarantined),
+            ignored=dict(self.ignored),
             errors=dict(self.errors),
             rows=dict(self.rows),
             filtered=dict(self.filtered),

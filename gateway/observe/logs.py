@@ -10,12 +10,12 @@ import logging
 import sys
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 from gateway.errors import UnfitKind
 from gateway.observe.counters import Counters
 
-__all__ = ["LogFormat", "event", "report_quarantined", "set_up_logging"]
+__all__ = ["LogFormat", "event", "report_ignored", "report_quarantined", "set_up_logging"]
 
 LogFormat: TypeAlias = Literal["text", "json"]
 _NOISY: Final = ("py4j", "httpx", "httpx2", "httpcore", "httpcore2")
@@ -42,6 +42,24 @@ def report_quarantined(
             kind=kind,
             records=records,
         )
+
+
+def report_ignored(logger: logging.Logger, counters: Counters, messages: Mapping[Any, int]) -> None:
+    """Count DDL messages that were not believed, by reason; warn of the first, 10th, 100th, ...
+
+    Any role can write as many as it likes.
+    """
+    for reason, number in messages.items():
+        before = counters.ignored.get(reason, 0)
+        counters.ignored[reason] = before + number
+        if len(str(before + number)) > len(str(before)) or before == 0:
+            event(
+                logger,
+                logging.WARNING,
+                "DDL message ignored: it is not the event triggers', or does not read",
+                reason=reason,
+                messages=before + number,
+            )
 
 
 class _FieldFormatter(logging.Formatter):

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 from gateway.definitions.model import Column, Plan, Table
 from gateway.errors import TransientError
 from gateway.lsn import Lsn
+from gateway.pgoutput.messages import LogicalMessage
 from gateway.pgtypes.binary import TypeInfo
 from gateway.rowfilter import Answer, Question
 
@@ -36,8 +37,21 @@ class Replanner(Protocol):
         `again` is the OID of the relation that is announced, if that was announced before.
         """
 
+    def believe(self, message: LogicalMessage, xid: int | None) -> bytes:
+        """Return the body of a DDL message that stands in transaction `xid` of the stream.
+
+        Raises:
+            UnbelievedError: somebody else than the event triggers has written it.
+            TransientError: the server cannot be asked.
+        """
+
     def hear(self, content: bytes, commit_lsn: Lsn) -> Plan | None:
-        """Return the plan from a message on that tells how publications were altered, or None."""
+        """Return the plan from a DDL message on about altered publications, or None.
+
+        Raises:
+            UnbelievedError: it does not read, or has a filter that no publication can have.
+            TransientError: the server cannot be asked.
+        """
 
 
 class CatalogReader(Protocol):

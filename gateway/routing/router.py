@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Final
 
+from gateway.definitions.ddl_messages import Reason
 from gateway.definitions.told import PREFIXES as TOLD
 from gateway.envelope.envelope import TransactionContext, gateway_part
 from gateway.envelope.headers import HeaderMaker
@@ -116,6 +117,13 @@ class Router:
         if quarantined:
             self._quarantined = Counter()
         return quarantined
+
+    def take_ignored(self) -> Mapping[Reason, int]:
+        """Return, by reason since the last call, the DDL messages that were not believed."""
+        ignored = self._routes.ignored
+        if ignored:
+            self._routes.ignored = Counter()
+        return ignored
 
     def tally(self) -> Tally:
         """Return what was counted since the routes were made."""
@@ -346,7 +354,7 @@ class Router:
                 self._truncate(message, Lsn(int.from_bytes(frame[1:9])), tx, out)
             case LogicalMessage(prefix=prefix) if prefix in TOLD:
                 with self._attended():
-                    self._routes.hear(message, transaction.commit_lsn)
+                    self._routes.hear(message, transaction.commit_lsn, transaction.xid)
             case LogicalMessage():
                 tx.seq += 1
                 tx.total_order += 1

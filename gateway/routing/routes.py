@@ -6,9 +6,11 @@ columns, filters and schemas. Everything the hot path needs is prepared here, pe
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 
 from gateway.copy import ChunkedCopy
+from gateway.definitions.ddl_messages import Reason, UnbelievedError
 from gateway.definitions.model import Operation, Plan, Publish, TableCopy
 from gateway.definitions.remembered import key_signature
 from gateway.definitions.told import PREFIX, rewritten
@@ -54,6 +56,7 @@ class RelationRoutes:
         forms: What is known of the tables, and the forms in which they are published.
         outdated: By subscription and OID, the tables that are not as their copy has them, and why:
             of another key or values, or in such a shape that their rows could not be published.
+        ignored: DDL messages that could not be believed, by reason.
 
     Args:
         reader: Asked for the plan when the stream shows that it may have changed; None: it does not
@@ -98,6 +101,7 @@ class RelationRoutes:
         self._copied = {(copy.subscription, copy.target_oid) for copy in plan.copies}
         self._put_aside: list[tuple[str, int]] = []
         self.outdated: dict[tuple[str, int], str] = {}
+        self.ignored: Counter[Reason] = Counter()
         self._planned = plan.tables
         self._keys = {
             (copy.subscription, copy.target_oid): key_signature(
@@ -167,24 +171,28 @@ class RelationRoutes:
             )
         self.by_oid.clear()
 
-    def hear(self, message: LogicalMessage, commit_lsn: Lsn) -> None:
-        """Take what the stream tells of the publications, in the transaction that ends there.
+    def hear(self, message: LogicalMessage, commit_lsn: Lsn, xid: int | None) -> None:
+        """Apply a DDL message of the transaction `xid` that ends at `commit_lsn`.
 
-        It counts for what this transaction changes from here on, and for all that is changed behind
-        `commit_lsn`; see `enter`. Or of a table that was rewritten, which is copied anew then.
+        It counts for what this transaction changes from here on, and for all that is changed after
+        `commit_lsn`; see `enter`. Or it names a table that was rewritten, which is copied again.
+        A message that cannot be believed is counted, and nothing else.
 
         Raises:
-            ProtocolError: it does not read.
             FilterError, TransientError: as `announce`.
         """
-        if message.prefix != PREFIX:
-            found = taken_of(self._publishes, rewritten(message.content))
-            found &= self._copied - self.outdated.keys()
-            self.outdated |= dict.fromkeys(found, "ALTER TABLE has given its rows other values")
-            self._put_aside += sorted(found)
+        if self._reader is None:
             return
         before = self._now
-        plan = None if self._reader is None else self._reader.hear(message.content, commit_lsn)
+        try:
+            content = self._reader.believe(message, xid)
+            if message.prefix != PREFIX:
+                self._hold(rewritten(content))
+                return
+            plan = self._reader.hear(content, commit_lsn)
+        except UnbelievedError as error:
+            self.ignored[error.reason] += 1
+            return
         if plan is None:
             return
         self._adopt(plan)
@@ -197,6 +205,11 @@ class RelationRoutes:
                 for oid in before.keys() | self._now.keys()
                 if before.get(oid) != self._now.get(oid)
             )
+
+    def _hold(self, rewritten_oids: Iterable[int]) -> None:
+        found = taken_of(self._publishes, rewritten_oids) & self._copied - self.outdated.keys()
+        self.outdated |= dict.fromkeys(found, "ALTER TABLE has given its rows other values")
+        self._put_aside += sorted(found)
 
     def enter(self, lsn: Lsn) -> Lsn | None:
         """Publish as at `lsn` from now on; return up to where that holds, None: for good."""

@@ -24,6 +24,19 @@ __all__ = ["StoppedWaiting", "lock_first_start", "start_stream"]
 _LOG: Final = logging.getLogger(__name__)
 _LOOK_S: Final = 0.25
 _REMIND_S: Final = 60.0
+_HOLDERS: Final = """
+SELECT a.pid, r.rolname::text, r.rolsuper OR r.rolreplication
+FROM pg_catalog.pg_locks AS l
+JOIN pg_catalog.pg_stat_activity AS a ON a.pid = l.pid
+JOIN pg_catalog.pg_roles AS r ON r.oid = a.usesysid
+JOIN pg_catalog.pg_database AS d ON d.oid = l.database,
+pg_catalog.hashtextextended(%s, 0) AS key
+WHERE l.locktype = 'advisory' AND l.objsubid = 1 AND l.granted
+AND d.datname = pg_catalog.current_database()
+AND l.classid::pg_catalog.int8 = (key >> 32) & 4294967295
+AND l.objid::pg_catalog.int8 = key & 4294967295
+ORDER BY 1
+"""
 
 
 class StoppedWaiting(Exception):
@@ -33,7 +46,8 @@ class StoppedWaiting(Exception):
 def lock_first_start(connection: psycopg.Connection, slot: str) -> None:
     """Let nobody else make the slot for as long as `connection` lasts.
 
-    There is no slot yet to be the lock; an advisory lock of the session is.
+    There is no slot yet to be the lock; an advisory lock of the session is. Any role can take that,
+    so it only counts when a role has it that could make a slot.
 
     Raises:
         SlotBusyError: another gateway is making it; try again soon.
@@ -44,11 +58,27 @@ def lock_first_start(connection: psycopg.Connection, slot: str) -> None:
             "SELECT pg_catalog.pg_try_advisory_lock(pg_catalog.hashtextextended(%s, 0))",
             [f"pgsluice {slot}"],
         ).fetchone()
+        holders = connection.execute(_HOLDERS, [f"pgsluice {slot}"]).fetchall()
     except psycopg.Error as error:
         doing = f'locking the creation of slot "{slot}"'
         raise classify_server_error(error.sqlstate, str(error), doing=doing) from None
-    if row is None or not row[0]:
-        raise SlotBusyError(f'another gateway is about to make replication slot "{slot}"')
+    if row is not None and row[0]:
+        return
+    gateways = [
+        f"process {pid} of role {role}" for pid, role, may_replicate in holders if may_replicate
+    ]
+    if gateways or not holders:
+        who = f": {gateways[0]} has its lock" if gateways else ""
+        raise SlotBusyError(f'another gateway is about to make replication slot "{slot}"{who}')
+    for pid, role, _ in holders:
+        event(
+            _LOG,
+            logging.WARNING,
+            "lock of the first start ignored: its holder cannot be a gateway",
+            slot=slot,
+            pid=pid,
+            role=role,
+        )
 
 
 def start_stream(

@@ -25,7 +25,7 @@ from typing import Final
 from gateway.config import LimitsTable
 from gateway.descriptors import wait_readable
 from gateway.lsn import Lsn
-from gateway.observe import Counters, LoopState, event, report_quarantined
+from gateway.observe import Counters, LoopState, event, report_ignored, report_quarantined
 from gateway.records import Record, Watermark
 from gateway.runtime.arrivals import Arrivals
 from gateway.runtime.continuity import Continuity
@@ -361,6 +361,7 @@ class Pipeline:
                 rows=rows,
             )
         report_quarantined(_LOG, self._counters, self._router.take_quarantined())
+        report_ignored(_LOG, self._counters, self._router.take_ignored())
 
     def _is_full(self) -> bool:
         """Whether there is no room in memory for more."""

@@ -11,6 +11,7 @@ so where an event trigger has the stream tell of alterations: each counts at its
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Mapping
 from dataclasses import replace
 from types import MappingProxyType
@@ -20,24 +21,31 @@ import psycopg
 
 from gateway.config import Settings
 from gateway.definitions.combine import make_plan
+from gateway.definitions.ddl_messages import Key, UnbelievedError, open_message
 from gateway.definitions.departed import with_departed
 from gateway.definitions.groups import only_group
 from gateway.definitions.model import Definitions, Plan, Table
 from gateway.definitions.parser import parse_definitions
-from gateway.definitions.remembered import known_tables, oids_of, recall
-from gateway.definitions.told import Told, as_published, as_told, hear
+from gateway.definitions.remembered import known_tables, oids_of, recall, texts_of
+from gateway.definitions.told import Told, as_published, as_told, filters_of, hear
 from gateway.errors import ConfigError, GatewayError, TransientError
 from gateway.lsn import ZERO_LSN, Lsn
 from gateway.observe import event
-from gateway.records import Watermark
+from gateway.pgoutput.messages import LogicalMessage
+from gateway.records import CopyState, Watermark
+from gateway.rowfilter.permitted import is_collation
 from gateway.rowfilter.pushdown import is_exact_on, push_down
 from gateway.source.catalog import read_catalog
+from gateway.source.immutable import check_filters
+from gateway.source.installation import read_key
 from gateway.source.tables import existing_relations
 from gateway.source.watch import CatalogWatch
 
 __all__ = ["PlanReader", "read_definitions", "read_plan", "recalled_plan"]
 
 _LOG: Final = logging.getLogger(__name__)
+_KEY_LOOK_S: Final = 1.0
+_KEYS: Final = 4
 
 
 def read_definitions(settings: Settings) -> Definitions:
@@ -127,7 +135,7 @@ def recalled_plan(
     Raises:
         TransientError: the connection is gone.
     """
-    states = watermark.copies
+    states = [_believed(connection, state) for state in watermark.copies]
     return recall(
         plan,
         states,
@@ -135,6 +143,27 @@ def recalled_plan(
         same_definitions=(was_down or tells) and definitions.fingerprint == watermark.definitions,
         exactly=tells,
     )
+
+
+def _believed(connection: psycopg.Connection, state: CopyState) -> CopyState:
+    """Return a state without what it remembers, where that is not what a gateway has written."""
+    try:
+        filters, collations = texts_of(state)
+        check_filters(connection, filters)
+        because = next((c for c in collations if not is_collation(c)), None)
+    except (ValueError, KeyError, TypeError, AttributeError, UnbelievedError) as error:
+        because = str(error)
+    if because is None:
+        return state
+    event(
+        _LOG,
+        logging.WARNING,
+        "how a table was published is ignored: Kafka has it in a form that no gateway writes",
+        subscription=state.subscription,
+        relation=f"{state.schema}.{state.table}",
+        because=because,
+    )
+    return replace(state, taken="")
 
 
 def _oids_of(told: Told, known: Mapping[int, Table]) -> set[int]:
@@ -172,6 +201,8 @@ class PlanReader:
         self._tells = tells
         self._told: Told | None = None
         self._told_at = ZERO_LSN
+        self._keys: tuple[Key, ...] = ()
+        self._next_look = 0.0
         defined = {publication.name for publication in definitions.publications}
         self._defined = {
             s.name for s in definitions.subscriptions if not defined.isdisjoint(s.publications)
@@ -203,13 +234,37 @@ class PlanReader:
         None when it is as it was, or cannot be made.
 
         Raises:
-            ProtocolError: it does not read.
+            UnbelievedError: it does not read, or has a filter that no publication can have.
             TransientError: the connection is gone.
         """
-        if not self._tells:
-            return None  # somebody has just made the trigger; the next attempt listens
-        self._told, self._told_at = hear(self._told, content), commit_lsn
+        told = hear(self._told, content)
+        check_filters(self._connection, filters_of(told))
+        self._told, self._told_at = told, commit_lsn
         return self._read()
+
+    def believe(self, message: LogicalMessage, xid: int | None) -> bytes:
+        """Return the body of a DDL message that the event triggers have written.
+
+        The key is looked up again when it does not fit, once in a while: any role can write
+        messages that do not fit any.
+
+        Raises:
+            UnbelievedError: somebody else has written it, or it does not read.
+            TransientError: the connection is gone.
+        """
+        if not self._tells:  # or somebody has just made the triggers; the next attempt listens
+            raise UnbelievedError("unexpected", "there were no event triggers at the start")
+        try:
+            return open_message(message, xid, self._keys)
+        except UnbelievedError as error:
+            if error.reason != "forged" or time.monotonic() < self._next_look:
+                raise
+        self._next_look = time.monotonic() + _KEY_LOOK_S
+        key = read_key(self._connection)
+        if key is not None and key not in self._keys:
+            # The one before stays: messages from before it was replaced may still come.
+            self._keys = (key, *self._keys)[:_KEYS]
+        return open_message(message, xid, self._keys)
 
     def told(self) -> Plan | None:
         """Return the plan as the stream has told it; None while it has told nothing."""

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from gateway.definitions.ddl_messages import Reason
 from gateway.errors import UnfitKind
 from gateway.lsn import Lsn
 from gateway.records import Batch, CopyState, Feed, Record
@@ -138,6 +139,9 @@ class TransactionRouter(Protocol):
 
     def take_quarantined(self) -> Mapping[tuple[str, UnfitKind], int]:
         """Return, per table since the last call, the records made for the error topic."""
+
+    def take_ignored(self) -> Mapping[Reason, int]:
+        """Return, by reason since the last call, the DDL messages that were not believed."""
 
 
 class Switch(Protocol):

@@ -42,7 +42,7 @@ from gateway.sink.topics import TopicSpec, describe_topics, ensure_topics, progr
 from gateway.source.catalog import ServerCatalog
 from gateway.source.connection import ServerFacts, server_facts
 from gateway.source.evaluator import ServerEvaluator
-from gateway.source.event_trigger import has_event_trigger
+from gateway.source.installation import has_ddl_messages
 from gateway.source.negotiation import Protocol, negotiate, wants_binary
 from gateway.source.watch import whole_digest
 
@@ -133,7 +133,7 @@ def set_up(settings: Settings, connection: psycopg.Connection) -> Setup:
                 subscription=subscription.name,
             )
     catalog = whole_digest(connection, definitions)
-    tells = has_event_trigger(connection)
+    tells = has_ddl_messages(connection)
     plan = known_plan(settings, connection, definitions, facts)
     for warning in plan.warnings:
         event(_LOG, logging.WARNING, "definition", detail=warning)

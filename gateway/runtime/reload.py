@@ -48,7 +48,7 @@ from gateway.sink.progress import read_progress
 from gateway.sink.registry import Registry
 from gateway.source.catalog import ServerCatalog
 from gateway.source.connection import connect, server_facts, wal_flush_lsn
-from gateway.source.event_trigger import has_event_trigger
+from gateway.source.installation import has_ddl_messages
 from gateway.source.publications import extend_publications
 from gateway.source.running import session_name
 from gateway.source.watch import CatalogWatch
@@ -290,7 +290,7 @@ class Reloader:
             for s in states
             if s.state == "pending" and (_table_of(s), s.definition) not in pending
         ]
-        tells, told = has_event_trigger(connection), self._told()
+        tells, told = has_ddl_messages(connection), self._told()
         as_told = told is None or _publishes_of(told) == _publishes_of(plan)
         same = _same(self._plan, plan) and as_told and tells == self._tells
         if not (rewritten or late) and same:

@@ -1,117 +1,253 @@
-"""The event triggers that let the stream itself say what it does not say of ALTER.
+"""SQL of the event triggers that write DDL messages into the stream.
 
-Optional, and made by a superuser: `INSTALL` has the statements. Whatever alters a publication, or
-the partitions of a tree, or a column that a filter names, writes a logical message into the WAL, in
-its own transaction: what the publications of the database are from there on. A gateway that is
-behind then takes each definition at its place. And an ALTER TABLE that gives rows other values
-writes which table that is. `gateway.definitions.told` reads the messages.
+Optional, and made by a superuser: `INSTALL` has the statements. Whatever alters a publication, the
+partitions of a tree, a column that a filter names, or a type, writes a transactional logical
+message: what the publications of the database are from there on. A gateway that lags then applies
+each definition at its place. An ALTER TABLE that gives rows other values names that table.
+`gateway.definitions.told` reads the messages.
+
+Invariants:
+
+- The functions run as a role that cannot log in and has no rights but to read the key, to take
+  the locks and to write messages; never as the superuser who made the triggers.
+- Every function, relation and type is named with its schema, and pg_temp is searched last.
+  Operators need no schema: PostgreSQL looks for none in pg_temp, and only pg_catalog comes first.
+- A message has a code that only who can read `pgsluice.key` can compute, over its text, the
+  transaction and the position (`gateway.definitions.ddl_messages`). The key is in a materialized
+  view because that is in no publication, not even one FOR ALL TABLES, nor in a dump.
+- Who may not alter a publication cannot make those wait who may: the locks are rows of a table
+  that nobody else can read, one row for each publication. The table is unlogged, and so in no
+  publication either.
 """
 
 from __future__ import annotations
 
-from typing import Any, Final
+import re
+from typing import Final
 
-import psycopg
+__all__ = ["FUNCTIONS", "INSTALL", "ROLE", "SETTING", "TRIGGERS"]
 
-from gateway.source.connection import classify_server_error
-
-__all__ = ["INSTALL", "has_event_trigger", "is_open_to_all"]
+ROLE: Final = "pgsluice_ddl"
+"""Owner of the functions."""
+SETTING: Final = "search_path=pg_catalog, pg_temp"
+"""What ``pg_proc.proconfig`` of each function has."""
+TRIGGERS: Final = ("pgsluice_altered", "pgsluice_dropped", "pgsluice_rewritten")
 
 INSTALL: Final = """\
-CREATE SCHEMA IF NOT EXISTS pgsluice;
+BEGIN;
+SET LOCAL search_path = pg_catalog, pg_temp;
 
-CREATE OR REPLACE FUNCTION pgsluice.tell(publications text[], tables bigint[], trees bigint[])
-RETURNS void LANGUAGE sql SET search_path = pg_catalog SET "DateStyle" = 'ISO'
+DO $install$
+DECLARE
+    installer oid := (SELECT oid FROM pg_catalog.pg_roles WHERE rolname = current_user);
+    role pg_catalog.pg_roles;
+    other text;
+BEGIN
+    SELECT * INTO role FROM pg_catalog.pg_roles WHERE rolname = 'pgsluice_ddl';
+    IF role.oid IS NULL THEN
+        CREATE ROLE pgsluice_ddl NOLOGIN;
+    ELSIF role.rolcanlogin OR role.rolsuper OR role.rolcreaterole OR role.rolcreatedb
+        OR role.rolreplication OR role.rolbypassrls OR EXISTS (
+            SELECT FROM pg_catalog.pg_auth_members AS m
+            WHERE m.member = role.oid OR (m.roleid = role.oid AND m.member <> installer))
+    THEN
+        RAISE EXCEPTION 'role "pgsluice_ddl" exists and can do more than this needs'
+            USING HINT = 'Nobody may log in as it or be a member of it: drop it, or rename it.';
+    END IF;
+    SELECT pg_catalog.format('%s, owned by %I', what, pg_catalog.pg_get_userbyid(owner))
+    INTO other FROM (
+        SELECT 'schema pgsluice', n.nspowner, n.nspowner <> installer
+        FROM pg_catalog.pg_namespace AS n WHERE n.nspname = 'pgsluice'
+        UNION ALL
+        SELECT 'relation pgsluice.' || c.relname, c.relowner, c.relowner <> installer
+            OR (c.relname, c.relkind) NOT IN (('key', 'm'), ('locks', 'r'), ('locks_pkey', 'i'))
+        FROM pg_catalog.pg_class AS c
+        JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace WHERE n.nspname = 'pgsluice'
+        UNION ALL
+        SELECT 'function pgsluice.' || f.proname, f.proowner,
+            f.proowner NOT IN (installer, coalesce(role.oid, installer))
+            OR f.proname NOT IN ('emit', 'tell', 'publications_altered', 'table_rewritten')
+        FROM pg_catalog.pg_proc AS f
+        JOIN pg_catalog.pg_namespace AS n ON n.oid = f.pronamespace WHERE n.nspname = 'pgsluice'
+    ) AS found (what, owner, foreign_to_us) WHERE foreign_to_us LIMIT 1;
+    IF other IS NOT NULL THEN
+        RAISE EXCEPTION '% is in the way', other USING HINT = pg_catalog.format(
+            'Schema pgsluice must be owned by %I and have nothing else in it: drop it first.',
+            current_user);
+    END IF;
+END
+$install$;
+
+DROP EVENT TRIGGER IF EXISTS pgsluice_altered;
+DROP EVENT TRIGGER IF EXISTS pgsluice_dropped;
+DROP EVENT TRIGGER IF EXISTS pgsluice_rewritten;
+
+CREATE SCHEMA IF NOT EXISTS pgsluice;
+REVOKE ALL ON SCHEMA pgsluice FROM PUBLIC;
+DROP FUNCTION IF EXISTS pgsluice.publications_altered();
+DROP FUNCTION IF EXISTS pgsluice.table_rewritten();
+DROP FUNCTION IF EXISTS pgsluice.tell(text[], bigint[], bigint[]);
+DROP FUNCTION IF EXISTS pgsluice.emit(text, jsonb);
+
+CREATE MATERIALIZED VIEW IF NOT EXISTS pgsluice.key AS
+SELECT pg_catalog.uuid_send(pg_catalog.gen_random_uuid())
+    || pg_catalog.uuid_send(pg_catalog.gen_random_uuid())
+    || pg_catalog.uuid_send(pg_catalog.gen_random_uuid())
+    || pg_catalog.uuid_send(pg_catalog.gen_random_uuid()) AS inner_key,
+    pg_catalog.uuid_send(pg_catalog.gen_random_uuid())
+    || pg_catalog.uuid_send(pg_catalog.gen_random_uuid())
+    || pg_catalog.uuid_send(pg_catalog.gen_random_uuid())
+    || pg_catalog.uuid_send(pg_catalog.gen_random_uuid()) AS outer_key;
+CREATE UNLOGGED TABLE IF NOT EXISTS pgsluice.locks (publication oid PRIMARY KEY);
+REVOKE ALL ON pgsluice.key, pgsluice.locks FROM PUBLIC;
+
+CREATE FUNCTION pgsluice.emit(prefix text, said jsonb) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    body pg_catalog.text := (said || pg_catalog.jsonb_build_object(
+        'xid', pg_catalog.pg_current_xact_id()::pg_catalog.text,
+        'lsn', pg_catalog.pg_current_wal_insert_lsn()::pg_catalog.text))::pg_catalog.text;
+    code pg_catalog.bytea := (
+        SELECT pg_catalog.sha256(k.outer_key || pg_catalog.sha256(
+            k.inner_key || pg_catalog.convert_to(prefix || E'\\n' || body, 'UTF8')))
+        FROM pgsluice.key AS k);
+BEGIN
+    PERFORM pg_catalog.pg_logical_emit_message(true, prefix,
+        pg_catalog.convert_to(pg_catalog.encode(code, 'hex') || ' ' || body, 'UTF8'));
+END
+$$;
+
+CREATE FUNCTION pgsluice.tell(publications text[], tables bigint[], trees bigint[])
+RETURNS void LANGUAGE sql SET search_path = pg_catalog, pg_temp SET "DateStyle" = 'ISO'
 SET "TimeZone" = 'UTC' SET "IntervalStyle" = 'postgres' SET extra_float_digits = 3
 SET bytea_output = 'hex' SET quote_all_identifiers = off AS $$
-SELECT pg_logical_emit_message(true, 'pgsluice.publications', jsonb_build_object(
-    'altered', jsonb_build_object(
-        'publications', coalesce(to_jsonb(publications), '[]'),
-        'tables', coalesce(to_jsonb(tables), '[]'), 'trees', coalesce(to_jsonb(trees), '[]')),
+SELECT pgsluice.emit('pgsluice.publications', pg_catalog.jsonb_build_object(
+    'altered', pg_catalog.jsonb_build_object(
+        'publications', coalesce(pg_catalog.to_jsonb(publications), '[]'),
+        'tables', coalesce(pg_catalog.to_jsonb(tables), '[]'),
+        'trees', coalesce(pg_catalog.to_jsonb(trees), '[]')),
     'publications', (
-        SELECT coalesce(jsonb_object_agg(p.pubname, jsonb_build_object(
-            'operations', array_remove(ARRAY[
+        SELECT coalesce(pg_catalog.jsonb_object_agg(p.pubname, pg_catalog.jsonb_build_object(
+            'operations', pg_catalog.array_remove(ARRAY[
                 CASE WHEN p.pubinsert THEN 'insert' END, CASE WHEN p.pubupdate THEN 'update' END,
                 CASE WHEN p.pubdelete THEN 'delete' END,
                 CASE WHEN p.pubtruncate THEN 'truncate' END], NULL),
             'all_tables', p.puballtables, 'via_root', p.pubviaroot,
-            'generated', coalesce(to_jsonb(p) ->> 'pubgencols', 'n') = 's',
+            'generated', coalesce(pg_catalog.to_jsonb(p) ->> 'pubgencols', 'n') = 's',
             'schemas', ARRAY(
-                SELECT n.nspname FROM pg_publication_namespace AS s
-                JOIN pg_namespace AS n ON n.oid = s.pnnspid WHERE s.pnpubid = p.oid),
+                SELECT n.nspname FROM pg_catalog.pg_publication_namespace AS s
+                JOIN pg_catalog.pg_namespace AS n ON n.oid = s.pnnspid WHERE s.pnpubid = p.oid),
             'tables', (
-                SELECT coalesce(jsonb_agg(jsonb_build_array(
-                    r.prrelid::bigint, pg_get_expr(r.prqual, r.prrelid),
-                    (SELECT jsonb_agg(a.attname ORDER BY a.attnum) FROM pg_attribute AS a
-                     WHERE a.attrelid = r.prrelid AND a.attnum = ANY (r.prattrs::int2[])))), '[]')
-                FROM pg_publication_rel AS r WHERE r.prpubid = p.oid))), '{}')
-        FROM pg_publication AS p),
+                SELECT coalesce(pg_catalog.jsonb_agg(pg_catalog.jsonb_build_array(
+                    r.prrelid::pg_catalog.int8, pg_catalog.pg_get_expr(r.prqual, r.prrelid),
+                    (SELECT pg_catalog.jsonb_agg(a.attname ORDER BY a.attnum)
+                     FROM pg_catalog.pg_attribute AS a WHERE a.attrelid = r.prrelid
+                     AND a.attnum = ANY (r.prattrs::pg_catalog.int2[])))), '[]')
+                FROM pg_catalog.pg_publication_rel AS r WHERE r.prpubid = p.oid))), '{}')
+        FROM pg_catalog.pg_publication AS p),
     'parents', (
-        SELECT coalesce(jsonb_agg(jsonb_build_array(i.inhrelid::bigint, i.inhparent::bigint)), '[]')
-        FROM pg_inherits AS i JOIN pg_class AS c ON c.oid = i.inhrelid WHERE c.relispartition)
-)::text)
+        SELECT coalesce(pg_catalog.jsonb_agg(pg_catalog.jsonb_build_array(
+            i.inhrelid::pg_catalog.int8, i.inhparent::pg_catalog.int8)), '[]')
+        FROM pg_catalog.pg_inherits AS i
+        JOIN pg_catalog.pg_class AS c ON c.oid = i.inhrelid WHERE c.relispartition)))
 $$;
 
-CREATE OR REPLACE FUNCTION pgsluice.publications_altered() RETURNS event_trigger
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog AS $$
+CREATE FUNCTION pgsluice.publications_altered() RETURNS event_trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-    altered text[]; tables bigint[]; trees bigint[]; each text;
+    altered pg_catalog.text[]; tables pg_catalog.int8[]; trees pg_catalog.int8[];
+    each pg_catalog.oid;
 BEGIN
     IF TG_EVENT = 'sql_drop' THEN
-        SELECT array_agg(DISTINCT CASE WHEN object_type = 'publication'
-                                  THEN address_names[1] ELSE address_args[1] END)
-        INTO altered FROM pg_event_trigger_dropped_objects()
-        WHERE object_type IN ('publication', 'publication relation', 'publication namespace');
+        SELECT pg_catalog.array_agg(DISTINCT CASE WHEN d.object_type = 'publication'
+                                             THEN d.address_names[1] ELSE d.address_args[1] END)
+        INTO altered FROM pg_catalog.pg_event_trigger_dropped_objects() AS d
+        WHERE d.object_type IN ('publication', 'publication relation', 'publication namespace');
     ELSE
-        SELECT array_agg(DISTINCT p.pubname::text) INTO altered
-        FROM pg_event_trigger_ddl_commands() AS c
-        LEFT JOIN pg_publication_rel AS r
-            ON c.classid = 'pg_publication_rel'::regclass AND r.oid = c.objid
-        LEFT JOIN pg_publication_namespace AS n
-            ON c.classid = 'pg_publication_namespace'::regclass AND n.oid = c.objid
-        JOIN pg_publication AS p ON p.oid IN (r.prpubid, n.pnpubid)
-            OR (c.classid = 'pg_publication'::regclass AND p.oid = c.objid);
-        SELECT array_agg(DISTINCT c.objid::bigint) FILTER (WHERE EXISTS (
-                SELECT FROM pg_publication_rel AS r WHERE r.prrelid = c.objid
+        SELECT pg_catalog.array_agg(DISTINCT p.pubname::pg_catalog.text) INTO altered
+        FROM pg_catalog.pg_event_trigger_ddl_commands() AS c
+        LEFT JOIN pg_catalog.pg_publication_rel AS r ON r.oid = c.objid
+            AND c.classid = 'pg_catalog.pg_publication_rel'::pg_catalog.regclass
+        LEFT JOIN pg_catalog.pg_publication_namespace AS n ON n.oid = c.objid
+            AND c.classid = 'pg_catalog.pg_publication_namespace'::pg_catalog.regclass
+        JOIN pg_catalog.pg_publication AS p ON p.oid IN (r.prpubid, n.pnpubid)
+            OR (c.classid = 'pg_catalog.pg_publication'::pg_catalog.regclass AND p.oid = c.objid);
+        SELECT pg_catalog.array_agg(DISTINCT c.objid::pg_catalog.int8) FILTER (WHERE EXISTS (
+                SELECT FROM pg_catalog.pg_publication_rel AS r WHERE r.prrelid = c.objid
                 AND (r.prqual IS NOT NULL OR r.prattrs IS NOT NULL))),
-            array_agg(DISTINCT coalesce(i.inhparent, c.objid)::bigint)
+            pg_catalog.array_agg(DISTINCT coalesce(i.inhparent, c.objid)::pg_catalog.int8)
                 FILTER (WHERE t.relkind = 'p' OR i.inhparent IS NOT NULL)
         INTO tables, trees
-        FROM pg_event_trigger_ddl_commands() AS c JOIN pg_class AS t ON t.oid = c.objid
-        LEFT JOIN pg_inherits AS i ON i.inhrelid = t.oid AND t.relispartition
-        WHERE c.classid = 'pg_class'::regclass;
+        FROM pg_catalog.pg_event_trigger_ddl_commands() AS c
+        JOIN pg_catalog.pg_class AS t ON t.oid = c.objid
+        LEFT JOIN pg_catalog.pg_inherits AS i ON i.inhrelid = t.oid AND t.relispartition
+        WHERE c.classid = 'pg_catalog.pg_class'::pg_catalog.regclass;
     END IF;
     IF TG_TAG = 'ALTER PUBLICATION' THEN
-        FOR each IN SELECT unnest(altered) ORDER BY 1 LOOP
-            PERFORM pg_advisory_xact_lock(hashtextextended('pgsluice.' || each, 0));
+        -- Who alters a publication waits here for who has altered it, and sees what they did.
+        FOR each IN SELECT p.oid FROM pg_catalog.pg_publication AS p
+                    WHERE p.pubname = ANY (altered) ORDER BY p.oid LOOP
+            PERFORM FROM pgsluice.locks AS l WHERE l.publication = each FOR UPDATE;
+            IF NOT FOUND THEN
+                BEGIN
+                    INSERT INTO pgsluice.locks VALUES (each) ON CONFLICT DO NOTHING;
+                    PERFORM FROM pgsluice.locks AS l WHERE l.publication = each FOR UPDATE;
+                EXCEPTION WHEN serialization_failure THEN
+                    NULL;  -- REPEATABLE READ: the row is younger than the snapshot
+                END;
+            END IF;
         END LOOP;
     END IF;
-    IF altered IS NOT NULL OR tables IS NOT NULL OR trees IS NOT NULL THEN
+    IF altered IS NOT NULL OR tables IS NOT NULL OR trees IS NOT NULL
+        OR TG_TAG IN ('ALTER TYPE', 'ALTER COLLATION')
+    THEN
         PERFORM pgsluice.tell(altered, tables, trees);
     END IF;
 END
 $$;
 
-CREATE OR REPLACE FUNCTION pgsluice.table_rewritten() RETURNS event_trigger
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog AS $$
+CREATE FUNCTION pgsluice.table_rewritten() RETURNS event_trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-    rewritten oid := pg_event_trigger_table_rewrite_oid();
+    rewritten pg_catalog.oid := pg_catalog.pg_event_trigger_table_rewrite_oid();
 BEGIN
     -- 2: a column has computed values; 4: another type, or USING. Not where the rows are stored.
-    IF pg_event_trigger_table_rewrite_reason() & 6 <> 0 THEN
-        PERFORM pg_logical_emit_message(true, 'pgsluice.rewritten', jsonb_build_object('tables', (
-            SELECT jsonb_agg(DISTINCT t.relid::oid::bigint) FROM (
-                SELECT rewritten UNION SELECT relid FROM pg_partition_ancestors(rewritten)
-            ) AS t (relid)))::text);
+    IF pg_catalog.pg_event_trigger_table_rewrite_reason() & 6 <> 0 THEN
+        PERFORM pgsluice.emit('pgsluice.rewritten', pg_catalog.jsonb_build_object('tables', (
+            SELECT pg_catalog.jsonb_agg(DISTINCT t.relid::pg_catalog.oid::pg_catalog.int8) FROM (
+                SELECT rewritten
+                UNION SELECT a.relid FROM pg_catalog.pg_partition_ancestors(rewritten) AS a
+            ) AS t (relid))));
     END IF;
 END
 $$;
 
-DROP EVENT TRIGGER IF EXISTS pgsluice_altered;
-DROP EVENT TRIGGER IF EXISTS pgsluice_dropped;
-DROP EVENT TRIGGER IF EXISTS pgsluice_rewritten;
+DO $install$
+DECLARE
+    each oid;
+BEGIN
+    FOR each IN SELECT f.oid FROM pg_catalog.pg_proc AS f
+                JOIN pg_catalog.pg_namespace AS n ON n.oid = f.pronamespace
+                WHERE n.nspname = 'pg_catalog' AND f.proname = 'pg_logical_emit_message'
+                AND NOT pg_catalog.has_function_privilege('pgsluice_ddl', f.oid, 'EXECUTE') LOOP
+        EXECUTE pg_catalog.format('GRANT EXECUTE ON FUNCTION %s TO pgsluice_ddl',
+                                  each::pg_catalog.regprocedure);
+    END LOOP;
+END
+$install$;
+GRANT USAGE, CREATE ON SCHEMA pgsluice TO pgsluice_ddl;
+GRANT SELECT ON pgsluice.key TO pgsluice_ddl;
+GRANT SELECT, INSERT, UPDATE ON pgsluice.locks TO pgsluice_ddl;
+REVOKE ALL ON ALL FUNCTIONS IN SCHEMA pgsluice FROM PUBLIC;
+ALTER FUNCTION pgsluice.emit(text, jsonb) OWNER TO pgsluice_ddl;
+ALTER FUNCTION pgsluice.tell(text[], bigint[], bigint[]) OWNER TO pgsluice_ddl;
+ALTER FUNCTION pgsluice.publications_altered() OWNER TO pgsluice_ddl;
+ALTER FUNCTION pgsluice.table_rewritten() OWNER TO pgsluice_ddl;
+REVOKE CREATE ON SCHEMA pgsluice FROM pgsluice_ddl;
+
 CREATE EVENT TRIGGER pgsluice_altered ON ddl_command_end
-    WHEN TAG IN ('CREATE PUBLICATION', 'ALTER PUBLICATION', 'CREATE TABLE', 'ALTER TABLE')
+    WHEN TAG IN ('CREATE PUBLICATION', 'ALTER PUBLICATION', 'CREATE TABLE', 'ALTER TABLE',
+                 'ALTER TYPE', 'ALTER COLLATION')
     EXECUTE FUNCTION pgsluice.publications_altered();
 CREATE EVENT TRIGGER pgsluice_dropped ON sql_drop
     WHEN TAG IN ('ALTER PUBLICATION', 'DROP PUBLICATION')
@@ -122,45 +258,11 @@ ALTER EVENT TRIGGER pgsluice_altered ENABLE ALWAYS;
 ALTER EVENT TRIGGER pgsluice_dropped ENABLE ALWAYS;
 ALTER EVENT TRIGGER pgsluice_rewritten ENABLE ALWAYS;
 SELECT pgsluice.tell(NULL, NULL, NULL);
+COMMIT;
 """
 """Run by a superuser in the source database, PostgreSQL 15 and later; may be run again."""
 
-_NEEDED: Final = 150000
-
-
-def has_event_trigger(connection: psycopg.Connection[Any]) -> bool:
-    """Whether alterations of publications are told in the stream.
-
-    Raises:
-        TransientError: the connection is gone.
-    """
-    if connection.info.server_version < _NEEDED:
-        return False
-    return _ask(
-        connection,
-        "SELECT count(*) = 2 FROM pg_catalog.pg_event_trigger"
-        " WHERE evtname IN ('pgsluice_altered', 'pgsluice_dropped') AND evtenabled <> 'D'",
-    )
-
-
-def is_open_to_all(connection: psycopg.Connection[Any]) -> bool:
-    """Whether any role may write logical messages, also such as the event trigger writes.
-
-    Raises:
-        TransientError: the connection is gone.
-    """
-    return _ask(
-        connection,
-        "SELECT bool_or(pg_catalog.has_function_privilege('public', oid, 'EXECUTE'))"
-        " FROM pg_catalog.pg_proc WHERE proname = 'pg_logical_emit_message'",
-    )
-
-
-def _ask(connection: psycopg.Connection[Any], question: str) -> bool:
-    try:
-        row = connection.execute(question.encode()).fetchone()
-    except psycopg.Error as error:
-        text = error.diag.message_primary or str(error)
-        raise classify_server_error(error.sqlstate, text, doing="looking for triggers") from None
-    assert row is not None
-    return bool(row[0])
+FUNCTIONS: Final = dict(
+    re.findall(r"^CREATE FUNCTION pgsluice\.(\w+)\([^;]*? AS \$\$(.*?)\$\$;", INSTALL, re.M | re.S)
+)
+"""By name, the source text of each function, as ``pg_proc.prosrc`` has it."""

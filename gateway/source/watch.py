@@ -24,7 +24,15 @@ _PUBLICATIONS: Final = """
     JOIN pg_catalog.pg_publication AS p ON p.oid = r.prpubid WHERE p.pubname = ANY (%(names)s)
   UNION ALL
     SELECT 'e', e.oid::text, e.evtenabled::text, e.evtname::text
-    FROM pg_catalog.pg_event_trigger AS e WHERE e.evtname LIKE 'pgsluice\\_%%'"""
+    FROM pg_catalog.pg_event_trigger AS e WHERE e.evtname LIKE 'pgsluice\\_%%'
+  UNION ALL
+    SELECT 'f', f.oid::text, f.xmin::text, f.proname::text
+    FROM pg_catalog.pg_proc AS f JOIN pg_catalog.pg_namespace AS n ON n.oid = f.pronamespace
+    WHERE n.nspname = 'pgsluice'
+  UNION ALL
+    SELECT 'k', k.oid::text, k.relacl::text, n.nspacl::text
+    FROM pg_catalog.pg_class AS k JOIN pg_catalog.pg_namespace AS n ON n.oid = k.relnamespace
+    WHERE n.nspname = 'pgsluice' AND k.relname = 'key'"""
 
 _NAMESPACES: Final = """
   UNION ALL

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 
 from gateway.source.event_trigger import INSTALL
@@ -11,7 +9,7 @@ from tests.oracle.majors import MAJORS
 from tests.oracle.test_changing_publications import finish, published_to, started
 from tests.oracle.test_leaving_tables import DEFINED, QUICK, MakeScene, lagging
 from tests.oracle.test_moving_partitions import TREES
-from tests.support.gateway_scene import Connection, current_lsn, value_of
+from tests.support.gateway_scene import Connection, current_lsn
 from tests.support.native import NativeSubscription
 from tests.support.rebuild import Rebuilt
 from tests.support.servers import Database, DatabaseFactory
@@ -195,42 +193,3 @@ def test_a_partition_that_moves_is_published_as_it_stood_at_each_row(
         assert s.rebuilt(name) == native[0].rows(name)
     for name in ("r1", "r2", "q1"):
         assert s.rebuilt(name, f"{s.slot}_l") == native[1].rows(name)
-
-
-def test_what_a_message_says_wrongly_does_not_last(scene: MakeScene, database: Database) -> None:
-    with database.connect() as connection:
-        connection.execute(f"{TABLES} {INSTALL}".encode())
-        connection.execute("CREATE PUBLICATION p FOR TABLE t WHERE (a < 10)")
-        s = scene(DEFINED, **QUICK)
-        process = started(s)
-        forms = connection.execute(
-            "SELECT oid::regprocedure::text FROM pg_proc WHERE proname = 'pg_logical_emit_message'"
-        ).fetchall()
-        assert "every role of the database may write messages" in s.cli("check").out
-        oid = value_of(connection, "SELECT 't'::regclass::oid::bigint")
-        publication = {
-            "operations": ["insert"],
-            "all_tables": False,
-            "via_root": False,
-            "generated": False,
-            "schemas": [],
-            "tables": [[oid, "(a > 10)", None]],
-        }
-        altered = {"publications": ["p"], "tables": [], "trees": []}
-        said = {"altered": altered, "publications": {"p": publication}, "parents": []}
-        connection.execute(
-            "SELECT pg_logical_emit_message(true, 'pgsluice.publications', %s::text)",
-            (json.dumps(said),),
-        )
-        connection.execute("INSERT INTO t VALUES (11, 0)")
-        process.wait_for("definitions in force")
-        connection.execute("INSERT INTO t VALUES (1, 1), (12, 12)")
-        published_to(s, current_lsn(connection))
-        assert process.terminate() == 0, process.log()
-        for (form,) in forms:
-            connection.execute(f"REVOKE EXECUTE ON FUNCTION {form} FROM PUBLIC".encode())
-        connection.execute("ALTER PUBLICATION p SET TABLE t")
-        assert "every role of the database" not in s.cli("check").out
-
-    assert (1, 1, None) in s.rebuilt("t")
-    assert (12, 12, None) not in s.rebuilt("t")

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 
 from gateway.copy import Progress
+from gateway.definitions.ddl_messages import Reason
 from gateway.errors import TransientError, UnfitKind
 from gateway.lsn import Lsn
 from gateway.pgoutput.frames import read_begin
@@ -200,6 +201,9 @@ class FakeRouter:
         return {}
 
     def take_quarantined(self) -> Mapping[tuple[str, UnfitKind], int]:
+        return {}
+
+    def take_ignored(self) -> Mapping[Reason, int]:
         return {}
 
 

@@ -25,6 +25,7 @@ from gateway.lsn import Lsn
 from gateway.pgoutput.messages import (
     Begin,
     Commit,
+    LogicalMessage,
     Message,
     OldTuple,
     OldTupleKind,
@@ -225,6 +226,10 @@ class Gateway:
     def now(self, again: int | None) -> Plan | None:
         """See `gateway.routing.ports.Replanner`."""
         return self.replanned.pop() if self.replanned else None
+
+    def believe(self, message: LogicalMessage, xid: int | None) -> bytes:
+        """See `gateway.routing.ports.Replanner`."""
+        return message.content
 
     def hear(self, content: bytes, commit_lsn: Lsn) -> Plan | None:
         """See `gateway.routing.ports.Replanner`."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from gateway.definitions.told import PREFIX
-from gateway.source.event_trigger import INSTALL
+from gateway.definitions.told import PREFIXES
+from gateway.source.event_trigger import FUNCTIONS, INSTALL
 
 
 def test_operations_show_the_event_trigger() -> None:
@@ -13,5 +13,10 @@ def test_operations_show_the_event_trigger() -> None:
     assert f"```sql\n{INSTALL}```" in operations.read_text(encoding="utf-8")
 
 
-def test_the_message_is_written_under_the_prefix_that_is_read() -> None:
-    assert f"pg_logical_emit_message(true, '{PREFIX}'," in INSTALL
+def test_the_messages_are_written_under_the_prefixes_that_are_read() -> None:
+    assert all(f"pgsluice.emit('{prefix}'," in INSTALL for prefix in PREFIXES)
+
+
+def test_every_function_is_compared_with_what_is_installed() -> None:
+    assert FUNCTIONS.keys() == {"emit", "tell", "publications_altered", "table_rewritten"}
+    assert INSTALL.count("CREATE FUNCTION") == len(FUNCTIONS)

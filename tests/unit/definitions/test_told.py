@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from gateway.definitions.ddl_messages import UnbelievedError
 from gateway.definitions.model import Catalog, Operation, Publication, PublishedRelation, Table
 from gateway.definitions.told import as_told, hear
-from gateway.errors import ProtocolError
 from gateway.pgoutput.messages import ReplicaIdentity
 from tests.unit.definitions.test_changes import column
 
@@ -107,5 +107,5 @@ def test_a_filter_on_a_column_that_is_gone_is_as_of_now() -> None:
 
 @pytest.mark.parametrize("content", [b"", b"[]", b"{}", b'{"publications": 1}', b"\xff"])
 def test_a_message_that_does_not_read_is_an_error(content: bytes) -> None:
-    with pytest.raises(ProtocolError, match="does not read"):
+    with pytest.raises(UnbelievedError, match="does not read"):
         hear(None, content)

@@ -1,0 +1,143 @@
+"""Event triggers as they are installed, compared with what the current script makes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import psycopg
+
+from gateway.definitions.ddl_messages import Key
+from gateway.source.connection import classify_server_error
+from gateway.source.event_trigger import FUNCTIONS, ROLE, SETTING, TRIGGERS
+
+__all__ = ["Installation", "find_installation", "has_ddl_messages", "read_key"]
+
+_Connection = psycopg.Connection[Any]
+
+_NEEDED: Final = 150000
+_ANNOUNCING: Final = frozenset({"pgsluice_altered", "pgsluice_dropped"})
+
+_TRIGGERS: Final = """
+SELECT e.evtname::text, e.evtenabled::text <> 'D', e.evtowner
+FROM pg_catalog.pg_event_trigger AS e
+JOIN pg_catalog.pg_proc AS p ON p.oid = e.evtfoid
+JOIN pg_catalog.pg_namespace AS n ON n.oid = p.pronamespace
+WHERE e.evtname = ANY (%s::pg_catalog.text[]) AND n.nspname = 'pgsluice'
+"""
+_FUNCTIONS: Final = """
+SELECT p.proname::text, p.prosrc, p.proconfig, r.rolname::text,
+    r.rolsuper OR r.rolcanlogin,
+    pg_catalog.has_function_privilege('public', p.oid, 'EXECUTE')
+FROM pg_catalog.pg_proc AS p
+JOIN pg_catalog.pg_namespace AS n ON n.oid = p.pronamespace
+JOIN pg_catalog.pg_roles AS r ON r.oid = p.proowner
+WHERE n.nspname = 'pgsluice'
+"""
+_KEY: Final = """
+SELECT c.relkind::text = 'm' AND c.relispopulated, n.nspowner, c.relowner,
+    o.rolsuper OR c.relowner = ANY (%s::pg_catalog.oid[]),
+    pg_catalog.has_table_privilege('public', c.oid, 'SELECT'),
+    pg_catalog.has_schema_privilege(n.oid, 'USAGE')
+    AND pg_catalog.has_table_privilege(c.oid, 'SELECT')
+FROM pg_catalog.pg_class AS c
+JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace
+JOIN pg_catalog.pg_roles AS o ON o.oid = c.relowner
+WHERE n.nspname = 'pgsluice' AND c.relname = 'key'
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Installation:
+    """What there is of the event triggers in a database.
+
+    Attributes:
+        problems: Differences from what the current script makes; empty: none that count.
+        announces: Whether the triggers on publications are there, and enabled.
+        key: Of their messages; None: it cannot be read.
+        may_read_key: Whether this role may read it.
+    """
+
+    problems: tuple[str, ...]
+    announces: bool
+    may_read_key: bool
+    key: Key | None = field(repr=False)
+
+
+def find_installation(connection: _Connection) -> Installation | None:
+    """Look at the event triggers of the database; None: there are none.
+
+    Raises:
+        TransientError: the connection is gone.
+    """
+    if connection.info.server_version < _NEEDED:
+        return None
+    try:
+        triggers = connection.execute(_TRIGGERS, (list(TRIGGERS),)).fetchall()
+        if not triggers:
+            return None
+        functions = connection.execute(_FUNCTIONS).fetchall()
+        owners = sorted({owner for _, _, owner in triggers})
+        keys = connection.execute(_KEY, (owners,)).fetchall()
+        problems = (*_function_problems(functions), *_key_problems(keys))
+        may_read = bool(keys) and bool(keys[0][5])
+        enabled = {name for name, is_enabled, _ in triggers if is_enabled}
+        key = None
+        if may_read and not problems:
+            # Nobody but a superuser can have put anything else under this name meanwhile.
+            row = connection.execute("SELECT inner_key, outer_key FROM pgsluice.key").fetchone()
+            key = None if row is None else Key(bytes(row[0]), bytes(row[1]))
+    except psycopg.Error as error:
+        text = error.diag.message_primary or str(error)
+        raise classify_server_error(error.sqlstate, text, doing="looking for triggers") from None
+    return Installation(problems, enabled >= _ANNOUNCING, may_read, key)
+
+
+def _function_problems(functions: list[tuple[Any, ...]]) -> Iterator[str]:
+    found = {function[0]: function[1:] for function in functions}
+    for name, source in FUNCTIONS.items():
+        if name not in found:
+            yield f"function pgsluice.{name} is missing: made by the script of an earlier release"
+            continue
+        is_source, settings, owner, is_more, is_open = found[name]
+        if is_source != source or SETTING not in (settings or ()):
+            yield f"function pgsluice.{name} is not as this release makes it: made by the script "\
+                "of an earlier release, or altered"  # fmt: skip
+        elif owner != ROLE or is_more:
+            yield f"function pgsluice.{name} runs with the rights of {owner}"
+        elif is_open:
+            yield f"function pgsluice.{name} can be called by every role"
+    for name in sorted(found.keys() - FUNCTIONS.keys()):
+        yield f"function pgsluice.{name} is not of this release"
+
+
+def _key_problems(keys: list[tuple[Any, ...]]) -> Iterator[str]:
+    if not keys:
+        yield "pgsluice.key is missing: made by the script of an earlier release"
+        return
+    is_key, schema_owner, owner, is_trusted, is_open, _ = keys[0]
+    if not is_key or schema_owner != owner or not is_trusted:
+        yield "pgsluice.key is not as this release makes it, or has another owner"
+    elif is_open:
+        yield "every role may read pgsluice.key, and so write DDL messages"
+
+
+def has_ddl_messages(connection: _Connection) -> bool:
+    """Whether the stream has messages about altered publications that can be believed.
+
+    Raises:
+        TransientError: the connection is gone.
+    """
+    found = find_installation(connection)
+    return found is not None and found.announces and found.key is not None
+
+
+def read_key(connection: _Connection) -> Key | None:
+    """Return the key of the event triggers' messages, where they and it can be trusted.
+
+    Raises:
+        TransientError: the connection is gone.
+    """
+    found = find_installation(connection)
+    return None if found is None else found.key

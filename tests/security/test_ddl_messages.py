@@ -1,0 +1,119 @@
+"""Logical messages that any role can write are no orders, whatever stands in them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+import pytest
+
+from gateway.definitions.told import PREFIXES
+from gateway.source.event_trigger import INSTALL
+from tests.security.conftest import Attacker
+from tests.support.gateway_scene import Connection, Scene, current_lsn, value_of
+from tests.support.servers import Database
+
+pytestmark = [pytest.mark.postgres, pytest.mark.kafka]
+
+MakeScene = Callable[..., Scene]
+TABLES = """
+CREATE TABLE t (a int PRIMARY KEY, b int);
+CREATE TABLE secret (a int); INSERT INTO secret VALUES (1);
+REVOKE ALL ON secret FROM PUBLIC;
+CREATE PUBLICATION p FOR TABLE t WHERE (a < 10);
+INSERT INTO t VALUES (1, 1), (11, 1);
+"""
+DEFINED = "CREATE SUBSCRIPTION {s} CONNECTION '' PUBLICATION p;"
+WHERES = (
+    "(a > (SELECT count(*) FROM secret))",
+    "(pg_notify('leak', (SELECT string_agg(secret::text, ',') FROM secret)) IS NULL)",
+    "(public.evil(a))",
+    "(set_config('transaction_read_only', 'off', false) IS NOT NULL)",
+    "(query_to_xml('TABLE secret', true, true, '') IS NOT NULL)",
+    "true) IS NULL THEN 't' ELSE 'f' END, '') FROM secret --",
+    "(a > 10)",
+)
+
+
+def forged(where: str, oid: int) -> str:
+    publication = {
+        **{"operations": ["insert"], "all_tables": False, "via_root": False},
+        **{"generated": False, "schemas": [], "tables": [[oid, where, None]]},
+    }
+    altered = {"publications": ["p"], "tables": [], "trees": []}
+    return json.dumps({"altered": altered, "publications": {"p": publication}, "parents": []})
+
+
+def emit(connection: Connection, prefix: str, content: str | bytes, *, inside: bool = True) -> None:
+    connection.execute("SELECT pg_logical_emit_message(%s, %s, %s)", (inside, prefix, content))
+
+
+def bodies(connection: Connection, slot: str) -> list[bytes]:
+    """What the event triggers have written, as whoever reads the WAL sees it."""
+    found = connection.execute(
+        "SELECT data FROM pg_logical_slot_peek_binary_changes(%s, NULL, NULL,"
+        " 'proto_version', '1', 'publication_names', 'p', 'messages', 'true')",
+        (slot,),
+    ).fetchall()
+    # 'M', flags, LSN, prefix, length, content. Source: logicalrep_write_message in proto.c.
+    messages = [bytes(data) for (data,) in found if bytes(data)[:1] == b"M"]
+    return [
+        message[10:].partition(b"\0")[2][4:]
+        for message in messages
+        if message[10:].startswith(b"pgsluice.publications\0")
+    ]
+
+
+def test_what_anybody_can_write_into_the_stream_is_not_believed(
+    scene: MakeScene, database: Database, attacker: Attacker
+) -> None:
+    with database.connect() as connection, attacker.connect() as evil:
+        connection.execute(TABLES.encode())
+        oid = int(value_of(connection, "SELECT 't'::regclass::oid::bigint"))
+        s = scene(DEFINED, messages={"prefixes": ["pgsluice.rewritten", "app"]})
+        s.run_to("0/1")
+
+        # Without event triggers, under a prefix that is asked for.
+        emit(evil, "pgsluice.rewritten", json.dumps({"tables": [oid]}))
+        emit(evil, "pgsluice.rewritten", json.dumps({"tables": [oid]}), inside=False)
+        connection.execute("INSERT INTO t VALUES (2, 2), (12, 2)")
+        ended = s.run_to(current_lsn(connection))
+        assert "reason=unexpected" in ended.err
+
+        connection.execute(INSTALL.encode())
+        connection.execute("SELECT pg_create_logical_replication_slot('peek', 'pgoutput')")
+        connection.execute("ALTER PUBLICATION p SET TABLE t WHERE (a < 9)")
+        *_, seen = bodies(connection, "peek")
+        connection.execute("SELECT pg_drop_replication_slot('peek')")
+        connection.execute("ALTER PUBLICATION p SET TABLE t WHERE (a < 8)")
+        for prefix in PREFIXES:
+            contents: list[str | bytes] = [
+                *("", "{", "[]", "0", "[" * 100_000, "{}", "0" * 64, "0" * 64 + " {}"),
+                *(b"\xff\xfe", b"\0", seen, seen.replace(b"a < 9", b"a > 9"), "x" * 2_000_000),
+                json.dumps({"tables": [oid]}),
+                *(forged(where, oid) for where in WHERES),
+            ]
+            for content in contents:
+                emit(evil, prefix, content)
+        evil.execute("BEGIN")
+        emit(evil, "pgsluice.publications", seen)
+        evil.execute("COMMIT")
+        connection.execute("INSERT INTO t VALUES (3, 3), (8, 3), (13, 3)")
+        ended = s.run_to(current_lsn(connection))
+        assert "reason=forged" in ended.err
+
+        # Even who knows the key cannot make the gateway run anything, or end it.
+        for where in WHERES[:-1]:
+            connection.execute(
+                "SELECT pgsluice.emit('pgsluice.publications', %s)", (forged(where, oid),)
+            )
+        for body in ("{}", '{"altered": 1}', forged("(a > 1)", oid).replace("insert", "select")):
+            connection.execute("SELECT pgsluice.emit('pgsluice.publications', %s)", (body,))
+        connection.execute("SELECT pgsluice.emit('pgsluice.rewritten', '{\"tables\": 1}')")
+        connection.execute("INSERT INTO t VALUES (4, 4), (9, 4), (14, 4)")
+        ended = s.run_to(current_lsn(connection))
+        assert "reason=filter" in ended.err
+        assert "reason=unreadable" in ended.err
+
+    assert [row[0] for row in s.rebuilt("t")] == [1, 2, 3, 4]
+    assert [record.op for record in s.read("t")].count("t") == 1  # copied once

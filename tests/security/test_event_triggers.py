@@ -1,0 +1,180 @@
+"""The event triggers run nobody else's code, and nobody else can write or delay what they do."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from gateway.errors import SlotBusyError
+from gateway.runtime.leadership import lock_first_start
+from gateway.source.event_trigger import INSTALL
+from gateway.source.installation import find_installation
+from tests.security.conftest import Attacker
+from tests.support.gateway_scene import Connection, value_of
+from tests.support.servers import Database
+
+pytestmark = [
+    pytest.mark.postgres,
+    pytest.mark.parametrize("postgres_major", [15, 18], indirect=True),
+]
+
+FIRST = Path(__file__).with_name("first_event_triggers.sql")
+# What runs it can be made superuser by it, if it has the right.
+EVIL = """
+CREATE FUNCTION pg_temp.evil() RETURNS bool LANGUAGE plpgsql AS $$
+BEGIN
+    EXECUTE pg_catalog.format('ALTER ROLE %I SUPERUSER', session_user);
+    RETURN true;
+EXCEPTION WHEN insufficient_privilege THEN
+    RETURN true;
+END
+$$;
+"""
+RELATIONS = {
+    "pg_inherits": "*",
+    "pg_class": "*",
+    "pg_attribute": "attrelid, attname, attnum",
+    "pg_namespace": "*",
+    "pg_publication": "*",
+    "pg_publication_rel": "*",
+    "pg_publication_namespace": "*",
+}
+TYPES = ("text", "int2", "int8", "oid", "regclass", "name", "jsonb", "bytea", "void", "bool")
+
+
+def is_superuser(connection: Connection, role: str) -> bool:
+    query = "SELECT rolsuper FROM pg_catalog.pg_roles WHERE rolname = %s"
+    return bool(value_of(connection, query, role))
+
+
+def fire(connection: Connection) -> None:
+    """Every command that any role can give and that fires one of the triggers."""
+    connection.execute("CREATE TEMPORARY TABLE fired (a pg_catalog.int4)")
+    connection.execute("ALTER TABLE fired ALTER a TYPE pg_catalog.int8 USING a + 1")
+    connection.execute("CREATE TYPE pg_temp.fires AS ENUM ('a')")
+    connection.execute("ALTER TYPE pg_temp.fires ADD VALUE 'b'")
+
+
+def test_objects_in_pg_temp_are_not_taken_for_the_catalogs(
+    database: Database, attacker: Attacker
+) -> None:
+    with database.connect() as connection, attacker.connect() as evil:
+        connection.execute(INSTALL.encode())
+        evil.execute(EVIL.encode())
+        for name, columns in RELATIONS.items():
+            evil.execute(
+                f"CREATE TEMPORARY VIEW {name} AS SELECT {columns} FROM pg_catalog.{name}"
+                " WHERE pg_temp.evil()".encode()
+            )
+        for name in TYPES:
+            base = "text" if name in ("void", "name") else name
+            evil.execute(
+                f"CREATE DOMAIN pg_temp.{name} AS pg_catalog.{base} CHECK (pg_temp.evil())".encode()
+            )
+        fire(evil)
+        assert not is_superuser(connection, attacker.name)
+
+
+def test_what_others_own_under_the_name_pgsluice_is_not_adopted(
+    database: Database, attacker: Attacker
+) -> None:
+    with database.connect() as connection, attacker.connect() as evil:
+        connection.execute(f"GRANT CREATE ON DATABASE {database.name} TO {attacker.name}".encode())
+        evil.execute(
+            "CREATE SCHEMA pgsluice;"
+            "CREATE FUNCTION pgsluice.tell(publications text[], tables bigint[], trees bigint[])"
+            " RETURNS void LANGUAGE plpgsql AS 'BEGIN END'"
+        )
+        with pytest.raises(psycopg.errors.RaiseException, match=f"owned by {attacker.name}"):
+            connection.execute(INSTALL.encode())
+        connection.rollback()
+        assert value_of(connection, "SELECT count(*) FROM pg_catalog.pg_event_trigger") == 0
+
+        connection.execute("DROP SCHEMA pgsluice CASCADE; CREATE SCHEMA pgsluice")
+        connection.execute(f"GRANT CREATE ON SCHEMA pgsluice TO {attacker.name}".encode())
+        evil.execute("CREATE VIEW pgsluice.key AS SELECT 1")
+        with pytest.raises(psycopg.errors.RaiseException, match=r"relation pgsluice\.key"):
+            connection.execute(INSTALL.encode())
+        connection.rollback()
+
+
+def test_nobody_else_can_call_the_functions_or_read_the_key(
+    database: Database, attacker: Attacker
+) -> None:
+    with database.connect() as connection, attacker.connect() as evil:
+        connection.execute(INSTALL.encode())
+        for statement in (
+            "SELECT pgsluice.tell(NULL, NULL, NULL)",
+            "SELECT pgsluice.emit('pgsluice.rewritten', '{}')",
+            "TABLE pgsluice.key",
+            "BEGIN; LOCK TABLE pgsluice.locks",
+            "CREATE FUNCTION pgsluice.f() RETURNS int LANGUAGE sql AS 'SELECT 1'",
+        ):
+            with pytest.raises(psycopg.errors.InsufficientPrivilege):
+                evil.execute(statement.encode())
+            evil.rollback()
+        owners = connection.execute(
+            "SELECT DISTINCT rolname, rolsuper, rolcanlogin FROM pg_catalog.pg_proc"
+            " JOIN pg_catalog.pg_roles AS r ON r.oid = proowner"
+            " WHERE pronamespace = 'pgsluice'::regnamespace"
+        ).fetchall()
+        assert owners == [("pgsluice_ddl", False, False)]
+        key = connection.execute("TABLE pgsluice.key").fetchone()
+        connection.execute(INSTALL.encode())
+        assert connection.execute("TABLE pgsluice.key").fetchone() == key
+        found = find_installation(connection)
+        assert found is not None
+        assert found.problems == ()
+
+
+def test_locks_that_anybody_can_take_hold_nothing_up(
+    database: Database, attacker: Attacker
+) -> None:
+    slot = f"gw_{database.name}"
+    with database.connect() as connection, attacker.connect() as evil, database.connect() as other:
+        connection.execute(INSTALL.encode())
+        connection.execute("CREATE TABLE t (a int PRIMARY KEY); CREATE PUBLICATION p FOR TABLE t")
+        connection.execute(f"GRANT CREATE ON DATABASE {database.name} TO {attacker.name}".encode())
+        evil.execute("CREATE PUBLICATION of_mallory")
+        evil.execute(
+            "BEGIN; ALTER PUBLICATION of_mallory SET (publish = 'insert');"
+            "SELECT pg_advisory_lock(hashtextextended('pgsluice.p', 0)),"
+            f" pg_advisory_lock(hashtextextended('pgsluice {slot}', 0))".encode()
+        )
+        connection.execute("SET lock_timeout = '5s'")
+        connection.execute("ALTER PUBLICATION p SET (publish = 'insert')")
+        lock_first_start(connection, slot)
+
+        # Who may alter the publication waits for who has altered it, as ever.
+        other.execute("BEGIN; ALTER PUBLICATION p SET (publish = 'insert, update')")
+        connection.execute("SET lock_timeout = '100ms'")
+        with pytest.raises(psycopg.errors.LockNotAvailable):
+            connection.execute("ALTER PUBLICATION p DROP TABLE t")
+        other.execute("COMMIT")
+        connection.execute("ALTER PUBLICATION p DROP TABLE t")
+
+
+def test_a_gateway_that_makes_the_slot_is_waited_for(database: Database) -> None:
+    with database.connect() as first, database.connect() as second:
+        lock_first_start(first, "s")
+        with pytest.raises(SlotBusyError, match=f"process {first.info.backend_pid}"):
+            lock_first_start(second, "s")
+
+
+def test_an_installation_of_before_is_found_and_replaced(database: Database) -> None:
+    with database.connect() as connection:
+        assert find_installation(connection) is None
+        connection.execute(FIRST.read_bytes())
+        found = find_installation(connection)
+        assert found is not None
+        assert any("earlier release" in problem for problem in found.problems)
+        connection.execute(INSTALL.encode())
+        found = find_installation(connection)
+        assert found is not None
+        assert found.problems == ()
+        connection.execute("ALTER FUNCTION pgsluice.tell(text[], bigint[], bigint[]) RESET ALL")
+        found = find_installation(connection)
+        assert found is not None
+        assert any("pgsluice.tell" in problem for problem in found.problems)
