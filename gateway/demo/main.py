@@ -110,8 +110,8 @@ def _how_to_connect(parts: Parts) -> list[str]:
     lines = [
         "",
         "=== Everything is running. To look at it:",
-        f"  publisher         {psql} {postgres.dsn(PUBLISHER)}",
-        f"  native subscriber {psql} {postgres.dsn(NativeSubscriptions.database('s1'))}",
+        f"  publisher         {psql} '{postgres.dsn(PUBLISHER)}'",
+        f"  native subscriber {psql} '{postgres.dsn(NativeSubscriptions.database('s1'))}'",
         f"  Kafka             bootstrap.servers = {parts.kafka.bootstrap_servers}",
         f"  schema registry   curl {parts.registry.url}/subjects",
         f"  the gateway       {parts.pages(GATEWAY)[-1]}",

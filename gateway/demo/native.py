@@ -14,6 +14,7 @@ from typing import TypeAlias
 
 import psycopg
 from psycopg import sql
+from psycopg.conninfo import make_conninfo
 
 from gateway.demo.scenario import PUBLISHER, SUBSCRIPTIONS, TABLES, Subscription
 from gateway.demo.verdict import TableRows
@@ -58,9 +59,11 @@ class NativeSubscriptions:
             execute(self._connections[subscription.name], self._statement(subscription))
 
     def _statement(self, subscription: Subscription) -> str:
-        server = f"host=127.0.0.1 port={self._postgres.port} user=postgres dbname={PUBLISHER}"
+        server = make_conninfo(
+            self._postgres.dsn(PUBLISHER), application_name=_slot(subscription.name)
+        )
         return subscription.statement(
-            f"{server} application_name={_slot(subscription.name)}",
+            server,
             f"create_slot = false, slot_name = '{_slot(subscription.name)}'",
         )
 

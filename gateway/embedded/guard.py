@@ -1,10 +1,12 @@
 """Stands between us and one server process, so that the server never outlives us.
 
-Run as a script of its own, with a JSON object on the command line. It starts the server as its
-child and then waits for one of two things: the server ends, or standard input does. Standard input
-is a pipe that only our process holds open. So its end means that we are gone, however that came
-about (``kill -9`` too), and the guard stops the server and removes its folder. Lines on the pipe
-are signal numbers for the server. The first line on standard output is the server's pid.
+Run as a script of its own; the first line of standard input is a JSON object that says what to
+start. The environment and the arguments in it may hold secrets, and a command line can be read by
+every user of the machine. The guard starts the server as its child and then waits for one of two
+things: the server ends, or standard input does. Standard input is a pipe that only our process
+holds open, and its end means that we are gone, however that came about (``kill -9`` too): the guard
+stops the server and removes its folder. The other lines on the pipe are signal numbers for the
+server. The first line on standard output is the server's pid.
 
 Why not ``PR_SET_PDEATHSIG`` alone: it fires when the *thread* that started the child ends, so a
 server started from a worker thread would die with it. Between the guard (one thread) and the
@@ -31,7 +33,8 @@ _ORPHAN_GRACE_S = 10.0
 
 def main() -> int:
     """Start the server, pass signals on, and report its exit code as our own."""
-    spec = json.loads(sys.argv[1])
+    first, pending = _first_line()
+    spec = json.loads(first)
     wake_read, wake_write = os.pipe()
     os.set_blocking(wake_write, False)
     signal.set_wakeup_fd(wake_write)
@@ -68,7 +71,6 @@ def main() -> int:
     print(server.pid, flush=True)
     sys.stdout.close()
 
-    pending = b""
     while server.poll() is None:
         ready, _, _ = select.select([0, wake_read], [], [])
         if wake_read in ready:
@@ -86,6 +88,18 @@ def main() -> int:
     _await_orphans()
     code = server.returncode
     return code if code is not None and code >= 0 else 128 - (code or 0)
+
+
+def _first_line() -> tuple[bytes, bytes]:
+    """Read the first line of standard input; return it, and what has come behind it."""
+    got = b""
+    while b"\n" not in got:
+        part = os.read(0, 1 << 16)
+        if not part:
+            sys.exit("the guard was not told what to start")
+        got += part
+    first, _, rest = got.partition(b"\n")
+    return first, rest
 
 
 def _signal(server: subprocess.Popen[bytes], number: int) -> None:

@@ -8,10 +8,12 @@ import contextlib
 import importlib.util
 import os
 import pwd
+import secrets
 import shutil
 import signal
 from collections.abc import Mapping
 from pathlib import Path
+from urllib.parse import quote
 
 import psycopg
 
@@ -35,13 +37,17 @@ SUPERUSER = "postgres"
 # Where root keeps a copy of an installation that lies where other users cannot read it.
 _SHARED_CACHE = Path("/var/cache/pgsluice")
 _PORT_ATTEMPTS = 5
+_PASSWORD_METHOD = "scram-sha-256"  # noqa: S105 - a method of pg_hba.conf
+# One for all servers of a process: a standby has the roles of its primary.
+_PASSWORD = secrets.token_hex(16)
 
 
 class EmbeddedPostgres(Embedded):
     """One PostgreSQL cluster in a temporary folder, listening on 127.0.0.1 only.
 
-    Connections from this machine are trusted; the superuser is ``postgres``. A session that is
-    root runs the server as an ordinary user. The cluster is new at `start` and is removed at
+    The superuser is ``postgres``; its password is in a file that only this user of the machine can
+    read (the server's user where we are root), and connection strings name the file. A session that
+    is root runs the server as an ordinary user. The cluster is new at `start` and is removed at
     `stop`; in between it can be killed and restarted on the same data and the same port. Every
     cluster has a system identifier of its own.
 
@@ -50,6 +56,8 @@ class EmbeddedPostgres(Embedded):
         config: settings of postgresql.conf, over the defaults here.
         fsync: whether the server waits for the disk. Off by default: a killed *server* loses
             nothing without it, only a killed machine would.
+        trust_roles: take every role but the superuser without a password, for tests that connect
+            as roles of their own.
     """
 
     def __init__(
@@ -58,12 +66,14 @@ class EmbeddedPostgres(Embedded):
         *,
         config: Mapping[str, str] | None = None,
         fsync: bool = False,
+        trust_roles: bool = False,
     ) -> None:
         if major not in MAJORS:
             raise ConfigError(f"there is no embedded PostgreSQL {major}; there are {MAJORS}")
         super().__init__("PostgreSQL")
         self.major = major
         self._config = {**_defaults(major, fsync=fsync), **(config or {})}
+        self._others = "trust" if trust_roles else _PASSWORD_METHOD
         self._bin = Path()
         self._user: pwd.struct_passwd | None = None
 
@@ -73,8 +83,13 @@ class EmbeddedPostgres(Embedded):
         return self._bin
 
     def dsn(self, dbname: str = "postgres", *, user: str = SUPERUSER) -> str:
-        """A connection URI for a database of this server."""
-        return f"postgresql://{user}@127.0.0.1:{self.port}/{dbname}"
+        """A connection URI for a database of this server, without a secret in it."""
+        passfile = quote(str(self._passfile))
+        return f"postgresql://{user}@127.0.0.1:{self.port}/{dbname}?passfile={passfile}"
+
+    @property
+    def _passfile(self) -> Path:
+        return self.folder / "pgpass"
 
     def connect(
         self, dbname: str = "postgres", *, user: str = SUPERUSER
@@ -104,6 +119,9 @@ class EmbeddedPostgres(Embedded):
         server.stop(timeout_s=30)
 
     def _initdb(self) -> None:
+        password = self.folder / "password"
+        _write_secret(password, f"{_PASSWORD}\n", self._user)
+        _write_secret(self._passfile, f"*:*:*:{SUPERUSER}:{_PASSWORD}\n", self._user)
         if self._user is not None:
             os.chown(self.folder, self._user.pw_uid, self._user.pw_gid)
         Server(
@@ -112,17 +130,28 @@ class EmbeddedPostgres(Embedded):
                 self._bin / "initdb",
                 f"--pgdata={self.folder / 'data'}",
                 f"--username={SUPERUSER}",
-                "--auth=trust",
+                f"--auth={_PASSWORD_METHOD}",
+                f"--pwfile={password}",
                 "--encoding=UTF8",
                 "--locale=C.UTF-8",
                 "--no-sync",
                 "--no-instructions",
+                # Rounds of hashing add nothing to a random password, and each connection pays.
+                *(["--set=scram_iterations=1"] if self.major >= 16 else []),
             ],
             log=self.folder / "initdb.log",
             user=self._user,
             env=_environment(),
             remove=self.folder,
         ).await_success(timeout_s=120)
+        password.unlink()
+        (self.folder / "data" / "pg_hba.conf").write_text(
+            "".join(
+                f"host {databases} {role} 127.0.0.1/32 {method}\n"
+                for databases in ("all", "replication")
+                for role, method in ((SUPERUSER, _PASSWORD_METHOD), ("all", self._others))
+            )
+        )
         lines = (f"{key} = '{value}'\n" for key, value in sorted(self._config.items()))
         with (self.folder / "data" / "postgresql.conf").open("a") as conf:
             conf.writelines(lines)
@@ -172,6 +201,14 @@ def _defaults(major: int, *, fsync: bool) -> dict[str, str]:
     if major >= 18:
         settings["max_active_replication_origins"] = "64"
     return settings
+
+
+def _write_secret(path: Path, text: str, user: pwd.struct_passwd | None) -> None:
+    """Write a file that nobody but `user`, or we where there is none, can read."""
+    path.touch(mode=0o600)
+    path.write_text(text)
+    if user is not None:
+        os.chown(path, user.pw_uid, user.pw_gid)
 
 
 def _environment() -> dict[str, str]:

@@ -76,13 +76,17 @@ class Server:
             "remove": str(remove) if remove else None,
         }
         self._guard = subprocess.Popen(
-            [sys.executable, "-I", "-S", str(_GUARD), json.dumps(specification)],
+            [sys.executable, "-I", "-S", str(_GUARD)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             # A session of its own: Ctrl-C in our terminal is for us, we stop the servers in order.
             start_new_session=True,
         )
+        assert self._guard.stdin is not None
         assert self._guard.stdout is not None
+        with contextlib.suppress(BrokenPipeError):
+            self._guard.stdin.write(json.dumps(specification).encode() + b"\n")
+            self._guard.stdin.flush()
         with self._guard.stdout as answer:
             first = answer.readline()
         if not first.strip():

@@ -53,6 +53,12 @@ class EmbeddedRegistry(Embedded):
 
     def _make(self) -> None:
         self._folder = Path(tempfile.mkdtemp(prefix="pgsluice-registry-"))
+        if self._user is not None:
+            # Quarkus reads it in the working directory; a command line is no place for a password.
+            settings = self._folder / "config" / "application.properties"
+            settings.parent.mkdir()
+            settings.touch(mode=0o600)
+            settings.write_text("\n".join(_of_user(self._user)))
         for attempt in range(1, _PORT_ATTEMPTS + 1):
             self.port = free_port()
             try:
@@ -97,14 +103,6 @@ class EmbeddedRegistry(Embedded):
             yield f"-Dquarkus.http.ssl.certificate.files={self._certificate}"
             yield f"-Dquarkus.http.ssl.certificate.key-files={self._key}"
             yield "-Dquarkus.http.insecure-requests=disabled"
-        if self._user is not None:
-            name, _, password = self._user.partition(":")
-            yield "-Dquarkus.http.auth.basic=true"
-            yield "-Dquarkus.http.auth.permission.all.paths=/*"
-            yield "-Dquarkus.http.auth.permission.all.policy=authenticated"
-            yield "-Dquarkus.security.users.embedded.plain-text=true"
-            yield f"-Dquarkus.security.users.embedded.users.{name}={password}"
-            yield f"-Dquarkus.security.users.embedded.roles.{name}=sr-admin"
 
     def _answers(self) -> bool:
         if not port_answers(self.port):
@@ -112,6 +110,17 @@ class EmbeddedRegistry(Embedded):
         return takes_compatibility(
             "127.0.0.1", self.port, certificate=self._certificate, user=self._user
         )
+
+
+def _of_user(user: str) -> Iterator[str]:
+    """Quarkus' properties that let nobody in but this ``name:password``."""
+    name, _, password = user.partition(":")
+    yield "quarkus.http.auth.basic=true"
+    yield "quarkus.http.auth.permission.all.paths=/*"
+    yield "quarkus.http.auth.permission.all.policy=authenticated"
+    yield "quarkus.security.users.embedded.plain-text=true"
+    yield f"quarkus.security.users.embedded.users.{name}={password}"
+    yield f"quarkus.security.users.embedded.roles.{name}=sr-admin"
 
 
 def takes_compatibility(

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from urllib.parse import urlsplit
+from typing import Any
 
 import pytest
 from confluent_kafka import ConsumerGroupTopicPartitions
 from confluent_kafka.admin import AdminClient
+from psycopg.conninfo import conninfo_to_dict
 
 from gateway.embedded.registry import API_PATH
 from tests.support.connect import EXAMPLES, start_connect
@@ -62,6 +63,13 @@ def rows_of(database: Database, table: str) -> list[str]:
         return [row for (row,) in connection.execute(query.encode())]
 
 
+def password_of(address: Mapping[str, Any]) -> str:
+    """The superuser's password: in the connection string, or the last field of its passfile."""
+    if "password" in address:
+        return str(address["password"])
+    return Path(address["passfile"]).read_text().strip().rpartition(":")[2]
+
+
 def stored(kafka: str) -> dict[str, int]:
     """Up to which offset the sink has stored each topic."""
     group = ConsumerGroupTopicPartitions("connect-pgsluice-jdbc-sink")
@@ -79,7 +87,7 @@ def test_debezium_s_jdbc_sink_makes_the_native_subscriptions_tables(
     tmp_path: Path,
 ) -> None:
     target = make_database("sink")
-    address = urlsplit(target.dsn)
+    address = conninfo_to_dict(target.dsn)
     with target.connect() as connection:
         connection.execute(TABLES.encode())
         connection.execute((EXAMPLES / "timestamps.sql").read_bytes())
@@ -95,9 +103,9 @@ def test_debezium_s_jdbc_sink_makes_the_native_subscriptions_tables(
                 "BOOTSTRAP_SERVERS": kafka,
                 "REGISTRY": registry.replace(API_PATH, "/apis/registry/v2"),
                 "TOPICS": ",".join(topics.values()),
-                "JDBC_URL": f"jdbc:postgresql://{address.hostname}:{address.port}/{target.name}",
-                "JDBC_USER": address.username or "",
-                "JDBC_PASSWORD": address.password or "none is asked for",
+                "JDBC_URL": f"jdbc:postgresql://{address['host']}:{address['port']}/{target.name}",
+                "JDBC_USER": str(address["user"]),
+                "JDBC_PASSWORD": password_of(address),
             },
         )
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import psycopg
 from psycopg import sql
+from psycopg.conninfo import make_conninfo
 from psycopg.types.string import TextLoader
 
 from tests.support.servers import Database, DatabaseFactory
@@ -47,7 +48,7 @@ class NativeSubscription:
                     " WITH (create_slot = false, slot_name = {}{})"
                 ).format(
                     sql.Identifier(self.slot),
-                    sql.Literal(f"{publisher.server_dsn}?application_name={self.slot}"),
+                    sql.Literal(make_conninfo(publisher.server_dsn, application_name=self.slot)),
                     sql.SQL(", ").join(map(sql.Identifier, publications)),
                     sql.Literal(self.slot),
                     sql.SQL(f", {options}" if options else ""),

@@ -44,7 +44,7 @@ REGISTRY_USER: Final = f"gateway:{PASSWORD}"
 OPERATIONS: Final = Path(__file__).parents[2] / "docs" / "operations.md"
 
 _HBA: Final = """
-host all postgres 127.0.0.1/32 trust
+host all postgres 127.0.0.1/32 scram-sha-256
 hostssl all all 127.0.0.1/32 scram-sha-256
 """
 _KAFKA: Final = {

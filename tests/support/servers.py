@@ -186,7 +186,7 @@ class Servers:
         self._open.close()
 
     def _local_postgres(self, major: int) -> PostgresServer:
-        return LocalPostgres(self._open.enter_context(EmbeddedPostgres(major)))
+        return LocalPostgres(self._open.enter_context(EmbeddedPostgres(major, trust_roles=True)))
 
     def _container_postgres(self, major: int) -> PostgresServer:
         from testcontainers.community.postgres import PostgresContainer

@@ -1,0 +1,66 @@
+"""Secrets of local servers, seen by another user of the machine."""
+
+from __future__ import annotations
+
+import stat
+from pathlib import Path
+
+import psycopg
+import pytest
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+
+from gateway.embedded.postgres import EmbeddedPostgres
+from gateway.embedded.registry import EmbeddedRegistry
+
+SECRET = "seen-by-nobody-else"
+REGISTRY_USER = "gateway:known-to-one-user"
+
+
+def command_lines() -> bytes:
+    """The command lines of all processes, which every user of the machine can read."""
+    found = b""
+    for process in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            found += process.read_bytes()
+        except OSError:
+            continue
+    return found
+
+
+def assert_private(path: Path) -> None:
+    """Nobody but its owner can do anything with it."""
+    assert not path.stat().st_mode & (stat.S_IRWXG | stat.S_IRWXO), path
+
+
+@pytest.mark.postgres
+@pytest.mark.parametrize("major", [14, 18])
+def test_local_postgres_asks_for_a_password_that_no_command_line_shows(
+    major: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("A_SECRET_OF_THE_ENVIRONMENT", SECRET)
+    with EmbeddedPostgres(major) as server:
+        shown = command_lines()
+        assert SECRET.encode() not in shown, "the environment of a server is on a command line"
+        passfile = Path(str(conninfo_to_dict(server.dsn())["passfile"]))
+        password = passfile.read_text().strip().rpartition(":")[2]
+        assert_private(passfile)
+        assert_private(server.folder)
+        with server.connect() as connection:
+            connection.execute("CREATE ROLE guest LOGIN")
+        for user in ("postgres", "guest"):
+            nobody = make_conninfo(server.dsn(user=user), passfile="/nonexistent")
+            with pytest.raises(psycopg.OperationalError, match="no password supplied"):
+                psycopg.connect(nobody)
+
+    assert len(password) >= 32
+    assert password.encode() not in shown
+
+
+@pytest.mark.java
+@pytest.mark.slow
+def test_local_registry_keeps_its_user_out_of_its_command_line() -> None:
+    with EmbeddedRegistry(user=REGISTRY_USER) as server:
+        shown = command_lines()
+        assert_private(server.folder)
+
+    assert REGISTRY_USER.partition(":")[2].encode() not in shown
