@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import logging
 import sys
+from contextlib import AbstractContextManager, nullcontext
 from typing import Final
 
 from gateway.commands.signals import end_in_time, reload_on_signal, stop_on_signals
 from gateway.config import Settings
 from gateway.lsn import Lsn
-from gateway.monitor.http import serve
 from gateway.monitor.notify import Notifier
 from gateway.monitor.watch import Watch
 from gateway.observe import Troubles, event
@@ -46,11 +46,22 @@ def run(settings: Settings, *, endpos: Lsn | None) -> int:
             report_copy=_show_bar if sys.stderr.isatty() else _log_copy,
         )
         watch = Watch(settings, daemon.counters, notifier, server=settings.http.listen is not None)
-        with serve(settings, watch, troubles) as port, watch:
+        with _served(settings, watch, troubles) as port, watch:
             if port is not None:
                 event(_LOG, logging.INFO, "metrics, health and status are served", port=port)
             daemon.run()
     return 0
+
+
+def _served(
+    settings: Settings, watch: Watch, troubles: Troubles
+) -> AbstractContextManager[int | None]:
+    if settings.http.listen is None:
+        return nullcontext()
+    # Here: without [http] a start need not load the server and prometheus_client.
+    from gateway.monitor.http import serve
+
+    return serve(settings, watch, troubles)
 
 
 def _log_copy(standing: CopyStanding) -> None:

@@ -210,9 +210,12 @@ class HttpTable:
 
     Attributes:
         listen: ``host:port``; None for nowhere.
+        hosts: Names under which requests may come, besides that of `listen`, localhost and all
+            addresses; ``*`` for any.
     """
 
     listen: str | None = None
+    hosts: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

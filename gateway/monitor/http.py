@@ -7,28 +7,30 @@ No column value and no secret is in it; who may see it is the network's affair.
 from __future__ import annotations
 
 import json
-import socket
-import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any, Final
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any, Final
 
 from gateway.config import Settings
 from gateway.errors import ConfigError
 from gateway.monitor.health import lag_seconds, why_not_alive, why_not_ready
+from gateway.monitor.hosts import is_own_host
+from gateway.monitor.http_server import serving
 from gateway.monitor.metrics import CONTENT_TYPE, Exposition
 from gateway.monitor.page import SECURITY, fragment, page
 from gateway.monitor.watch import Watch
 from gateway.observe import Troubles
+
+if TYPE_CHECKING:
+    from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
 __all__ = ["serve"]
 
 _TEXT: Final = "text/plain; charset=utf-8"
 _HTML: Final = "text/html; charset=utf-8"
 _JSON: Final = "application/json"
-_REQUEST_S: Final = 10.0
 
 Answer = tuple[int, str, bytes]
 """Status code, content type, body."""
@@ -113,59 +115,46 @@ def serve(settings: Settings, watch: Watch, troubles: Troubles) -> Iterator[int 
         yield None
         return
     host, _, port = listen.rpartition(":")
+    host = host.strip("[]")
     endpoints = _Endpoints(settings, watch, troubles)
-    try:
-        kind = _Server6 if host.startswith("[") else _Server
-        server = kind((host.strip("[]"), int(port)), _handler(endpoints.paths))
-    except OSError as error:
-        raise ConfigError(f"{listen} cannot be used: {error.strerror}", key="http.listen") from None
-    thread = threading.Thread(target=server.serve_forever, name="pgsluice http", daemon=True)
-    thread.start()
-    try:
-        yield server.server_port
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
+    with ExitStack() as stack:
+        try:
+            application = _application(endpoints.paths, {host, *settings.http.hosts})
+            found = stack.enter_context(serving(application, host, int(port)))
+        except OSError as error:
+            raise ConfigError(
+                f"{listen} cannot be used: {error.strerror}", key="http.listen"
+            ) from None
+        yield found
 
 
-class _Server(ThreadingHTTPServer):
-    daemon_threads = True
-    block_on_close = False
+def _application(
+    paths: Mapping[str, Callable[[], Answer]], own_hosts: Collection[str]
+) -> WSGIApplication:
+    """Return what waitress calls for each request."""
+    known = f"see {', '.join(paths)}\n".encode()
 
+    def answer(environ: WSGIEnvironment) -> Answer:
+        if not is_own_host(environ.get("HTTP_HOST"), own_hosts):
+            return 421, _TEXT, b"this name is not one of [http] hosts\n"
+        if environ["REQUEST_METHOD"] not in ("GET", "HEAD"):
+            return 405, _TEXT, b"GET or HEAD\n"
+        endpoint = paths.get(environ["PATH_INFO"])
+        return (404, _TEXT, known) if endpoint is None else endpoint()
 
-class _Server6(_Server):
-    address_family = socket.AF_INET6
+    def application(environ: WSGIEnvironment, start_response: StartResponse) -> list[bytes]:
+        code, content, body = answer(environ)
+        headers = [
+            ("Content-Type", content),
+            ("Content-Length", str(len(body))),
+            ("Cache-Control", "no-store"),
+            ("X-Content-Type-Options", "nosniff"),
+        ]
+        if content == _HTML:
+            headers.append(("Content-Security-Policy", SECURITY))
+        if code == HTTPStatus.METHOD_NOT_ALLOWED:
+            headers.append(("Allow", "GET, HEAD"))
+        start_response(f"{code} {HTTPStatus(code).phrase}", headers)
+        return [] if environ["REQUEST_METHOD"] == "HEAD" else [body]
 
-
-def _handler(paths: Mapping[str, Callable[[], Answer]]) -> type[BaseHTTPRequestHandler]:
-    class Handler(BaseHTTPRequestHandler):
-        timeout = _REQUEST_S
-        server_version = "pgsluice"
-        sys_version = ""
-
-        def do_GET(self) -> None:
-            self._answer(with_body=True)
-
-        def do_HEAD(self) -> None:
-            self._answer(with_body=False)
-
-        def _answer(self, *, with_body: bool) -> None:
-            answer = paths.get(self.path.partition("?")[0])
-            known = ", ".join(paths)
-            code, content, body = answer() if answer else (404, _TEXT, f"see {known}\n".encode())
-            self.send_response(code)
-            self.send_header("Content-Type", content)
-            self.send_header("Content-Length", str(len(body)))
-            self.send_header("Cache-Control", "no-store")
-            self.send_header("X-Content-Type-Options", "nosniff")
-            if content == _HTML:
-                self.send_header("Content-Security-Policy", SECURITY)
-            self.end_headers()
-            if with_body:
-                self.wfile.write(body)
-
-        def log_message(self, *_: object) -> None:
-            """Say nothing; a scrape is not news."""
-
-    return Handler
+    return application

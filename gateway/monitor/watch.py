@@ -160,7 +160,7 @@ class Watch:
                 self._look_at_server()
             except _Ended:
                 break
-            except (GatewayError, psycopg.Error) as error:
+            except (GatewayError, psycopg.Error, OSError) as error:
                 # The log of the loop says what is wrong with the server; here it is only not seen.
                 message = error.message if isinstance(error, GatewayError) else "connection lost"
                 event(_LOG, logging.DEBUG, "the server is not watched", error=message)

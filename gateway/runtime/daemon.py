@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Final
 
 from gateway.config import Settings
-from gateway.errors import TransientError
+from gateway.errors import GatewayError, TransientError
 from gateway.lsn import Lsn
 from gateway.observe import Counters, event
 from gateway.routing.ports import UnexpectedFilterError
@@ -23,6 +23,7 @@ from gateway.runtime.garbage import clear_up
 from gateway.runtime.leadership import StoppedWaiting
 from gateway.runtime.pipeline import GRACE, Outcome
 from gateway.runtime.retries import Retries
+from gateway.shortage import shortage
 
 __all__ = ["Daemon"]
 
@@ -99,7 +100,10 @@ class Daemon:
                 retries.reset()
             except StoppedWaiting:
                 break
-            except TransientError as error:
+            except (GatewayError, OSError, RuntimeError) as failure:
+                error = failure if isinstance(failure, TransientError) else shortage(failure)
+                if error is None:
+                    raise
                 if self._stopping():
                     break  # what is not committed was not acknowledged either
                 self._ask_server |= isinstance(error, UnexpectedFilterError)

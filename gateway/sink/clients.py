@@ -11,6 +11,7 @@ from typing import Any, Final, TypeVar
 from confluent_kafka import KafkaException
 
 from gateway.errors import ConfigError
+from gateway.shortage import shortage
 from gateway.sink.complaints import Complaints, RepeatFilter
 
 __all__ = [
@@ -192,10 +193,13 @@ def make_client(
     Raises:
         ConfigError: librdkafka does not know a property, or not this value of it. The message
             names the property and leaves out the value, which may be a password.
+        TransientError: there are no threads or descriptors for it.
     """
     try:
         return kind({**properties, **({} if complaints is None else {"error_cb": complaints})})
     except (KafkaException, TypeError, ValueError) as error:
+        if passing := shortage(error):
+            raise passing from None
         match = _PROPERTY_IN_TEXT.search(str(error))
         raise ConfigError(
             "librdkafka does not accept this property or its value",

@@ -16,6 +16,7 @@ from struct import Struct
 from typing import Final
 
 from gateway.errors import FatalError, GatewayError, TransientError
+from gateway.shortage import SHORT
 
 __all__ = ["CHUNK_BYTES", "CHUNK_FRAMES", "Spool", "SpoolFullError"]
 
@@ -29,14 +30,14 @@ _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 
 class SpoolFullError(TransientError):
-    """There is no space for a spool now; what was to be written is still with the caller."""
+    """There is no space, or no descriptor, for a spool now; the caller still has the frames."""
 
 
 class Spool:
     """An append-only file of length-prefixed frames in `directory`, or in the system's for None.
 
     Raises:
-        SpoolFullError: no space.
+        SpoolFullError: no space, or no descriptor.
         FatalError: the file cannot be made, written or read for another reason.
     """
 
@@ -123,6 +124,10 @@ class Spool:
     def _failed(self, verb: str, error: OSError) -> GatewayError:
         where = "the system's temporary directory" if self._directory is None else self._directory
         message = f"a spool file in {where} cannot be {verb}: {error.strerror or error}"
+        if error.errno in SHORT:
+            return SpoolFullError(
+                message, hint="raise the limit: ulimit -n, or LimitNOFILE in the systemd unit"
+            )
         if error.errno in _FULL:
             return SpoolFullError(
                 message, hint="make room there, or name another gateway.spool_directory"

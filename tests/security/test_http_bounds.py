@@ -1,0 +1,166 @@
+"""Clients of ``[http]`` that are slow, large, misled or gone."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import os
+import resource
+import socket
+import struct
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from gateway.embedded.processes import free_port
+from gateway.monitor.hosts import is_own_host
+from gateway.monitor.http_server import CONNECTIONS, REQUEST_S
+from tests.support.gateway_process import GatewayProcess, GatewayProject
+from tests.support.waiting import wait_until
+
+SLOW = 300
+HEALTH_S = 3.0
+
+
+class Monitored:
+    """A gateway without servers to talk to; its endpoints answer all the same."""
+
+    def __init__(self, folder: Path) -> None:
+        self.port, nowhere = free_port(), free_port()
+        self.process: GatewayProcess = GatewayProject(
+            folder,
+            f"postgresql://nobody@127.0.0.1:{nowhere}/x",
+            f"127.0.0.1:{nowhere}",
+            f"http://127.0.0.1:{nowhere}",
+            "bounds",
+            "CREATE PUBLICATION p FOR TABLE t; CREATE SUBSCRIPTION s CONNECTION '' PUBLICATION p;",
+            {"http": {"listen": f"127.0.0.1:{self.port}", "hosts": ["gateway.example"]}},
+        ).start()
+        wait_until(lambda: self.health() == 200, 60, "the endpoints to answer")
+
+    def request(self, path: str = "/healthz", *, method: str = "GET", **headers: str) -> int:
+        """Return the status code; 0 when there is no answer in time."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=HEALTH_S)
+        try:
+            connection.request(method, path, headers=headers)
+            return connection.getresponse().status
+        except (OSError, http.client.HTTPException):
+            return 0
+        finally:
+            connection.close()
+
+    def health(self) -> int:
+        """Return the status code of ``/healthz``."""
+        return self.request()
+
+    def connect(self) -> socket.socket:
+        """Return a new connection."""
+        return socket.create_connection(("127.0.0.1", self.port), timeout=HEALTH_S)
+
+    def descriptors(self) -> int:
+        """Return how many descriptors the gateway has open."""
+        return len(list(Path(f"/proc/{self.process.pid}/fd").iterdir()))
+
+    def cpu_s(self) -> float:
+        """Return the seconds of CPU that the gateway has used."""
+        text = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(text[11]) + int(text[12])) / os.sysconf("SC_CLK_TCK")
+
+
+@pytest.fixture
+def monitored(tmp_path: Path) -> Iterator[Monitored]:
+    made = Monitored(tmp_path)
+    try:
+        yield made
+    finally:
+        made.process.close()
+
+
+def test_slow_clients_neither_take_the_descriptors_nor_the_answers(monitored: Monitored) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, max(soft, 2 * SLOW)), hard))
+    before, used = monitored.descriptors(), monitored.cpu_s()
+    begun = time.monotonic()
+    with contextlib.ExitStack() as stack:
+        slow = [stack.enter_context(monitored.connect()) for _ in range(SLOW)]
+        for each in slow:
+            with contextlib.suppress(OSError):  # the oldest ones are closed already
+                each.send(b"GET /healthz HT")
+        assert monitored.health() == 200
+        assert monitored.descriptors() <= before + CONNECTIONS + 4
+
+        def all_closed() -> bool:
+            for each in slow:
+                with contextlib.suppress(OSError):
+                    each.send(b"x")  # one byte now and then is what keeps a slow request alive
+            assert monitored.health() == 200
+            return monitored.descriptors() <= before + 4
+
+        wait_until(all_closed, REQUEST_S + 20, "the slow connections to be closed")
+    # Some 300 connections are a moment's work; a loop around accept takes all the time there is.
+    assert monitored.cpu_s() - used < max(3.0, (time.monotonic() - begun) / 3)
+    assert monitored.process.terminate() == 0
+
+
+def test_no_descriptor_left_is_a_pause_and_no_end(monitored: Monitored) -> None:
+    pid = monitored.process.pid
+    limits = resource.prlimit(pid, resource.RLIMIT_NOFILE)
+    taken = {int(each.name) for each in Path(f"/proc/{pid}/fd").iterdir()}
+    first_free = next(number for number in range(len(taken) + 1) if number not in taken)
+    resource.prlimit(pid, resource.RLIMIT_NOFILE, (first_free, limits[1]))
+    used, begun = monitored.cpu_s(), time.monotonic()
+    with monitored.connect(), monitored.connect():
+        wait_until(lambda: time.monotonic() - begun > HEALTH_S, 10, "some time without descriptors")
+        assert monitored.cpu_s() - used < (time.monotonic() - begun) / 2
+    resource.prlimit(pid, resource.RLIMIT_NOFILE, limits)
+    wait_until(lambda: monitored.health() == 200, 30, "answers with descriptors")
+    assert monitored.process.terminate() == 0
+    assert "Traceback" not in monitored.process.log()
+
+
+def test_large_misled_and_vanished_clients_get_an_error_and_no_traceback(
+    monitored: Monitored,
+) -> None:
+    assert monitored.request(**{"X-Flood": "x" * (64 << 10)}) == 431
+    assert monitored.request("/status", Host="attacker.example") == 421
+    assert monitored.request("/status", Host="gateway.example:9187") == 200
+    assert monitored.request("/status", Host=f"localhost:{monitored.port}") == 200
+    assert monitored.request("/", method="POST") == 405
+    assert monitored.request("/", method="HEAD") == 200
+    assert monitored.request("/nothing") == 404
+    for part in (b"", b"GET / HTTP/1.1\r\n", b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"):
+        for _ in range(20):
+            with monitored.connect() as gone:
+                gone.sendall(part)
+                # Linger of no seconds: the connection is reset, not closed.
+                gone.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    assert monitored.health() == 200
+    assert monitored.process.terminate() == 0
+    assert "Traceback" not in monitored.process.log()
+    assert "attacker.example" not in monitored.process.log()
+
+
+@pytest.mark.parametrize(
+    ("header", "own"),
+    [
+        (None, True),
+        ("127.0.0.1:9187", True),
+        ("[::1]:9187", True),
+        ("10.1.2.3", True),
+        ("localhost", True),
+        ("LOCALHOST.:9187", True),
+        ("a.localhost", True),
+        ("Gateway.Example:1", True),
+        ("gateway.example.attacker.example", False),
+        ("attacker.example:9187", False),
+        ("127.0.0.1.attacker.example", False),
+        ("localhost.attacker.example", False),
+        ("", False),
+        ("[", False),
+    ],
+)
+def test_names_that_are_ours(header: str | None, own: bool) -> None:
+    assert is_own_host(header, {"gateway.example"}) is own
+    assert is_own_host(header, {"*"})
