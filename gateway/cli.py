@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from gateway.config import Settings, choose_group, each_group, find_settings, load_settings
+from gateway.display import lines_shown
 from gateway.errors import FatalError, GatewayError, TransientError, UsageError
 from gateway.lsn import Lsn, parse_lsn
 from gateway.observe import LogFormat, event, set_up_logging
@@ -51,7 +52,7 @@ def _fail(error: GatewayError, code: int, form: LogFormat) -> int:
     if form == "json":
         event(_LOG, logging.ERROR, error.message, hint=error.hint, exit_code=code)
     else:
-        print(f"pgsluice: {error}", file=sys.stderr)
+        print(f"pgsluice: {lines_shown(error)}", file=sys.stderr)
     return code
 
 

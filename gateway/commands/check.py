@@ -18,6 +18,7 @@ from gateway.commands.schemas import CollectedSchemas, routes_of
 from gateway.config import Settings
 from gateway.definitions.expression import column_names
 from gateway.definitions.model import Definitions, Operation, Plan
+from gateway.display import lines_shown
 from gateway.envelope.naming import error_topic
 from gateway.errors import GatewayError
 from gateway.monitor.status import retention_problem
@@ -63,7 +64,7 @@ def check(settings: Settings) -> int:
     """Print the findings; return 1 when one of them is an error, else 0."""
     worst = 0
     for finding in _findings(settings):
-        print(finding, flush=True)
+        print(lines_shown(finding), flush=True)
         worst |= finding.severity is Severity.ERROR
     return worst
 

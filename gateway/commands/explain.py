@@ -9,7 +9,6 @@ from __future__ import annotations
 import difflib
 import json
 import re
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, cast
@@ -20,6 +19,7 @@ from psycopg import sql
 from gateway.commands.schemas import CollectedSchemas, routes_of
 from gateway.config import Settings
 from gateway.definitions.model import FilterClause, Operation, Plan, Publish, Table
+from gateway.display import say
 from gateway.envelope.naming import topic_of
 from gateway.errors import ConfigError, UsageError
 from gateway.pgtypes.records import split_record
@@ -83,14 +83,13 @@ def explain(settings: Settings, name: str, row: str) -> int:
             connection.execute("SET TRANSACTION READ ONLY")
             source = _source_of(connection, table, row)
             relation_oid, shown = _look(connection, table, source)
-            print(f"{table}: {shown}")
+            say(f"{table}: {shown}")
             if source.left_out:
-                print(f"  not given, so NULL: {', '.join(source.left_out)}")
+                say(f"  not given, so NULL: {', '.join(source.left_out)}")
             for line in _verdicts(
                 connection, settings, plan, table, relation_oid, source, routes.filters
             ):
-                print(line)
-    sys.stdout.flush()
+                say(line)
     return 0
 
 

@@ -12,6 +12,7 @@ import psycopg
 from gateway.commands.asyncapi import document
 from gateway.config import Settings
 from gateway.definitions.model import Plan
+from gateway.display import say
 from gateway.routing.ports import SchemaIds
 from gateway.routing.routes import RelationRoutes
 from gateway.runtime.plan import read_definitions, read_plan
@@ -54,7 +55,7 @@ def show_schemas(settings: Settings, *, asyncapi: bool = False) -> int:
         plan = read_plan(settings, connection, definitions)
         routes = routes_of(connection, plan, facts, settings, schemas)
     for row_filter, who in routes.filters.evaluations():
-        print(f"{row_filter}: {who}", file=sys.stderr)
+        say(f"{row_filter}: {who}", to=sys.stderr)
     shown: Mapping[str, Any] = dict(sorted(schemas.schemas.items()))
     if asyncapi:
         shown = document(

@@ -7,7 +7,6 @@ same.
 
 from __future__ import annotations
 
-import sys
 import time
 from dataclasses import replace
 from typing import Final
@@ -15,6 +14,7 @@ from typing import Final
 import psycopg
 
 from gateway.config import Settings
+from gateway.display import say
 from gateway.errors import FatalError, SlotBusyError, SlotError
 from gateway.lsn import ZERO_LSN
 from gateway.records import Watermark
@@ -90,7 +90,7 @@ def drop(settings: Settings, *, force: bool = False, system_identifier: str | No
         f"slot {name} dropped" if status is not None else f"there was no slot {name}",
         *dropped,
     ):
-        print(line, file=sys.stdout)
+        say(line)
     return 0
 
 
@@ -103,7 +103,7 @@ def _forget_server(settings: Settings, facts: ServerFacts) -> int:
             hint="the message of `pgsluice run` names the system identifier",
         )
     _forget(settings, facts)
-    print(f"watermark of server {facts.system_identifier} forgotten", file=sys.stdout)
+    say(f"watermark of server {facts.system_identifier} forgotten")
     return 0
 
 

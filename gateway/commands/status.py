@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from gateway.config import Settings
+from gateway.display import lines_shown, say
 from gateway.errors import TransientError
 from gateway.lsn import format_lsn
 from gateway.monitor.status import Severity, Status, TableStatus, tables_of
@@ -54,11 +55,11 @@ def show_status(
     while True:
         time.sleep(every_s)
         if not as_json:
-            print()
+            say()
         try:
             _print([read_status(settings) for settings in gateways], as_json=as_json)
         except TransientError as error:
-            print(f"pgsluice: {error}", file=sys.stderr)
+            print(f"pgsluice: {lines_shown(error)}", file=sys.stderr)
 
 
 def read_status(settings: Settings) -> Status:
@@ -87,13 +88,12 @@ def read_status(settings: Settings) -> Status:
 def _print(statuses: Iterable[Status], *, as_json: bool) -> None:
     for number, status in enumerate(statuses):
         if as_json:
-            print(json.dumps(status.as_json(), ensure_ascii=False))
+            say(json.dumps(status.as_json(), ensure_ascii=False))
             continue
         if number > 0:
-            print()
+            say()
         for line in _lines(status):
-            print(line)
-    sys.stdout.flush()
+            say(line)
 
 
 def _lines(status: Status) -> Iterator[str]:

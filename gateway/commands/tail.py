@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
 from contextlib import closing
 from typing import Any, Final
 
 from gateway.config import Settings
+from gateway.display import say
 from gateway.envelope.naming import topic_of, topic_part, transaction_topic
 from gateway.errors import ConfigError
 from gateway.sink.follow import Followed, follow, list_topics
@@ -17,6 +17,7 @@ __all__ = ["change_line", "tail", "topics_of"]
 
 _SCHEMA: Final = "public"
 _LONGEST: Final = 60
+_OF_A_CHANGE: Final = frozenset({"op", "before", "after", "source", "unchanged"})
 
 
 def tail(
@@ -41,8 +42,7 @@ def tail(
         ):
             line = change_line(record)
             if line is not None:
-                sys.stdout.write(line + "\n")
-                sys.stdout.flush()
+                say(line)
     return 0
 
 
@@ -78,6 +78,8 @@ def change_line(record: Followed) -> str | None:
     value = record.value
     if value is None or record.headers.get("rekey") == "old":
         return None
+    if not value.keys() >= _OF_A_CHANGE:
+        return None  # a marker, or whatever else somebody has written there
     did = _did(value, record.headers.get("rekey"))
     return f"{record.headers.get('lsn', '')}  {record.topic}  {did}"
 

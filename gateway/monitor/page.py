@@ -11,9 +11,9 @@ import hashlib
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from html import escape
 from typing import Any, Final
 
+from gateway.display import as_html as escape
 from gateway.monitor.watch import Sample
 
 __all__ = ["SECURITY", "fragment", "page"]

@@ -194,7 +194,8 @@ class Status:
                     "rows": table.rows,
                     "estimate": table.estimate,
                     "reason": table.reason or None,
-                    "asked": table.asked,
+                    # The condition is the business of who asked; it may quote values of rows.
+                    "asked": None if table.asked is None else "part" if table.asked else "all",
                 }
                 for table in self.tables
             ],

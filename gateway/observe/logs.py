@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, Final, Literal, TypeAlias
 
+from gateway.display import lines_shown, shown
 from gateway.errors import UnfitKind
 from gateway.observe.counters import Counters
 
@@ -69,7 +70,7 @@ class _FieldFormatter(logging.Formatter):
         super().__init__("%(asctime)s %(levelname)s %(name)s: %(message)s", "%Y-%m-%dT%H:%M:%S%z")
 
     def format(self, record: logging.LogRecord) -> str:
-        line = super().format(record)
+        line = lines_shown(super().format(record))
         fields: dict[str, object] = getattr(record, "fields", {})
         return line + "".join(f" {name}={_quote(value)}" for name, value in fields.items())
 
@@ -88,12 +89,12 @@ class _JsonFormatter(logging.Formatter):
         }
         if record.exc_info:
             line["traceback"] = self.formatException(record.exc_info)
-        return json.dumps(line, default=str, ensure_ascii=False)
+        return shown(json.dumps(line, default=str, ensure_ascii=False))
 
 
 def _quote(value: object) -> str:
     text = str(value)
-    return json.dumps(text) if not text or any(c in text for c in ' \n\t"=') else text
+    return shown(json.dumps(text) if not text or any(c in text for c in ' \n\t"=') else text)
 
 
 def set_up_logging(*, verbose: bool = False, form: LogFormat = "text") -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from gateway.commands.consume import consumer_settings, known_subscriptions, translated
 from gateway.commands.verify.targets import Target, targets
 from gateway.config import Settings
+from gateway.display import say
 from gateway.errors import ConfigError, TransientError
 from gateway.runtime.plan import read_definitions, read_plan
 from gateway.source.connection import connect
@@ -89,15 +90,14 @@ def _one(
             with NativeReader(native, subscription, deadline) as reader:
                 manifest, verdicts = against_native(reader, rebuilt, chosen)
     for verdict in verdicts:
-        print(f"{subscription}: {verdict.name}: {verdict.lines[0]}")
+        say(f"{subscription}: {verdict.name}: {verdict.lines[0]}")
         for line in verdict.lines[1:]:
-            print(f"    {line}")
+            say(f"    {line}")
     equal = sum(verdict.equal for verdict in verdicts)
     other = "the source" if native is None else "the native subscriber"
-    print(
+    say(
         f"{subscription}: {equal} of {len(verdicts)} tables equal {other}"
-        f" at {lsn_text(manifest.end_lsn)}",
-        flush=True,
+        f" at {lsn_text(manifest.end_lsn)}"
     )
     if not verdicts:
         raise TransientError(f"subscription {subscription} has no tables to compare")

@@ -1,0 +1,51 @@
+r"""Text from elsewhere as a terminal, a log or a page may show it.
+
+Rows, names and the texts of servers may hold characters that move the cursor, recolour or rewrite
+what is on the screen, begin a line that looks like ours, or turn the order of what is read. They
+are shown as ``\uXXXX``, which in JSON text is also the character itself. Whatever is written for
+people goes through here: `gateway.observe` for the log, `say` for commands, `as_html` for the page.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from html import escape
+from typing import Final, TextIO
+
+__all__ = ["as_html", "lines_shown", "say", "shown"]
+
+# C0 and C1, DEL; marks, embeddings, overrides and isolates of direction; line and paragraph
+# separators; the byte order mark; halves of surrogate pairs, which no encoding takes.
+_HIDDEN: Final = (
+    r"\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e"
+    r"\u2066-\u2069\ufeff\ud800-\udfff"
+)
+_NOT_IN_A_LINE: Final = re.compile(f"[{_HIDDEN}]")
+_NOT_IN_LINES: Final = re.compile(f"(?![\\n\\t])[{_HIDDEN}]")
+_SHORT: Final = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
+
+
+def shown(text: object) -> str:
+    """Return `text` for one line, without a character that acts instead of being seen."""
+    return _NOT_IN_A_LINE.sub(_escaped, str(text))
+
+
+def lines_shown(text: object) -> str:
+    """Return text of several lines likewise; line feeds and tabs, which are its own, stay."""
+    return _NOT_IN_LINES.sub(_escaped, str(text))
+
+
+def as_html(text: object) -> str:
+    """Return `text` for a page or an attribute: as `shown`, and with its markup escaped."""
+    return escape(shown(text))
+
+
+def say(line: object = "", *, to: TextIO | None = None) -> None:
+    """Print one line at once; to standard output, unless `to` says otherwise."""
+    print(shown(line), file=sys.stdout if to is None else to, flush=True)
+
+
+def _escaped(found: re.Match[str]) -> str:
+    character = found[0]
+    return _SHORT.get(character) or f"\\u{ord(character):04x}"

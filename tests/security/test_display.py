@@ -1,0 +1,102 @@
+"""Rows and names that hold what a terminal obeys, as each command and log shows them."""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+from collections.abc import Callable
+
+import pytest
+
+from gateway.display import as_html, lines_shown, shown
+from gateway.lsn import Lsn
+from gateway.monitor.status import Status, TableStatus
+from gateway.observe import event, set_up_logging
+from tests.support.gateway_scene import Scene, current_lsn, scene
+from tests.support.servers import Database
+
+__all__ = ["scene"]
+
+MakeScene = Callable[..., Scene]
+ACTS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+EVIL = "a\x1b[2J\x1b]0;owned\x07\rb\x9b31m\u202ec\u2028d"
+"""Clears the screen, names the window, goes back, colours, turns the order, ends the line."""
+
+DEFINITIONS = """
+CREATE PUBLICATION p FOR TABLE t WHERE (a > 5), "evil\x1b[31m";
+CREATE SUBSCRIPTION {s} CONNECTION '' PUBLICATION p;
+"""
+
+
+def assert_harmless(text: str) -> None:
+    """Nothing in it acts on a terminal."""
+    found = ACTS.search(text)
+    assert found is None, text[max(0, found.start() - 80) : found.end() + 20].encode()
+
+
+@pytest.mark.postgres
+@pytest.mark.kafka
+def test_rows_and_names_reach_no_terminal_unescaped(scene: MakeScene, database: Database) -> None:
+    with database.connect() as connection:
+        connection.execute('CREATE TABLE t (a int PRIMARY KEY, "b\x1b[5m" text)')
+        connection.execute('CREATE TABLE "evil\x1b[31m" (a int PRIMARY KEY)')
+        connection.execute("INSERT INTO t VALUES (7, %s)", [EVIL])
+        s = scene(DEFINITIONS)
+        log = s.run_to("0/1").err
+        connection.execute("INSERT INTO t VALUES (8, %s)", [EVIL])
+        log += s.run_to(current_lsn(connection)).err
+    shown_by = {
+        "run": log,
+        "tail": s.cli("tail", s.slot, "--from-beginning", "--no-follow").out,
+        "status": s.cli("status").out,
+        "status --json": s.cli("status", "--json").out,
+        "check": s.cli("check").out,
+        "explain": s.cli("explain", "t", json.dumps({"a": 9, "b\x1b[5m": EVIL})).out,
+        "a wrong name": s.cli("explain", "no\x1b[31m", "(1)").err,
+        "schemas": s.cli("schemas").out,
+    }
+    for text in shown_by.values():
+        assert_harmless(text)
+    assert r"\u001b[2J" in shown_by["tail"]
+    for command in ("status", "a wrong name"):
+        assert r"\u001b[31m" in shown_by[command], command
+
+
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_a_log_line_is_one_line_of_text(form: str, capsys: pytest.CaptureFixture[str]) -> None:
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    try:
+        set_up_logging(form="json" if form == "json" else "text")
+        event(
+            logging.getLogger("gateway.x"), logging.WARNING, EVIL, name=EVIL, bare="\x7f", two="\n"
+        )
+    finally:
+        root.handlers[:] = handlers
+        root.setLevel(level)
+    line = capsys.readouterr().err
+    assert_harmless(line)
+    assert line.count("\n") == 1
+    if form == "json":
+        found = json.loads(line)
+        assert (found["message"], found["name"], found["two"]) == (EVIL, EVIL, "\n")
+
+
+def test_every_character_that_acts_is_escaped_and_no_other() -> None:
+    everything = "".join(map(chr, range(0x3000))) + "\ud800\ufeff😀"
+    assert ACTS.search(shown(everything)) is None
+    assert shown(everything).encode()  # no half of a pair is left
+    assert "\n" not in shown("a\nb")
+    assert lines_shown("a\n\tb\r") == "a\n\tb\\r"
+    assert as_html("<b\x1b>") == r"&lt;b\u001b&gt;"
+    plain = "plain text, Grüße, 漢字, עברית, 😀"
+    assert shown(plain) == plain
+
+
+def test_status_for_everybody_leaves_the_condition_of_a_copy_to_who_asked() -> None:
+    def asked(condition: str | None) -> object:
+        table = TableStatus("s", "public.t", "ready", 0, asked=condition)
+        return Status("slot", None, Lsn(1), Lsn(1), (table,)).as_json()["tables"][0]["asked"]
+
+    assert [asked(each) for each in (None, "", "salary > 100000")] == [None, "all", "part"]
