@@ -131,11 +131,14 @@ def test_the_job_tells_what_it_does_and_ends_with_75_when_an_outage_lasts(
                 "the second cut",
             )
             found.update(wait_until(told, 120, "what the listener is told"))
+            for path in ("healthz", "readyz"):
+                with urlopen(f"http://127.0.0.1:{scene.port}/{path}", timeout=30) as answer:
+                    assert (answer.status, answer.read()) == (200, b"ok\n")
             kafka.kill()
 
         def told() -> dict[str, float]:
             metrics = scene.metrics()
-            return metrics if metrics["lag_seconds"] == 0 and "stream" in metrics else {}
+            return metrics if metrics["lag_seconds"] == 0 and metrics["stream"] > 0 else {}
 
         with (
             caplog.at_level(logging.INFO, "spark_consumer"),
@@ -146,6 +149,7 @@ def test_the_job_tells_what_it_does_and_ends_with_75_when_an_outage_lasts(
         assert f"pgsluice-consume: subscription {scene.name}: " in capsys.readouterr().err
         assert (found["records_total"], found["cuts_total"]) == (5, 2)
         assert (found["skipped_total"], found["tables_aside"], found["markers_behind"]) == (1, 0, 0)
+        assert found["silent_seconds"] < HOUR_S
         assert all(found[phase] > 0 for phase in ("stream", "plan", "apply", "manifest"))
         assert HOUR_S <= time.time() - found["commit_timestamp_seconds"] < 2 * HOUR_S
         said = [text for text in caplog.messages if text.startswith("micro-batch done")]
