@@ -24,6 +24,8 @@ class ConsumerSettings:
             ``<warehouse>/<subscription>/<schema>/<table>``.
         checkpoint: Folder of Spark's checkpoints, one folder below it per subscription.
         subscriptions: Names; each gets a streaming query of its own.
+        topics: Names that tables' topics have beside ``<subscription>.<schema>.<table>``; markers
+            that name any other topic are passed over.
         registry: Further properties of confluent-kafka's registry client
             (``basic.auth.user.info``, ``ssl.ca.location``, ...).
         kafka_java: Kafka properties under their Java names, given to Spark as they are.
@@ -48,6 +50,7 @@ class ConsumerSettings:
     warehouse: str
     checkpoint: str
     subscriptions: tuple[str, ...]
+    topics: tuple[str, ...] = ()
     registry: Mapping[str, str] = field(default_factory=dict)
     kafka_java: Mapping[str, str] = field(default_factory=dict)
     trigger_interval_s: float = 5.0

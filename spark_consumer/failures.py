@@ -10,14 +10,17 @@ from __future__ import annotations
 
 import traceback
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
+from py4j.java_gateway import is_instance_of  # type: ignore[import-untyped]
 from py4j.protocol import Py4JError, Py4JNetworkError  # type: ignore[import-untyped]
+from pyspark import SparkContext
 from pyspark.errors import PySparkException
 
 from spark_consumer.errors import (
     COPY_AGAIN,
     ConsumerError,
+    ContractError,
     FatalConsumerError,
     TransientConsumerError,
 )
@@ -29,9 +32,22 @@ __all__ = [
     "as_error",
     "cause",
     "every_table",
+    "may_pass",
 ]
 
 _STOPPED: Final = ("stopped SparkContext", "SparkContext was shut down", "SparkContext has been")
+_PASSING: Final = (
+    # Of Kafka's clients: leaders that change, brokers that restart, time-outs.
+    "org.apache.kafka.common.errors.RetriableException",
+    "org.apache.kafka.common.errors.DisconnectException",
+    "java.util.concurrent.TimeoutException",
+    "java.net.SocketException",
+    "java.net.SocketTimeoutException",
+    "java.net.UnknownHostException",
+)
+_PASSING_TEXT: Final = ("Connection refused", "leader epoch", "Failed to create new KafkaAdmin")
+_NO_RECORD: Final = ("MALFORMED_RECORD_IN_PARSING", "MALFORMED_AVRO", "org.apache.avro.")
+"""What Spark's text has when a record is not what its schema says."""
 _LONGEST: Final = 300
 
 
@@ -69,12 +85,17 @@ def as_error(label: str, error: Exception) -> ConsumerError:
         error: anything that was raised while it was worked on.
 
     Returns:
-        A ConsumerError as it is; `SparkFailedError` for what Spark raised; FatalConsumerError for
-        everything else.
+        A ConsumerError as it is; ContractError for a record that cannot be decoded;
+        `SparkFailedError` for what else Spark raised; FatalConsumerError for everything else.
     """
     if isinstance(error, ConsumerError):
         return error
     if isinstance(error, PySparkException | Py4JError):
+        if any(said in str(error) for said in _NO_RECORD):
+            return ContractError(
+                f"{label}: a record is not what its Avro schema says",
+                hint=f"is the topic written by something else than the gateway? {COPY_AGAIN}",
+            )
         return SparkFailedError(
             f"{label}: Spark failed ({_kind(error)})",
             hint="Spark's own log has the rest; start the job again to try again",
@@ -88,6 +109,18 @@ def as_error(label: str, error: Exception) -> ConsumerError:
         f"{label}: the job failed on it ({type(error).__name__}{place})",
         hint=f"this is a fault of the job, please report it; to go on, {COPY_AGAIN}",
     )
+
+
+def may_pass(error: Any) -> bool:
+    """Whether a streaming query that ended with this Java exception can be started again."""
+    gateway = SparkContext._gateway
+    while error is not None:
+        if any(is_instance_of(gateway, error, name) for name in _PASSING):
+            return True
+        if any(said in str(error.getMessage()) for said in _PASSING_TEXT):
+            return True
+        error = error.getCause()
+    return False
 
 
 def cause(error: BaseException) -> str:

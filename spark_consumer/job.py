@@ -10,15 +10,17 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import os
 import signal
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Iterable, Iterator
+from contextlib import closing, contextmanager, suppress
 from types import FrameType
 from typing import Final
 
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
@@ -31,17 +33,19 @@ from spark_consumer.errors import (
     SettingsError,
     TransientConsumerError,
 )
-from spark_consumer.failures import StoppedError
+from spark_consumer.failures import StoppedError, as_error, cause, every_table, may_pass
 from spark_consumer.files import Folder
 from spark_consumer.listener import listening, query_name
 from spark_consumer.manifests import Manifest
-from spark_consumer.markers import Copy, Marker, cut_markers, read_markers
+from spark_consumer.markers import Claim, Copy, Marker, cut_markers, read_markers
 from spark_consumer.metrics import Pulse, serve
 from spark_consumer.names import lsn_text, part, transaction_topic
 from spark_consumer.rebuild import Rebuild
 from spark_consumer.registry import Registry, Schemas
+from spark_consumer.session import check_session
 from spark_consumer.small import INTERPRETED, tuned
 from spark_consumer.topics import Topics, TopicStates
+from spark_consumer.witness import Refused, Witness, told
 
 __all__ = ["Subscription", "run"]
 
@@ -50,13 +54,8 @@ _POLL_S: Final = 0.1
 _SAY_S: Final = 30.0
 _MARKERS: Final = 100_000
 """Markers in a micro-batch at most; a cut's size is bounded by its records."""
-_TRANSIENT: Final = (
-    "TimeoutException",
-    "DisconnectException",
-    "Connection refused",
-    "UnknownHostException",
-    "NotLeaderOrFollower",
-)
+_RESTARTS: Final = 3
+"""Times that a query whose source has failed is started again before the job gives up."""
 
 
 class Subscription:
@@ -93,6 +92,9 @@ class Subscription:
         self._topic = transaction_topic(name)
         # Markers of a Kafka transaction whose PROGRESS has not been read yet.
         self._waiting: list[Marker | Copy] = []
+        self._witness = Witness(name, settings.topics, None)
+        self._begun_at = -1
+        self._restarts = 0
 
     @property
     def manifest(self) -> Manifest:
@@ -130,6 +132,10 @@ class Subscription:
         self.rebuild.open(state.id)
         begin = max(self.manifest.marker + 1, state.earliest[0])
         self._waiting = []
+        owner = self.manifest.owner
+        self._witness = Witness(self.name, self._settings.topics, owner, self.manifest.end_lsn)
+        self._restarts = self._restarts + 1 if begin == self._begun_at else 0
+        self._begun_at = begin
         interval = self._settings.trigger_interval_s
         if self._settings.endpos is not None:
             interval = min(interval, 0.5)
@@ -142,7 +148,7 @@ class Subscription:
             .options(**source_options(self._settings))
         )
         # Spark waits for a batch to end when its query is stopped, without a bound by default.
-        timeout = f"{self._settings.shutdown_timeout_s:g}s"
+        timeout = f"{max(1, math.ceil(self._settings.shutdown_timeout_s * 500))}ms"
         self._spark.conf.set("spark.sql.streaming.stopTimeout", timeout)
         folder = f"{self._settings.checkpoint.rstrip('/')}/{part(self.name)}"
         Folder(self._spark, folder).remove_all()
@@ -156,6 +162,10 @@ class Subscription:
         if self._settings.available_now:
             return writer.trigger(availableNow=True).start()
         return writer.trigger(processingTime=f"{interval:g} seconds").start()
+
+    def may_restart(self) -> bool:
+        """Whether a query that ended can be tried again; not often without any progress."""
+        return self.failure is None and self._restarts < _RESTARTS
 
     def process(self, records: DataFrame, batch: int) -> None:
         """Apply a micro-batch of markers; the function for foreachBatch.
@@ -172,13 +182,20 @@ class Subscription:
         except StoppedError:
             # Spark takes the batch for done, and it is not asked again: see `start`.
             return
-        except ConsumerError as error:
-            self.failure = error
-            raise
+        except Exception as error:
+            if self.stopping.is_set() and not isinstance(error, ConsumerError):
+                _log.warning("batch abandoned: subscription=%s: %s", self.name, cause(error))
+                return
+            known = every_table(error)
+            self.failure = known or as_error(f"subscription {self.name}, its markers", error)
+            if self.failure is error:
+                raise
+            raise self.failure from error
 
     def _process(self, records: DataFrame) -> None:
         with tuned(records.sparkSession, INTERPRETED):
-            self._waiting += read_markers(records, self._schemas)
+            read = read_markers(records, self._schemas)
+        self._waiting += self._believed(read)
         for cut in cut_markers(self._waiting, self._settings.max_batch_records):
             if self.stopping.is_set():
                 raise StoppedError("stopped between two cuts")
@@ -186,6 +203,22 @@ class Subscription:
             self.rebuild.take(cut)
         self.rebuild.figures.waiting_since = None
         self._waiting = [one for one in self._waiting if one.offset > self.manifest.marker]
+
+    def _believed(self, read: Iterable[Marker | Copy | Claim]) -> Iterator[Marker | Copy]:
+        for one in self._witness.judge(read):
+            if not isinstance(one, Refused):
+                yield one
+                continue
+            self.rebuild.figures.refused += 1
+            _log.warning(
+                "marker passed over: subscription=%s offset=%d: %s",
+                self.name,
+                one.offset,
+                one.reason,
+            )
+        for withdrawn in self._witness.withdrawn:
+            _log.warning("%s", told(self.name, withdrawn))
+        self._witness.withdrawn.clear()
 
 
 def run(
@@ -208,6 +241,7 @@ def run(
     """
     if not settings.subscriptions:
         raise SettingsError("there is no subscription to consume")
+    check_session(spark)
     if stopping is not None:
         return _run(settings, spark, stopping)
     with _signals() as event:
@@ -256,29 +290,56 @@ def _rebuild(
     pulse: Pulse,
 ) -> int:
     running: dict[Subscription, StreamingQuery] = {}
-    said = time.monotonic()
     try:
-        while (running or waiting) and not stopping.is_set():
-            pulse.beat()
-            for subscription in list(waiting):
-                if subscription.is_complete():
-                    _log.info("complete already: subscription=%s", subscription.name)
-                    waiting.remove(subscription)
-                elif subscription.is_there():
-                    running[subscription] = subscription.start()
-                    waiting.remove(subscription)
-                elif settings.available_now:
-                    _log.info("nothing is there: subscription=%s", subscription.name)
-                    waiting.remove(subscription)
-            for subscription, query in list(running.items()):
-                _look_after(settings, subscription, query, running)
-            if time.monotonic() - said > _SAY_S:
-                said = time.monotonic()
-                _say_what_is_missing(settings, [*waiting, *running])
-            stopping.wait(_POLL_S)
+        with _ends_with_spark(stopping):
+            _watch(settings, waiting, running, stopping, pulse)
     finally:
         _stop(running, settings.shutdown_timeout_s)
+    if stopping.is_set():
+        _log.info("stopped")
     return 0
+
+
+@contextmanager
+def _ends_with_spark(stopping: threading.Event) -> Iterator[None]:
+    """Let a JVM that is gone be a stop, when a stop was asked for, or else what may pass."""
+    try:
+        yield
+    except Exception as error:
+        if isinstance(error, ConsumerError) or (every := every_table(error)) is None:
+            raise
+        if not stopping.is_set():
+            raise every from error
+        _log.warning("Spark has ended before the job: %s", cause(error))
+
+
+def _watch(
+    settings: ConsumerSettings,
+    waiting: list[Subscription],
+    running: dict[Subscription, StreamingQuery],
+    stopping: threading.Event,
+    pulse: Pulse,
+) -> None:
+    said = time.monotonic()
+    while (running or waiting) and not stopping.is_set():
+        pulse.beat()
+        for subscription in list(waiting):
+            if subscription.is_complete():
+                _log.info("complete already: subscription=%s", subscription.name)
+                waiting.remove(subscription)
+            elif subscription.is_there():
+                running[subscription] = subscription.start()
+                waiting.remove(subscription)
+            elif settings.available_now:
+                _log.info("nothing is there: subscription=%s", subscription.name)
+                waiting.remove(subscription)
+        for subscription, query in list(running.items()):
+            if not _look_after(settings, subscription, query, running):
+                waiting.append(subscription)
+        if time.monotonic() - said > _SAY_S:
+            said = time.monotonic()
+            _say_what_is_missing(settings, [*waiting, *running])
+        stopping.wait(_POLL_S)
 
 
 def _look_after(
@@ -286,14 +347,20 @@ def _look_after(
     subscription: Subscription,
     query: StreamingQuery,
     running: dict[Subscription, StreamingQuery],
-) -> None:
+) -> bool:
+    """Look at a subscription's query; False when it has ended and is to be started again."""
     if subscription.is_complete():
         _stop({subscription: running.pop(subscription)}, settings.shutdown_timeout_s)
         lsn = lsn_text(subscription.manifest.complete_lsn)
         _log.info("complete: subscription=%s end_lsn=%s", subscription.name, lsn)
     elif not query.isActive:
         if not settings.available_now or subscription.failure or query.exception() is not None:
-            raise _failure(subscription, query)
+            failure = _failure(subscription, query)
+            if not isinstance(failure, TransientConsumerError) or not subscription.may_restart():
+                raise failure
+            _log.warning("starting the query again: %s", failure.message)
+            del running[subscription]
+            return False
         del running[subscription]
         _log.info(
             "all applied that was there: subscription=%s end_lsn=%s",
@@ -304,6 +371,7 @@ def _look_after(
             raise _left_aside(subscription)
     elif subscription.is_stuck():
         raise _left_aside(subscription)
+    return True
 
 
 def _left_aside(subscription: Subscription) -> FatalConsumerError:
@@ -340,7 +408,8 @@ def _failure(subscription: Subscription, query: StreamingQuery) -> ConsumerError
     error = query.exception()
     text = "the query ended without an error" if error is None else str(error)
     first = next((line for line in text.splitlines() if line.strip()), text)
-    if any(word in text for word in _TRANSIENT):
+    java = query._jsq.exception()
+    if error is not None and java.isDefined() and may_pass(java.get()):
         return TransientConsumerError(f"subscription {subscription.name}: {first}")
     return FatalConsumerError(f"subscription {subscription.name}: {first}")
 
@@ -352,11 +421,18 @@ def _stop(running: dict[Subscription, StreamingQuery], timeout_s: float) -> None
     for subscription in running:
         subscription.stopping.set()
     for query in running.values():
-        while query.isActive and query.status["isTriggerActive"] and time.monotonic() < deadline:
-            pause.wait(_POLL_S)
-    for query in running.values():
+        with suppress(PySparkException, Py4JError):
+            while (
+                query.isActive and query.status["isTriggerActive"] and time.monotonic() < deadline
+            ):
+                pause.wait(_POLL_S)
+    for subscription, query in running.items():
         try:
             query.stop()
-        except PySparkException as error:
-            # The batch goes on without us; whatever it still commits is what it would have been.
-            _log.warning("a batch was abandoned: %s", type(error).__name__)
+        except (PySparkException, Py4JError) as error:
+            # What it still commits is what it would have been, and what it does not is read again.
+            _log.warning(
+                "batch abandoned, the next start goes on before it: subscription=%s: %s",
+                subscription.name,
+                cause(error),
+            )

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Final
 
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.listener import (
     QueryIdleEvent,
@@ -43,7 +45,9 @@ def listening(spark: SparkSession, subscriptions: Mapping[str, Figures]) -> Iter
     try:
         yield
     finally:
-        spark.streams.removeListener(listener)
+        # A JVM that is gone has no listeners.
+        with suppress(PySparkException, Py4JError):
+            spark.streams.removeListener(listener)
 
 
 class _Listener(StreamingQueryListener):

@@ -23,7 +23,7 @@ from pyspark.sql import SparkSession
 
 from spark_consumer.errors import FatalConsumerError
 from spark_consumer.files import Folder
-from spark_consumer.markers import Copy
+from spark_consumer.markers import Copy, Owner
 from spark_consumer.names import part
 
 __all__ = ["Aside", "Manifest", "Manifests", "TableState", "manifest_folder"]
@@ -84,6 +84,7 @@ class Manifest:
         held: By ``schema.table``, why the gateway holds it: until it is copied, changes of it are
             missing.
         fenced: Topics whose table comes from another topic now.
+        owner: Who writes the markers; None when not known.
         number: Of the state; each has one more than the state before.
         store: How many times a state was stored, this time included.
         highest_lsn: The greatest `since_lsn` of this state and all before.
@@ -102,6 +103,7 @@ class Manifest:
     copies: Mapping[str, str] = field(default_factory=dict)
     held: Mapping[str, str] = field(default_factory=dict)
     fenced: tuple[str, ...] = ()
+    owner: Owner | None = None
     number: int = 0
     store: int = 0
     highest_lsn: int = 0
@@ -280,6 +282,7 @@ class Manifests:
                     **found,
                     "tables": {n: TableState(**state) for n, state in found["tables"].items()},
                     "fenced": tuple(found["fenced"]),
+                    "owner": found["owner"] and tuple(found["owner"]),
                     "aside": {n: Aside(**aside) for n, aside in found["aside"].items()},
                 }
             )

@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
-from typing import Any
+from typing import Any, TypeAlias
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -23,7 +23,19 @@ from spark_consumer.registry import Schemas
 from spark_consumer.small import gather
 from spark_consumer.survey import AVRO_OPTIONS, schema_id, schema_number
 
-__all__ = ["Copy", "Cut", "Marker", "Range", "cut_markers", "read_markers"]
+__all__ = [
+    "Claim",
+    "Copy",
+    "Cut",
+    "Marker",
+    "Owner",
+    "Range",
+    "cut_markers",
+    "read_markers",
+]
+
+Owner: TypeAlias = tuple[str, str, str]
+"""Whose topics they are: system identifier, database and slot."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,12 +65,14 @@ class Marker:
         end_lsn: Everything up to here has been published.
         commit_time: Of the source, microseconds since 1970; None where it is not known.
         ranges: By topic; empty when the position moved without a record.
+        writer: Who wrote it; None when it does not say.
     """
 
     offset: int
     end_lsn: int
     commit_time: int | None = None
     ranges: Mapping[str, tuple[Range, ...]] = field(default_factory=dict)
+    writer: Owner | None = None
 
     def records(self) -> int:
         """How many records its Kafka transaction has in tables' topics."""
@@ -75,12 +89,29 @@ class Copy:
         state: ``pending``, ``copying``, ``ready``; ``held``: the gateway publishes nothing of it
             until it is copied; ``missing``, ``gone``: it is not published any more.
         reason: Why it is held, or missing.
+        writer: Who wrote the marker; None when it does not say.
     """
 
     offset: int
     table: str
     state: str
     reason: str = ""
+    writer: Owner | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A CLAIM marker: somebody says that the subscription's topics are theirs.
+
+    Attributes:
+        offset: Its place in the marker topic.
+        writer: Who.
+        taken_from: Whose they were before, where they were taken over on purpose.
+    """
+
+    offset: int
+    writer: Owner | None
+    taken_from: Owner | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,8 +175,8 @@ def cut_markers(read: Sequence[Marker | Copy], max_records: int | None) -> Itera
         yield Cut(tuple(markers), tuple(copies))
 
 
-def read_markers(records: DataFrame, schemas: Schemas) -> list[Marker | Copy]:
-    """Read the PROGRESS and COPY markers of a frame of the marker topic, in its order.
+def read_markers(records: DataFrame, schemas: Schemas) -> list[Marker | Copy | Claim]:
+    """Read the PROGRESS, COPY and CLAIM markers of a frame of the marker topic, in its order.
 
     Args:
         records: value and offset, as Spark's Kafka source gives them.
@@ -175,8 +206,9 @@ def read_markers(records: DataFrame, schemas: Schemas) -> list[Marker | Copy]:
                 f"schema {value_id} is not that of a marker with offsets",
                 hint="is the gateway of the same version as the Spark job?",
             )
+        signed = "writer" in kind.fieldNames()  # type: ignore[attr-defined]
         frames.append(
-            decoded.where("m.kind IN ('PROGRESS', 'COPY')").select(
+            decoded.where("m.kind IN ('PROGRESS', 'COPY', 'CLAIM')").select(
                 "offset",
                 F.expr("m.kind AS kind"),
                 F.expr("m.end_lsn AS end_lsn"),
@@ -186,6 +218,8 @@ def read_markers(records: DataFrame, schemas: Schemas) -> list[Marker | Copy]:
                 F.expr("m.copy.table AS table"),
                 F.expr("m.copy.state AS state"),
                 F.expr("m.copy.reason AS reason"),
+                F.expr(_owner("writer") if signed else f"CAST(NULL AS {_OWNER}) AS writer"),
+                F.expr(_owner("taken_from") if signed else f"CAST(NULL AS {_OWNER}) AS taken_from"),
             )
         )
     if not frames:
@@ -194,14 +228,30 @@ def read_markers(records: DataFrame, schemas: Schemas) -> list[Marker | Copy]:
     return [_marker(row) for row in sorted(rows, key=lambda row: row["offset"])]
 
 
-def _marker(row: Any) -> Marker | Copy:
+_OWNER = "STRUCT<system_identifier: STRING, database: STRING, slot: STRING>"
+
+
+def _owner(name: str) -> str:
+    parts = ", ".join(f"m.{name}.{part}" for part in ("system_identifier", "database", "slot"))
+    return f"IF(m.{name} IS NULL, NULL, struct({parts})) AS {name}"
+
+
+def _marker(row: Any) -> Marker | Copy | Claim:
+    writer, taken_from = (
+        None if row[name] is None else (row[name][0], row[name][1], row[name][2])
+        for name in ("writer", "taken_from")
+    )
+    if row["kind"] == "CLAIM":
+        return Claim(row["offset"], writer, taken_from)
     if row["kind"] == "COPY":
+        if row["schema"] is None or row["table"] is None:
+            raise ContractError(f"the COPY marker at offset {row['offset']} names no table")
         table = f"{part(row['schema'])}.{part(row['table'])}"
-        return Copy(row["offset"], table, row["state"], row["reason"] or "")
+        return Copy(row["offset"], table, row["state"], row["reason"] or "", writer)
     ranges: dict[str, tuple[Range, ...]] = {}
     for one in row["offsets"]:
         ranges[one["topic"]] = (*ranges.get(one["topic"], ()), _range(one))
-    return Marker(row["offset"], row["end_lsn"], row["commit_time"], ranges)
+    return Marker(row["offset"], row["end_lsn"], row["commit_time"], ranges, writer)
 
 
 def _range(one: Any) -> Range:

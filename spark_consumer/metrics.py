@@ -34,6 +34,7 @@ class Figures:
         waiting_since: Commit time of the oldest marker that has been read and is not applied,
             microseconds since 1970; None when there is none.
         markers_behind: How many markers the topic had that had not been read, when last looked.
+        refused: Markers that were passed over since the start; the log says why.
         seconds: Spent since the start, by phase: stream (Spark's own, around each micro-batch),
             plan, apply, manifest, maintenance.
         seen_at: When the query or a step of the job was last seen at work, in seconds of the
@@ -48,6 +49,7 @@ class Figures:
     tables_aside: int = 0
     waiting_since: int | None = None
     markers_behind: int = 0
+    refused: int = 0
     seconds: dict[str, float] = field(default_factory=lambda: dict.fromkeys(PHASES, 0.0))
     seen_at: float | None = None
 
@@ -131,6 +133,7 @@ _METRICS: Final = (
     ("tables_aside", "gauge", "Tables that are set aside."),
     ("lag_seconds", "gauge", "Since the source committed what waits to be applied."),
     ("markers_behind", "gauge", "Markers in the topic that have not been read."),
+    ("markers_refused_total", "counter", "Markers that were passed over since the start."),
     ("silent_seconds", "gauge", "Since the subscription's query was last seen at work."),
 )
 
@@ -178,6 +181,8 @@ def _value(name: str, figures: Figures) -> int | float | None:
             return round(figures.lag, 3)
         case "markers_behind":
             return figures.markers_behind
+        case "markers_refused_total":
+            return figures.refused
         case "silent_seconds":
             return None if figures.silence is None else round(figures.silence, 3)
     return figures.tables_aside

@@ -216,6 +216,11 @@ def _connected(
                     f"{place}: the table holds it up to offset {reached.get(number, 0)}, and the"
                     f" marker at offset {marker.offset} goes on from {part.previous}"
                 )
+            if not part.first < part.next or part.records < 1:
+                return Gap(
+                    f"{place}: the marker at offset {marker.offset} says {part.records} records"
+                    f" from offset {part.first} to {part.next}, which cannot be"
+                )
             if part.first < part.previous or part.next > state.latest.get(number, 0):
                 return Gap(f"{place}: it has fewer records than its markers say: it was made anew")
             if part.first < state.earliest.get(number, 0):

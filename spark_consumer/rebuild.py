@@ -33,6 +33,7 @@ from spark_consumer.shelf import Shelf
 from spark_consumer.small import INTERPRETED, tuned
 from spark_consumer.tables import SESSION_SETTINGS
 from spark_consumer.topics import TopicStates
+from spark_consumer.witness import Witness
 from spark_consumer.workers import Workers
 
 __all__ = ["Rebuild"]
@@ -97,7 +98,7 @@ class Rebuild:
         """
         if self.manifest.journal != journal:
             _log.info("a new marker topic: subscription=%s", self.subscription)
-            self.manifest = replace(self.manifest, journal=journal, marker=-1)
+            self.manifest = replace(self.manifest, journal=journal, marker=-1, owner=None)
         self._shelf.names = {state.topic: name for name, state in self.manifest.tables.items()}
         behind = [name for name in self.manifest.tables if self._is_behind(name)]
         behind += [name for name in self.manifest.aside if name not in behind]
@@ -179,7 +180,8 @@ class Rebuild:
         frame = read_offsets(self._spark, self._settings, spans)
         with tuned(self._spark, INTERPRETED):
             read = read_markers(frame, self._schemas)
-        return [one for one in read if isinstance(one, Marker)]
+        judged = Witness(self.subscription, self._settings.topics, None).judge(read)
+        return [one for one in judged if isinstance(one, Marker)]
 
     def _is_behind(self, name: str) -> bool:
         """Whether a table is not the one that the manifest knows."""
@@ -251,6 +253,7 @@ class Rebuild:
                 commit_time=cut.end.commit_time or before.commit_time,
                 tables={**before.tables, **tables},
                 fenced=self._fenced_after(tables),
+                owner=cut.end.writer or before.owner,
             )
         )
         self._say(before, tables, aside)

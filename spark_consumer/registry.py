@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Any, Protocol
 
 from confluent_kafka.schema_registry import SchemaRegistryClient
 from confluent_kafka.schema_registry.error import SchemaRegistryError
 
+from spark_consumer.contract import parsed_schema
 from spark_consumer.errors import ContractError, TransientConsumerError
 
 __all__ = ["Registry", "Schemas"]
@@ -62,7 +62,4 @@ class Registry:
             ) from error
         if found.schema_type != "AVRO" or found.schema_str is None:
             raise ContractError(f"schema {schema_id} is not Avro but {found.schema_type}")
-        schema = json.loads(found.schema_str)
-        if not isinstance(schema, dict):
-            raise ContractError(f"schema {schema_id} is not a record")
-        return schema
+        return parsed_schema(schema_id, found.schema_str)

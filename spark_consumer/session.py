@@ -2,19 +2,37 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
-from typing import Final
+from contextlib import contextmanager, suppress
+from typing import Any, Final
 
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark import SparkConf, SparkContext
+from pyspark.errors import PySparkException
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from spark_consumer.config import ConsumerSettings
+from spark_consumer.errors import SettingsError
 
-__all__ = ["TUNED", "build_session", "open_session"]
+__all__ = ["TUNED", "build_session", "check_session", "open_session"]
+
+_log: Final = logging.getLogger(__name__)
+_SPARK: Final = "4.1"
+_DELTA: Final = "4.4"
+_KAFKA_SOURCE: Final = "org.apache.spark.sql.kafka010.KafkaSourceProvider"
+_AVRO: Final = "org.apache.spark.sql.avro.AvroFileFormat"
+_AVRO_LIMITS: Final = {
+    "org.apache.avro.limits.bytes.maxLength": 128 * 1024 * 1024,
+    "org.apache.avro.limits.string.maxLength": 128 * 1024 * 1024,
+    "org.apache.avro.limits.collectionItems.maxLength": 1_000_000,
+}
+"""What a value of a record may claim to have. Avro takes the memory first, and reads afterwards."""
+AVRO_LIMITS: Final = " ".join(f"-D{name}={most}" for name, most in _AVRO_LIMITS.items())
+"""The same as options of a JVM, for executors."""
 
 TUNED: Final = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
@@ -24,6 +42,7 @@ TUNED: Final = {
     # A cut asks a hundred different questions; what was compiled for them is kept for the next one.
     "spark.sql.codegen.cache.maxEntries": "1000",
     "spark.sql.session.timeZone": "UTC",
+    "spark.executor.extraJavaOptions": AVRO_LIMITS,
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
 }
@@ -39,7 +58,9 @@ def open_session(settings: ConsumerSettings) -> Iterator[SparkSession]:
         yield spark
     finally:
         if made:
-            spark.stop()
+            # What it has to say of a JVM that is gone, or of batches that it cuts off, is no news.
+            with suppress(PySparkException, Py4JError, OSError):
+                spark.stop()
 
 
 def build_session(settings: ConsumerSettings, jars: Iterable[str] = ()) -> SparkSession:
@@ -62,6 +83,62 @@ def build_session(settings: ConsumerSettings, jars: Iterable[str] = ()) -> Spark
         )
         SparkContext._ensure_initialized(gateway=gateway)
     return SparkSession.builder.config(conf=conf).getOrCreate()
+
+
+def check_session(spark: SparkSession) -> None:
+    """Check that Spark and its jars are those that the job was made for, and bound what Avro takes.
+
+    The job asks Delta's log itself for some things, which is no public interface of Delta.
+
+    Raises:
+        SettingsError: another Spark or Delta, a jar or an extension is missing; says which.
+    """
+    hint = f"the job needs Spark {_SPARK} with Delta {_DELTA}: see docs/spark.md, Deploy"
+    if not _is(spark.version, _SPARK):
+        raise SettingsError(f"this is Spark {spark.version}, not {_SPARK}", hint=hint)
+    jvm: Any = spark._jvm
+    for name in ("io.delta.package", _KAFKA_SOURCE, _AVRO):
+        try:
+            jvm.org.apache.spark.util.Utils.classForName(name, False, False)
+        except Py4JError:
+            raise SettingsError(
+                f"Spark has no class {name}: one of the jars is missing", hint=hint
+            ) from None
+    delta = str(jvm.io.delta.package.VERSION())
+    if not _is(delta, _DELTA):
+        raise SettingsError(f"Spark has Delta {delta}, not {_DELTA}", hint=hint)
+    for key in ("spark.sql.extensions", "spark.sql.catalog.spark_catalog"):
+        if TUNED[key] not in (spark.conf.get(key, "") or ""):
+            raise SettingsError(f"{key} must have {TUNED[key]}", hint=hint)
+    _bound_avro(jvm)
+    executors = spark.conf.get("spark.executor.extraJavaOptions", "") or ""
+    if not str(spark.conf.get("spark.master")).startswith("local") and not all(
+        name in executors for name in _AVRO_LIMITS
+    ):
+        _log.warning(
+            "executors do not bound what a record may claim to hold: set"
+            ' spark.executor.extraJavaOptions="%s"',
+            AVRO_LIMITS,
+        )
+
+
+def _is(version: str, wanted: str) -> bool:
+    return version == wanted or version.startswith(f"{wanted}.")
+
+
+def _bound_avro(jvm: Any) -> None:
+    """Set the limits in the driver's JVM, whether Avro is in use already or not."""
+    properties = jvm.java.lang.System
+    for name, most in _AVRO_LIMITS.items():
+        if properties.getProperty(name) is None:
+            properties.setProperty(name, str(most))
+    limits = jvm.org.apache.spark.util.Utils.classForName(
+        "org.apache.avro.SystemLimitException", True, False
+    )
+    for method in limits.getDeclaredMethods():
+        if method.getName() == "resetLimits":
+            method.setAccessible(True)
+            method.invoke(None, None)
 
 
 def _local(jars: Iterable[str], settings: ConsumerSettings) -> dict[str, str]:

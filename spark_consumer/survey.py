@@ -37,6 +37,8 @@ __all__ = [
 # CORRECTED: PostgreSQL's calendar is proleptic Gregorian, as Spark's.
 AVRO_OPTIONS: Final = {"mode": "FAILFAST", "datetimeRebaseMode": "CORRECTED"}
 
+_MOST_KINDS: Final = 100_000
+
 # Of a wire frame's record; see `Piece`.
 IS_CHANGE: Final = "value_id IS NOT NULL AND op <> 't'"
 IS_MOVE: Final = "value_id IS NOT NULL AND op = 'c' AND rekey <=> 'new'"
@@ -147,8 +149,14 @@ def survey(records: DataFrame) -> dict[str, Survey]:
                 "fault"
             ),
         )
+        .limit(_MOST_KINDS + 1)
         .collect()
     )
+    if len(rows) > _MOST_KINDS:
+        raise ContractError(
+            f"records have more than {_MOST_KINDS} combinations of partition and schemas",
+            hint="is the topic written by something else than the gateway?",
+        )
     by_topic: dict[str, list[Any]] = {}
     for row in rows:
         if row.fault is not None:
@@ -234,6 +242,13 @@ def copy_beginnings(
 
 def begins_copy(body: bytes, schema: dict[str, Any]) -> bool:
     """Whether the Avro body of a `t` says that a copy begins with it."""
-    envelope = fastavro.schemaless_reader(io.BytesIO(body), fastavro.parse_schema(schema), None)
-    assert isinstance(envelope, dict)
-    return bool(envelope["source"]["snapshot"] == "first")
+    try:
+        envelope: Any = fastavro.schemaless_reader(
+            io.BytesIO(body), fastavro.parse_schema(schema), None
+        )
+        return bool(envelope["source"]["snapshot"] == "first")
+    except Exception as error:  # fastavro lets through whatever a reader can meet
+        raise ContractError(
+            "a record is not what its Avro schema says",
+            hint="is the topic written by something else than the gateway?",
+        ) from error

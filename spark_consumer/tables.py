@@ -355,7 +355,8 @@ class Table:
                     self._map_columns()
                 kind = field.dataType.simpleString()
                 if not exists:
-                    comment = str(field.metadata["comment"]).replace("'", "\\'")
+                    comment = str(field.metadata["comment"])
+                    comment = comment.replace("\\", "\\\\").replace("'", "\\'")
                     added = f"{quoted(field.name)} {kind} COMMENT '{comment}'"
                     self._sql(f"ADD COLUMNS ({added})")
                 if missing is not None:

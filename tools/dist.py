@@ -1,6 +1,7 @@
 """What a cluster needs for the Spark job, in one folder: ``python tools/dist.py [--s3] [FOLDER]``.
 
-The wheel, the connector jars for ``spark-submit --jars``, and the program that spark-submit starts;
+The wheel, the connector jars for ``spark-submit --jars``, the options of the executors' JVMs, and
+the program that spark-submit starts;
 with ``--s3`` also the jars of Hadoop's ``s3a://``.
 """
 
@@ -13,6 +14,7 @@ import sys
 from pathlib import Path
 
 from gateway.embedded.jars import jars
+from spark_consumer.session import AVRO_LIMITS
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -38,6 +40,7 @@ def main(arguments: list[str]) -> int:
         shutil.copy(jar, folder / "jars")
     # spark-submit takes a Python program by the end of its name.
     shutil.copy(ROOT / "spark_consumer" / "__main__.py", folder / "consume.py")
+    (folder / "executor.options").write_text(AVRO_LIMITS)
     print(f"dist: {folder}")
     return 0
 

@@ -98,6 +98,7 @@ def consumer_settings(
         warehouse=settings.consumer.warehouse,
         checkpoint=settings.consumer.checkpoint,
         subscriptions=tuple(subscriptions),
+        topics=tuple(sorted(settings.topics.names.values())),
         kafka_java=settings.consumer.kafka_java,
         trigger_interval_s=settings.consumer.trigger_interval_s,
         max_batch_records=settings.consumer.max_batch_records,
@@ -107,7 +108,11 @@ def consumer_settings(
         maintenance_hours=settings.consumer.maintenance_hours,
         metrics_listen=settings.consumer.metrics_listen,
         endpos=endpos,
-        shutdown_timeout_s=settings.limits.shutdown_timeout_s,
+        shutdown_timeout_s=(
+            settings.limits.shutdown_timeout_s
+            if settings.consumer.shutdown_timeout_s is None
+            else settings.consumer.shutdown_timeout_s
+        ),
         jars=() if _SUBMITTED in os.environ else _jars(),
         spark=settings.consumer.spark,
     )

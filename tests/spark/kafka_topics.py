@@ -47,6 +47,7 @@ class Topics:
         self._producer.init_transactions(30)
         self._next: Counter[tuple[str, int]] = Counter()
         self._miscounted = ""
+        self.writer: Mapping[str, Any] | None = None
         self._marker_schema = schemas.load("transaction")
         self._marker_id = registry.register(self._marker_schema)
 
@@ -98,7 +99,7 @@ class Topics:
             for (topic, partition), found in self._spans.items()
         ]
         progress = {"kind": "PROGRESS", "end_lsn": end_lsn, "commit_time": commit_time}
-        self._mark({**progress, "offsets": offsets})
+        self._mark({**progress, "offsets": offsets, "writer": self.writer})
         if abort:
             self._producer.flush(30)
             self._producer.abort_transaction(30)
@@ -106,6 +107,13 @@ class Topics:
             self._producer.commit_transaction(30)
             for each in offsets:
                 self._next[each["topic"], each["partition"]] = each["next_offset"]
+
+    def forge(self, markers: Iterable[Mapping[str, Any]]) -> None:
+        """Produce markers as they are given, in a transaction of their own."""
+        self._producer.begin_transaction()
+        for marker in markers:
+            self._mark(marker)
+        self._producer.commit_transaction(30 * PATIENCE)
 
     def _mark(self, datum: Mapping[str, Any]) -> None:
         value = encode(self._marker_id, self._marker_schema, datum)

@@ -38,13 +38,14 @@ from spark_consumer.config import ConsumerSettings
 from spark_consumer.job import run
 from spark_consumer.session import build_session
 
-broker, registry, folder, name, jars = sys.argv[1:]
+broker, registry, folder, name, topic, jars = sys.argv[1:]
 settings = ConsumerSettings(
     kafka={"bootstrap.servers": broker},
     registry_url=registry,
     warehouse=folder + "/warehouse",
     checkpoint=folder + "/checkpoint",
     subscriptions=(name,),
+    topics=(topic,),
     trigger_interval_s=0.5,
 )
 sys.exit(run(settings, build_session(settings, jars.split(","))))
@@ -73,6 +74,7 @@ class Scene:
             warehouse=str(folder / "warehouse"),
             checkpoint=str(folder / "checkpoint"),
             subscriptions=(self.name,),
+            topics=(self.named,),
             trigger_interval_s=0.5,
         )
 
@@ -125,6 +127,7 @@ def process(scene: Scene) -> Iterator[subprocess.Popen[bytes]]:
         scene.settings.registry_url,
         str(scene.folder),
         scene.name,
+        scene.named,
         ",".join(str(jar) for jar in jars.jars("spark")),
     ]
     with (scene.folder / "log").open("wb") as log:

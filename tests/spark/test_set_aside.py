@@ -167,6 +167,7 @@ def test_a_copy_from_another_topic_takes_the_table_over_and_fences_the_first(
     scene.run(spark)
     second = replace(first, topic=f"{scene.name}-renamed", records=[])
     scene.topics.create(second.topic)
+    scene.settings = replace(scene.settings, topics=(second.topic,))
     scene.tables["second"] = second
     scene.tables["second"].truncate(scene.end_lsn, 0, snapshot="first")
     second.change("r", scene.end_lsn, 0, after={"a": 7, "b": "from the second"})

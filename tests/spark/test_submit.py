@@ -145,7 +145,7 @@ def test_the_recipe_of_the_readme_rebuilds_tables_on_a_cluster(
     # The checkpoint not there: this server does not list a folder that has nothing in it yet.
     (tmp_path / "consumer.toml").write_text(
         f'[kafka]\n"bootstrap.servers" = "{kafka}"\n[registry]\nurl = "{registry}"\n'
-        f'[consumer]\nsubscriptions = ["{scene.name}"]\n'
+        f'[consumer]\nsubscriptions = ["{scene.name}"]\ntopics = ["{scene.named}"]\n'
         f'warehouse = "s3a://lake/warehouse"\ncheckpoint = "{tmp_path}/checkpoint"\n'
     )
 
@@ -172,7 +172,7 @@ def test_a_signal_to_the_whole_process_group_ends_the_job_without_a_traceback(
     listed = ",".join(str(jar) for jar in jars("spark"))
     program.write_text(
         f'[kafka]\n"bootstrap.servers" = "{kafka}"\n[registry]\nurl = "{registry}"\n'
-        f'[consumer]\nsubscriptions = ["{scene.name}"]\n'
+        f'[consumer]\nsubscriptions = ["{scene.name}"]\ntopics = ["{scene.named}"]\n'
         f'spark = {{ "spark.jars" = "{listed}" }}\n'
     )
     with (tmp_path / "log").open("wb") as log:

@@ -15,6 +15,7 @@ import yaml
 
 from gateway.config import load_settings
 from gateway.definitions.parser import parse_definitions
+from spark_consumer.session import AVRO_LIMITS
 from spark_consumer.settings_file import load_settings as load_consumer_settings
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -115,7 +116,9 @@ def test_the_spark_application_starts_what_make_dist_makes(tmp_path: Path) -> No
 
     assert f"pyspark=={spec['sparkVersion']}" == pyspark
     assert Path(spec["mainApplicationFile"]).name == "consume.py"
-    assert all(f"--conf {name}={value}" in document for name, value in spec["sparkConf"].items())
+    listed = dict(spec["sparkConf"])
+    assert listed.pop("spark.executor.extraJavaOptions") == AVRO_LIMITS
+    assert all(f"--conf {name}={value}" in document for name, value in listed.items())
     (tmp_path / "consumer.toml").write_text(document.split("```toml\n")[1].split("```")[0])
     assert load_consumer_settings(tmp_path / "consumer.toml", {}).subscriptions == ("s1",)
 
