@@ -105,8 +105,10 @@ def _verify(arguments: argparse.Namespace) -> int:
 
 
 def _check(arguments: argparse.Namespace) -> int:
-    from gateway.commands.check import check
+    from gateway.commands.check import check, print_statements
 
+    if arguments.sql:
+        return max(print_statements(settings) for settings in each_group(_settings(arguments)))
     return max(check(settings) for settings in each_group(_settings(arguments)))
 
 
@@ -257,7 +259,14 @@ def command_line() -> argparse.ArgumentParser:
         help="how long to wait for the tables (default 600)",
     )
 
-    _configured(commands, "check", _check, "find what would go wrong, and say what to do about it")
+    check = _configured(
+        commands, "check", _check, "find what would go wrong, and say what to do about it"
+    )
+    check.add_argument(
+        "--sql",
+        action="store_true",
+        help="print only the statements that an owner of the tables has to run",
+    )
     schemas = _configured(
         commands, "schemas", _schemas, "print the Avro schemas that will be registered"
     )

@@ -61,6 +61,8 @@ class CopyState:
             it: the condition that rows fulfil, empty for the whole table; None: nothing. `progress`
             is of that copy. The table stays ready until a whole copy begins. Of one that is being
             copied: what follows then.
+        published: How many rows of the copy this subscription has been sent; `progress` has how
+            many were read.
     """
 
     subscription: str
@@ -75,6 +77,7 @@ class CopyState:
     reason: str = ""
     topic: str = ""
     asked: str | None = None
+    published: int = 0
 
     @property
     def is_settled(self) -> bool:
@@ -116,6 +119,23 @@ class LastCommit:
 
 
 @dataclass(frozen=True, slots=True)
+class Refusal:
+    """Changed definitions that the gateway cannot put into force; the old ones stay.
+
+    Attributes:
+        since_ms: When they were refused first, in milliseconds since 1970.
+        looked_ms: When they were looked at last, likewise.
+        definitions: Their fingerprint; empty when the file could not be read.
+    """
+
+    since_ms: int
+    looked_ms: int
+    definitions: str
+    message: str
+    hint: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Watermark:
     """What the sink commits together with the records before it.
 
@@ -126,6 +146,7 @@ class Watermark:
         definitions: Fingerprint of the definitions in force.
         copies: States of the initial copies, all of them.
         last: The last transaction at or before `end_lsn` that changed rows; None: not known.
+        refusal: Of changed definitions, as long as it lasts.
     """
 
     end_lsn: Lsn
@@ -133,6 +154,7 @@ class Watermark:
     definitions: str
     copies: tuple[CopyState, ...]
     last: LastCommit | None = None
+    refusal: Refusal | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from gateway.commands.schemas import CollectedSchemas, routes_of
 from gateway.config import Settings
 from gateway.definitions.expression import column_names
 from gateway.definitions.model import Definitions, Operation, Plan
-from gateway.display import lines_shown
+from gateway.display import lines_shown, say
 from gateway.envelope.naming import error_topic
 from gateway.errors import GatewayError
 from gateway.monitor.status import retention_problem
@@ -26,15 +26,16 @@ from gateway.pgoutput.messages import ReplicaIdentity
 from gateway.routing.routes import RelationRoutes
 from gateway.rowfilter.pushdown import is_exact_on, pushed
 from gateway.runtime.plan import read_definitions
+from gateway.runtime.preflight import local_refusals, plan_refusals, server_refusals
 from gateway.runtime.provision import known_plan, make_evaluator
 from gateway.sink.registry import Registry
 from gateway.sink.topics import describe_topics
 from gateway.source.connection import ServerFacts, connect, server_facts, wal_flush_lsn
 from gateway.source.installation import find_installation
-from gateway.source.publications import check_publications, may_make_publications
+from gateway.source.publications import check_publications, missing_rights
 from gateway.source.slot import SlotStatus, check_slot, slot_status
 
-__all__ = ["check"]
+__all__ = ["check", "print_statements"]
 
 
 class Severity(Enum):
@@ -60,6 +61,24 @@ class Finding:
         return "\n        ".join(lines)
 
 
+def print_statements(settings: Settings) -> int:
+    """Print the SQL that an owner of the tables has to run, and nothing else; return 0.
+
+    Raises:
+        DefinitionError: the definitions cannot be served.
+        TransientError: a server does not answer.
+    """
+    definitions = read_definitions(settings)
+    with connect(settings.source.dsn) as connection:
+        plan = known_plan(settings, connection, definitions, server_facts(connection))
+        for line in missing_rights(connection, plan, prefix=settings.source.slot):
+            say(line)
+        for held in plan.held:
+            if held.statement:
+                say(f"{held.statement};")
+    return 0
+
+
 def check(settings: Settings) -> int:
     """Print the findings; return 1 when one of them is an error, else 0."""
     worst = 0
@@ -81,11 +100,19 @@ def _findings(settings: Settings) -> Iterator[Finding]:
         )
     except GatewayError as error:
         yield _failed("definitions", error)
+    runs = False
     try:
         with connect(settings.source.dsn) as connection:
+            status = slot_status(connection, settings.source.slot)
+            runs = status is not None and status.active
             yield from _source_findings(connection, settings, definitions)
     except GatewayError as error:
         yield _failed("source", error)
+    for part, refusal in local_refusals(settings):
+        if part == "http" and runs:
+            yield _fine(f"http: {settings.http.listen} is in use; a gateway runs")
+        else:
+            yield _failed(part, refusal)
     yield from _guarded("kafka", lambda: _kafka_findings(settings))
     yield from _guarded("registry", lambda: _registry_findings(settings))
 
@@ -111,6 +138,8 @@ def _source_findings(
     facts = server_facts(connection)
     major = facts.version_num // 10000
     yield _fine(f"source: PostgreSQL {major}, database {facts.database}")
+    for part, error in server_refusals(settings, connection, facts):
+        yield _failed(part, error)
     yield from _server_findings(facts)
     yield from _guarded("slot", lambda: _slot_findings(connection, settings, facts))
     if definitions is None:
@@ -120,10 +149,10 @@ def _source_findings(
         yield Finding(Severity.WARNING, warning)
     for held in plan.held:
         yield Finding(
-            Severity.WARNING,
-            f"table {held.schema}.{held.table} of subscription {held.subscription} cannot be "
-            f"published, and is held: {held.reason}",
-            "the other tables go on; this one is copied by itself when it can be published again",
+            Severity.ERROR if held.listed else Severity.WARNING,
+            f"table {held.schema}.{held.table} of subscription {held.subscription} is held: "
+            f"{held.reason}",
+            "the other tables go on; this one is copied by itself when it can be published",
         )
     yield _fine(f"definitions: {len(plan.copies)} subscriber tables with an initial copy")
     # Building the routes compiles every filter and every schema.
@@ -135,18 +164,23 @@ def _source_findings(
             evaluator.open()
         yield _fine("row filters: the server of [filters] dsn answers as the source does")
     yield from _filter_findings(routes, settings)
-    yield from _table_findings(connection, plan)
+    yield from _table_findings(plan)
     yield from _alteration_findings(connection, definitions)
     if settings.filters.pushdown:
         yield from _push_down_findings(plan, definitions, facts)
+    yield from _publication_findings(connection, settings, plan)
+
+
+def _publication_findings(
+    connection: psycopg.Connection, settings: Settings, plan: Plan
+) -> Iterator[Finding]:
+    """Say which statements are still to be run, and by whom."""
     missing = check_publications(connection, plan, prefix=settings.source.slot)
-    by_itself = not missing or may_make_publications(connection, plan)
-    for line in missing:
-        if by_itself:
+    refusals = list(plan_refusals(settings, connection, plan))
+    yield from (_failed(part, error) for part, error in refusals)
+    if not refusals:
+        for line in missing:
             yield _fine(f"publication to be made: {line}")
-        else:
-            hint = "let an owner of the tables run it: the role of [source] dsn may not"
-            yield Finding(Severity.WARNING, f"publication to be made: {line}", hint)
 
 
 def _filter_findings(routes: RelationRoutes, settings: Settings) -> Iterator[Finding]:
@@ -170,18 +204,6 @@ def _filter_findings(routes: RelationRoutes, settings: Settings) -> Iterator[Fin
 
 
 def _server_findings(facts: ServerFacts) -> Iterator[Finding]:
-    if facts.wal_level != "logical":
-        yield Finding(
-            Severity.ERROR,
-            f"source: wal_level = {facts.wal_level}",
-            "set wal_level = logical in postgresql.conf and restart the server",
-        )
-    if not facts.can_replicate:
-        yield Finding(
-            Severity.ERROR,
-            f"source: role {facts.user} may not replicate",
-            f'ALTER ROLE "{facts.user}" REPLICATION;',
-        )
     if facts.max_slot_wal_keep_size == "-1":
         yield Finding(
             Severity.WARNING,
@@ -198,15 +220,7 @@ def _slot_findings(
     status = slot_status(connection, settings.source.slot)
     yield from _prepared_findings(connection, status)
     if status is None:
-        used = _value(connection, "SELECT pg_catalog.count(*) FROM pg_catalog.pg_replication_slots")
-        if used >= facts.max_replication_slots:
-            yield Finding(
-                Severity.ERROR,
-                f"slot: all {facts.max_replication_slots} replication slots are in use",
-                "raise max_replication_slots and restart the server, or drop a slot",
-            )
-        else:
-            yield _fine(f"slot: {settings.source.slot} will be created at the first start")
+        yield _fine(f"slot: {settings.source.slot} will be created at the first start")
         return
     check_slot(status, facts.database)
     yield _fine(f"slot: {settings.source.slot} exists, WAL {status.wal_status}")
@@ -245,20 +259,7 @@ def _prepared_findings(
         )
 
 
-_UNREADABLE: Final = """
-SELECT c.oid FROM pg_catalog.pg_class c
-WHERE c.oid = ANY (%s::pg_catalog.oid[]) AND NOT pg_catalog.has_table_privilege(c.oid, 'SELECT')
-"""
-
-
-def _table_findings(connection: psycopg.Connection, plan: Plan) -> Iterator[Finding]:
-    targets = {copy.target_oid for copy in plan.copies}
-    for (oid,) in connection.execute(_UNREADABLE, [sorted(targets)]):
-        yield Finding(
-            Severity.ERROR,
-            f"table {plan.tables[oid]}: this role may not read it, the initial copy would fail",
-            f"GRANT SELECT ON {plan.tables[oid]} TO the role of source.dsn",
-        )
+def _table_findings(plan: Plan) -> Iterator[Finding]:
     filtered = {
         publish.target_oid for publish in plan.publishes if publish.filters.get(Operation.UPDATE)
     }
@@ -337,12 +338,6 @@ def _push_down_findings(
             "cannot be dropped or given another type",
             "keep the identity as it is, or set [filters] pushdown = false",
         )
-
-
-def _value(connection: psycopg.Connection, query: str) -> int:
-    row = connection.execute(query.encode()).fetchone()
-    assert row is not None
-    return int(row[0])
 
 
 def _kafka_findings(settings: Settings) -> Iterator[Finding]:

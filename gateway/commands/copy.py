@@ -32,6 +32,7 @@ from gateway.sink.requests import send_request
 from gateway.sink.topics import describe_topics
 from gateway.source.connection import connect, server_facts
 from gateway.source.narrowing import check_condition
+from gateway.source.rights import why_unreadable
 
 __all__ = ["copy"]
 
@@ -148,6 +149,13 @@ def _chosen(
         why = None if state is None else refusal(plan, one, state, request)
         if why is not None:
             reasons.append(why)
+    if not request.cancel:
+        for oid, fault in why_unreadable(connection, {one.target_oid for one in copies}).items():
+            raise ConfigError(
+                f"table {plan.tables[oid]} cannot be copied: {fault.reason}",
+                key="TABLE",
+                hint=f"let its owner or a superuser run: {fault.statement}",
+            )
     if request.where:
         _check_where(plan, copies[0], request.where, connection)
     if reasons and not (request.cancel and len(reasons) < len(copies)):

@@ -135,9 +135,12 @@ def _definitions(connection: psycopg.Connection, facts: ServerFacts, name: str) 
         for oid, table in catalog.tables.items()
         if not table.ancestors and (table.kind == "r" or table.leaves)
     }
-    keys = {("everything", table.schema, table.name) for table in catalog.tables.values()}
     plan = make_plan(
-        everything, catalog, prefix="pgsluice", missing_identity="refuse", holdable=keys
+        everything,
+        catalog,
+        prefix="pgsluice",
+        missing_identity="refuse",
+        holdable=lambda subscription, table: True,
     )
     refused = _refused(plan, catalog.tables)
     sizes = _sizes(connection, tables)

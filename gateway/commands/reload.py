@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import sys
+
 from gateway.commands.asking import READ_S, ask
 from gateway.commands.schemas import CollectedSchemas, routes_of
 from gateway.config import Settings
 from gateway.definitions.changes import copy_states
 from gateway.definitions.model import Definitions, Plan
-from gateway.errors import SlotError, TransientError
-from gateway.records import Watermark
+from gateway.display import say
+from gateway.errors import FatalError, SlotError, TransientError
+from gateway.monitor.health import refused
+from gateway.records import Refusal, Watermark
 from gateway.runtime.plan import read_definitions, read_plan
 from gateway.runtime.provision import slot_identity
+from gateway.sink.producer import Recovered
 from gateway.sink.progress import read_progress
 from gateway.source.connection import connect, server_facts
 
@@ -23,6 +28,7 @@ def reload(settings: Settings, *, timeout_s: float) -> int:
     Raises:
         DefinitionError, FilterError, ...: the definitions are refused, as by `check`; the gateway
             is not asked.
+        FatalError: the gateway refuses them; it says why.
         SlotError: no gateway runs, or it has ended meanwhile. The next `run` takes the definitions
             on by itself.
         TransientError: not in force within `timeout_s`; the gateway goes on trying.
@@ -39,7 +45,7 @@ def reload(settings: Settings, *, timeout_s: float) -> int:
             settings,
             connection,
             "",
-            lambda found: _is_in_force(found.watermark, definitions, plan),
+            _Answer(definitions, plan, None if known is None else known.refusal),
             timeout_s,
             absent=SlotError(
                 f'no gateway reads replication slot "{settings.source.slot}"',
@@ -53,6 +59,38 @@ def reload(settings: Settings, *, timeout_s: float) -> int:
         )
     print(f"definitions {definitions.fingerprint} are in force")
     return 0
+
+
+class _Answer:
+    """Whether the definitions are in force, by what the gateway has committed.
+
+    Args:
+        before: What it refused before it was asked.
+    """
+
+    def __init__(self, definitions: Definitions, plan: Plan, before: Refusal | None) -> None:
+        self._definitions = definitions
+        self._plan = plan
+        self._before = before
+
+    def __call__(self, found: Recovered) -> bool:
+        """Return whether they are.
+
+        Raises:
+            FatalError: they are refused.
+        """
+        refusal = None if found.watermark is None else found.watermark.refusal
+        if refusal is not None and refusal != self._before:
+            raise FatalError(f"{refused(refusal)}; the old ones stay in force", hint=refusal.hint)
+        if not _is_in_force(found.watermark, self._definitions, self._plan):
+            return False
+        for table in self._plan.held:
+            say(
+                f"table {table.schema}.{table.table} of subscription {table.subscription} is held: "
+                f"{table.reason}",
+                to=sys.stderr,
+            )
+        return True
 
 
 def _is_in_force(watermark: Watermark | None, definitions: Definitions, plan: Plan) -> bool:

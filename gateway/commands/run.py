@@ -15,6 +15,7 @@ from gateway.monitor.watch import Watch
 from gateway.observe import Troubles, event
 from gateway.runtime.copy_jobs import CopyStanding
 from gateway.runtime.daemon import Daemon
+from gateway.runtime.preflight import local_refusals
 
 __all__ = ["run"]
 
@@ -26,9 +27,12 @@ def run(settings: Settings, *, endpos: Lsn | None) -> int:
     """Run until SIGTERM, SIGINT or `endpos`; return the exit code 0. SIGHUP reloads definitions.
 
     Raises:
+        ConfigError: it cannot start on this machine; nothing was made.
         TransientError: gave up after ``limits.retry_for_s``.
         FatalError: a person must act.
     """
+    for _, error in local_refusals(settings):
+        raise error
     troubles = Troubles()
     logging.getLogger().addHandler(troubles)
     notifier = Notifier()

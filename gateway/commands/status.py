@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 import json
-import sys
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from gateway.config import Settings
-from gateway.display import lines_shown, say
+from gateway.definitions.server import SUFFIXES
+from gateway.display import say
 from gateway.errors import TransientError
-from gateway.lsn import format_lsn
-from gateway.monitor.status import Severity, Status, TableStatus, tables_of
-from gateway.records import Watermark
+from gateway.lsn import ZERO_LSN, Lsn, format_lsn
+from gateway.monitor.status import KAFKA, SOURCE, Severity, Status, TableStatus, tables_of
 from gateway.runtime.provision import slot_identity
-from gateway.sink.progress import read_progress
+from gateway.sink.producer import Recovered
+from gateway.sink.progress import read_progress, read_slots
 from gateway.sink.topics import describe_topics
-from gateway.source.connection import connect, server_facts, wal_flush_lsn
-from gateway.source.running import waits
-from gateway.source.slot import slot_status
+from gateway.source.connection import ServerFacts, connect, server_facts, wal_flush_lsn
+from gateway.source.existing import read_existing
+from gateway.source.running import Wait, waits
+from gateway.source.slot import SlotStatus, slot_status
 from gateway.source.tables import estimated_rows
 
 __all__ = ["read_status", "show_status"]
@@ -45,7 +47,7 @@ def show_status(
         every_s: Print it again and again, until interrupted.
 
     Raises:
-        TransientError: PostgreSQL or Kafka cannot be reached; not after the first time.
+        FatalError: PostgreSQL or Kafka does not let us in.
     """
     statuses = [read_status(settings) for settings in gateways]
     _print(statuses, as_json=as_json)
@@ -56,33 +58,75 @@ def show_status(
         time.sleep(every_s)
         if not as_json:
             say()
-        try:
-            _print([read_status(settings) for settings in gateways], as_json=as_json)
-        except TransientError as error:
-            print(f"pgsluice: {lines_shown(error)}", file=sys.stderr)
+        _print([read_status(settings) for settings in gateways], as_json=as_json)
 
 
 def read_status(settings: Settings) -> Status:
-    """Ask PostgreSQL and Kafka.
+    """Ask PostgreSQL and Kafka; when one is away, the other is shown."""
+    away: dict[str, str] = {}
+    source: _Source | None = None
+    known: Recovered | None = None
+    try:
+        source = _read_source(settings)
+    except TransientError as error:
+        away[SOURCE] = error.message
+    try:
+        known = _read_kafka(settings, source)
+    except TransientError as error:
+        away[KAFKA] = error.message
+    watermark = None if known is None else known.watermark
+    estimates = {} if source is None else source.estimates
+    forgotten = watermark is not None and watermark.end_lsn == ZERO_LSN
+    copies = () if watermark is None else watermark.copies
+    return Status(
+        settings.source.slot,
+        None if source is None else source.slot,
+        None if source is None else source.server_lsn,
+        None if watermark is None else watermark.end_lsn,
+        tables_of(copies, lambda c: estimates.get((c.schema, c.table))),
+        () if source is None else source.waits,
+        refusal=None if watermark is None else watermark.refusal,
+        away=away,
+        publications=source.publications if source is not None and forgotten else (),
+    )
 
-    Raises:
-        TransientError: one of them cannot be reached.
-    """
-    name, topic = settings.source.slot, settings.topics.progress
+
+@dataclass(frozen=True, slots=True)
+class _Source:
+    """What PostgreSQL says; `publications` are the gateway's own, where there is no slot."""
+
+    facts: ServerFacts
+    slot: SlotStatus | None
+    server_lsn: Lsn
+    estimates: Mapping[tuple[str, str], int]
+    waits: Sequence[Wait]
+    publications: Sequence[str]
+
+
+def _read_source(settings: Settings) -> _Source:
+    name = settings.source.slot
     with connect(settings.source.dsn) as connection:
-        facts = server_facts(connection)
         slot = slot_status(connection, name)
-        server_lsn = wal_flush_lsn(connection)
-        estimates = estimated_rows(connection)
-        waiting = waits(connection, name)
-    watermark: Watermark | None = None
-    if describe_topics(settings.kafka, [topic]):
-        identity = slot_identity(facts, settings)
-        watermark = read_progress(settings.kafka, topic, identity, _READ_S).watermark
-    if watermark is None:
-        return Status(name, slot, server_lsn, None, waits=waiting)
-    tables = tables_of(watermark.copies, lambda c: estimates.get((c.schema, c.table)))
-    return Status(name, slot, server_lsn, watermark.end_lsn, tables, waiting)
+        own = [name + suffix for suffix in SUFFIXES]
+        return _Source(
+            server_facts(connection),
+            slot,
+            wal_flush_lsn(connection),
+            estimated_rows(connection),
+            waits(connection, name),
+            sorted(read_existing(connection, own)) if slot is None else (),
+        )
+
+
+def _read_kafka(settings: Settings, source: _Source | None) -> Recovered | None:
+    """What Kafka says of the slot; without the server, of the only one of this name."""
+    kafka, topic = settings.kafka, settings.topics.progress
+    if not describe_topics(kafka, [topic]):
+        return None
+    if source is not None:
+        return read_progress(kafka, topic, slot_identity(source.facts, settings), _READ_S)
+    found = read_slots(kafka, topic, settings.source.slot, _READ_S)
+    return found[0] if len(found) == 1 else None
 
 
 def _print(statuses: Iterable[Status], *, as_json: bool) -> None:
@@ -98,7 +142,11 @@ def _print(statuses: Iterable[Status], *, as_json: bool) -> None:
 
 def _lines(status: Status) -> Iterator[str]:
     yield f"slot: {status.name}"
-    if status.slot is None:
+    for name, why in status.away.items():
+        yield f"{name}: does not answer, {why}"
+    if SOURCE in status.away:
+        yield "slot state: not known"
+    elif status.slot is None:
         yield "slot state: does not exist"
     else:
         active = f"read by pid {status.slot.active_pid}" if status.slot.active else "inactive"
@@ -107,12 +155,18 @@ def _lines(status: Status) -> Iterator[str]:
             yield f"WAL kept for the slot: {status.retained} bytes"
         if status.left is not None:
             yield f"WAL until the slot may be lost: {max(0, status.left)} bytes"
-    yield f"server is at: {format_lsn(status.server_lsn)}"
-    if status.durable_lsn is None:
+    if status.server_lsn is not None:
+        yield f"server is at: {format_lsn(status.server_lsn)}"
+    if KAFKA in status.away:
+        yield "watermark: not known"
+    elif not status.durable_lsn:
         yield "watermark: none"
     else:
         yield f"watermark: {format_lsn(status.durable_lsn)}"
-        yield f"behind: {status.behind} bytes of WAL"
+        if status.behind is not None:
+            yield f"behind: {status.behind} bytes of WAL"
+    if status.refusal is not None:
+        yield "definitions: the changed ones are refused, the old ones are in force"
     for table in status.tables:
         yield f"copy of {table.subscription}: {table.table}: {_how_far(table)}"
     for problem in status.problems():
@@ -125,9 +179,10 @@ def _lines(status: Status) -> Iterator[str]:
 def _how_far(table: TableStatus) -> str:
     text = table.state
     if table.state == "copying":
-        text += f", {table.rows} rows"
+        text += f", {table.read} rows read"
         if table.estimate is not None:
             text += f" of about {table.estimate}"
+        text += f", {table.published} published"
     if table.asked is not None:
         text += f", to be copied again: {table.asked or 'all of it'}"
     return f"{text}, {table.reason}" if table.reason else text

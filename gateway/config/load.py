@@ -29,6 +29,7 @@ from gateway.config.tables import (
     LimitsTable,
     LogTable,
     MessagesTable,
+    MonitorTable,
     OnErrorTable,
     Settings,
     SourceTable,
@@ -124,6 +125,7 @@ _TABLES: Final[Mapping[str, type]] = {
     "limits": LimitsTable,
     "copy": CopyTable,
     "http": HttpTable,
+    "monitor": MonitorTable,
     "log": LogTable,
     "consumer": ConsumerTable,
 }

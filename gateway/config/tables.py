@@ -19,6 +19,7 @@ __all__ = [
     "LimitsTable",
     "LogTable",
     "MessagesTable",
+    "MonitorTable",
     "OnErrorTable",
     "Settings",
     "SourceTable",
@@ -219,6 +220,18 @@ class HttpTable:
 
 
 @dataclass(frozen=True, slots=True)
+class MonitorTable:
+    """``[monitor]``: when a gateway counts as not doing its work. See docs/monitoring.md.
+
+    Attributes:
+        max_lag_s: ``/readyz`` and the page say so when the oldest change waits for longer than this
+            many seconds; 0: never.
+    """
+
+    max_lag_s: float = 300.0
+
+
+@dataclass(frozen=True, slots=True)
 class LogTable:
     """``[log]``: how log lines look: for people, or one JSON object each."""
 
@@ -284,6 +297,7 @@ class Settings:
     limits: LimitsTable = LimitsTable()
     copy: CopyTable = CopyTable()
     http: HttpTable = HttpTable()
+    monitor: MonitorTable = MonitorTable()
     log: LogTable = LogTable()
     consumer: ConsumerTable = field(default_factory=ConsumerTable)
     warnings: tuple[str, ...] = ()

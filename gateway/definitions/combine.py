@@ -6,15 +6,18 @@ Pure, and exactly pgoutput's rules; `gateway.definitions.membership` has them on
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Literal
 
 from gateway.definitions.identity import find_identity_problems
+from gateway.definitions.listed import Listed
 from gateway.definitions.membership import Entry, Membership
 from gateway.definitions.model import (
     Catalog,
     Definitions,
+    Fault,
     FilterClause,
     HeldTable,
     Operation,
@@ -28,12 +31,24 @@ from gateway.definitions.model import (
 from gateway.definitions.server import plan_server_publications
 from gateway.errors import DefinitionError
 
-__all__ = ["MissingIdentity", "alterable_relations", "find_problems", "make_plan"]
+__all__ = [
+    "MissingIdentity",
+    "TableId",
+    "alterable_relations",
+    "find_problems",
+    "make_plan",
+    "nothing_holdable",
+]
 
 MissingIdentity = Literal["refuse", "insert_only"]
 
-TableKey = tuple[str, str, str]
-"""subscription, schema, table"""
+TableId = tuple[str, int]
+"""Subscription, and OID of the table that it gets."""
+
+
+def nothing_holdable(subscription: str, table: Table) -> bool:
+    """Hold no table: whatever is wrong refuses the definitions as a whole."""
+    return False
 
 
 def make_plan(
@@ -42,7 +57,8 @@ def make_plan(
     *,
     prefix: str,
     missing_identity: MissingIdentity,
-    holdable: Collection[TableKey] = (),
+    holdable: Callable[[str, Table], bool] = nothing_holdable,
+    faults: Mapping[TableId, Fault] = MappingProxyType({}),
 ) -> Plan:
     """Combine definitions and catalog.
 
@@ -56,23 +72,33 @@ def make_plan(
         missing_identity: What to do with a table that publishes updates or deletes, but whose
             replica identity is missing or does not cover a filter or column list: refuse it, or
             leave those operations out, with a warning.
-        holdable: Tables of subscriptions that are held, and left out, if there is a problem with
-            them.
+        holdable: Whether a table of a subscription is held, and left out, when there is a problem
+            with it; otherwise the definitions are refused.
+        faults: Tables to hold in any case, and why: what the catalog alone does not show.
 
     Raises:
         DefinitionError: all that `find_problems` finds, in one.
         ConfigError: `prefix` is too long for a publication's name.
     """
     members = Membership(catalog)
-    held: dict[tuple[str, int], HeldTable] = {}
-    for subscription_name, oid, error in _problems(members, definitions, catalog, missing_identity):
+    named = Listed(definitions, catalog)
+
+    def hold(subscription: str, oid: int, fault: Fault) -> HeldTable:
         table = catalog.tables[oid]
-        if (subscription_name, table.schema, table.name) in holdable:
+        reason = f"{fault.reason} ({fault.statement})" if fault.statement else fault.reason
+        is_listed = named.has(subscription, table)
+        return HeldTable(
+            subscription, table.schema, table.name, oid, reason, fault.statement, is_listed
+        )
+
+    held: dict[TableId, HeldTable] = {}
+    for subscription_name, oid, error in _problems(members, definitions, catalog, missing_identity):
+        if holdable(subscription_name, catalog.tables[oid]):
             reason = error.message.partition("\n")[0]
-            held.setdefault(
-                (subscription_name, oid),
-                HeldTable(subscription_name, table.schema, table.name, oid, reason),
-            )
+            held.setdefault((subscription_name, oid), hold(subscription_name, oid, Fault(reason)))
+    for (subscription_name, oid), fault in faults.items():
+        if oid in catalog.tables:
+            held.setdefault((subscription_name, oid), hold(subscription_name, oid, fault))
     problems = find_problems(
         definitions, catalog, missing_identity=missing_identity, held=held.keys()
     )
@@ -124,6 +150,20 @@ def make_plan(
         ),
         missing=catalog.missing,
         held=tuple(held.values()),
+        open_ended=_open_ended(named, catalog, publishes, copies),
+    )
+
+
+def _open_ended(
+    listed: Listed,
+    catalog: Catalog,
+    publishes: Sequence[Publish],
+    copies: Sequence[TableCopy],
+) -> frozenset[TableId]:
+    targets = {(p.subscription, p.target_oid) for p in publishes}
+    targets |= {(c.subscription, c.target_oid) for c in copies}
+    return frozenset(
+        (name, oid) for name, oid in targets if not listed.has(name, catalog.tables[oid])
     )
 
 
@@ -141,7 +181,7 @@ def find_problems(
     catalog: Catalog,
     *,
     missing_identity: MissingIdentity,
-    held: Collection[tuple[str, int]] = (),
+    held: Collection[TableId] = (),
 ) -> list[DefinitionError]:
     """Find everything for which PostgreSQL would refuse a subscription, or a write of the source.
 

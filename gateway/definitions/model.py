@@ -316,14 +316,35 @@ class ServerPublication:
 
 
 @dataclass(frozen=True, slots=True)
+class Fault:
+    """Why a table cannot be published.
+
+    Attributes:
+        statement: SQL with which an owner or a superuser mends it; empty where none does.
+        always: Also a table that the file names is held for it, and no definitions are refused.
+    """
+
+    reason: str
+    statement: str = ""
+    always: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class HeldTable:
-    """A table of a subscription that was published and cannot be, as it is now."""
+    """A table of a subscription that cannot be published as it is now.
+
+    Attributes:
+        statement: As of the `Fault`.
+        listed: Whether the file names it; otherwise it has come in by itself.
+    """
 
     subscription: str
     schema: str
     table: str
     oid: int
     reason: str
+    statement: str = ""
+    listed: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -343,6 +364,8 @@ class Plan:
             published for as long as the stream has rows of them.
         earlier: Subscription and OID of the relations that are published as they were, whatever
             the catalog says of now.
+        open_ended: Subscription and OID of the subscriber tables that the file does not name: FOR
+            ALL TABLES, IN SCHEMA or a publication of the database has them.
     """
 
     tables: Mapping[int, Table]
@@ -355,6 +378,7 @@ class Plan:
     departed: frozenset[tuple[str, int]] = frozenset()
     earlier: frozenset[tuple[str, int]] = frozenset()
     held: tuple[HeldTable, ...] = ()
+    open_ended: frozenset[tuple[str, int]] = frozenset()
 
     @property
     def targets(self) -> frozenset[tuple[str, int]]:

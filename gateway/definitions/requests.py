@@ -9,15 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 
 from gateway.copy.progress import Progress
 from gateway.definitions.changes import TableKey, attached, key_of_copy
-from gateway.definitions.model import Plan, TableCopy
+from gateway.definitions.model import Fault, Plan, TableCopy
 from gateway.definitions.remembered import describe
 from gateway.envelope.schema import key_of
 from gateway.records import CopyRequest, CopyState
 
-__all__ = ["concerned", "new_partitions", "refusal", "take"]
+__all__ = ["concerned", "new_partitions", "oids_of", "refusal", "take"]
 
 
 def new_partitions(plan: Plan, states: Iterable[CopyState]) -> dict[TableKey, frozenset[int]]:
@@ -36,6 +37,7 @@ def take(
     states: Iterable[CopyState],
     requests: Iterable[CopyRequest],
     conditions: Mapping[int, str],
+    unreadable: Mapping[int, Fault] = MappingProxyType({}),
 ) -> tuple[tuple[CopyState, ...], list[str]]:
     """Return the states after all requests, and why something of these was refused.
 
@@ -44,6 +46,7 @@ def take(
         states: Of all tables.
         requests: In the order in which they came.
         conditions: What the rows of a partition fulfil, by OID, of those of `new_partitions`.
+        unreadable: Tables that cannot be read, by OID.
     """
     found = {(state.subscription, state.schema, state.table): state for state in states}
     for copy in plan.copies:
@@ -57,15 +60,31 @@ def take(
     for request in requests:
         copies = concerned(plan, request)
         if not copies and not request.cancel:
-            refused.append(f"nobody copies table {request.schema}.{request.table}")
+            refused.append(_why_nobody(plan, request))
         for copy in copies:
             key = key_of_copy(plan, copy)
             why = refusal(plan, copy, found[key], request)
+            if why is None and not request.cancel and copy.target_oid in unreadable:
+                fault = unreadable[copy.target_oid]
+                name = f"table {plan.tables[copy.target_oid]} of subscription {copy.subscription}"
+                why = f"{name}: {fault.reason} ({fault.statement})"
             if why is None:
                 found[key] = _asked(found[key], request)
             elif not request.cancel:
                 refused.append(why)
     return tuple(found.values()), refused
+
+
+def _why_nobody(plan: Plan, request: CopyRequest) -> str:
+    for held in plan.held:
+        if (held.schema, held.table) == (request.schema, request.table):
+            return f"table {held.schema}.{held.table} is held: {held.reason}"
+    return f"nobody copies table {request.schema}.{request.table}"
+
+
+def oids_of(plan: Plan, requests: Iterable[CopyRequest]) -> frozenset[int]:
+    """Return the OIDs of the tables that requests are about."""
+    return frozenset(copy.target_oid for one in requests for copy in concerned(plan, one))
 
 
 def concerned(plan: Plan, request: CopyRequest) -> Sequence[TableCopy]:
@@ -104,5 +123,12 @@ def _asked(state: CopyState, request: CopyRequest) -> CopyState:
         return replace(state, asked=None)
     if state.state == "ready":
         # Consumers have the whole table, until a copy of all of it begins with its `t`.
-        return replace(state, asked=request.where, progress=Progress())
-    return replace(state, state="pending", consistent_point=None, progress=Progress(), asked=None)
+        return replace(state, asked=request.where, progress=Progress(), published=0)
+    return replace(
+        state,
+        state="pending",
+        consistent_point=None,
+        progress=Progress(),
+        asked=None,
+        published=0,
+    )

@@ -20,7 +20,7 @@ from gateway.envelope.datums import read_datum, write_datum
 from gateway.envelope.naming import topic_part
 from gateway.errors import ProtocolError
 from gateway.lsn import Lsn
-from gateway.records import CopyRequest, CopyState, LastCommit, Watermark
+from gateway.records import CopyRequest, CopyState, LastCommit, Refusal, Watermark
 
 __all__ = [
     "PROGRESS_FORMAT",
@@ -38,7 +38,7 @@ __all__ = [
     "encode_request",
 ]
 
-PROGRESS_FORMAT: Final = 6
+PROGRESS_FORMAT: Final = 7
 """Version of the records' meaning that this gateway writes and understands."""
 
 
@@ -64,6 +64,7 @@ class Position:
     end_lsn: Lsn
     definitions: str
     last: LastCommit | None = None
+    refusal: Refusal | None = None
 
 
 ProgressValue: TypeAlias = Position | CopyState | tuple[int, ...] | CopyRequest
@@ -94,6 +95,7 @@ def encode_position(watermark: Watermark) -> bytes:
             "end_lsn": watermark.end_lsn,
             "definitions": watermark.definitions,
             "last": None if watermark.last is None else asdict(watermark.last),
+            "refusal": None if watermark.refusal is None else asdict(watermark.refusal),
         }
     )
 
@@ -144,6 +146,7 @@ def decode_value(data: bytes, name: str = "") -> ProgressValue:
             Lsn(position["end_lsn"]),
             position["definitions"],
             _last_commit(position["last"]),
+            None if position["refusal"] is None else Refusal(**position["refusal"]),
         )
     if (copy := datum["copy"]) is not None:
         point, progress = copy["consistent_point"], copy["progress"]

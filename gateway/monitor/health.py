@@ -6,12 +6,21 @@ no reason, the daemon tries again by itself.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from typing import Final
 
 from gateway.observe import Figures
+from gateway.records import Refusal
 
-__all__ = ["doing", "lag_seconds", "why_not_alive", "why_not_ready"]
+__all__ = [
+    "doing",
+    "lag_seconds",
+    "refused",
+    "why_behind",
+    "why_not_alive",
+    "why_not_ready",
+]
 
 _TURN_S: Final = 120.0
 """The loop waits for nothing longer than that: a statement of the server may take 65 seconds."""
@@ -36,13 +45,27 @@ def _stuck(figures: Figures, now: float, unix_now: float) -> Iterator[str]:
             yield f"the server has said nothing for {silent:.0f} s"
 
 
-def why_not_ready(figures: Figures | None, now: float, unix_now: float) -> list[str]:
-    """Return the reasons; none means that it streams, or stands by to take over."""
+def why_not_ready(
+    figures: Figures | None, now: float, unix_now: float, max_lag_s: float = 0.0
+) -> list[str]:
+    """Return the reasons; none means that it streams, or stands by to take over.
+
+    Args:
+        figures: As the loop has posted them.
+        now: On the monotonic clock.
+        unix_now: Since 1970.
+        max_lag_s: Behind the source by more than this it is not ready; 0: never for that.
+    """
     if figures is None:
         return ["starting"]
     found = why_not_alive(figures, now, unix_now)
     if figures.phase not in ("streaming", "standby"):
-        found.append(figures.phase)
+        found.append(f"{figures.phase}: {figures.away}" if figures.away else figures.phase)
+    behind = why_behind(figures, unix_now, max_lag_s)
+    if behind is not None:
+        found.append(behind)
+    if figures.refusal is not None:
+        found.append(refused(figures.refusal))
     return found
 
 
@@ -58,6 +81,23 @@ def doing(figures: Figures | None) -> str:
         return "streaming, all tables copied"
     held = sum(copy.state == "held" for copy in copies)
     return f"streaming, {copied} of {len(copies)} tables copied" + (f", {held} held" * (held > 0))
+
+
+def why_behind(figures: Figures, unix_now: float, max_lag_s: float) -> str | None:
+    """Say how far the gateway is behind the source, and what is away; None: not too far."""
+    lag = lag_seconds(figures, unix_now)
+    if not max_lag_s or lag is None or lag <= max_lag_s:
+        return None
+    because = f": {figures.away}" if figures.away else ""
+    return (
+        f"{lag:.0f} s behind the source, {max_lag_s:g} s are allowed (monitor.max_lag_s){because}"
+    )
+
+
+def refused(refusal: Refusal) -> str:
+    """Say that changed definitions are refused, since when and why; the same words everywhere."""
+    since = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(refusal.since_ms / 1000))
+    return f"changed definitions are refused since {since}: {refusal.message}"
 
 
 def lag_seconds(figures: Figures, unix_now: float) -> float | None:

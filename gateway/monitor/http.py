@@ -10,6 +10,7 @@ import json
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final
 
@@ -20,6 +21,7 @@ from gateway.monitor.hosts import is_own_host
 from gateway.monitor.http_server import serving
 from gateway.monitor.metrics import CONTENT_TYPE, Exposition
 from gateway.monitor.page import SECURITY, fragment, page
+from gateway.monitor.status import table_problem
 from gateway.monitor.watch import Watch
 from gateway.observe import Troubles
 
@@ -51,7 +53,7 @@ class _Endpoints:
             "/fragment": lambda: (200, _HTML, fragment(self.status(), watch.history()).encode()),
             "/metrics": lambda: (200, CONTENT_TYPE, self._metrics.text()),
             "/healthz": lambda: self._verdict(why_not_alive),
-            "/readyz": lambda: self._verdict(why_not_ready),
+            "/readyz": self._ready,
             "/status": lambda: (200, _JSON, json.dumps(self.status(), indent=2).encode() + b"\n"),
         }
 
@@ -61,6 +63,15 @@ class _Endpoints:
         phase = "starting" if figures is None else figures.phase
         text = "\n".join(reasons or [f"ok: {phase}"]) + "\n"
         return 503 if reasons else 200, _TEXT, text.encode()
+
+    def _ready(self) -> Answer:
+        """Answer ``/readyz``; a table that is held is told, and is no reason not to be ready."""
+        most = self._settings.monitor.max_lag_s
+        code, content, body = self._verdict(partial(why_not_ready, max_lag_s=most))
+        status = self._watch.status()
+        held = [] if status is None else [table_problem(table) for table in status.tables]
+        lines = "".join(f"{problem.message}\n" for problem in held if problem is not None)
+        return code, content, body + lines.encode()
 
     def status(self) -> dict[str, Any]:
         """What ``pgsluice status --json`` prints, and what only the daemon knows."""

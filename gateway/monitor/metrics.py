@@ -97,6 +97,11 @@ def _of_process(figures: Figures, slot: str, tables: Collection[str]) -> Iterato
     for name in ("leader", "standby", "none"):
         role.add_metric([name, slot], name == mine)
     yield role
+    yield _plain(
+        "definitions_refused_since_seconds",
+        "When changed definitions were refused, since 1970; 0: they are not.",
+        0 if figures.refusal is None else figures.refusal.since_ms / 1000,
+    )
     yield _plain_counter("frames", "Messages received from the server.", figures.frames)
     yield _plain_counter("transactions", "Source transactions routed.", figures.transactions)
     yield _plain_counter("records", "Records made, markers included.", figures.records)
@@ -170,7 +175,8 @@ def _of_loop(figures: Figures) -> Iterator[Metric]:
 
 def _of_status(status: Status) -> Iterator[Metric]:
     slot = status.slot
-    yield _plain("server_lsn", "How far the server's WAL is.", status.server_lsn)
+    if status.server_lsn is not None:
+        yield _plain("server_lsn", "How far the server's WAL is.", status.server_lsn)
     active = slot is not None and slot.active
     yield _plain("slot_active", "1 while some process reads the slot.", active)
     yield _plain("slot_lost", "1 when it can never be read again.", slot is not None and slot.lost)
@@ -187,13 +193,15 @@ def _of_status(status: Status) -> Iterator[Metric]:
         awaited.add_metric([task], sum(len(w.names) for w in status.waits if w.task == task))
     yield awaited
     counts = dict.fromkeys(_STATES, 0)
-    rows = _gauge("copy_rows", "Rows copied so far.", _OF_TABLE)
+    rows = _gauge("copy_rows", "Rows that a copy has read so far.", _OF_TABLE)
+    sent = _gauge("copy_published_rows", "Those of them that passed the filters.", _OF_TABLE)
     estimates = _gauge("copy_estimated_rows", "What a copy has in all, about.", _OF_TABLE)
     aside = _gauge("table_aside", "1 for a table that is held or missing.", (*_OF_TABLE, "state"))
     for table in status.tables:
         counts[table.state] += 1
         of_table = [table.subscription, table.table]
-        rows.add_metric(of_table, table.rows)
+        rows.add_metric(of_table, table.read)
+        sent.add_metric(of_table, table.published)
         if table.estimate is not None:
             estimates.add_metric(of_table, table.estimate)
         if table.state in ("held", "missing"):
@@ -201,7 +209,7 @@ def _of_status(status: Status) -> Iterator[Metric]:
     tables = _gauge("tables", "Tables of subscriptions, by state.", ("state",))
     for state, count in counts.items():
         tables.add_metric([state], count)
-    yield from (tables, rows, estimates, aside)
+    yield from (tables, rows, sent, estimates, aside)
 
 
 def _gauge(name: str, text: str, labels: tuple[str, ...]) -> GaugeMetricFamily:

@@ -141,6 +141,11 @@ def fragment(status: Mapping[str, Any], history: Sequence[Sample]) -> str:
 
 def _summary(status: Mapping[str, Any]) -> Iterator[str]:
     kind, text = _PHASES[status["gateway"]["phase"]]
+    problems = status.get("problems", ())
+    if kind == "good" and any(problem["severity"] == "act" for problem in problems):
+        kind, text = "bad", f"{text}, but there is something to do"
+    elif kind == "good" and status.get("lagging"):
+        kind, text = "wait", f"{text}, too far behind"
     lag = status["gateway"]["lag_seconds"]
     behind = "" if lag is None else f", {_duration(lag)} behind the source"
     yield f'<p role="status"><strong class="{kind}">{text}</strong>{behind}</p>'
@@ -236,7 +241,6 @@ class _Counts:
     """What one subscription has had of one table."""
 
     taken: int = 0
-    copied: int = 0
     filtered: int = 0
 
 
@@ -258,9 +262,7 @@ def _tables(status: Mapping[str, Any]) -> Iterator[str]:
     counts: dict[tuple[str, str], _Counts] = {}
     for row in status.get("rows", ()):
         of = counts.setdefault((row["subscription"], row["table"]), _Counts())
-        if row["operation"] == "copy":
-            of.copied += row["rows"]
-        else:
+        if row["operation"] != "copy":
             of.taken += row["rows"]
     for row in status.get("filtered", ()):
         counts.setdefault((row["subscription"], row["table"]), _Counts()).filtered += row["rows"]
@@ -277,9 +279,10 @@ def _tables(status: Mapping[str, Any]) -> Iterator[str]:
 def _table_row(table: Mapping[str, Any], counts: _Counts, who: str) -> str:
     looked_at = counts.taken + counts.filtered
     share = f" ({counts.filtered / looked_at:.0%})" if looked_at else ""
-    copied = f"{max(table['rows'], counts.copied):,}"
-    if table["state"] == "copying" and table["estimate"]:
-        copied += f" of about {table['estimate']:,}"
+    copied = f"{table['rows_published']:,}"
+    if table["state"] == "copying":
+        about = f" of about {table['estimate']:,}" if table["estimate"] else ""
+        copied += f" ({table['rows_read']:,} read{about})"
     state = escape(table["state"])
     kind = {"ready": "good", "held": "bad", "missing": "bad"}.get(table["state"], "wait")
     reason = f"<br><small>{escape(table['reason'])}</small>" if table["reason"] else ""

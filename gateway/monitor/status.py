@@ -7,22 +7,26 @@ the same, and judge it by the same rules.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any, Final
 
 from gateway.lsn import Lsn, format_lsn
-from gateway.records import CopyState
+from gateway.monitor.health import refused
+from gateway.records import CopyState, Refusal
 from gateway.source.running import Task, Wait
 from gateway.source.slot import SlotStatus
 
 __all__ = [
+    "KAFKA",
+    "SOURCE",
     "Problem",
     "Severity",
     "Status",
     "TableStatus",
     "of_table",
     "retention_problem",
+    "table_problem",
     "tables_of",
 ]
 
@@ -31,6 +35,8 @@ _WAITERS: Final[Mapping[Task, str]] = {
     "copy": "the copy waits",
     "reload": "changed definitions wait",
 }
+SOURCE: Final = "PostgreSQL"
+KAFKA: Final = "Kafka"
 NEAR: Final = 0.25
 """The part of max_slot_wal_keep_size that is left when it is time to say so."""
 
@@ -58,17 +64,19 @@ class TableStatus:
     """One table of one subscription.
 
     Attributes:
-        rows: Copied so far.
+        read: Rows that the copy has read so far.
+        published: Those of them that the subscription was sent, after its filters.
         estimate: Of all its rows, by the server's statistics; None: not known.
         reason: Why it is held.
         asked: Of a table that is ready, the condition of the rows that are to be copied again;
-            empty for the whole table; None: nothing is. `rows` are of that copy.
+            empty for the whole table; None: nothing is. The rows are of that copy then.
     """
 
     subscription: str
     table: str
     state: str
-    rows: int
+    read: int = 0
+    published: int = 0
     estimate: int | None = None
     reason: str = ""
     asked: str | None = None
@@ -84,26 +92,34 @@ class Status:
         server_lsn: How far the server's WAL is.
         durable_lsn: The watermark in Kafka; None: there is none.
         waits: For which transactions of others something waits.
+        refusal: Of changed definitions.
+        away: Those that do not answer, by name, and why; what they would say is not known.
+        lagging: How far it is behind, where that is too far.
+        publications: The gateway's own ones that exist; only known without a slot.
     """
 
     name: str
     slot: SlotStatus | None
-    server_lsn: Lsn
+    server_lsn: Lsn | None
     durable_lsn: Lsn | None
     tables: Sequence[TableStatus] = ()
     waits: Sequence[Wait] = ()
+    refusal: Refusal | None = None
+    away: Mapping[str, str] = field(default_factory=dict)
+    lagging: str | None = None
+    publications: Sequence[str] = ()
 
     @property
     def behind(self) -> int | None:
         """Bytes of WAL between the watermark and the server; None without a watermark."""
-        if self.durable_lsn is None:
+        if not self.durable_lsn or self.server_lsn is None:
             return None
         return max(0, self.server_lsn - self.durable_lsn)
 
     @property
     def retained(self) -> int | None:
         """Bytes of WAL that the server keeps for the slot; None when it keeps none."""
-        if self.slot is None or self.slot.restart_lsn is None:
+        if self.slot is None or self.slot.restart_lsn is None or self.server_lsn is None:
             return None
         return max(0, self.server_lsn - self.slot.restart_lsn)
 
@@ -117,6 +133,30 @@ class Status:
         return sorted(self._problems(), key=lambda problem: -problem.severity)
 
     def _problems(self) -> Iterator[Problem]:
+        for name, why in self.away.items():
+            yield Problem(
+                Severity.WAIT,
+                f"{name} does not answer: {why}",
+                "the others are shown as they are; a gateway that runs tries again by itself",
+            )
+        if self.lagging is not None:
+            yield Problem(Severity.WAIT, self.lagging)
+        if self.refusal is not None:
+            yield Problem(
+                Severity.ACT,
+                refused(self.refusal),
+                self.refusal.hint or "`pgsluice check` says more; the old ones stay in force",
+            )
+        if SOURCE not in self.away:
+            yield from self._slot_problems()
+        for table in self.tables:
+            found = table_problem(table)
+            if found is not None:
+                yield found
+
+    def _slot_problems(self) -> Iterator[Problem]:
+        if self.slot is None and KAFKA in self.away:
+            return
         if self.slot is None:
             if self.durable_lsn:
                 yield Problem(
@@ -124,6 +164,20 @@ class Status:
                     f"replication slot {self.name} is gone; changes since the watermark are lost",
                     "`pgsluice slot drop` forgets the watermark, too; the next `pgsluice run` "
                     "copies all tables anew",
+                )
+            elif self.publications:
+                yield Problem(
+                    Severity.WAIT,
+                    "the slot and the watermark were dropped; publications are left: "
+                    + ", ".join(self.publications),
+                    "`pgsluice run` begins anew and copies all tables; to remove them: "
+                    + "; ".join(f'DROP PUBLICATION "{name}"' for name in self.publications),
+                )
+            elif self.durable_lsn is not None:
+                yield Problem(
+                    Severity.WAIT,
+                    "the slot and the watermark were dropped; topics keep their records",
+                    "`pgsluice run` begins anew and copies all tables",
                 )
             else:
                 yield Problem(Severity.WAIT, "no gateway has run yet", "start `pgsluice run`")
@@ -142,7 +196,7 @@ class Status:
                 "no gateway reads the slot: the server keeps WAL for it",
                 "start `pgsluice run`, or read its log",
             )
-        elif self.durable_lsn is None and not self.waits:
+        elif self.durable_lsn is None and not self.waits and KAFKA not in self.away:
             yield Problem(Severity.WAIT, "the gateway is starting")
         for wait in self.waits:
             yield Problem(
@@ -153,23 +207,6 @@ class Status:
         near = retention_problem(self.slot, self.retained)
         if near is not None:
             yield near
-        for table in self.tables:
-            named = f"table {table.table} of subscription {table.subscription}"
-            if table.state == "held":
-                yield Problem(
-                    Severity.ACT,
-                    f"{named} is held: {table.reason}",
-                    "alter the table or the definitions so that it can be published; it is copied "
-                    "then by itself",
-                )
-            elif table.state == "missing":
-                yield Problem(
-                    Severity.ACT,
-                    f"{named} is not in the source database any more",
-                    "make it again, or take it out of the definitions and `pgsluice reload`",
-                )
-            elif table.state != "ready":
-                yield Problem(Severity.WAIT, f"{named} is not copied yet")
 
     def as_json(self) -> dict[str, Any]:
         """Return it as JSON has it."""
@@ -183,7 +220,7 @@ class Status:
                 "retained_bytes": self.retained,
                 "left_bytes": self.left,
             },
-            "server_lsn": format_lsn(self.server_lsn),
+            "server_lsn": None if self.server_lsn is None else format_lsn(self.server_lsn),
             "watermark": None if self.durable_lsn is None else format_lsn(self.durable_lsn),
             "behind_bytes": self.behind,
             "tables": [
@@ -191,7 +228,8 @@ class Status:
                     "subscription": table.subscription,
                     "table": table.table,
                     "state": table.state,
-                    "rows": table.rows,
+                    "rows_read": table.read,
+                    "rows_published": table.published,
                     "estimate": table.estimate,
                     "reason": table.reason or None,
                     # The condition is the business of who asked; it may quote values of rows.
@@ -203,6 +241,16 @@ class Status:
                 {"task": wait.task, "awaited": wait.names, "age_s": wait.age_s}
                 for wait in self.waits
             ],
+            "refused": None
+            if self.refusal is None
+            else {
+                "since": self.refusal.since_ms / 1000,
+                "message": self.refusal.message,
+                "hint": self.refusal.hint or None,
+            },
+            "away": dict(self.away),
+            "lagging": self.lagging,
+            "publications": list(self.publications),
             "problems": [
                 {
                     "severity": problem.severity.name.lower(),
@@ -231,6 +279,27 @@ def retention_problem(slot: SlotStatus, retained: int | None) -> Problem | None:
     )
 
 
+def table_problem(table: TableStatus) -> Problem | None:
+    """Say what is wrong with a table; None: nothing."""
+    named = f"table {table.table} of subscription {table.subscription}"
+    if table.state == "held":
+        return Problem(
+            Severity.ACT,
+            f"{named} is held: {table.reason}",
+            "alter the table or the definitions so that it can be published; it is copied "
+            "then by itself",
+        )
+    if table.state == "missing":
+        return Problem(
+            Severity.ACT,
+            f"{named} is not in the source database any more",
+            "make it again, or take it out of the definitions and `pgsluice reload`",
+        )
+    if table.state != "ready":
+        return Problem(Severity.WAIT, f"{named} is not copied yet")
+    return None
+
+
 def of_table(copy: CopyState) -> tuple[str, str]:
     """Return subscription and table, as figures name them."""
     return copy.subscription, f"{copy.schema}.{copy.table}"
@@ -241,7 +310,15 @@ def tables_of(
 ) -> list[TableStatus]:
     """Return the tables of a watermark; `estimate` says how many rows one may have."""
     return [
-        TableStatus(*of_table(c), c.state, c.progress.rows, estimate(c), c.reason, c.asked)
+        TableStatus(
+            *of_table(c),
+            c.state,
+            read=c.progress.rows,
+            published=c.published,
+            estimate=estimate(c),
+            reason=c.reason,
+            asked=c.asked,
+        )
         for c in copies
         if c.state != "gone"
     ]

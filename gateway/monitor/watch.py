@@ -19,7 +19,13 @@ import psycopg
 from gateway.config import Settings
 from gateway.errors import GatewayError
 from gateway.lsn import Lsn
-from gateway.monitor.health import doing, lag_seconds, why_not_alive, why_not_ready
+from gateway.monitor.health import (
+    doing,
+    lag_seconds,
+    why_behind,
+    why_not_alive,
+    why_not_ready,
+)
 from gateway.monitor.notify import Notifier
 from gateway.monitor.status import Status, of_table, tables_of
 from gateway.observe import Counters, Figures, event
@@ -133,9 +139,19 @@ class Watch:
         name, loop = self._settings.source.slot, None if figures is None else figures.loop
         if figures is None or loop is None:
             return Status(name, view.slot, view.server_lsn, None, waits=view.waits)
+        most = self._settings.monitor.max_lag_s
         tables = tables_of(loop.copies, lambda copy: figures.estimates.get(of_table(copy)))
         durable = Lsn(loop.durable_lsn)
-        return Status(name, view.slot, view.server_lsn, durable, tables, view.waits)
+        return Status(
+            name,
+            view.slot,
+            view.server_lsn,
+            durable,
+            tables,
+            view.waits,
+            refusal=figures.refusal,
+            lagging=why_behind(figures, time.time(), most),
+        )
 
     # The threads
 

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Literal, TypeAlias
 
-from gateway.records import CopyState
+from gateway.records import CopyState, Refusal
 
 __all__ = ["Counters", "Figures", "Histogram", "LoopState", "Phase"]
 
@@ -104,6 +104,8 @@ class Figures:
     filtered: Mapping[tuple[str, str], int]
     estimates: Mapping[tuple[str, str], int]
     filters: Mapping[tuple[str, str], str]
+    refusal: Refusal | None
+    away: str
     commit_seconds: Histogram
     commit_records: Histogram
 
@@ -125,6 +127,8 @@ class Counters:
         filters: By subscription and table, who evaluates the filters; replaced, never changed.
         commit_seconds: How long it took from handing a batch over until it was committed.
         commit_records: How many records a Kafka transaction had.
+        refusal: Of changed definitions; another thread may set it, and `away`.
+        away: What does not answer, and what is known of it; empty while everything does.
         posted: The latest copy; the one thing here that other threads may look at.
     """
 
@@ -147,6 +151,8 @@ class Counters:
     phase: Phase = "starting"
     phase_since: float = field(default_factory=time.monotonic)
     loop: LoopState | None = None
+    refusal: Refusal | None = None
+    away: str = ""
     posted: Figures | None = None
 
     def enter(self, phase: Phase) -> None:
@@ -158,6 +164,10 @@ class Counters:
     def count_evaluated(self, rows: int) -> None:
         """Count rows that a server is asked about."""
         self.evaluated_rows += rows
+
+    def set_away(self, why: str) -> None:
+        """Note what does not answer; any thread may call it."""
+        self.away = why
 
     def count_error(self, error: Exception) -> None:
         """Count what ended an attempt."""
@@ -185,6 +195,8 @@ class Counters:
             filtered=dict(self.filtered),
             estimates=dict(self.estimates),
             filters=self.filters,
+            refusal=self.refusal,
+            away=self.away,
             commit_seconds=self.commit_seconds.copy(),
             commit_records=self.commit_records.copy(),
         )

@@ -7,7 +7,7 @@ columns, filters and schemas. Everything the hot path needs is prepared here, pe
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 
 from gateway.copy import ChunkedCopy
 from gateway.definitions.ddl_messages import Reason, UnbelievedError
@@ -18,6 +18,7 @@ from gateway.envelope.envelope import EnvelopeEncoder
 from gateway.envelope.headers import HeaderMaker
 from gateway.envelope.markers import encode_copy
 from gateway.envelope.schema import key_of
+from gateway.errors import SchemaError, SchemaRefusedError
 from gateway.lsn import Lsn
 from gateway.pgoutput.messages import LogicalMessage, Relation
 from gateway.records import CopyState, Record
@@ -99,6 +100,7 @@ class RelationRoutes:
         self.addresses = Addresses(plan, self._taken, settings, schemas)
         self._groups = GroupBuilder(plan, settings, self.addresses)
         self._copied = {(copy.subscription, copy.target_oid) for copy in plan.copies}
+        self._open_ended = plan.open_ended
         self._put_aside: list[tuple[str, int]] = []
         self.outdated: dict[tuple[str, int], str] = {}
         self.ignored: Counter[Reason] = Counter()
@@ -159,7 +161,8 @@ class RelationRoutes:
         """
         self.forms.adopt(plan)
         for held in plan.held:
-            self.outdated[held.subscription, held.oid] = held.reason
+            if (held.subscription, held.oid) in self._taken:
+                self.outdated[held.subscription, held.oid] = held.reason
         kept = [p for p in plan.publishes if (p.subscription, p.target_oid) in self._taken]
         self._publishes = self._now = _by_relation(kept)
         asked = self.filters.ask_server
@@ -358,25 +361,42 @@ class RelationRoutes:
             for route, copy in self._watched.get(target, ())
         ]
 
-    def register_all(self) -> None:
+    def register_all(
+        self, holdable: Collection[tuple[str, int]] = ()
+    ) -> dict[tuple[str, int], str]:
         """Register the schemas of every subscriber table as the catalog has it now.
+
+        Args:
+            holdable: Subscription and OID of the tables that can be held when the registry refuses
+                their schema, instead of refusing everything.
+
+        Returns:
+            Those of them that it refuses, and why.
 
         Raises:
             SchemaError: a table cannot be published.
             SchemaRefusedError: its schema changed incompatibly; not where it is put aside then.
         """
+        refused = {}
         for publish in self._publishes_once:
             table = self.forms.tables[publish.target_oid]
             columns = tuple(c.name for c in table.columns if publish.publishes(c))
             form = self.forms.stored(table, columns)
             encoder = self._groups.encoder(form, columns)
-            self._groups.taker(publish.subscription, form, encoder, frozenset(), {})
+            try:
+                self._groups.taker(publish.subscription, form, encoder, frozenset(), {})
+            except SchemaRefusedError as error:
+                table_id = (publish.subscription, publish.target_oid)
+                if table_id not in holdable:
+                    raise
+                refused[table_id] = error.message
 
         # A type that cannot be read in binary format is refused now, not at its first row.
         for oid in self._publishes:
             table = self.forms.tables[oid]
             sent = [(c.name, c.type_oid) for c in table.columns if c.generated != "v"]
             self._to_text(oid, str(table), sent)
+        return refused
 
     def _to_text(self, oid: int, name: str, columns: Sequence[tuple[str, int]]) -> RowToText | None:
         """Prepare the conversion of a relation's rows, where the stream is in binary format."""
@@ -408,40 +428,63 @@ class RelationRoutes:
             if publish.subscription in seen:
                 continue  # read under its root, each leaf of the tree says the same
             seen.add(publish.subscription)
-            form = self.forms.of_relation(publish, relation)
-            taken = (publish.subscription, publish.target_oid)
-            keyed_by = key_signature(form.columns, form.key)
-            if self._keys.get(taken, keyed_by) != keyed_by:
-                self.outdated[taken] = "its key has changed"
-            key = (form.target.oid, tuple(column.name for column in form.columns))
-            if key not in forms:
-                forms[key] = (form, self._groups.encoder(form, names), [])
-            form, encoder, takers = forms[key]
-            passes = {
-                operation: self.filters.passes(publish.filters[operation], names, asking)
-                for operation in publish.operations - {Operation.TRUNCATE}
-            }
-            selections = {
-                operation: lookup
-                for operation in passes
-                if (lookup := self.filters.lookup(publish.filters[operation], names)) is not None
-            }
-            takers.append(
-                self._groups.taker(
-                    publish.subscription,
-                    form,
-                    encoder,
-                    publish.operations,
-                    passes,
-                    selections,
-                    publish.filters,
-                )
-            )
+            try:
+                self._add(publish, relation, names, asking, forms)
+            except (SchemaError, SchemaRefusedError) as error:
+                taken = (publish.subscription, publish.target_oid)
+                stops = isinstance(error, SchemaRefusedError) and taken not in self._open_ended
+                if stops or taken not in self._copied:
+                    raise
+                self.outdated[taken] = error.message
         name = f"{relation.namespace}.{relation.name}"
         return [
             self._groups.group(form, encoder, takers, name, names)
             for form, encoder, takers in forms.values()
+            if takers
         ]
+
+    def _add(
+        self,
+        publish: Publish,
+        relation: Relation,
+        names: Sequence[str],
+        asking: Asking | None,
+        forms: dict[tuple[int, tuple[str, ...]], tuple[Form, EnvelopeEncoder, list[Taker]]],
+    ) -> None:
+        """Add a subscription to those that take the form in which it gets a relation.
+
+        Raises:
+            SchemaError: the relation cannot be published for it.
+        """
+        taken = (publish.subscription, publish.target_oid)
+        form = self.forms.of_relation(publish, relation)
+        keyed_by = key_signature(form.columns, form.key)
+        if self._keys.get(taken, keyed_by) != keyed_by:
+            self.outdated[taken] = "its key has changed"
+        key = (form.target.oid, tuple(column.name for column in form.columns))
+        if key not in forms:
+            forms[key] = (form, self._groups.encoder(form, names), [])
+        form, encoder, takers = forms[key]
+        passes = {
+            operation: self.filters.passes(publish.filters[operation], names, asking)
+            for operation in publish.operations - {Operation.TRUNCATE}
+        }
+        selections = {
+            operation: lookup
+            for operation in passes
+            if (lookup := self.filters.lookup(publish.filters[operation], names)) is not None
+        }
+        takers.append(
+            self._groups.taker(
+                publish.subscription,
+                form,
+                encoder,
+                publish.operations,
+                passes,
+                selections,
+                publish.filters,
+            )
+        )
 
 
 def _by_relation(publishes: Sequence[Publish]) -> Publishes:

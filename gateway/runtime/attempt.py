@@ -20,17 +20,18 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final
 
 import psycopg
 
 from gateway.config import Settings
-from gateway.definitions.model import Plan
-from gateway.definitions.requests import new_partitions
+from gateway.definitions.combine import TableId
+from gateway.definitions.model import Definitions, Fault, Plan
+from gateway.definitions.requests import new_partitions, oids_of
 from gateway.definitions.server import SUFFIXES
 from gateway.errors import TransientError
 from gateway.failpoints import fail_point
@@ -63,8 +64,9 @@ from gateway.sink.registry import Registry
 from gateway.source.connection import connect
 from gateway.source.evaluator import ServerEvaluator
 from gateway.source.partitions import partition_conditions
-from gateway.source.publications import ensure_publications
+from gateway.source.publications import check_publications, ensure_publications
 from gateway.source.replication import ReplicationConnection
+from gateway.source.rights import why_unreadable
 from gateway.source.server import server_position
 from gateway.source.slot import is_reading, slot_status
 
@@ -89,6 +91,8 @@ class Attempt:
             passed since.
         ask_server: Filters that the server evaluates may come up.
         stood_by: Another process had the slot at first.
+        definitions: Those in force, where a gateway has streamed; None: as the file has them.
+        faults: Of tables that a copy could not read; they are held until definitions take over.
         streaming_since: When the loop began, in seconds of the monotonic clock; None: not yet.
     """
 
@@ -104,6 +108,8 @@ class Attempt:
     was_down: bool = True
     ask_server: bool = False
     stood_by: bool = False
+    definitions: Definitions | None = None
+    faults: Mapping[TableId, Fault] = field(default_factory=dict)
     streaming_since: float | None = None
 
     def run(self) -> Outcome:
@@ -120,9 +126,9 @@ class Attempt:
             connection = stack.enter_context(
                 connect(settings.source.dsn, on_wait=self._look_at_the_clock)
             )
-            setup = set_up(settings, connection)
             registry = Registry(settings.registry, on_wait=self._look_at_the_clock)
             stack.callback(registry.close)
+            setup = set_up(settings, connection, registry, self.definitions, self.faults)
             evaluator = self._evaluator()
             stack.callback(evaluator.close)
             outside = Outside(connection, registry, evaluator)
@@ -148,7 +154,13 @@ class Attempt:
                     feedback_interval_s=settings.limits.feedback_interval_s,
                 )
             )
-            sink = make_sink(settings, setup.facts, registry, batch_bytes=setup.batch_bytes)
+            sink = make_sink(
+                settings,
+                setup.facts,
+                registry,
+                batch_bytes=setup.batch_bytes,
+                on_away=self.counters.set_away,
+            )
             # When Kafka is back from an outage, who has the slot decides whose turn it is.
             source = settings.source
             sink.resume_while(partial(is_reading, source.dsn, source.slot, stream.backend_pid))
@@ -157,6 +169,9 @@ class Attempt:
             stack.callback(intake.close)
             with intake.attended():
                 recovered = sink.open(_OPEN_TIMEOUT_S, stopping=self.stopping)
+                if self.definitions is not None and _is_superseded(self.definitions, recovered):
+                    self.definitions = None
+                    return Outcome.START_ANEW
                 if recovered.watermark is not None:
                     self.settings = settings = with_topics(
                         settings, setup.plan, recovered.watermark.copies, setup.names
@@ -241,6 +256,7 @@ class Attempt:
             going_on.watermark,
             recovered.requests,
             conditions,
+            why_unreadable(outside.connection, oids_of(setup.plan, recovered.requests)),
             sink,
             stopping=self.stopping,
         )
@@ -276,6 +292,7 @@ class Attempt:
             reload=self.reload,
             make_evaluator=self._evaluator,
             told=reader.told,
+            unreadable=partial(why_unreadable, outside.connection),
             setup=setup,
             routes=routes,
             intake=intake,
@@ -284,7 +301,9 @@ class Attempt:
             taken={request.name for request in recovered.requests},
         )
         self.streaming_since = time.monotonic()
+        self.definitions = setup.definitions
         outcome = streaming.run(going_on)
+        self.faults = {**self.faults, **streaming.faults}
         if (takeover := streaming.takeover) is not None:
             with intake.attended():
                 put_into_force(
@@ -297,6 +316,7 @@ class Attempt:
                     reconcile=takeover.reconcile,
                     stopping=self.stopping,
                 )
+            self.definitions, self.faults = takeover.definitions, {}
         intake.finish(self.close_timeout_s())
         return outcome
 
@@ -408,8 +428,23 @@ class Attempt:
         self.pause(seconds)
 
     def _ensure_publications(self, connection: psycopg.Connection, plan: Plan) -> None:
-        for line in ensure_publications(connection, plan, prefix=self.settings.source.slot):
+        prefix = self.settings.source.slot
+        for line in ensure_publications(connection, plan, prefix=prefix):
             event(_LOG, logging.INFO, "publication", detail=line)
+        for line in check_publications(connection, plan, prefix=prefix):
+            # Only what takes away is left, when the role may not do it.
+            event(
+                _LOG,
+                logging.WARNING,
+                "a publication has more than is read",
+                hint=f"let its owner run: {line}",
+            )
+
+
+def _is_superseded(definitions: Definitions, recovered: Recovered) -> bool:
+    """Whether other definitions than these are in force by now: another gateway has led."""
+    watermark = recovered.watermark
+    return watermark is not None and watermark.definitions not in ("", definitions.fingerprint)
 
 
 def _is_claim(watermark: Watermark | None) -> bool:

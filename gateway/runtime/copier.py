@@ -19,7 +19,8 @@ from gateway.background import OnWait
 from gateway.config import CopyTable
 from gateway.copy import Chunk, Progress
 from gateway.definitions.changes import fingerprint_of
-from gateway.definitions.model import Plan, TableCopy
+from gateway.definitions.combine import TableId
+from gateway.definitions.model import Fault, Plan, TableCopy
 from gateway.envelope.envelope import Snapshot as SnapshotKind
 from gateway.envelope.envelope import TransactionContext
 from gateway.envelope.headers import HeaderMaker
@@ -36,7 +37,8 @@ from gateway.runtime.copy_jobs import CopyJob, CopyReport, CopyStanding, make_jo
 from gateway.runtime.copy_states import CopyStates
 from gateway.runtime.copy_workers import CopyWorkers
 from gateway.runtime.ports import Placement
-from gateway.source.chunks import ChunkReader, ConditionError
+from gateway.source.chunk_errors import ConditionError, TableUnreadable
+from gateway.source.chunks import ChunkReader
 
 __all__ = ["TableCopier"]
 
@@ -57,6 +59,9 @@ class TableCopier:
         evaluator: Evaluates the filters that are not evaluated here; only for copies.
         report: Called by the loop, now and then.
         retry_s: How long a worker waits before it tries again.
+
+    Attributes:
+        faults: Of the tables that cannot be read.
     """
 
     def __init__(
@@ -84,6 +89,7 @@ class TableCopier:
         self._workers = CopyWorkers(self._jobs, settings, open_reader=open_reader, retry_s=retry_s)
         self._placing = False
         self._altered = False
+        self.faults: dict[TableId, Fault] = {}
 
     def __enter__(self) -> TableCopier:
         if not self._jobs and not self._routes.addresses.refused:
@@ -160,7 +166,7 @@ class TableCopier:
         """Yield the records of a chunk; not `whole`: more of what was read with it comes."""
         self._placing = True
         if not job.copy.started and not job.part:
-            yield self._mark(job, lsn, state="copying", asked=None)
+            yield self._mark(job, lsn, state="copying", asked=None, published=0)
             yield job.route.begin(lsn, self._transaction(lsn, "first"))
         transaction = self._transaction(lsn, "true")
         rows = job.copy.place(chunk)
@@ -170,6 +176,9 @@ class TableCopier:
             self._counters.copied_rows += len(records)
             yield records
         job.learn(chunk.size, made)
+        for copy in job.copies:
+            sent = self._states.of(copy).published + job.take_published(copy.subscription)
+            self._states.set(copy, published=sent)
         report_quarantined(_LOG, self._counters, transaction.quarantined)
         self._placing = False
         if job.copy.progress.ready:
@@ -201,7 +210,8 @@ class TableCopier:
                 "part of a table copied" if job.part else "table copied",
                 subscription=copy.subscription,
                 relation=job.table,
-                rows=job.copy.progress.rows,
+                rows_read=job.copy.progress.rows,
+                rows_published=self._states.of(copy).published,
                 lsn=format_lsn(lsn),
             )
         if not self.unfinished:
@@ -212,12 +222,27 @@ class TableCopier:
         self._workers.end(job)
         self._routes.unwatch(job.route, job.copy)
 
-    def _give_up(self, job: CopyJob, error: ConditionError) -> None:
-        """Forget a part whose condition fails; the table is as complete as it was."""
+    def _give_up(self, job: CopyJob, error: ConditionError | TableUnreadable) -> None:
+        """End the copy of a table that cannot be read, or of a part whose condition fails.
+
+        A table that consumers have is as complete as it was; another one has to be held, which
+        takes a new plan.
+        """
         self._end(job)
         for copy in job.copies:
-            self._states.set(copy, asked=None)
-        event(_LOG, logging.ERROR, "a part of a table is not copied", because=error.message)
+            if self._states.of(copy).state == "ready":
+                self._states.set(copy, asked=None)
+                event(
+                    _LOG,
+                    logging.ERROR,
+                    "what was asked for of a table is not copied",
+                    subscription=copy.subscription,
+                    relation=job.table,
+                    because=error.message,
+                )
+            else:
+                self.faults[copy.subscription, copy.target_oid] = Fault(error.message)
+                self._altered = True
 
     def _mark(
         self,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Final
 
@@ -11,7 +11,7 @@ from gateway.background import OnWait
 from gateway.config import Settings
 from gateway.definitions import requests
 from gateway.definitions.changes import copy_states, departed
-from gateway.definitions.model import Plan
+from gateway.definitions.model import Fault, Plan
 from gateway.descriptors import wait_readable
 from gateway.envelope.headers import HeaderMaker
 from gateway.envelope.markers import encode_copy, encode_reload
@@ -19,7 +19,7 @@ from gateway.errors import TransientError
 from gateway.failpoints import fail_point
 from gateway.lsn import Lsn, format_lsn
 from gateway.observe import event
-from gateway.records import Batch, CopyRequest, Cut, Watermark
+from gateway.records import Batch, CopyRequest, CopyState, Cut, Watermark
 from gateway.routing.routes import RelationRoutes
 from gateway.runtime.ports import Sink
 from gateway.runtime.waits import WaitNotice
@@ -80,6 +80,7 @@ def begin(
         TransientError: an edge failed, or `stopping` said so.
     """
     first = replace(watermark, copies=copy_states(plan, (), reconcile=True, names=names))
+    _tell_held((), first.copies)
     _commit(sink, Batch([], first), stopping)
     fail_point("copy.begun")
     return first
@@ -145,7 +146,8 @@ def put_into_force(
         else s
         for s in states
     )
-    after = replace(watermark, definitions=definitions, copies=states)
+    after = replace(watermark, definitions=definitions, copies=states, refusal=None)
+    _tell_held(watermark.copies, states)
     everyone = [subscription.name for subscription in plan.subscriptions]
     cut = Cut(point, routes.addresses.feeds, None, everyone)
     _commit(sink, Batch(records, after, cut), stopping)
@@ -161,11 +163,28 @@ def put_into_force(
     return after
 
 
+def _tell_held(before: Iterable[CopyState], states: Iterable[CopyState]) -> None:
+    """Log the tables that were never published and are held from now on."""
+    known = {(state.subscription, state.schema, state.table) for state in before}
+    for state in states:
+        key = (state.subscription, state.schema, state.table)
+        if state.state == "held" and key not in known:
+            event(
+                _LOG,
+                logging.WARNING,
+                "a table is held",
+                subscription=state.subscription,
+                relation=f"{state.schema}.{state.table}",
+                because=state.reason,
+            )
+
+
 def take_requests(
     plan: Plan,
     watermark: Watermark,
     asked: tuple[CopyRequest, ...],
     conditions: Mapping[int, str],
+    unreadable: Mapping[int, Fault],
     sink: Sink,
     *,
     stopping: Callable[[], bool],
@@ -179,6 +198,7 @@ def take_requests(
         watermark: What is committed.
         asked: In the order in which they came.
         conditions: What the rows of partitions fulfil that have come to trees under copy, by OID.
+        unreadable: Tables that cannot be read, by OID: requests for them are refused.
         sink: Not busy.
         stopping: Asked while waiting; True gives up.
 
@@ -188,7 +208,7 @@ def take_requests(
     Raises:
         TransientError: an edge failed, or `stopping` said so: the requests are there still.
     """
-    states, refused = requests.take(plan, watermark.copies, asked, conditions)
+    states, refused = requests.take(plan, watermark.copies, asked, conditions, unreadable)
     after = replace(watermark, copies=states)
     _commit(sink, Batch([], after, taken=asked), stopping)
     for because in refused:

@@ -10,6 +10,7 @@ from gateway.copy import ChunkedCopy, Front
 from gateway.definitions.model import Plan, Table, TableCopy
 from gateway.envelope.schema import key_of
 from gateway.routing.copies import CopyRoute
+from gateway.routing.counts import TopicCounter
 from gateway.routing.filters import Filters
 from gateway.routing.routes import RelationRoutes
 from gateway.runtime.copy_states import CopyStates
@@ -80,9 +81,20 @@ class CopyJob:
     part: str = ""
     over: bool = False
     records_per_row: float = field(init=False)
+    _counted: dict[str, int] = field(init=False)
 
     def __post_init__(self) -> None:
         self.records_per_row = len(self.copies)
+        self._counted = {counter.subscription: counter.copied for counter in self._counters()}
+
+    def take_published(self, subscription: str) -> int:
+        """Return how many rows a subscription has been sent since the last call."""
+        now = sum(c.copied for c in self._counters() if c.subscription == subscription)
+        before, self._counted[subscription] = self._counted.get(subscription, 0), now
+        return now - before
+
+    def _counters(self) -> Iterator[TopicCounter]:
+        return (taker.counter for group in self.route.groups for taker in group.takers)
 
     @property
     def is_ranged(self) -> bool:

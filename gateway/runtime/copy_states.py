@@ -80,7 +80,12 @@ class CopyStates:
         """Let a table be copied from its beginning at the next start; False if that is so."""
         before = self.of(copy)
         after = self.set(
-            copy, state="pending", consistent_point=None, progress=Progress(), asked=None
+            copy,
+            state="pending",
+            consistent_point=None,
+            progress=Progress(),
+            asked=None,
+            published=0,
         )
         if after == before:
             return False

@@ -25,7 +25,13 @@ from gateway.lsn import Lsn
 from gateway.observe import event
 from gateway.runtime.copy_jobs import CopyJob
 from gateway.runtime.waits import WaitNotice
-from gateway.source.chunks import ChunkReader, ConditionError, TableAltered, TableGone
+from gateway.source.chunk_errors import (
+    ConditionError,
+    TableAltered,
+    TableGone,
+    TableUnreadable,
+)
+from gateway.source.chunks import ChunkReader
 
 __all__ = ["CopyWorkers"]
 
@@ -70,7 +76,7 @@ class CopyWorkers:
         self._due: deque[CopyJob] = deque()
         # The latest ones, for the loop may be held up: they see all that earlier ones see.
         self._snapshots: deque[Snapshot] = deque(maxlen=_SNAPSHOTS)
-        self._given_up: deque[tuple[CopyJob, ConditionError]] = deque()
+        self._given_up: deque[tuple[CopyJob, ConditionError | TableUnreadable]] = deque()
         self._sure_from: int | None = None
         self._not_before = 0.0
         self._failure: Exception | None = None
@@ -144,7 +150,9 @@ class CopyWorkers:
             job.front.abandon()
             self._turn.notify_all()
 
-    def take_notes(self) -> tuple[list[Snapshot], list[tuple[CopyJob, ConditionError]]]:
+    def take_notes(
+        self,
+    ) -> tuple[list[Snapshot], list[tuple[CopyJob, ConditionError | TableUnreadable]]]:
         """Return what whatever is read from now on sees, and what cannot be copied.
 
         Raises:
@@ -201,6 +209,12 @@ class CopyWorkers:
                         job.source = replace(job.source, narrow=())
                         event(_LOG, logging.WARNING, "reading all rows", because=error.message)
                         continue
+                    if self._abandon(job, held):
+                        self._given_up.append((job, error))
+                        self._wake()
+                    job = None
+                except TableUnreadable as error:
+                    assert job is not None
                     if self._abandon(job, held):
                         self._given_up.append((job, error))
                         self._wake()

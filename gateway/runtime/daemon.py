@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from gateway.config import Settings
+from gateway.definitions.combine import TableId
+from gateway.definitions.model import Definitions, Fault
 from gateway.errors import GatewayError, TransientError
 from gateway.lsn import Lsn
 from gateway.observe import Counters, event
@@ -67,6 +69,8 @@ class Daemon:
         self._tell_copy = report_copy
         self._was_down = True
         self._ask_server = False
+        self._definitions: Definitions | None = None
+        self._faults: Mapping[TableId, Fault] = {}
 
     def run(self) -> Outcome:
         """Run until stopped or at endpos; try again after what may pass.
@@ -93,7 +97,10 @@ class Daemon:
             tried = True
             try:
                 self._was_down = True  # unless it ends in good order, and the next follows at once
-                outcome = attempt.run()
+                try:
+                    outcome = attempt.run()
+                finally:
+                    self._definitions, self._faults = attempt.definitions, attempt.faults
                 if outcome not in _ENDLESS:
                     return outcome
                 self._was_down = attempt.streaming_since is None
@@ -116,6 +123,7 @@ class Daemon:
                     stood_by=attempt.stood_by,
                 )
                 event(_LOG, logging.WARNING, "trying again", in_s=pause_s, error=error.message)
+                self.counters.set_away(error.message)
                 self.counters.enter("retrying")
                 self._pause(pause_s)
         return Outcome.STOPPED
@@ -133,6 +141,8 @@ class Daemon:
             time_is_up=self._time_is_up,
             was_down=self._was_down,
             ask_server=self._ask_server,
+            definitions=self._definitions,
+            faults=self._faults,
         )
 
     def _report_copy(self, standing: CopyStanding) -> None:

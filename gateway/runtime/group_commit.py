@@ -346,6 +346,7 @@ class GroupCommit:
                     end_lsn=batch.end_lsn,
                     last=batch.last or self.durable.last,
                     copies=self._states(),
+                    refusal=self._counters.refusal,
                 ),
                 Cut(published, self._router.feeds, batch.commit_time, idle),
             )
@@ -398,7 +399,11 @@ class GroupCommit:
         """
         if busy or not self._batch.whole or not (self.hurry or self._progress.is_time()):
             return False
-        moved = self.position > self.durable.end_lsn or self._states() is not self.durable.copies
+        moved = (
+            self.position > self.durable.end_lsn
+            or self._states() is not self.durable.copies
+            or self._counters.refusal != self.durable.refusal
+        )
         return moved or bool(self._progress.behind(self._published(), everyone=self.hurry))
 
     def due_at(self, *, waiting: bool) -> list[float]:

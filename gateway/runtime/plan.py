@@ -20,11 +20,12 @@ from typing import Final
 import psycopg
 
 from gateway.config import Settings
-from gateway.definitions.combine import make_plan
+from gateway.definitions.combine import TableId, make_plan
 from gateway.definitions.ddl_messages import Key, UnbelievedError, open_message
 from gateway.definitions.departed import with_departed
 from gateway.definitions.groups import only_group
-from gateway.definitions.model import Definitions, Plan, Table
+from gateway.definitions.listed import Listed
+from gateway.definitions.model import Catalog, Definitions, Fault, Plan, Table
 from gateway.definitions.parser import parse_definitions
 from gateway.definitions.remembered import known_tables, oids_of, recall, texts_of
 from gateway.definitions.told import Told, as_published, as_told, filters_of, hear
@@ -35,6 +36,7 @@ from gateway.pgoutput.messages import LogicalMessage
 from gateway.records import CopyState, Watermark
 from gateway.rowfilter.permitted import is_collation
 from gateway.rowfilter.pushdown import is_exact_on, push_down
+from gateway.runtime.vetting import find_faults
 from gateway.source.catalog import read_catalog
 from gateway.source.immutable import check_filters
 from gateway.source.installation import read_key
@@ -80,41 +82,83 @@ def read_plan(
     *,
     told: Told | None = None,
     known: Mapping[int, Table] = MappingProxyType({}),
+    faults: Mapping[TableId, Fault] = MappingProxyType({}),
+    rights: bool = True,
 ) -> Plan:
     """Return what follows from the definitions on this server.
 
-    `watermark` says which tables have been published: with it a table that is listed and was
-    dropped is no error; nor is one that was altered so that it cannot be published any more, where
-    such tables are to be held. New definitions are refused then.
+    A table that cannot be published is held, where such tables are to be held, unless the file
+    names it and is new: then it may be a slip of the pen, and the definitions are refused. A table
+    that may not be read is held in any case, as natively the others go on.
 
-    `told` is what publications and trees were at a place of the stream, `known` the tables that
-    were published there; without it they are as of now.
+    Args:
+        settings: The configuration.
+        connection: To the source.
+        definitions: As parsed.
+        watermark: Which tables have been published: with it a table that is listed and was dropped
+            is no error; nor is one that was altered so that it cannot be published any more.
+        told: What publications and trees were at a place of the stream; without it they are as of
+            now.
+        known: The tables that were published there.
+        faults: Tables that are held for what only their registration has shown, and why.
+        rights: Tables are about to be copied and published: hold those that the role may not.
 
     Raises:
         DefinitionError: the definitions cannot be served.
         TransientError: the connection is gone.
     """
     states = () if watermark is None else watermark.copies
-    holds = (
-        settings.definitions.on_table_error == "hold"
-        and watermark is not None
-        and watermark.definitions == definitions.fingerprint
-    )
     catalog = read_catalog(
         connection, definitions, known_tables(states), () if told is None else _oids_of(told, known)
     )
     if told is not None:
         catalog = as_told(catalog, told, known)
-    plan = make_plan(
-        definitions,
-        catalog,
-        holdable={(s.subscription, s.schema, s.table) for s in states} if holds else (),
-        prefix=settings.source.slot,
-        missing_identity=settings.definitions.missing_identity,
-    )
+    plan = _vetted(settings, connection, definitions, catalog, watermark, faults, rights=rights)
     if settings.filters.pushdown and is_exact_on(connection.info.server_version):
         return push_down(plan, definitions)
     return plan
+
+
+def _vetted(
+    settings: Settings,
+    connection: psycopg.Connection,
+    definitions: Definitions,
+    catalog: Catalog,
+    watermark: Watermark | None,
+    faults: Mapping[TableId, Fault],
+    *,
+    rights: bool,
+) -> Plan:
+    """Make the plan without the tables that are to be held."""
+    states = () if watermark is None else watermark.copies
+    same = watermark is not None and watermark.definitions == definitions.fingerprint
+    published = {(s.subscription, s.schema, s.table) for s in states if same or s.state == "held"}
+    listed = Listed(definitions, catalog)
+    holds = settings.definitions.on_table_error == "hold"
+
+    def holdable(subscription: str, table: Table) -> bool:
+        key = (subscription, table.schema, table.name)
+        return holds and (key in published or not listed.has(subscription, table))
+
+    found = dict(faults)
+    while True:
+        plan = make_plan(
+            definitions,
+            catalog,
+            holdable=holdable,
+            faults=found,
+            prefix=settings.source.slot,
+            missing_identity=settings.definitions.missing_identity,
+        )
+        noticed = find_faults(settings, connection, plan, states, rights=rights) if holds else {}
+        more = {
+            (name, oid): fault
+            for (name, oid), fault in noticed.items()
+            if (fault.always or holdable(name, catalog.tables[oid])) and (name, oid) not in found
+        }
+        if not more:
+            return plan
+        found |= more
 
 
 def recalled_plan(
@@ -287,6 +331,7 @@ class PlanReader:
                 self._watermark,
                 told=told,
                 known=self._plan.tables if told is not None else {},
+                rights=False,
             )
         except TransientError:
             raise

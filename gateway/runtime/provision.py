@@ -9,13 +9,15 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import Final
 
 import psycopg
 
 from gateway.background import OnWait, keep_waiting
 from gateway.config import Settings
-from gateway.definitions.model import Definitions, Plan
+from gateway.definitions.combine import TableId
+from gateway.definitions.model import Definitions, Fault, Plan
 from gateway.definitions.renamed import kept_topics
 from gateway.descriptors import wait_readable
 from gateway.envelope.envelope import package_version
@@ -33,6 +35,7 @@ from gateway.records import Batch, CopyState, Watermark
 from gateway.routing import RoutingSettings
 from gateway.routing.routes import RelationRoutes
 from gateway.runtime.plan import PlanReader, read_definitions, read_plan, recalled_plan
+from gateway.runtime.preflight import plan_refusals, server_refusals
 from gateway.sink.identity import SlotIdentity
 from gateway.sink.producer import TransactionalSink
 from gateway.sink.progress import KafkaProgress, read_progress
@@ -44,6 +47,7 @@ from gateway.source.connection import ServerFacts, server_facts
 from gateway.source.evaluator import ServerEvaluator
 from gateway.source.installation import has_ddl_messages
 from gateway.source.negotiation import Protocol, negotiate, wants_binary
+from gateway.source.slot import slot_status
 from gateway.source.watch import whole_digest
 
 __all__ = [
@@ -57,7 +61,9 @@ __all__ = [
     "known_plan",
     "make_evaluator",
     "make_sink",
+    "published_before",
     "recall",
+    "register",
     "routing_settings",
     "set_up",
     "slot_identity",
@@ -109,21 +115,32 @@ class Topics:
     batch_bytes: int | None = None
 
 
-def set_up(settings: Settings, connection: psycopg.Connection) -> Setup:
-    """Read the definitions, make the plan, and create or check the topics.
+def set_up(
+    settings: Settings,
+    connection: psycopg.Connection,
+    registry: Registry,
+    definitions: Definitions | None = None,
+    faults: Mapping[TableId, Fault] = MappingProxyType({}),
+) -> Setup:
+    """Read the definitions, make the plan, create or check the topics, and register the schemas.
+
+    Args:
+        settings: The configuration.
+        connection: To the source.
+        registry: Gets the schemas.
+        definitions: Those in force, of a gateway that has streamed; None: as the file has them.
+            Changed ones are for `gateway.runtime.reload`, which may refuse them.
+        faults: Of tables that are to be held.
 
     Raises:
         DefinitionError, ConfigError: the definitions or settings cannot work on these servers.
         FatalError: the server's wal_level is not logical, or a topic is not as it must be.
         TransientError: a server does not answer.
     """
-    definitions = read_definitions(settings)
+    definitions = definitions or read_definitions(settings)
     facts = server_facts(connection)
-    if facts.wal_level != "logical":
-        raise FatalError(
-            f"the source server has wal_level = {facts.wal_level}",
-            hint="set wal_level = logical in postgresql.conf and restart the server",
-        )
+    for _, refusal in server_refusals(settings, connection, facts):
+        raise refusal
     for subscription in definitions.subscriptions:
         if subscription.connection_given:
             event(
@@ -134,14 +151,55 @@ def set_up(settings: Settings, connection: psycopg.Connection) -> Setup:
             )
     catalog = whole_digest(connection, definitions)
     tells = has_ddl_messages(connection)
-    plan = known_plan(settings, connection, definitions, facts)
+    watermark = published_before(settings, connection, definitions, facts)
+    refused = dict(faults)
+    while True:
+        plan = read_plan(settings, connection, definitions, watermark, faults=refused)
+        if slot_status(connection, settings.source.slot) is None:
+            for _, refusal in plan_refusals(settings, connection, plan):
+                raise refusal
+        topics, routing, more = register(settings, connection, plan, facts, registry)
+        if not more:
+            break
+        refused |= more
     for warning in plan.warnings:
         event(_LOG, logging.WARNING, "definition", detail=warning)
     protocol = negotiate(plan.subscriptions, facts.version_num)
-    topics = ensure_all_topics(settings, plan, timeout_s=TOPICS_TIMEOUT_S)
-    routing = routing_settings(settings, facts, plan, topics)
     names, size = settings.topics.names, topics.batch_bytes
     return Setup(facts, definitions, plan, routing, protocol, size, catalog, tells, names)
+
+
+def register(
+    settings: Settings,
+    connection: psycopg.Connection,
+    plan: Plan,
+    facts: ServerFacts,
+    registry: Registry,
+) -> tuple[Topics, RoutingSettings, dict[TableId, Fault]]:
+    """Create or check the topics, register the schemas and compile the filters of a plan.
+
+    Returns:
+        What the topics allow, the settings of routing, and the tables that have to be held since
+        the registry refuses their schemas, with its reason: the plan is to be made without them.
+
+    Raises:
+        ConfigError, FatalError: a topic cannot be had or is not as it must be.
+        FilterError, SchemaError, SchemaRefusedError: a table cannot be published.
+        TransientError: a server does not answer.
+    """
+    topics = ensure_all_topics(settings, plan, timeout_s=TOPICS_TIMEOUT_S)
+    routing = routing_settings(settings, facts, plan, topics)
+    routes = RelationRoutes(plan, routing, ServerCatalog(connection), registry)
+    refused = routes.register_all(_holdable(settings, plan))
+    return topics, routing, {table_id: Fault(why) for table_id, why in refused.items()}
+
+
+def _holdable(settings: Settings, plan: Plan) -> frozenset[TableId]:
+    """Return the tables that are held when the registry refuses their schema.
+
+    Of one that the file names, `[on_error] schema` says what happens.
+    """
+    return plan.open_ended if settings.definitions.on_table_error == "hold" else frozenset()
 
 
 def known_plan(
@@ -153,9 +211,28 @@ def known_plan(
         DefinitionError: the definitions cannot be served.
         TransientError: a server does not answer.
     """
+    watermark = published_before(settings, connection, definitions, facts)
+    return read_plan(settings, connection, definitions, watermark)
+
+
+def published_before(
+    settings: Settings, connection: psycopg.Connection, definitions: Definitions, facts: ServerFacts
+) -> Watermark | None:
+    """Return what is in Kafka of this slot, if the plan depends on it; reading it takes time.
+
+    It does where a table is held or the definitions are refused: which tables have been published
+    decides then.
+
+    Raises:
+        DefinitionError: the definitions cannot be served.
+        TransientError: a server does not answer.
+    """
+    refused: DefinitionError | None = None
     try:
-        return read_plan(settings, connection, definitions)
+        if not read_plan(settings, connection, definitions).held:
+            return None
     except DefinitionError as error:
+        refused = error
         # Said now, since Kafka may be away for long.
         event(
             _LOG,
@@ -163,13 +240,13 @@ def known_plan(
             "the definitions do not fit the source now; looking in Kafka whether they did",
             error=error.message,
         )
-        topic, identity = settings.topics.progress, slot_identity(facts, settings)
-        watermark = None
-        if describe_topics(settings.kafka, [topic]):
-            watermark = read_progress(settings.kafka, topic, identity, _READ_S).watermark
-        if watermark is None or not watermark.copies:
-            raise
-        return read_plan(settings, connection, definitions, watermark)
+    topic, identity = settings.topics.progress, slot_identity(facts, settings)
+    watermark = None
+    if describe_topics(settings.kafka, [topic]):
+        watermark = read_progress(settings.kafka, topic, identity, _READ_S).watermark
+    if refused is not None and (watermark is None or not watermark.copies):
+        raise refused
+    return watermark
 
 
 def recall(
@@ -341,6 +418,7 @@ def make_sink(
     registry: Registry,
     *,
     batch_bytes: int | None = None,
+    on_away: Callable[[str], None] = lambda why: None,
 ) -> TransactionalSink:
     """Make the producer of this gateway's slot; not yet opened.
 
@@ -349,6 +427,7 @@ def make_sink(
         facts: Of the source server.
         registry: For the schemas of the watermark.
         batch_bytes: Of a batch of records at most; None: as the producer has it.
+        on_away: As there.
 
     Raises:
         SchemaRefusedError, TransientError: the registry refuses its schemas, or cannot be reached.
@@ -358,7 +437,9 @@ def make_sink(
     limit = {} if batch_bytes is None else {"batch.size": batch_bytes}
     # No other limit may end a long outage of Kafka: the stream goes on meanwhile, to disk.
     patience_s = max(_SHORTEST_PATIENCE_S, settings.limits.retry_for_s)
-    return TransactionalSink({**settings.kafka, **limit}, identity, progress, patience_s=patience_s)
+    return TransactionalSink(
+        {**settings.kafka, **limit}, identity, progress, patience_s=patience_s, on_away=on_away
+    )
 
 
 def _refuse_collisions(names: Sequence[str]) -> None:

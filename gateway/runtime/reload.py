@@ -20,8 +20,8 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Final
 
 import psycopg
@@ -29,24 +29,21 @@ from psycopg import sql
 
 from gateway.config import Settings
 from gateway.definitions.changes import copy_states
-from gateway.definitions.model import Definitions, Plan, Publish
+from gateway.definitions.combine import TableId
+from gateway.definitions.model import Definitions, Fault, Plan, Publish
 from gateway.errors import GatewayError, TransientError
 from gateway.lsn import Lsn
-from gateway.observe import event
-from gateway.records import CopyRequest, CopyState, Watermark
+from gateway.observe import Counters, event
+from gateway.records import CopyRequest, CopyState, Refusal, Watermark
 from gateway.routing import RoutingSettings
-from gateway.routing.routes import RelationRoutes
 from gateway.runtime.plan import read_definitions, read_plan
 from gateway.runtime.provision import (
-    TOPICS_TIMEOUT_S,
-    ensure_all_topics,
-    routing_settings,
+    register,
     slot_identity,
     with_topics,
 )
 from gateway.sink.progress import read_progress
 from gateway.sink.registry import Registry
-from gateway.source.catalog import ServerCatalog
 from gateway.source.connection import connect, server_facts, wal_flush_lsn
 from gateway.source.installation import has_ddl_messages
 from gateway.source.publications import extend_publications
@@ -59,6 +56,9 @@ _LOG: Final = logging.getLogger(__name__)
 _LISTEN_S: Final = 0.25
 _ALIVE_S: Final = 30.0
 _RETRY_S: Final = 5.0
+_HELD_LOOKS: Final = 4
+"""Held tables are looked at after so many looks at the catalog, then ever more rarely."""
+_HELD_AT_MOST_S: Final = 600.0
 _JOIN_S: Final = 5.0
 _READ_S: Final = 30.0
 
@@ -99,10 +99,12 @@ class Reloader:
     Args:
         watermark: In force, with the states of all copies.
         plan: In force.
+        counters: Told of definitions that are refused.
         before: What `gateway.source.watch.whole_digest` said before the plan was read.
         tells: Whether the stream is read with what it tells of publications.
         told: The plan as the stream has told it; what that is wrong about lasts for one look.
         names: ``[topics] names`` as they are configured.
+        copies: How far the copies of all tables are by now.
         requested: Asked often; True once after a person asked for the definitions to be read.
         taken: Names of requests that may still be there, although they have been taken.
 
@@ -117,10 +119,12 @@ class Reloader:
         plan: Plan,
         definitions: Definitions,
         *,
+        counters: Counters,
         before: str,
         tells: bool,
         told: Callable[[], Plan | None],
         names: Mapping[str, str],
+        copies: Callable[[], Sequence[CopyState]],
         requested: Callable[[], bool],
         taken: Collection[str] = (),
     ) -> None:
@@ -134,6 +138,7 @@ class Reloader:
         self._told = told
         self._compared: Plan | None = None
         self._names = names
+        self._copies = copies
         self._pending = False
         self._ended = threading.Event()
         self._hold = False
@@ -145,7 +150,10 @@ class Reloader:
         self._look_for_requests = bool(taken)
         self._taken = taken
         self.requests: tuple[CopyRequest, ...] = ()
-        self._refused = ""
+        self._counters = counters
+        self._read = ""  # fingerprint of the definitions that are looked at
+        self._held_for = _HELD_LOOKS * (settings.definitions.watch_interval_s or _ALIVE_S)
+        self._look_for_held = time.monotonic() + self._held_for
         self._thread = threading.Thread(target=self._run, name="pgsluice reload", daemon=True)
 
     def __enter__(self) -> Reloader:
@@ -241,6 +249,11 @@ class Reloader:
         told = self._told()
         self._pending |= departed or changed or told is not self._compared
         self._compared = told
+        if (self._plan.held or self._counters.refusal) and time.monotonic() >= self._look_for_held:
+            # A right that was granted, or a schema that the registry takes now, is in no digest.
+            self._held_for = min(self._held_for * 2, _HELD_AT_MOST_S)
+            self._look_for_held = time.monotonic() + self._held_for
+            self._pending = True
 
     def _consider(self, connection: psycopg.Connection, *, asked: bool) -> bool:
         """Look for new definitions and prepare them; return False when it is to be tried again."""
@@ -253,60 +266,102 @@ class Reloader:
                 self.requests = self._read_requests(connection)
                 self._found = bool(self.requests)
             self._look_for_requests = False
+            self._accept()
         except TransientError as error:
             hint = {"hint": error.hint} if error.hint else {}
             event(_LOG, logging.WARNING, "reload put off", error=error.message, **hint)
             return False
         except GatewayError as error:
-            if asked or error.message != self._refused:
-                event(
-                    _LOG,
-                    logging.ERROR,
-                    "changed definitions are refused, the old ones stay in force",
-                    error=error.message,
-                    hint=error.hint or "",
-                )
-            self._refused = error.message
+            self._refuse(error)
             self._look_for_requests = False
             return True
         finally:
             self._hold = False
         return True
 
+    def _refuse(self, error: GatewayError) -> None:
+        """Let everybody see that definitions are refused, and since when; log it once."""
+        before, now_ms = self._counters.refusal, time.time_ns() // 1_000_000
+        same = before is not None and before.message == error.message
+        self._counters.refusal = Refusal(
+            before.since_ms if before is not None else now_ms,
+            now_ms,
+            self._read,
+            error.message,
+            error.hint or "",
+        )
+        if not same:
+            event(
+                _LOG,
+                logging.ERROR,
+                "changed definitions are refused, the old ones stay in force",
+                error=error.message,
+                hint=error.hint or "",
+            )
+
+    def _accept(self) -> None:
+        if (before := self._counters.refusal) is None:
+            return
+        self._counters.refusal = None
+        event(
+            _LOG,
+            logging.INFO,
+            "definitions are no longer refused",
+            after_s=round(time.time() - before.since_ms / 1000),
+        )
+
     def _prepare(self, connection: psycopg.Connection, *, asked: bool) -> Takeover | None:
         settings = self._settings
+        self._read = ""
         definitions = read_definitions(settings)
+        self._read = definitions.fingerprint
         facts = server_facts(connection)
         read_at = wal_flush_lsn(connection)
-        plan = read_plan(settings, connection, definitions, self._watermark)
-        settings = with_topics(settings, plan, self._watermark.copies, self._names)
         rewritten = definitions.fingerprint != self._watermark.definitions
         reconcile = asked or rewritten
-        before = self._watermark.copies
-        states = copy_states(plan, before, reconcile=reconcile, names=settings.topics.names)
-        pending = [(_table_of(s), s.definition) for s in before if s.state == "pending"]
-        late = [
-            s
-            for s in states
-            if s.state == "pending" and (_table_of(s), s.definition) not in pending
-        ]
-        tells, told = has_ddl_messages(connection), self._told()
-        as_told = told is None or _publishes_of(told) == _publishes_of(plan)
-        same = _same(self._plan, plan) and as_told and tells == self._tells
-        if not (rewritten or late) and same:
-            if asked:
-                event(_LOG, logging.INFO, "nothing has changed in the definitions")
-            return None
-        topics = ensure_all_topics(settings, plan, timeout_s=TOPICS_TIMEOUT_S)
-        routing = routing_settings(settings, facts, plan, topics)
-        # Compiles every filter and registers every schema; nothing may be refused any more later.
-        with Registry(settings.registry, on_wait=self._go_on) as registry:
-            RelationRoutes(plan, routing, ServerCatalog(connection), registry).register_all()
+        refused: dict[TableId, Fault] = {}
+        while True:
+            plan = read_plan(settings, connection, definitions, self._current(), faults=refused)
+            settings = with_topics(settings, plan, self._watermark.copies, self._names)
+            if not self._differs(connection, settings, plan, rewritten, reconcile):
+                if asked:
+                    event(_LOG, logging.INFO, "nothing has changed in the definitions")
+                return None
+            # Nothing may be refused any more later.
+            with Registry(settings.registry, on_wait=self._go_on) as registry:
+                _, routing, more = register(settings, connection, plan, facts, registry)
+            if not more:
+                break
+            refused |= more
         for line in extend_publications(connection, plan, prefix=settings.source.slot):
             event(_LOG, logging.INFO, "publication", detail=line)
         self._hold_loop()
         point = wal_flush_lsn(connection)
         return Takeover(definitions, plan, routing, reconcile, point, read_at)
+
+    def _differs(
+        self,
+        connection: psycopg.Connection,
+        settings: Settings,
+        plan: Plan,
+        rewritten: bool,
+        reconcile: bool,
+    ) -> bool:
+        """Whether `plan` is to be put into force instead of the one that is."""
+        before = self._watermark.copies
+        states = copy_states(plan, before, reconcile=reconcile, names=settings.topics.names)
+        pending = [(_table_of(s), s.definition) for s in before if s.state == "pending"]
+        late = any(
+            s.state == "pending" and (_table_of(s), s.definition) not in pending for s in states
+        )
+        tells, told = has_ddl_messages(connection), self._told()
+        as_told = told is None or _publishes_of(told) == _publishes_of(plan)
+        same = _same(self._plan, plan) and as_told and tells == self._tells
+        return rewritten or late or not same
+
+    def _current(self) -> Watermark:
+        """The watermark that the loop began with, and how far the copies have come since."""
+        return replace(self._watermark, copies=tuple(self._copies()))
 
     def _read_requests(self, connection: psycopg.Connection) -> tuple[CopyRequest, ...]:
         """Return the requests that are in Kafka and were not taken."""
@@ -343,4 +398,11 @@ def _same(before: Plan, after: Plan) -> bool:
         before.copies,
         before.subscriptions,
         before.server_publications,
-    ) == (after.publishes, after.copies, after.subscriptions, after.server_publications)
+        before.held,
+    ) == (
+        after.publishes,
+        after.copies,
+        after.subscriptions,
+        after.server_publications,
+        after.held,
+    )

@@ -10,17 +10,19 @@ new plan; then the attempt ends, and the next one takes the requests as well.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack, closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from gateway.config import Settings
-from gateway.definitions.model import Plan
-from gateway.definitions.requests import new_partitions
+from gateway.definitions.combine import TableId
+from gateway.definitions.model import Fault, Plan
+from gateway.definitions.requests import new_partitions, oids_of
+from gateway.errors import FatalError
 from gateway.lsn import Lsn, format_lsn
 from gateway.observe import Counters, event
-from gateway.records import CopyRequest, Watermark
+from gateway.records import CopyRequest, CopyState, Watermark
 from gateway.routing import Router
 from gateway.routing.compiled import why_interpreted
 from gateway.routing.routes import RelationRoutes
@@ -55,6 +57,8 @@ class Streaming:
         told: The plan as the stream has told it.
         make_evaluator: Makes an evaluator for copies; not open.
         watermark: What is in Kafka.
+        unreadable: Says of tables, by OID, why they cannot be read.
+        faults: Of tables that the copy could not read.
         taken: Names of the requests that have been taken.
         takeover: What takes over where it ended with `Outcome.REACHED_SWITCH`.
     """
@@ -67,6 +71,7 @@ class Streaming:
     reload: Callable[[], bool]
     make_evaluator: Callable[[], ServerEvaluator]
     told: Callable[[], Plan | None]
+    unreadable: Callable[[Collection[int]], Mapping[int, Fault]]
     setup: Setup
     routes: RelationRoutes
     intake: Intake
@@ -74,6 +79,7 @@ class Streaming:
     watermark: Watermark
     taken: set[str]
     takeover: Takeover | None = None
+    faults: dict[TableId, Fault] = field(default_factory=dict)
 
     def run(self, going_on: GoOn) -> Outcome:
         """Return why it ended.
@@ -122,10 +128,12 @@ class Streaming:
                     self.watermark,
                     setup.plan,
                     setup.definitions,
+                    counters=self.counters,
                     before=setup.catalog,
                     tells=setup.tells,
                     told=self.told,
                     names=setup.names,
+                    copies=self._copies,
                     requested=self.reload,
                     taken=self.taken,
                 )
@@ -140,6 +148,9 @@ class Streaming:
             )
             outcome = pipeline.run()
             self.watermark = pipeline.durable
+            self.faults |= copier.faults
+            if self.faults and self.settings.definitions.on_table_error == "stop":
+                raise FatalError(next(iter(self.faults.values())).reason)
             asked = reloader.requests if outcome is Outcome.START_ANEW else ()
             if (
                 copier.altered
@@ -168,9 +179,21 @@ class Streaming:
     def _take(self, asked: tuple[CopyRequest, ...]) -> None:
         with self.intake.attended():
             self.watermark = take_requests(
-                self.setup.plan, self.watermark, asked, {}, self.sink, stopping=self.stopping
+                self.setup.plan,
+                self.watermark,
+                asked,
+                {},
+                self.unreadable(oids_of(self.setup.plan, asked)),
+                self.sink,
+                stopping=self.stopping,
             )
         self.taken.update(request.name for request in asked)
+
+    def _copies(self) -> Sequence[CopyState]:
+        """How far the copies are, for other threads."""
+        posted = self.counters.posted
+        loop = None if posted is None else posted.loop
+        return self.watermark.copies if loop is None else loop.copies
 
     def _tell(self) -> None:
         protocol, plan = self.setup.protocol, self.setup.plan
@@ -193,6 +216,7 @@ class Streaming:
             (p.subscription, str(plan.tables[p.target_oid])): self.routes.filters.evaluators(p)
             for p in plan.publishes
         }
+        self.counters.set_away("")
         self.counters.enter("streaming")
 
     def _copier(self, stack: ExitStack) -> TableCopier:

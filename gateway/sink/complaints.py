@@ -10,6 +10,7 @@ import logging
 import re
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Final
 
 from confluent_kafka import KafkaError
@@ -41,28 +42,67 @@ class Complaints:
         self.last = None
 
 
+@dataclass(slots=True)
+class _Line:
+    """One kind of line.
+
+    Attributes:
+        since: When it came first, of those with no pause of `every_s` between them.
+        seen_at: When it came last.
+        passed_at: When one passed last.
+        held_back: How many have not passed since.
+        lasting: Whether one has passed at its own level.
+    """
+
+    since: float
+    seen_at: float
+    passed_at: float
+    held_back: int = 0
+    lasting: bool = False
+
+
 class RepeatFilter(logging.Filter):
     """Lets a line pass once in `every_s`, and says then how often it was held back.
 
     Lines that differ in numbers alone are the same: librdkafka puts clients, ports and times there.
+    What has not come again after `lasts_s` was a remark in passing (a coordinator that loads, a
+    broker that restarts): until then a line is only informative.
     """
 
-    def __init__(self, every_s: float = 60.0, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        every_s: float = 60.0,
+        clock: Callable[[], float] = time.monotonic,
+        *,
+        lasts_s: float = 5.0,
+    ) -> None:
         super().__init__()
         self._every_s = every_s
+        self._lasts_s = lasts_s
         self._clock = clock
-        self._known: dict[str, tuple[float, int]] = {}
+        self._known: dict[str, _Line] = {}
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Decide on one line."""
         text = record.getMessage()
         now = self._clock()
         kind = _NUMBERS.sub("0", text)
-        passed_at, held_back = self._known.get(kind, (now - self._every_s, 0))
-        if now - passed_at < self._every_s:
-            self._known[kind] = (passed_at, held_back + 1)
+        line = self._known.get(kind)
+        if line is None or now - line.seen_at > self._every_s:
+            self._known[kind] = _Line(now, now, now)
+            self._inform(record)
+            return True
+        line.seen_at = now
+        begins_to_last = not line.lasting and now - line.since >= self._lasts_s
+        if not begins_to_last and now - line.passed_at < self._every_s:
+            line.held_back += 1
             return False
-        self._known[kind] = (now, 0)
-        if held_back:
-            record.msg, record.args = f"{text} ({held_back} more like it since)", ()
+        if line.held_back:
+            record.msg, record.args = f"{text} ({line.held_back} more like it since)", ()
+        line.passed_at, line.held_back, line.lasting = now, 0, True
         return True
+
+    @staticmethod
+    def _inform(record: logging.LogRecord) -> None:
+        if record.levelno < logging.CRITICAL:
+            record.levelno, record.levelname = logging.INFO, logging.getLevelName(logging.INFO)

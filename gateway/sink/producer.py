@@ -86,6 +86,8 @@ class TransactionalSink:
         identity: The slot; `transactional.id` follows from it.
         progress: Encodes and reads back the watermark.
         patience_s: Give up on a batch with which Kafka has not finished after so long.
+        on_away: Told, by the worker's thread, what is known of a Kafka that does not answer; told
+            an empty text when it does again.
 
     Raises:
         ConfigError: a property that must not be set, or that librdkafka does not know.
@@ -98,9 +100,11 @@ class TransactionalSink:
         progress: ProgressStore,
         *,
         patience_s: float = 300.0,
+        on_away: Callable[[str], None] = lambda why: None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._kafka = kafka
+        self._on_away = on_away
         self._id = identity.transactional_id
         self._progress = progress
         self._patience_s = patience_s
@@ -278,6 +282,7 @@ class TransactionalSink:
                 pieces = self._resume(error)
             except Exception as raised:
                 return raised
+        self._on_away("")
         if batch.watermark is not None:
             self._committed = Recovered(batch.watermark, self._ledger.next_offsets())
             self._pieces = []
@@ -329,6 +334,7 @@ class TransactionalSink:
             if self._pieces is None or self._transactions.fenced or self._is_late():
                 raise self._verdict(failure)
             event(_LOG, logging.WARNING, "Kafka failed, trying again", error=failure.message)
+            self._on_away(f"Kafka does not answer: {failure.message}")
             time.sleep(_PAUSE_S)
             self._transactions.close()
             self._transactions = self._connect()
@@ -394,6 +400,8 @@ class TransactionalSink:
                 give_up_in_s=round(self._deadline - now),
                 reason="" if complaint is None else complaint.str(),
             )
+            because = "" if complaint is None else f": {complaint.str()}"
+            self._on_away(f"Kafka does not answer{because}")
         stopped = self._stop_at is not None and now >= self._stop_at
         return stopped or now >= self._deadline or self._stopping()
 

@@ -51,7 +51,7 @@ from gateway.sink.identity import SlotIdentity
 from gateway.sink.producer import Recovered
 from schemas import load
 
-__all__ = ["KafkaProgress", "read_compacted", "read_progress", "read_systems"]
+__all__ = ["KafkaProgress", "read_compacted", "read_progress", "read_slots", "read_systems"]
 
 _T = TypeVar("_T")
 _POLL_S: Final = 0.05
@@ -177,6 +177,31 @@ def read_progress(
     )
 
 
+def read_slots(
+    kafka: Mapping[str, str | int | bool], topic: str, slot: str, timeout_s: float
+) -> list[Recovered]:
+    """What was committed last for each server and database with a slot of this name.
+
+    For who cannot ask the server which it is. Raises as `read_progress`.
+    """
+    found: dict[tuple[str, str], dict[ProgressKey, bytes]] = {}
+    for data, value in read_compacted(kafka, topic, timeout_s, settled=False):
+        key = _decoded(decode_key, data, topic)
+        of_server = found.setdefault((key.system_identifier, key.database), {})
+        if key.slot != slot or value is None:
+            of_server.pop(key, None)
+        else:
+            of_server[key] = value
+    return [
+        _recovered(
+            (key, _decoded(partial(decode_value, name=key.name), data, topic))
+            for key, data in records.items()
+        )
+        for records in found.values()
+        if records
+    ]
+
+
 def _recovered(records: Iterable[tuple[ProgressKey, ProgressValue]]) -> Recovered:
     position: Position | None = None
     copies: list[CopyState] = []
@@ -195,7 +220,12 @@ def _recovered(records: Iterable[tuple[ProgressKey, ProgressValue]]) -> Recovere
     if position is None:
         return Recovered(None, offsets, tuple(requests))
     watermark = Watermark(
-        position.end_lsn, position.timeline, position.definitions, tuple(copies), position.last
+        position.end_lsn,
+        position.timeline,
+        position.definitions,
+        tuple(copies),
+        position.last,
+        position.refusal,
     )
     return Recovered(watermark, offsets, tuple(requests))
 

@@ -11,7 +11,14 @@ from gateway.definitions.model import Table
 from gateway.errors import FatalError, GatewayError, TransientError
 from gateway.source.connection import classify_server_error
 
-__all__ = ["ConditionError", "TableAltered", "TableGone", "check_shape", "copy_error"]
+__all__ = [
+    "ConditionError",
+    "TableAltered",
+    "TableGone",
+    "TableUnreadable",
+    "check_shape",
+    "copy_error",
+]
 
 # Of a condition: data exceptions, and what is said of its text.
 _OF_CONDITIONS: Final = ("22", "42", "38", "39", "P0", "54")
@@ -23,6 +30,13 @@ class TableAltered(TransientError):
 
 class ConditionError(TransientError):
     """The condition that narrows what is read cannot be evaluated."""
+
+
+class TableUnreadable(FatalError):
+    """The table cannot be read, for a reason of its own: this role may not, or its data is damaged.
+
+    It is held; the other tables go on.
+    """
 
 
 class TableGone(TableAltered):
@@ -61,7 +75,7 @@ def copy_error(error: psycopg.Error, table: Table, *, conditions: bool) -> Gatew
     doing = f"copying {table}"
     text = error.diag.message_primary or str(error)
     if error.sqlstate == "42501" and "row-level security" in text:
-        return FatalError(
+        return TableUnreadable(
             f"{doing}: row security hides rows of it from this role",
             hint="ALTER ROLE ... BYPASSRLS for the role of source.dsn; the stream of changes "
             "is not subject to row security either",
@@ -81,4 +95,7 @@ def copy_error(error: psycopg.Error, table: Table, *, conditions: bool) -> Gatew
         return ConditionError(f"{doing}: the condition on its rows fails: {text}")
     if error.sqlstate == "42703":
         return TableAltered(altered)
-    return classify_server_error(error.sqlstate, text, doing=doing)
+    found = classify_server_error(error.sqlstate, text, doing=doing)
+    if isinstance(found, FatalError):
+        return TableUnreadable(found.message, hint=found.hint)
+    return found

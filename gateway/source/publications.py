@@ -10,7 +10,7 @@ widened before what needs that is copied, and narrowed behind it.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from operator import itemgetter
 from types import MappingProxyType
 from typing import Any, Final
@@ -25,6 +25,7 @@ from gateway.rowfilter.pushdown import adds_to
 from gateway.source.connection import classify_server_error, read_only
 from gateway.source.existing import Existing, read_existing
 from gateway.source.filters import RENDERING_SETTINGS
+from gateway.source.rights import own_publications
 from gateway.source.running import lock_holders
 
 __all__ = [
@@ -32,9 +33,24 @@ __all__ = [
     "drop_publications",
     "ensure_publications",
     "extend_publications",
+    "missing_rights",
 ]
 
 _Connection = psycopg.Connection[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class _Statement:
+    """A statement on one of the publications.
+
+    Attributes:
+        needed: Something would not be read without it; otherwise it only takes away what nobody
+            reads any more.
+    """
+
+    text: sql.Composed
+    needed: bool = True
+
 
 _LOCK_TIMEOUT: Final = "SET LOCAL lock_timeout = '5s'"
 
@@ -48,8 +64,9 @@ def ensure_publications(connection: _Connection, plan: Plan, *, prefix: str) -> 
         prefix: The one that the plan was made with.
 
     Returns:
-        The statements that were executed; empty when everything was in place, and then no rights
-        are needed.
+        The statements that were executed; empty when everything was in place, or when all that is
+        left takes away what nobody reads any more and the role may not do it: then no rights are
+        needed.
 
     Raises:
         FatalError: the role may not do it; the hint has the SQL for an owner to run.
@@ -75,17 +92,19 @@ def _execute(
     connection: _Connection,
     plan: Plan,
     prefix: str,
-    make: Callable[[_Connection, Plan, str], list[sql.Composed]],
+    make: Callable[[_Connection, Plan, str], list[_Statement]],
 ) -> list[str]:
-    statements: list[sql.Composed] = []
+    statements: list[_Statement] = []
     try:
         with connection.transaction():
             connection.execute(_LOCK_TIMEOUT)
             connection.execute(RENDERING_SETTINGS)
             statements = make(connection, plan, prefix)
             for statement in statements:
-                connection.execute(statement)
+                connection.execute(statement.text)
     except psycopg.errors.InsufficientPrivilege as error:
+        if not any(statement.needed for statement in statements):
+            return []
         raise FatalError(
             f"the role of [source].dsn may not make the gateway's publications: "
             f"{error.diag.message_primary}",
@@ -135,26 +154,39 @@ def check_publications(connection: _Connection, plan: Plan, *, prefix: str) -> l
         ) from None
 
 
-def may_make_publications(connection: _Connection, plan: Plan) -> bool:
-    """Whether the role may make the gateway's publications for `plan` by itself.
+def missing_rights(connection: _Connection, plan: Plan, *, prefix: str) -> list[str]:
+    """Return the SQL that an owner has to run before `plan` can be put into force.
+
+    Empty when nothing is to be done, or the role may do it by itself.
 
     Raises:
         FatalError, TransientError: the catalog cannot be read.
     """
-    oids = [oid for publication in plan.server_publications for oid in publication.table_oids]
-    query = (
-        "SELECT pg_catalog.has_database_privilege(pg_catalog.current_database(), 'CREATE')"
-        " AND NOT EXISTS (SELECT FROM pg_catalog.pg_class WHERE oid = ANY (%s::pg_catalog.oid[])"
-        " AND NOT pg_catalog.pg_has_role(relowner, 'USAGE'))"
-    )
+    names = [prefix + suffix for suffix in SUFFIXES]
     try:
-        row = connection.execute(query, [oids]).fetchone()
+        with connection.transaction():
+            connection.execute(RENDERING_SETTINGS)
+            existing = read_existing(connection, names)
+            statements = _statements(connection, plan, prefix)
+            needed = _shown(connection, (s for s in statements if s.needed))
     except psycopg.Error as error:
         text = error.diag.message_primary or str(error)
         raise classify_server_error(
             error.sqlstate, text, doing="checking the gateway's publications"
         ) from None
-    return row is not None and bool(row[0])
+    if not needed:
+        return []
+    coming = {
+        oid
+        for publication in plan.server_publications
+        for oid in publication.table_oids
+        if publication.name not in existing or oid not in existing[publication.name].table_oids
+    }
+    rights = own_publications(connection, names, coming)
+    makes = len(rights.existing) < len(names)
+    if rights.foreign or rights.unowned or (makes and not rights.may_create):
+        return needed
+    return []
 
 
 def drop_publications(connection: _Connection, *, prefix: str) -> list[str]:
@@ -172,10 +204,11 @@ def drop_publications(connection: _Connection, *, prefix: str) -> list[str]:
         with connection.transaction():
             existing = read_existing(connection, names)
             statements = [
-                sql.SQL("DROP PUBLICATION {}").format(sql.Identifier(name)) for name in existing
+                _Statement(sql.SQL("DROP PUBLICATION {}").format(sql.Identifier(name)))
+                for name in existing
             ]
             for statement in statements:
-                connection.execute(statement)
+                connection.execute(statement.text)
     except psycopg.Error as error:
         text = error.diag.message_primary or str(error)
         raise classify_server_error(
@@ -184,15 +217,15 @@ def drop_publications(connection: _Connection, *, prefix: str) -> list[str]:
     return _shown(connection, statements)
 
 
-def _shown(connection: _Connection, statements: Iterable[sql.Composed]) -> list[str]:
-    return [statement.as_string(connection) + ";" for statement in statements]
+def _shown(connection: _Connection, statements: Iterable[_Statement]) -> list[str]:
+    return [statement.text.as_string(connection) + ";" for statement in statements]
 
 
-def _statements(connection: _Connection, plan: Plan, prefix: str) -> list[sql.Composed]:
+def _statements(connection: _Connection, plan: Plan, prefix: str) -> list[_Statement]:
     wanted = {publication.name: publication for publication in plan.server_publications}
     names = [prefix + suffix for suffix in SUFFIXES]
     existing = read_existing(connection, names)
-    statements: list[sql.Composed] = []
+    statements: list[_Statement] = []
     for name in names:
         publication = wanted.get(name) or ServerPublication(
             name=name,
@@ -202,18 +235,19 @@ def _statements(connection: _Connection, plan: Plan, prefix: str) -> list[sql.Co
         )
         found = existing.get(name)
         if found is not None and not found.plain:
-            statements.append(sql.SQL("DROP PUBLICATION {}").format(sql.Identifier(name)))
+            drop = sql.SQL("DROP PUBLICATION {}").format(sql.Identifier(name))
+            statements.append(_Statement(drop))
             found = None
         if found is None:
-            statements.append(_create(connection, publication))
+            statements.append(_Statement(_create(connection, publication)))
         elif name in wanted:
             statements += _alter(connection, plan, publication, found)
         elif found.table_oids:
-            statements.append(_empty(connection, name, found.table_oids))
+            statements.append(_drop_tables(connection, name, found.table_oids))
     return statements
 
 
-def _extending_statements(connection: _Connection, plan: Plan, prefix: str) -> list[sql.Composed]:
+def _extending_statements(connection: _Connection, plan: Plan, prefix: str) -> list[_Statement]:
     wanted = {publication.name: publication for publication in plan.server_publications}
     existing = read_existing(connection, [prefix + suffix for suffix in SUFFIXES])
     by_leaf = {oid for p in plan.server_publications if not p.via_root for oid in p.table_oids}
@@ -226,20 +260,18 @@ def _extending_statements(connection: _Connection, plan: Plan, prefix: str) -> l
     # All alike: pgoutput refuses a table that two publications have with different values.
     generated = any(p.generated for p in wanted.values())
     generated = generated or any(found.generated for found in existing.values())
-    statements: list[sql.Composed] = []
+    statements: list[_Statement] = []
     for name, found in existing.items():
         publication = wanted.get(name)
         if publication is None:
             if generated and not found.generated and connection.info.server_version >= 180000:
-                statements.append(
-                    sql.SQL("ALTER PUBLICATION {} SET (publish_generated_columns = stored)").format(
-                        sql.Identifier(name)
-                    )
-                )
+                alter = sql.SQL("ALTER PUBLICATION {} SET (publish_generated_columns = stored)")
+                statements.append(_Statement(alter.format(sql.Identifier(name))))
             if name.startswith(f"{prefix}_root"):
                 leaving = [oid for oid in found.table_oids if _is_among(plan, oid, by_leaf)]
                 if leaving:
-                    statements.append(_empty(connection, name, leaving))
+                    leave = _drop_tables(connection, name, leaving)
+                    statements.append(replace(leave, needed=True))
             continue
         oids, before = set(publication.table_oids), set(found.table_oids)
         if publication.via_root:
@@ -298,7 +330,12 @@ def _create(connection: _Connection, publication: ServerPublication) -> sql.Comp
 
 def _alter(
     connection: _Connection, plan: Plan, publication: ServerPublication, found: Existing
-) -> list[sql.Composed]:
+) -> list[_Statement]:
+    """Return what makes `found` to `publication`.
+
+    Tables are added and dropped one by one, never set: PostgreSQL would ask for the ownership of
+    those as well that are there already.
+    """
     name = sql.Identifier(publication.name)
     statements = []
     generated = publication.generated and connection.info.server_version >= 180000
@@ -307,34 +344,62 @@ def _alter(
         publication.via_root,
         generated,
     ):
+        narrower = found.operations > publication.operations
+        same = (found.via_root, found.generated) == (publication.via_root, generated)
         statements.append(
-            sql.SQL("ALTER PUBLICATION {} SET ({})").format(name, _options(connection, publication))
+            _Statement(
+                sql.SQL("ALTER PUBLICATION {} SET ({})").format(
+                    name, _options(connection, publication)
+                ),
+                needed=not (narrower and same),
+            )
         )
     tables = _names(connection, publication.table_oids)
-    if found.table_oids != tables.keys() or not _filters_alike(plan, publication, found):
+    filtered_otherwise = _filtered_otherwise(plan, publication, found)
+    if leaving := found.table_oids - tables.keys():
+        statements.append(_drop_tables(connection, publication.name, leaving))
+    if filtered_otherwise:
+        again = _drop_tables(connection, publication.name, filtered_otherwise)
+        statements.append(replace(again, needed=True))
+    coming = (tables.keys() - found.table_oids) | filtered_otherwise
+    if coming:
+        added = {oid: tables[oid] for oid in coming}
         statements.append(
-            sql.SQL("ALTER PUBLICATION {} SET TABLE {}").format(
-                name, _only(tables, publication.filters)
+            _Statement(
+                sql.SQL("ALTER PUBLICATION {} ADD TABLE {}").format(
+                    name, _only(added, publication.filters)
+                )
             )
-            if tables
-            else _empty(connection, publication.name, found.table_oids)
         )
     return statements
 
 
-def _filters_alike(plan: Plan, publication: ServerPublication, found: Existing) -> bool:
-    if publication.filters.keys() != found.filters.keys():
-        return False
-    return all(
-        publication.filters[oid] == (text,)
-        or not adds_to(text, publication.filters[oid], plan.tables[oid].columns, or_leaves=True)
-        for oid, text in found.filters.items()
+def _filtered_otherwise(
+    plan: Plan, publication: ServerPublication, found: Existing
+) -> frozenset[int]:
+    """The tables that stay, and of which other rows are to be read."""
+    oids = (publication.filters.keys() | found.filters.keys()) & found.table_oids
+    return frozenset(
+        oid
+        for oid in oids.intersection(publication.table_oids)
+        if not _filtered_alike(plan, oid, publication.filters.get(oid), found.filters.get(oid))
     )
 
 
-def _empty(connection: _Connection, name: str, oids: Iterable[int]) -> sql.Composed:
+def _filtered_alike(
+    plan: Plan, oid: int, wanted: tuple[str, ...] | None, found: str | None
+) -> bool:
+    if wanted is None or found is None:
+        return wanted is None and found is None
+    return wanted == (found,) or not adds_to(
+        found, wanted, plan.tables[oid].columns, or_leaves=True
+    )
+
+
+def _drop_tables(connection: _Connection, name: str, oids: Iterable[int]) -> _Statement:
     tables = _only(_names(connection, oids))
-    return sql.SQL("ALTER PUBLICATION {} DROP TABLE {}").format(sql.Identifier(name), tables)
+    text = sql.SQL("ALTER PUBLICATION {} DROP TABLE {}").format(sql.Identifier(name), tables)
+    return _Statement(text, needed=False)
 
 
 def _names(connection: _Connection, oids: Iterable[int]) -> dict[int, tuple[str, str]]:

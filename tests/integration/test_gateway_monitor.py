@@ -181,9 +181,8 @@ def test_a_held_table_is_told_everywhere(scene: MakeScene, database: Database) -
     assert f"table public.t of subscription {s.slot} is held: cannot update" in problem["message"]
     assert status.code == 1
     assert f"to do: {problem['message']}" in status.out
-    assert (
-        f"table public.t of subscription {s.slot} cannot be published, and is held" in checked.out
-    )
+    assert problem["message"] in checked.out
+    assert checked.code == 1
 
 
 def test_check_and_status_warn_before_the_retained_wal_comes_near_its_limit(

@@ -11,6 +11,7 @@ import pytest
 
 from gateway.config import load_settings
 from gateway.lsn import ZERO_LSN, parse_lsn
+from gateway.observe import Counters
 from gateway.records import Watermark
 from gateway.runtime.plan import read_definitions, read_plan
 from gateway.runtime.reload import Reloader
@@ -313,10 +314,12 @@ def test_a_watch_that_fails_for_no_known_reason_ends_the_loop_with_that(
             Watermark(ZERO_LSN, 1, definitions.fingerprint, ()),
             read_plan(settings, connection, definitions),
             definitions,
+            counters=Counters(),
             before="",
             tells=False,
             told=lambda: None,
             names={},
+            copies=tuple,
             requested=broken,
         )
 

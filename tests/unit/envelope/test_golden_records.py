@@ -15,7 +15,7 @@ from gateway.envelope import markers, progress
 from gateway.envelope.envelope import EnvelopeEncoder, TransactionContext
 from gateway.lsn import Lsn
 from gateway.pgoutput.messages import LogicalMessage
-from gateway.records import LastCommit, PartitionOffsets, Watermark, Writer
+from gateway.records import LastCommit, PartitionOffsets, Refusal, Watermark, Writer
 from tests.unit.envelope.columns import T1
 
 POSTGRES_EPOCH_US = 946_684_800_000_000
@@ -136,8 +136,9 @@ def test_the_gateway_encodes_the_golden_watermark() -> None:
     datum = golden_datum("progress")
     position = datum["position"]
     last = LastCommit(**position["last"])
+    refusal = Refusal(**position["refusal"])
     watermark = Watermark(
-        position["end_lsn"], position["timeline"], position["definitions"], (), last
+        position["end_lsn"], position["timeline"], position["definitions"], (), last, refusal
     )
     key = progress.ProgressKey(**golden_datum("progress-key"))
 

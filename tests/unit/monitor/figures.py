@@ -26,8 +26,12 @@ SLOT = SlotStatus(
     two_phase=False,
 )
 COPIES = (
-    CopyState("nsw", "public", "t", "ready", Lsn(1), progress=Progress((), True, rows=10)),
-    CopyState("nsw", "public", "u", "copying", progress=Progress((b"1",), False, rows=4)),
+    CopyState(
+        "nsw", "public", "t", "ready", Lsn(1), progress=Progress((), True, rows=10), published=7
+    ),
+    CopyState(
+        "nsw", "public", "u", "copying", progress=Progress((b"1",), False, rows=4), published=2
+    ),
 )
 
 

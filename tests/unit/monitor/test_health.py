@@ -8,7 +8,7 @@ import pytest
 
 from gateway.monitor.health import doing, lag_seconds, why_not_alive, why_not_ready
 from gateway.observe import Phase
-from gateway.records import CopyState
+from gateway.records import CopyState, Refusal
 from tests.unit.monitor.figures import COPIES, figures, loop_state
 
 
@@ -79,3 +79,26 @@ def test_what_a_gateway_does_is_its_phase_and_how_many_tables_are_copied() -> No
         doing(figures(loop=loop_state(copies=(*COPIES[:1], held))))
         == "streaming, 1 of 2 tables copied, 1 held"
     )
+
+
+def test_who_is_too_far_behind_is_not_ready_and_names_what_is_away() -> None:
+    late = figures(loop=loop_state(waiting_since=990.0), away="Kafka does not answer: refused")
+
+    assert why_not_ready(late, 51.0, 1_010.0, max_lag_s=30.0) == []
+    assert why_not_ready(late, 51.0, 1_010.0, max_lag_s=0.0) == []
+    assert why_not_ready(late, 51.0, 1_010.0, max_lag_s=10.0) == [
+        "20 s behind the source, 10 s are allowed (monitor.max_lag_s): "
+        "Kafka does not answer: refused"
+    ]
+
+
+def test_refused_definitions_and_what_is_tried_again_are_reasons_not_to_be_ready() -> None:
+    refusal = Refusal(1_795_579_200_000, 1_795_579_205_000, "", 'relation "t2" does not exist')
+
+    assert why_not_ready(figures(refusal=refusal), 51.0, 0.0) == [
+        'changed definitions are refused since 2026-11-25 04:00:00 UTC: relation "t2" does not '
+        "exist"
+    ]
+    assert why_not_ready(figures(phase="retrying", away="connection lost"), 51.0, 0.0) == [
+        "retrying: connection lost"
+    ]

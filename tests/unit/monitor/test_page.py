@@ -26,7 +26,8 @@ def shown(**changes: Any) -> dict[str, Any]:
                 "subscription": "nsw",
                 "table": "public.t",
                 "state": "ready",
-                "rows": 7,
+                "rows_read": 5_000,
+                "rows_published": 7,
                 "estimate": None,
                 "reason": None,
             }
@@ -85,6 +86,16 @@ def test_rates_are_those_of_the_last_two_samples_and_the_lag_is_drawn() -> None:
     assert "at most 0.2 s, now 0.2 s" in text
     (points,) = re.findall(r'points="(.*?)"', text)
     assert points.split() == ["598.3,100.0", "599.2,90.4", "600.0,80.8"]
+
+
+def test_the_page_is_not_green_while_there_is_something_to_do_or_it_is_too_far_behind() -> None:
+    problem = {"severity": "act", "message": "it is lost", "hint": None}
+
+    banner = fragment(shown(problems=[problem]), ())
+    behind = fragment(shown(lagging="400 s behind the source"), ())
+
+    assert '<strong class="bad">streaming, but there is something to do</strong>' in banner
+    assert '<strong class="wait">streaming, too far behind</strong>' in behind
 
 
 def test_problems_and_troubles_come_with_their_hints() -> None:

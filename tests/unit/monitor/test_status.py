@@ -10,6 +10,7 @@ import pytest
 
 from gateway.lsn import Lsn
 from gateway.monitor.status import Severity, TableStatus, retention_problem
+from gateway.records import Refusal
 from gateway.source.running import Task, Wait
 from tests.unit.monitor.figures import SLOT, status
 
@@ -50,7 +51,7 @@ def test_each_trouble_of_the_slot_is_named_and_says_what_to_do(
     ],
 )
 def test_a_table_that_is_not_ready_is_named(state: str, severity: Severity) -> None:
-    tables = [TableStatus("nsw", "public.t", state, 0, reason="it has no identity")]
+    tables = [TableStatus("nsw", "public.t", state, reason="it has no identity")]
 
     (problem,) = replace(status(), tables=tables).problems()
 
@@ -87,7 +88,7 @@ def test_a_slot_that_is_read_before_there_is_a_watermark_is_a_start() -> None:
 
 
 def test_the_worst_comes_first() -> None:
-    tables = [TableStatus("nsw", "t", "pending", 0), TableStatus("nsw", "u", "held", 0)]
+    tables = [TableStatus("nsw", "t", "pending"), TableStatus("nsw", "u", "held")]
 
     found = replace(status(active_pid=None), tables=tables).problems()
 
@@ -132,3 +133,36 @@ def test_the_json_has_what_the_lines_have() -> None:
     assert found["behind_bytes"] == Lsn(1000) - Lsn(900)
     assert [table["table"] for table in found["tables"]] == ["public.t"]
     assert found["problems"] == []
+
+
+def test_what_does_not_answer_is_named_and_the_other_is_shown() -> None:
+    found = replace(status(), durable_lsn=None, tables=(), away={"Kafka": "no answer"})
+
+    (problem,) = found.problems()
+
+    assert (problem.severity, problem.message) == (
+        Severity.WAIT,
+        "Kafka does not answer: no answer",
+    )
+    assert found.as_json()["slot"]["retained_bytes"] is not None
+
+
+def test_refused_definitions_are_to_be_dealt_with() -> None:
+    refusal = Refusal(0, 0, "", "must be owner of table u", "let the owner run: ALTER ...")
+
+    (problem,) = replace(status(), refusal=refusal).problems()
+
+    assert problem.severity is Severity.ACT
+    assert problem.message.endswith("1970-01-01 00:00:00 UTC: must be owner of table u")
+    assert problem.hint == "let the owner run: ALTER ..."
+    assert replace(status(), refusal=refusal).as_json()["refused"]["message"] in problem.message
+
+
+def test_after_slot_drop_it_is_said_what_is_left() -> None:
+    dropped = replace(status(), slot=None, durable_lsn=Lsn(0), tables=())
+
+    (problem,) = dropped.problems()
+    (left,) = replace(dropped, publications=("s_leaf",)).problems()
+
+    assert problem.message == "the slot and the watermark were dropped; topics keep their records"
+    assert "publications are left: s_leaf" in left.message

@@ -72,12 +72,33 @@ def test_lines_that_differ_in_numbers_alone_pass_once_in_a_minute_and_are_counte
     clock = ManualClock(step_s=0)
     gathered = RepeatFilter(60, clock)
 
+    first = line("connect to port 7 failed (after 7 ms)")
+    assert gathered.filter(first)
+    assert first.levelno == logging.INFO  # a remark in passing, unless it comes again
     passed = [gathered.filter(line(f"connect to port {n} failed (after {n} ms)")) for n in range(5)]
     other = gathered.filter(line("fenced"))
     clock.advance(60)
     again = line("connect to port 9 failed (after 9 ms)")
 
-    assert passed == [True, False, False, False, False]
+    assert passed == [False] * 5
     assert other
     assert gathered.filter(again)
-    assert again.getMessage() == "connect to port 9 failed (after 9 ms) (4 more like it since)"
+    assert again.getMessage() == "connect to port 9 failed (after 9 ms) (5 more like it since)"
+    assert again.levelno == logging.ERROR
+
+
+def test_a_remark_that_lasts_is_a_warning_after_some_seconds_and_one_in_passing_never() -> None:
+    clock = ManualClock(step_s=0)
+    gathered = RepeatFilter(60, clock, lasts_s=5)
+    remarks = [line("coordinator load in progress") for _ in range(8)]
+    passed = []
+    for remark in remarks:
+        passed.append(gathered.filter(remark))
+        clock.advance(1)
+    clock.advance(61)
+    later = line("coordinator load in progress")
+
+    shown = [(n, r.levelname) for n, r in enumerate(remarks) if passed[n]]
+    assert shown == [(0, "INFO"), (5, "ERROR")]
+    assert gathered.filter(later)
+    assert later.levelno == logging.INFO

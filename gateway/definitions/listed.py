@@ -1,0 +1,38 @@
+"""Which tables the definitions file names itself, and which come in by themselves. Pure.
+
+FOR ALL TABLES, FOR TABLES IN SCHEMA and a publication of the database take in what anybody creates.
+A fault of such a table is its own; a fault of one that the file names may be a slip of the pen.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+
+from gateway.definitions.model import Catalog, Definitions, Table
+
+__all__ = ["Listed"]
+
+
+class Listed:
+    """The tables that a file names, for each of its subscriptions."""
+
+    def __init__(self, definitions: Definitions, catalog: Catalog) -> None:
+        oids = {
+            publication.name: {
+                *(r.table_oid for r in catalog.publications[publication.name].relations),
+                *(oid for name, oid in catalog.broken if name == publication.name),
+            }
+            for publication in definitions.publications
+        }
+        publications = {one.name: one.publications for one in definitions.subscriptions}
+
+        @cache
+        def named(subscription: str) -> frozenset[int]:
+            found = (oids.get(name, set()) for name in publications[subscription])
+            return frozenset[int]().union(*found)
+
+        self._named = named
+
+    def has(self, subscription: str, table: Table) -> bool:
+        """Whether the file names `table`, or a tree that it is part of, for `subscription`."""
+        return not self._named(subscription).isdisjoint((table.oid, *table.ancestors))

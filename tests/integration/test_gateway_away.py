@@ -1,0 +1,54 @@
+"""`status` while something does not answer, after `slot drop`, and of how far a copy was."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+import pytest
+
+from tests.support.gateway_scene import Scene, wait_until_slot_is_free
+from tests.support.servers import Database
+
+pytestmark = [pytest.mark.postgres, pytest.mark.kafka]
+
+DEFINITIONS = (
+    "CREATE PUBLICATION p FOR TABLE t WHERE (a > 95);"
+    "CREATE SUBSCRIPTION {s} CONNECTION '' PUBLICATION p;"
+)
+NO_KAFKA = {"PGSLUICE_KAFKA__BOOTSTRAP_SERVERS": "127.0.0.1:1"}
+NO_SOURCE = {"PGSLUICE_SOURCE__DSN": "postgresql://127.0.0.1:1/none"}
+
+
+def test_status_shows_what_answers_and_what_is_there_after_the_slot_was_dropped(
+    scene: Callable[..., Scene], database: Database
+) -> None:
+    with database.connect() as connection:
+        connection.execute(
+            "CREATE TABLE t (b int PRIMARY KEY, a int); ALTER TABLE t REPLICA IDENTITY FULL;"
+            "INSERT INTO t SELECT n, n FROM generate_series(1, 100) AS n"
+        )
+        s = scene(DEFINITIONS)
+        s.run_to("0/1")
+        wait_until_slot_is_free(connection, s.slot)
+
+        whole = json.loads(s.cli("status", "--json").out)
+        without_kafka = s.cli("status", environment=NO_KAFKA)
+        without_source = s.cli("status", environment=NO_SOURCE)
+        dropped = s.cli("slot", "drop")
+        after = s.cli("status")
+
+    (table,) = whole["tables"]
+    assert (table["state"], table["rows_read"], table["rows_published"]) == ("ready", 100, 5)
+    assert without_kafka.code == 75
+    assert "slot state: inactive, WAL reserved" in without_kafka.out
+    assert "WAL kept for the slot: " in without_kafka.out
+    assert "for now: Kafka does not answer: " in without_kafka.out
+    assert without_source.code == 75
+    assert "for now: PostgreSQL does not answer: " in without_source.out
+    assert f"watermark: {whole['watermark']}" in without_source.out
+    assert f"copy of {s.slot}: public.t: ready" in without_source.out
+    assert dropped.code == 0, dropped.err
+    assert after.code == 75
+    assert "watermark: none" in after.out
+    assert "the slot and the watermark were dropped; topics keep their records" in after.out
