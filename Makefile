@@ -2,9 +2,10 @@
 
 PYTHON ?= python3
 BIN := .venv/bin
+TIERS_OF_TESTS := unit golden property oracle integration security fault spark
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check docs coverage format test test-unit test-oracle test-integration test-spark test-fault \
+.PHONY: help setup check docs coverage format test test-all test-unit test-oracle test-integration test-security test-spark test-fault \
         explore demo bench dist lock jars pins up down clean
 
 help: ## Show this list
@@ -25,7 +26,10 @@ format: setup ## Format, and repair what the linter can
 	@$(BIN)/ruff format .
 
 test: setup ## Every tier; fails when one of them ran nothing
-	@$(BIN)/python -m tools.run_tests unit golden property oracle integration fault spark
+	@$(BIN)/python -m tools.run_tests $(TIERS_OF_TESTS)
+
+test-all: setup ## The same on every major of PostgreSQL, and five times as many random filters
+	@PGSLUICE_ALL_MAJORS=1 PGSLUICE_ORACLE_PAIRS=100000 $(BIN)/python -m tools.run_tests $(TIERS_OF_TESTS)
 
 test-unit: setup ## Without servers: unit, golden and property tests
 	@$(BIN)/python -m tools.run_tests unit golden property
@@ -35,6 +39,9 @@ test-oracle: setup ## Where a real PostgreSQL is the judge
 
 test-integration: setup ## PostgreSQL, Kafka and registry together
 	@$(BIN)/python -m tools.run_tests integration
+
+test-security: setup ## Attacks, each with the least that an attacker needs
+	@$(BIN)/python -m tools.run_tests security
 
 test-spark: setup ## The Spark job
 	@$(BIN)/python -m tools.run_tests spark

@@ -23,6 +23,7 @@ from tests.support.gateway_scene import (
     value_of,
     wait_for_copy_marker,
 )
+from tests.support.majors import alternating
 from tests.support.native import NativeSubscription
 from tests.support.servers import Database, DatabaseFactory
 
@@ -33,7 +34,7 @@ ROWS = int(os.environ.get("PGSLUICE_COPY_ROWS", "6000"))
 CHUNKS = 40
 
 
-@pytest.mark.parametrize("postgres_major", [16, 18], indirect=True)
+@alternating(__name__, 16, 18)
 def test_a_copy_that_is_killed_again_and_again_ends_in_the_native_subscriptions_tables(
     scene: MakeScene, database: Database, make_database: DatabaseFactory, seed: int
 ) -> None:

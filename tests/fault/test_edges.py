@@ -27,6 +27,7 @@ from gateway.source.connection import connect
 from gateway.source.replication import ReplicationConnection
 from gateway.source.slot import slot_status
 from tests.support.markers import decode_marker
+from tests.support.rack import Rack
 from tests.support.waiting import wait_until
 
 BATCHES = 150
@@ -40,9 +41,8 @@ class FixedIds:
 
 
 @pytest.fixture
-def broker() -> Iterator[EmbeddedKafka]:
-    with EmbeddedKafka() as running:
-        yield running
+def broker(rack: Rack) -> EmbeddedKafka:
+    return rack.broker
 
 
 @pytest.fixture

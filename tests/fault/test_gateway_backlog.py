@@ -14,7 +14,6 @@ import psycopg
 import pytest
 
 from gateway.embedded.kafka import EmbeddedKafka
-from gateway.embedded.postgres import EmbeddedPostgres
 from tests.support.gateway_process import GatewayProcess
 from tests.support.gateway_scene import (
     Scene,
@@ -25,6 +24,7 @@ from tests.support.gateway_scene import (
     value_of,
     wait_until_confirmed,
 )
+from tests.support.rack import Rack, RackServer
 from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.postgres, pytest.mark.kafka, pytest.mark.slow]
@@ -40,23 +40,20 @@ OUTAGE_S = float(os.environ.get("PGSLUICE_OUTAGE_S") or 0)
 
 
 @pytest.fixture
-def broker() -> Iterator[EmbeddedKafka]:
-    with EmbeddedKafka() as running_:
-        yield running_
+def broker(rack: Rack) -> EmbeddedKafka:
+    return rack.broker
 
 
 @pytest.fixture
-def server() -> Iterator[EmbeddedPostgres]:
-    with EmbeddedPostgres(18, config={"wal_sender_timeout": "3s"}) as running_:
-        with running_.connect() as connection:
-            connection.execute("CREATE TABLE t (a int PRIMARY KEY, b text)")
-        yield running_
+def server(rack: Rack) -> RackServer:
+    made = rack.server(wal_sender_timeout="3s")
+    with made.connect() as connection:
+        connection.execute("CREATE TABLE t (a int PRIMARY KEY, b text)")
+    return made
 
 
 @pytest.fixture
-def s(
-    server: EmbeddedPostgres, broker: EmbeddedKafka, registry: str, tmp_path: Path
-) -> Iterator[Scene]:
+def s(server: RackServer, broker: EmbeddedKafka, registry: str, tmp_path: Path) -> Iterator[Scene]:
     limits = {
         "max_buffer_bytes": BUFFER_BYTES,
         "max_batch_bytes": BUFFER_BYTES,
@@ -68,7 +65,7 @@ def s(
         server.dsn(),
         broker.bootstrap_servers,
         registry,
-        f"backlog_{server.port}",
+        server.name,
         DEFINITIONS,
         {"limits": limits, "gateway": {"spool_directory": "spool"}},
     )
@@ -79,7 +76,7 @@ def s(
 class Load:
     """Inserts rows of 1 kB, in many transactions; carries on when the server is back."""
 
-    def __init__(self, server: EmbeddedPostgres) -> None:
+    def __init__(self, server: RackServer) -> None:
         self._server = server
         self.rows = 0
 
@@ -101,7 +98,7 @@ class Load:
 
 
 def test_a_long_outage_is_read_on_disk_and_made_up_for(
-    server: EmbeddedPostgres, broker: EmbeddedKafka, s: Scene
+    server: RackServer, broker: EmbeddedKafka, s: Scene
 ) -> None:
     load = Load(server)
     with running(load):
@@ -135,7 +132,7 @@ def test_a_long_outage_is_read_on_disk_and_made_up_for(
 
 
 def test_a_server_can_stop_while_kafka_is_away(
-    server: EmbeddedPostgres, broker: EmbeddedKafka, s: Scene
+    server: RackServer, broker: EmbeddedKafka, s: Scene
 ) -> None:
     load = Load(server)
     with running(load):
@@ -156,7 +153,7 @@ def test_a_server_can_stop_while_kafka_is_away(
 
 
 def test_a_full_disk_pauses_reading_and_the_gateway_goes_on_by_itself(
-    server: EmbeddedPostgres, broker: EmbeddedKafka, s: Scene
+    server: RackServer, broker: EmbeddedKafka, s: Scene
 ) -> None:
     load = Load(server)
     with running(load):
@@ -179,19 +176,19 @@ def test_a_full_disk_pauses_reading_and_the_gateway_goes_on_by_itself(
     assert_all(server, s)
 
 
-def assert_all(server: EmbeddedPostgres, s: Scene) -> None:
+def assert_all(server: RackServer, s: Scene) -> None:
     with server.connect() as connection:
         s.run_to(current_lsn(connection))
     assert s.rebuilt("t") == s.source_rows(PASSING)
     assert_exactly_once(s, ["t"])
 
 
-def reader(server: EmbeddedPostgres, slot: str) -> object:
+def reader(server: RackServer, slot: str) -> object:
     with server.connect() as connection:
         return reader_pid(connection, slot)
 
 
-def caught_up(server: EmbeddedPostgres, slot: str) -> None:
+def caught_up(server: RackServer, slot: str) -> None:
     with server.connect() as connection:
         wait_until_confirmed(connection, slot, 90 + OUTAGE_S)
 

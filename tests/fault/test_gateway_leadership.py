@@ -13,7 +13,6 @@ from threading import Event
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
-from gateway.embedded.postgres import EmbeddedPostgres
 from tests.support.gateway_scene import (
     Scene,
     assert_exactly_once,
@@ -23,6 +22,7 @@ from tests.support.gateway_scene import (
     wait_until_confirmed,
     wait_until_slot_is_free,
 )
+from tests.support.servers import Database
 from tests.support.waiting import PATIENCE, wait_until
 
 pytestmark = [pytest.mark.postgres, pytest.mark.kafka]
@@ -39,19 +39,19 @@ DUEL_S = float(os.environ.get("PGSLUICE_DUEL_S", "20"))
 
 
 @pytest.fixture
-def server() -> Iterator[EmbeddedPostgres]:
-    # Short, so that a frozen gateway loses the slot soon.
-    with EmbeddedPostgres(18, config={"wal_sender_timeout": "2s"}) as running_:
-        yield running_
+def server(database: Database) -> Database:
+    with database.connect() as connection:
+        connection.execute(TABLE)
+        # Short, so that a frozen gateway loses the slot soon.
+        setting = f"ALTER DATABASE {database.name} SET wal_sender_timeout = '2s'"
+        connection.execute(setting.encode())
+    return database
 
 
 @pytest.fixture
-def s(server: EmbeddedPostgres, tmp_path: Path, kafka: str, registry: str) -> Iterator[Scene]:
-    with server.connect() as connection:
-        connection.execute(TABLE)
-    slot = f"leader_{server.port}"
+def s(server: Database, tmp_path: Path, kafka: str, registry: str) -> Iterator[Scene]:
     limits = {"limits": {"feedback_interval_s": 0.5}}
-    made = Scene(tmp_path, server.dsn(), kafka, registry, slot, DEFINITIONS, limits)
+    made = Scene(tmp_path, server.dsn, kafka, registry, server.name, DEFINITIONS, limits)
     yield made
     made.close()
 
@@ -59,7 +59,7 @@ def s(server: EmbeddedPostgres, tmp_path: Path, kafka: str, registry: str) -> It
 class Load:
     """Inserts one row after the other."""
 
-    def __init__(self, server: EmbeddedPostgres) -> None:
+    def __init__(self, server: Database) -> None:
         self._server = server
         self.rows = 0
 
@@ -74,12 +74,12 @@ class Load:
         wait_until(lambda: self.rows > before + 20, 60, "more rows")
 
 
-def caught_up(server: EmbeddedPostgres, slot: str) -> None:
+def caught_up(server: Database, slot: str) -> None:
     with server.connect() as connection:
         wait_until_confirmed(connection, slot)
 
 
-def test_a_frozen_leader_that_wakes_stands_by(server: EmbeddedPostgres, s: Scene) -> None:
+def test_a_frozen_leader_that_wakes_stands_by(server: Database, s: Scene) -> None:
     load = Load(server)
     with running(load):
         first = s.project.start()
@@ -109,7 +109,7 @@ def test_a_frozen_leader_that_wakes_stands_by(server: EmbeddedPostgres, s: Scene
     assert_exactly_once(s, ["t"])
 
 
-def test_two_gateways_under_a_supervisor_never_duel(server: EmbeddedPostgres, s: Scene) -> None:
+def test_two_gateways_under_a_supervisor_never_duel(server: Database, s: Scene) -> None:
     """`PGSLUICE_DUEL_S` says for how long; producer epochs count the takeovers.
 
     A first start counts twice: the claim of the slot is committed before there is a slot to hold,
@@ -148,7 +148,7 @@ def test_two_gateways_under_a_supervisor_never_duel(server: EmbeddedPostgres, s:
     assert_exactly_once(s, ["t"])
 
 
-def test_a_gateway_that_stands_by_goes_on_soon(server: EmbeddedPostgres, s: Scene) -> None:
+def test_a_gateway_that_stands_by_goes_on_soon(server: Database, s: Scene) -> None:
     """Two seconds after the slot is free, on a machine that has nothing else to do."""
     first = s.project.start()
     first.wait_until_copied()
@@ -169,14 +169,14 @@ def leaders(scene: Scene) -> int:
     return sum(process.log().count(": streaming ") for process in list(scene.project.processes))
 
 
-def producer_epoch(scene: Scene, server: EmbeddedPostgres) -> int | None:
+def producer_epoch(scene: Scene, server: Database) -> int | None:
     """The epoch of the gateway's transactional id, as the broker has it; None: never used.
 
     Source: TransactionLogKey and TransactionLogValue in Kafka's transaction coordinator.
     """
     with server.connect() as connection:
         system = value_of(connection, "SELECT system_identifier FROM pg_control_system()")
-    wanted = f"pgsluice-{system}-postgres-{scene.slot}".encode()
+    wanted = f"pgsluice-{system}-{server.name}-{scene.slot}".encode()
     topic = "__transaction_state"
     consumer = Consumer(
         {

@@ -11,8 +11,6 @@ from threading import Event
 import psycopg
 import pytest
 
-from gateway.embedded.kafka import EmbeddedKafka
-from gateway.embedded.postgres import EmbeddedPostgres
 from tests.support.gateway_scene import (
     Scene,
     WatermarkWatch,
@@ -24,6 +22,7 @@ from tests.support.gateway_scene import (
     wait_until_confirmed,
 )
 from tests.support.proxy import Proxy
+from tests.support.rack import Rack, RackServer
 from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.postgres, pytest.mark.kafka, pytest.mark.slow]
@@ -36,22 +35,15 @@ def proxy(registry: str) -> Iterator[Proxy]:
 
 
 @pytest.fixture
-def broker() -> Iterator[EmbeddedKafka]:
-    with EmbeddedKafka() as running_:
-        yield running_
-
-
-@pytest.fixture
-def server() -> Iterator[EmbeddedPostgres]:
+def server(rack: Rack) -> RackServer:
     # Short, so that feedback that stops while the broker is away would be noticed.
-    with EmbeddedPostgres(18, config={"wal_sender_timeout": "2s"}) as running_:
-        yield running_
+    return rack.server(wal_sender_timeout="2s")
 
 
 class Load:
     """Writes rows and moves them in and out of the filter; carries on when the server is back."""
 
-    def __init__(self, server: EmbeddedPostgres) -> None:
+    def __init__(self, server: RackServer) -> None:
         self._server = server
         self.done = 0
 
@@ -75,12 +67,12 @@ class Load:
 
 
 def test_registry_broker_and_server_go_away_and_come_back(
-    server: EmbeddedPostgres, broker: EmbeddedKafka, proxy: Proxy, registry: str, tmp_path: Path
+    server: RackServer, rack: Rack, proxy: Proxy, registry: str, tmp_path: Path
 ) -> None:
     with server.connect() as connection:
         connection.execute("CREATE TABLE t (a int PRIMARY KEY, b int, c text)")
         connection.execute("ALTER TABLE t REPLICA IDENTITY FULL")
-    slot = f"outage_{server.port}"
+    slot, broker = server.name, rack.broker
     s = Scene(
         tmp_path,
         server.dsn(),

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.fault_stage import CAUGHT_UP_S, FAULTS, FIRST_START_POINTS, Stage, Usage
+from tests.support.rack import Rack
 from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.postgres, pytest.mark.kafka, pytest.mark.slow, pytest.mark.seeded]
@@ -23,8 +24,8 @@ ROUNDS = int(os.environ.get("PGSLUICE_FAULT_ROUNDS") or 4)
 
 
 @pytest.fixture
-def stage(registry: str, tmp_path: Path, seed: int) -> Iterator[Stage]:
-    with Stage(tmp_path, registry, seed) as made:
+def stage(rack: Rack, registry: str, tmp_path: Path, seed: int) -> Iterator[Stage]:
+    with Stage(tmp_path, rack, registry, seed) as made:
         yield made
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 
 import pytest
@@ -18,6 +18,7 @@ from gateway.sink.producer import TransactionalSink
 from gateway.sink.progress import KafkaProgress, read_compacted
 from gateway.sink.topics import TopicSpec, ensure_topics, progress_topic_spec
 from tests.support.proxy import Proxy
+from tests.support.rack import Rack
 from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.kafka, pytest.mark.java, pytest.mark.slow]
@@ -32,25 +33,21 @@ class FixedIds:
 
 
 @pytest.fixture
-def proxy() -> Iterator[Proxy]:
-    with Proxy() as running:
-        yield running
+def proxy(rack: Rack) -> Proxy:
+    return rack.kafka_proxy
 
 
 @pytest.fixture
-def broker(proxy: Proxy) -> Iterator[EmbeddedKafka]:
-    config = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "500"}
-    with EmbeddedKafka(config=config, advertised_port=proxy.port) as running:
-        proxy.forward_to(running.proxied_port)
-        ensure_topics(
-            {"bootstrap.servers": running.bootstrap_servers},
-            [
-                TopicSpec("rows"),
-                TopicSpec(FEED.markers),
-                progress_topic_spec("pgsluice.progress"),
-            ],
-        )
-        yield running
+def broker(rack: Rack) -> EmbeddedKafka:
+    ensure_topics(
+        {"bootstrap.servers": rack.broker.bootstrap_servers},
+        [
+            TopicSpec("rows"),
+            TopicSpec(FEED.markers),
+            progress_topic_spec("pgsluice.progress"),
+        ],
+    )
+    return rack.broker
 
 
 def make_sink(address: str, **kafka: str) -> TransactionalSink:

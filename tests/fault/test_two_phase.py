@@ -5,16 +5,15 @@ Once the server has been told to forget the position of a PREPARE it never sends
 
 from __future__ import annotations
 
-import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from gateway.embedded.postgres import EmbeddedPostgres
 from gateway.lsn import parse_lsn
 from tests.support.gateway_scene import Scene, assert_exactly_once, current_lsn, value_of
+from tests.support.rack import Rack, RackServer
 from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.postgres, pytest.mark.kafka, pytest.mark.slow]
@@ -25,24 +24,21 @@ LARGE = 2_000
 CONFIRMED = "SELECT confirmed_flush_lsn::text FROM pg_replication_slots WHERE slot_name = %s"
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[EmbeddedPostgres]:
-    with EmbeddedPostgres(18, config={"logical_decoding_work_mem": "64kB"}) as running:
-        yield running
+@pytest.fixture
+def server(rack: Rack) -> RackServer:
+    return rack.server(logical_decoding_work_mem="64kB")
 
 
 @pytest.fixture
 def two_phase(
-    server: EmbeddedPostgres, tmp_path: Path, kafka: str, registry: str
+    server: RackServer, tmp_path: Path, kafka: str, registry: str
 ) -> Iterator[Callable[[str], Scene]]:
     """Make a scene with table t in a database of its own."""
     made: list[Scene] = []
 
     def make(options: str) -> Scene:
-        name = f"two_{uuid.uuid4().hex[:8]}"
+        name = server.name
         with server.connect() as connection:
-            connection.execute(f"CREATE DATABASE {name}".encode())
-        with server.connect(name) as connection:
             connection.execute("CREATE TABLE t (a int PRIMARY KEY, b text)")
         definitions = (
             "CREATE PUBLICATION p FOR TABLE t;"
@@ -51,21 +47,13 @@ def two_phase(
         # Spools are used, too.
         limits = {"progress_interval_s": 0.2, "max_buffer_bytes": 50_000, "max_batch_records": 500}
         made.append(
-            Scene(
-                tmp_path, server.dsn(name), kafka, registry, name, definitions, {"limits": limits}
-            )
+            Scene(tmp_path, server.dsn(), kafka, registry, name, definitions, {"limits": limits})
         )
         return made[-1]
 
     yield make
     for scene in made:
         scene.close()
-        with server.connect() as connection:
-            for (gid,) in connection.execute(
-                "SELECT gid FROM pg_prepared_xacts WHERE database = %s", [scene.slot]
-            ).fetchall():
-                with scene.connect() as own:
-                    own.execute(f"ROLLBACK PREPARED '{gid}'".encode())
 
 
 def prepare(scene: Scene, gid: str, first: int, last: int) -> None:
@@ -108,7 +96,7 @@ def wait_for_marker(scene: Scene, kind: str, gid: str) -> None:
 @pytest.mark.parametrize("decided", ["while the gateway is down", "afterwards"])
 def test_a_gateway_killed_between_prepare_and_its_end_loses_nothing(
     two_phase: Callable[[str], Scene],
-    server: EmbeddedPostgres,
+    server: RackServer,
     rows: int,
     restart: str,
     decided: str,
@@ -162,7 +150,7 @@ def test_a_gateway_killed_between_prepare_and_its_end_loses_nothing(
 
 
 def test_a_prepared_transaction_does_not_keep_the_server_from_stopping(
-    two_phase: Callable[[str], Scene], server: EmbeddedPostgres
+    two_phase: Callable[[str], Scene], server: RackServer
 ) -> None:
     s = two_phase("two_phase = on")
     gateway = s.project.start()
@@ -186,7 +174,7 @@ def test_a_prepared_transaction_does_not_keep_the_server_from_stopping(
 
 
 def test_check_names_the_prepared_transaction_that_holds_the_slot_back(
-    two_phase: Callable[[str], Scene], server: EmbeddedPostgres
+    two_phase: Callable[[str], Scene], server: RackServer
 ) -> None:
     s = two_phase("two_phase = on")
     s.run_to("0/1")

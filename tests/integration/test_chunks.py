@@ -20,10 +20,11 @@ from gateway.source.chunks import (
     TableGone,
 )
 from gateway.source.tables import read_tables
+from tests.support.majors import alternating
 from tests.support.servers import Database
 
 pytestmark = pytest.mark.postgres
-majors = pytest.mark.parametrize("postgres_major", [16, 18], indirect=True)
+majors = alternating(__name__, 16, 18)
 
 HOSTILE_SETTINGS = {
     "DateStyle": "SQL, DMY",

@@ -14,6 +14,7 @@ from tests.support.gateway_scene import (
     current_lsn,
     running,
 )
+from tests.support.majors import alternating
 from tests.support.native import NativeSubscription
 from tests.support.servers import Database, DatabaseFactory
 
@@ -68,7 +69,7 @@ def copy_while(
     assert WIDENED not in gateway.log()
 
 
-@pytest.mark.parametrize("postgres_major", [16, 18], indirect=True)
+@alternating(__name__, 16, 18)
 def test_what_is_narrowed_ends_as_in_native_subscriptions_while_rows_come_and_go(
     scene: MakeScene, database: Database, make_database: DatabaseFactory
 ) -> None:
@@ -119,7 +120,7 @@ def change_values(connection: Connection, stop: Event) -> None:
             connection.execute("DELETE FROM w WHERE id = %s", [n + 6])
 
 
-@pytest.mark.parametrize("postgres_major", [16, 18], indirect=True)
+@alternating(__name__, 16, 18)
 def test_what_is_narrowed_by_other_columns_than_the_key_ends_as_in_native_subscriptions(
     scene: MakeScene, database: Database, make_database: DatabaseFactory
 ) -> None:

@@ -16,12 +16,13 @@ from tests.support.gateway_scene import (
     current_lsn,
     value_of,
 )
+from tests.support.majors import alternating
 from tests.support.servers import Database
 
 pytestmark = [pytest.mark.postgres, pytest.mark.kafka]
 
 MakeScene = Callable[..., Scene]
-majors = pytest.mark.parametrize("postgres_major", [16, 18], indirect=True)
+majors = alternating(__name__, 16, 18)
 
 QUARANTINE = {"on_error": {"filter": "quarantine"}}
 DEFINITIONS = (

@@ -10,6 +10,7 @@ import pytest
 from psycopg import sql
 
 from tests.support.gateway_process import GatewayProject, Read, TopicReader
+from tests.support.majors import alternating
 from tests.support.servers import Database, DatabaseFactory
 from tests.support.waiting import wait_until
 
@@ -41,7 +42,7 @@ def changes(records: list[Read]) -> list[tuple[str, dict[str, Any]]]:
     return [(r.op, r.value["after"]) for r in records if r.value is not None and r.op in "cu"]
 
 
-@pytest.mark.parametrize("postgres_major", [16, 18], indirect=True)
+@alternating(__name__, 16, 18)
 def test_changes_that_came_from_the_other_side_are_left_out_under_origin_none(
     make_database: DatabaseFactory, kafka: str, registry: str, tmp_path: Path
 ) -> None:

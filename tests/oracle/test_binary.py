@@ -15,12 +15,13 @@ from gateway.errors import SchemaError
 from gateway.pgtypes.binary import compile_to_text
 from gateway.source.connection import connect
 from gateway.source.types import TypeReader
+from tests.support.majors import alternating
 from tests.support.seeds import setseed
 from tests.support.servers import PostgresServer
 
 pytestmark = [
     pytest.mark.postgres,
-    pytest.mark.parametrize("postgres_major", [16, 18], indirect=True),
+    alternating(__name__, 16, 18),
 ]
 
 Connection = psycopg.Connection[Any]

@@ -10,6 +10,7 @@ import psycopg
 import pytest
 
 from tests.support.gateway_process import GatewayProject, Read, TopicReader
+from tests.support.majors import alternating
 from tests.support.servers import Database
 from tests.support.workload import FIRST, PUBLICATIONS, TABLES, Workload
 
@@ -91,7 +92,7 @@ def last_lsn(connection: psycopg.Connection[Any]) -> str:
     return str(row[0])
 
 
-@pytest.mark.parametrize("postgres_major", [16, 18], indirect=True)
+@alternating(__name__, 16, 18)
 def test_binary_and_text_streams_make_the_same_records(
     database: Database, kafka: str, registry: str, tmp_path: Path
 ) -> None:

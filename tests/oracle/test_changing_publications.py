@@ -8,9 +8,9 @@ import pytest
 from psycopg import sql
 
 from gateway.lsn import parse_lsn
-from tests.oracle.majors import MAJORS
 from tests.support.gateway_process import GatewayProcess
 from tests.support.gateway_scene import Connection, Scene, current_lsn
+from tests.support.majors import EVALUATED_ON
 from tests.support.native import NativeSubscription
 from tests.support.servers import Database, DatabaseFactory
 from tests.support.waiting import wait_until
@@ -18,7 +18,7 @@ from tests.support.waiting import wait_until
 pytestmark = [
     pytest.mark.postgres,
     pytest.mark.kafka,
-    pytest.mark.parametrize("postgres_major", MAJORS, indirect=True),
+    pytest.mark.parametrize("postgres_major", EVALUATED_ON, indirect=True),
 ]
 
 MakeScene = Callable[..., Scene]

@@ -23,6 +23,7 @@ from tests.oracle.filters.calls import Call, call, plain_argument
 from tests.oracle.filters.judge import Judge
 from tests.oracle.filters.server import Table, create_table, every_type
 from tests.oracle.filters.signatures import Signature, read_signatures
+from tests.support.majors import alternating
 from tests.support.servers import Database
 
 pytestmark = pytest.mark.postgres
@@ -87,7 +88,7 @@ def comparison(table: Table, made: Call) -> str:
     return f'({made.sql}) IS NOT DISTINCT FROM ("{kind.name} ="{collate})'
 
 
-@pytest.mark.parametrize("postgres_major", [16, 18], indirect=True)
+@alternating(__name__, 16, 18)
 def test_every_function_gives_the_servers_value(database: Database, seed: int) -> None:
     factor = int(os.environ.get("PGSLUICE_ORACLE_CALLS") or 1)
     random, findings = Random(seed), Findings()

@@ -11,7 +11,7 @@ from tests.oracle.filters.folding import ORDER_OF_EVALUATION
 from tests.oracle.filters.forms import ARRAYS, COLUMNS, CONDITIONALS, ROWS
 from tests.oracle.filters.judge import Judge
 from tests.oracle.filters.server import Table, prepare, read_table
-from tests.oracle.majors import MAJORS
+from tests.support.majors import EVALUATED_ON
 from tests.support.servers import Connection, Database
 
 pytestmark = pytest.mark.postgres
@@ -27,7 +27,7 @@ def make_table(connection: Connection) -> Table:
     return read_table(connection, (), len(ROWS))
 
 
-@pytest.mark.parametrize("postgres_major", MAJORS, indirect=True)
+@pytest.mark.parametrize("postgres_major", EVALUATED_ON, indirect=True)
 @pytest.mark.parametrize(
     "forms",
     [CONDITIONALS, ARRAYS, ORDER_OF_EVALUATION],

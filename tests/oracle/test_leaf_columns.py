@@ -8,6 +8,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from tests.support.majors import alternating
 from tests.support.native_scene import NativeScene, Subscriber
 from tests.support.servers import Connection, Database, DatabaseFactory
 
@@ -122,7 +123,7 @@ def run(connection: Connection, statements: list[str]) -> None:
             continue
 
 
-@pytest.mark.parametrize("postgres_major", [16, 18], indirect=True)
+@alternating(__name__, 16, 18)
 def test_rows_of_leaves_in_another_order_arrive_as_natively(
     database: Database,
     make_database: DatabaseFactory,

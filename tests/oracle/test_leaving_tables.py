@@ -8,10 +8,10 @@ from signal import SIGCONT, SIGSTOP
 
 import pytest
 
-from tests.oracle.majors import MAJORS
 from tests.oracle.test_changing_publications import copied, finish, published_to, started
 from tests.support.gateway_process import GatewayProcess
 from tests.support.gateway_scene import Scene, current_lsn
+from tests.support.majors import EVALUATED_ON
 from tests.support.native import NativeSubscription
 from tests.support.proxy import Proxy
 from tests.support.servers import Database, DatabaseFactory
@@ -19,7 +19,7 @@ from tests.support.servers import Database, DatabaseFactory
 pytestmark = [
     pytest.mark.postgres,
     pytest.mark.kafka,
-    pytest.mark.parametrize("postgres_major", MAJORS, indirect=True),
+    pytest.mark.parametrize("postgres_major", EVALUATED_ON, indirect=True),
 ]
 
 MakeScene = Callable[..., Scene]

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.gateway_process import GatewayProject, TopicReader
+from tests.support.majors import alternating
 from tests.support.native import NativeSubscription
 from tests.support.rebuild import Rebuilt
 from tests.support.servers import Database, DatabaseFactory
@@ -21,7 +22,7 @@ FIRST_TABLES = ("keyed", "filtered", "whole", "bag", "indexed", "toasted", "appe
 SECOND_TABLES = ("parted_low", "parted_high", "keyed", "filtered", "toasted")
 
 
-@pytest.mark.parametrize("postgres_major", [16, 18], indirect=True)
+@alternating(__name__, 16, 18)
 def test_a_random_workload_ends_in_the_native_subscriptions_tables(
     database: Database,
     make_database: DatabaseFactory,

@@ -19,7 +19,6 @@ from gateway.source.publications import (
     ensure_publications,
     extend_publications,
 )
-from tests.oracle.majors import MAJORS
 from tests.support.gateway_scene import (
     Connection,
     Scene,
@@ -28,13 +27,14 @@ from tests.support.gateway_scene import (
     running,
     value_of,
 )
+from tests.support.majors import EVALUATED_ON, alternating
 from tests.support.native import NativeSubscription
 from tests.support.servers import Database, DatabaseFactory
 from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.postgres, pytest.mark.kafka]
-both = pytest.mark.parametrize("postgres_major", [16, 18], indirect=True)
-newest = pytest.mark.parametrize("postgres_major", MAJORS, indirect=True)
+both = alternating(__name__, 16, 18)
+newest = pytest.mark.parametrize("postgres_major", EVALUATED_ON, indirect=True)
 
 MakeScene = Callable[..., Scene]
 WAITS = (

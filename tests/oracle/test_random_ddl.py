@@ -12,11 +12,11 @@ from random import Random
 import pytest
 
 from gateway.source.event_trigger import INSTALL
-from tests.oracle.majors import MAJORS
 from tests.oracle.test_changing_publications import published_to
 from tests.support.ddl_workload import TABLES, Alterations, Workload, ddl_of, is_quiet, toggle
 from tests.support.gateway_process import GatewayProcess
 from tests.support.gateway_scene import Scene, current_lsn
+from tests.support.majors import EVALUATED_ON
 from tests.support.native import NativeSubscription
 from tests.support.rebuild import Rebuilt
 from tests.support.servers import Database, DatabaseFactory
@@ -25,7 +25,7 @@ from tests.support.waiting import wait_until
 pytestmark = [
     pytest.mark.postgres,
     pytest.mark.kafka,
-    pytest.mark.parametrize("postgres_major", MAJORS, indirect=True),
+    pytest.mark.parametrize("postgres_major", EVALUATED_ON, indirect=True),
 ]
 
 STEPS = int(os.environ.get("PGSLUICE_DDL_STEPS", "24"))

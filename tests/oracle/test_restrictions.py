@@ -24,7 +24,7 @@ from tests.oracle.filters.restricted import (
     SYSTEM_COLUMNS,
     USER_DEFINED,
 )
-from tests.oracle.majors import MAJORS
+from tests.support.majors import EVALUATED_ON
 from tests.support.servers import Connection, Database, DatabaseFactory, Servers
 
 pytestmark = pytest.mark.postgres
@@ -79,7 +79,7 @@ def role_of(connection: Connection) -> str:
     return f"restricted_{connection.info.backend_pid}"
 
 
-@pytest.mark.parametrize("postgres_major", MAJORS, indirect=True)
+@pytest.mark.parametrize("postgres_major", EVALUATED_ON, indirect=True)
 @pytest.mark.parametrize("role", ROLES)
 @pytest.mark.parametrize(
     "filters",
@@ -182,7 +182,7 @@ IDENTITIES: Final = (
 )
 
 
-@pytest.mark.parametrize("postgres_major", MAJORS, indirect=True)
+@pytest.mark.parametrize("postgres_major", EVALUATED_ON, indirect=True)
 def test_a_column_outside_the_replica_identity_is_refused_as_natively_at_the_write(
     database: Database,
 ) -> None:

@@ -8,10 +8,10 @@ from contextlib import nullcontext
 import pytest
 
 from gateway.source.event_trigger import INSTALL
-from tests.oracle.majors import MAJORS
 from tests.oracle.test_changing_publications import finish, published_to, started
 from tests.oracle.test_leaving_tables import DEFINED, QUICK, lagging
 from tests.support.gateway_scene import Connection, Scene, current_lsn
+from tests.support.majors import EVALUATED_ON
 from tests.support.native import NativeSubscription
 from tests.support.servers import Database, DatabaseFactory
 from tests.support.waiting import wait_until
@@ -19,7 +19,7 @@ from tests.support.waiting import wait_until
 pytestmark = [
     pytest.mark.postgres,
     pytest.mark.kafka,
-    pytest.mark.parametrize("postgres_major", MAJORS, indirect=True),
+    pytest.mark.parametrize("postgres_major", EVALUATED_ON, indirect=True),
 ]
 
 MakeScene = Callable[..., Scene]

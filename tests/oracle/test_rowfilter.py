@@ -2,7 +2,7 @@
 
 None that the server accepts is refused.
 
-PGSLUICE_ORACLE_PAIRS (default 100000) sets its size: how many
+PGSLUICE_ORACLE_PAIRS (default 20000) sets its size: how many
 pairs of a filter and a row are compared.
 """
 
@@ -23,6 +23,7 @@ from tests.oracle.filters.expressions import Expressions
 from tests.oracle.filters.judge import Judge
 from tests.oracle.filters.server import Table, create_table, every_type
 from tests.oracle.filters.signatures import read_signatures
+from tests.support.majors import alternating
 from tests.support.servers import Database
 
 pytestmark = pytest.mark.postgres
@@ -60,11 +61,11 @@ class Run:
             self.differences += [f"{expression}\n  as {text}\n  {line}" for line in lines[:1]]
 
 
-@pytest.mark.parametrize("postgres_major", [16, 18], indirect=True)
+@alternating(__name__, 16, 18)
 def test_the_gateway_agrees_with_the_server_on_random_filters(
     database: Database, seed: int
 ) -> None:
-    pairs = int(os.environ.get("PGSLUICE_ORACLE_PAIRS") or 100000)
+    pairs = int(os.environ.get("PGSLUICE_ORACLE_PAIRS") or 20000)
     random, run, tried = Random(seed), Run(), 0
     evaluator = ServerEvaluator(database.dsn, timeout_s=120, source_dsn=database.dsn)
     with database.connect() as connection, closing(evaluator):

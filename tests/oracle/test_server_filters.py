@@ -14,13 +14,14 @@ import pytest
 
 from tests.support.gateway_process import Read
 from tests.support.gateway_scene import Scene, assert_exactly_once, current_lsn, value_of
+from tests.support.majors import alternating
 from tests.support.native_scene import NativeScene, Subscriber
 from tests.support.servers import Connection, Database, DatabaseFactory
 from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.postgres, pytest.mark.kafka]
 
-majors = pytest.mark.parametrize("postgres_major", [16, 18], indirect=True)
+majors = alternating(__name__, 16, 18)
 MakeScene = Callable[..., Scene]
 
 PEOPLE = (

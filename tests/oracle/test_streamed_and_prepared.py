@@ -11,6 +11,7 @@ import psycopg
 import pytest
 
 from tests.support.gateway_scene import Scene, assert_exactly_once, current_lsn
+from tests.support.majors import alternating
 from tests.support.native import NativeSubscription
 from tests.support.rebuild import Rebuilt
 from tests.support.servers import Database, DatabaseFactory
@@ -168,7 +169,7 @@ def rows(scene: Scene, table: str, subscription: str | None = None) -> list[tupl
     return sorted((row + (None,) * (width - len(row)) for row in rebuilt.rows()), key=repr)
 
 
-@pytest.mark.parametrize("postgres_major", [16, 18], indirect=True)
+@alternating(__name__, 16, 18)
 @pytest.mark.parametrize(
     ("script", "options"),
     [
@@ -229,7 +230,7 @@ def positions(scene: Scene, table: str) -> list[tuple[Any, ...]]:
     ]
 
 
-@pytest.mark.parametrize("postgres_major", [16, 18], indirect=True)
+@alternating(__name__, 16, 18)
 def test_origin_none_leaves_out_what_came_from_elsewhere_and_any_names_it(
     scene: Callable[..., Scene], play: Play, database: Database, make_database: DatabaseFactory
 ) -> None:

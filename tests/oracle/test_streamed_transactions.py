@@ -15,11 +15,12 @@ from gateway.pgoutput.frames import XLOGDATA_HEADER
 from gateway.pgoutput.messages import Insert, Message, Relation
 from gateway.source.replication import ReplicationConnection
 from gateway.transactions import Assembler, Event, Transaction
+from tests.support.majors import alternating
 from tests.support.servers import Connection, Database
 
 pytestmark = [
     pytest.mark.postgres,
-    pytest.mark.parametrize("postgres_major", [16, 18], indirect=True),
+    alternating(__name__, 16, 18),
 ]
 
 

@@ -19,13 +19,11 @@ from typing import Any, Final, Self
 
 import psycopg
 
-from gateway.embedded.kafka import EmbeddedKafka
-from gateway.embedded.postgres import EmbeddedPostgres
 from tests.support.gateway_process import GatewayProcess
 from tests.support.gateway_scene import Scene, assert_exactly_once, current_lsn, running, value_of
 from tests.support.native import NativeSubscription
 from tests.support.proxy import Proxy
-from tests.support.servers import Database, DatabaseFactory, LocalPostgres
+from tests.support.rack import Rack
 from tests.support.waiting import wait_until
 from tests.support.workload import PUBLICATIONS, TABLES, Workload
 
@@ -73,31 +71,29 @@ class Stage:
 
     Args:
         folder: For the configuration.
+        rack: The servers that faults are inflicted on.
         registry: URL of a schema registry.
         seed: Of the workload.
     """
 
-    def __init__(self, folder: Path, registry: str, seed: int) -> None:
+    def __init__(self, folder: Path, rack: Rack, registry: str, seed: int) -> None:
         self._stack = ExitStack()
         try:
-            self._build(folder, registry, seed)
+            self._build(folder, rack, registry, seed)
         except BaseException:
             self._stack.close()
             raise
 
-    def _build(self, folder: Path, registry: str, seed: int) -> None:
+    def _build(self, folder: Path, rack: Rack, registry: str, seed: int) -> None:
         enter = self._stack.enter_context
         self.pick = random.Random(seed)
         self._load_seed = seed
-        self.server = enter(EmbeddedPostgres(18, config={"wal_sender_timeout": "5s"}))
+        self.server = rack.postgres
         self.source_proxy = enter(Proxy(self.server.port))
-        self.kafka_proxy = enter(Proxy())
-        self.broker = enter(EmbeddedKafka(advertised_port=self.kafka_proxy.port))
-        self.kafka_proxy.forward_to(self.broker.proxied_port)
+        self.kafka_proxy = rack.kafka_proxy
+        self.broker = rack.broker
         self.registry_proxy = enter(Proxy(registry))
-        postgres = LocalPostgres(self.server)
-        databases = DatabaseFactory(postgres)
-        self.database: Database = databases("staged")
+        self.database = rack.database(wal_sender_timeout="5s")
         with self.database.connect() as connection:
             connection.execute(
                 f"{TABLES} {PUBLICATIONS} {MOVING};"
@@ -105,7 +101,7 @@ class Stage:
                 " FROM generate_series(1, 4000) i".encode()
             )
             Workload(connection, seed).run(30)
-        self.native = NativeSubscription(self.database, databases, TABLES, PUBLISHED)
+        self.native = NativeSubscription(self.database, rack.databases, TABLES, PUBLISHED)
         dsn = psycopg.conninfo.make_conninfo(
             self.source_proxy.through(self.database.dsn),
             options="-c logical_decoding_work_mem=64kB",

@@ -294,7 +294,7 @@ def test_of_many_topics_more_is_gathered_so_that_each_gets_a_request_worth_sendi
 ) -> None:
     # After each turn a batch is older than max_batch_ms, which does not cut it short here.
     limits = LimitsTable(max_batch_records=2_000, max_batch_ms=1)
-    frames = [f for xid in range(1, 10_001) for f in transaction(xid, 1000 * xid, rows=4)]
+    frames = [f for xid in range(1, 5_001) for f in transaction(xid, 1000 * xid, rows=4)]
     b = bench([frames], limits=limits, stop_after=200_000)
     b.router.topics = topics
 
