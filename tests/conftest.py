@@ -22,6 +22,7 @@ import pytest
 
 from gateway.embedded import jars
 from gateway.embedded.java import java_home
+from tests.support import environment
 from tests.support.durations import Durations, path_to_write
 from tests.support.seeds import SEED
 from tests.support.servers import BRIEF_JAVA, Database, DatabaseFactory, PostgresServer, Servers
@@ -149,6 +150,10 @@ class _TierCount:
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         counts = ", ".join(f"{tier} {self._passed[tier]}" for tier in sorted(self._passed))
         terminalreporter.write_line(f"passed by tier: {counts or 'none'}")
+        if terminalreporter.stats.get("failed") or terminalreporter.stats.get("error"):
+            terminalreporter.write_line(f"the machine: {environment.describe()}")
+            for shortage in environment.shortages():
+                terminalreporter.write_line(f"it may be the machine: {shortage}", red=True)
         for tier in self._empty():
             terminalreporter.write_line(f"FAILED: no test of tests/{tier} passed", red=True)
 

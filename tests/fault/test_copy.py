@@ -56,7 +56,7 @@ def test_a_copy_that_is_killed_again_and_again_ends_in_the_native_subscriptions_
                 stack.enter_context(running(partial(load.change, worker)))
             gateway = s.project.start()
             for _ in range(5):
-                gateway.wait_for("streaming")
+                gateway.wait_until_doing("streaming")
                 Event().wait(pick.random() * 3)  # a moment, not a condition
                 gateway.kill()
                 gateway = s.project.start()

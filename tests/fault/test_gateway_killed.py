@@ -115,7 +115,7 @@ def test_kills_at_random_moments_end_in_the_native_subscriptions_tables(
             gateway = s.project.start()
             for number in range(8):
                 if number % 2 == 0:  # the others are killed while they start, too
-                    gateway.wait_for("streaming")
+                    gateway.wait_until_doing("streaming")
                 Event().wait(pick.random() * 1.5)  # a moment, not a condition
                 gateway.kill()
                 gateway = s.project.start()

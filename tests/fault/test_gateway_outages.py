@@ -112,7 +112,7 @@ def test_registry_broker_and_server_go_away_and_come_back(
     try:
         with running(load):
             gateway = s.project.start()
-            gateway.wait_for("trying again")
+            gateway.wait_until_doing("retrying")
             assert "schema registry" in gateway.log()
             proxy.accept()
             gateway.wait_until_copied()

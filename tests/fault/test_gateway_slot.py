@@ -83,7 +83,7 @@ def test_a_second_gateway_goes_on_with_the_firsts_copy(
             second.wait_until_doing("standby")
             wait_for_copy_marker(s, "t", "ready")
             first.kill()
-            second.wait_for("streaming")
+            second.wait_until_doing("streaming")
         second.wait_until_copied()
         connection.execute("UPDATE t SET b = 1 WHERE a < 100")
         assert second.terminate() == 0

@@ -58,7 +58,7 @@ def test_the_slot_stands_at_the_watermark_after_each_stop_under_load(
         with running(load):
             for _ in range(ROUNDS):
                 gateway = s.project.start()
-                gateway.wait_for("streaming")
+                gateway.wait_until_doing("streaming")
                 start = value_of(connection, confirmed, s.slot)
                 wait_until(
                     partial(has_moved, connection, confirmed, s.slot, start), 60, "the slot to move"

@@ -57,7 +57,7 @@ def test_a_table_that_loses_its_identity_is_held_until_it_has_it_again(
         assert 'public.t: held, cannot update table "t"' in s.cli("status").out
         assert process.terminate() == 0, process.log()
         process = s.project.start()
-        process.wait_for("streaming slot")
+        process.wait_until_doing("streaming")
         connection.execute("INSERT INTO u VALUES (2)")
         published_to(s, current_lsn(connection))
         connection.execute("ALTER TABLE t REPLICA IDENTITY FULL")

@@ -81,7 +81,7 @@ def test_messages_of_the_chosen_prefixes_are_published_those_outside_transaction
         connection.execute("CREATE TABLE t (a int PRIMARY KEY)")
         s = scene("streaming = on", messages={"prefixes": ["ours"]})
         gateway = s.project.start()
-        gateway.wait_for(": streaming ")
+        gateway.wait_until_doing("streaming")
         connection.execute("BEGIN")
         connection.execute("INSERT INTO t VALUES (1)")
         connection.execute("SELECT pg_logical_emit_message(true, 'ours', 'inside')")

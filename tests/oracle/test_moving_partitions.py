@@ -62,7 +62,7 @@ def after_moves(
     for move in MOVES:
         connection.execute(move.encode())
     process = scene.project.start()
-    process.wait_for("streaming slot")
+    process.wait_until_doing("streaming")
     return process
 
 

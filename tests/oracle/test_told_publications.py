@@ -68,7 +68,7 @@ def test_each_alteration_counts_at_its_place_in_the_stream(
             assert process.terminate() == 0, process.log()
             alter()
             process = s.project.start()
-            process.wait_for("streaming slot")
+            process.wait_until_doing("streaming")
         else:
             with lagging(process):
                 alter()

@@ -251,7 +251,7 @@ def toggle(s: Scene, process: GatewayProcess | None, rng: Random) -> GatewayProc
     if rng.random() < 0.5:
         process.kill()
     else:
-        process.wait_for("streaming slot")
+        process.wait_until_doing("streaming")
         assert process.terminate() == 0, process.log()
     return None
 

@@ -356,7 +356,7 @@ def take_the_registry_away(stage: Stage) -> None:
     stage.registry_proxy.refuse()
     stage.gateway.kill()
     stage.restart()
-    stage.gateway.wait_for("trying again")
+    stage.gateway.wait_until_doing("retrying")
     stage.registry_proxy.accept()
 
 
@@ -373,7 +373,7 @@ def freeze_the_gateway(stage: Stage) -> None:
     first = stage.gateway
     first.send(signal.SIGSTOP)
     stage.gateway = stage.start()
-    stage.gateway.wait_for("streaming")
+    stage.gateway.wait_until_doing("streaming")
     first.send(signal.SIGCONT)
     stage.catch_up()
     first.kill()

@@ -5,6 +5,8 @@ import time
 from collections.abc import Callable
 from typing import Final, TypeVar
 
+from tests.support import environment
+
 PATIENCE: Final = 4
 """A deadline is there to end what hangs. Each is ample on a machine that does nothing else; a busy
 one may take so many times as long before a test fails."""
@@ -38,5 +40,8 @@ def wait_until(
         if answer:
             return answer
         if time.monotonic() > deadline:
-            raise AssertionError(f"waited {timeout_s} s for {what}; last answer: {answer!r}")
+            raise AssertionError(
+                f"waited {timeout_s} s for {what}; last answer: {answer!r}"
+                f" (the machine: {environment.describe()})"
+            )
         pause.wait(poll_s)
