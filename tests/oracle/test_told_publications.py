@@ -8,12 +8,8 @@ from gateway.source.event_trigger import INSTALL
 from tests.oracle.test_changing_publications import finish, published_to, started
 from tests.oracle.test_leaving_tables import DEFINED, QUICK, MakeScene, lagging
 from tests.oracle.test_moving_partitions import TREES
-<<<<<<< HEAD
 from tests.support.gateway_scene import Connection, current_lsn
-=======
-from tests.support.gateway_scene import Connection, current_lsn, value_of
 from tests.support.majors import EVALUATED_ON
->>>>>>> 6efe7ef (tests: one rack for tests that kill servers, majors in turn)
 from tests.support.native import NativeSubscription
 from tests.support.rebuild import Rebuilt
 from tests.support.servers import Database, DatabaseFactory
