@@ -15,6 +15,7 @@ from gateway.monitor.watch import Watch
 from gateway.observe import Troubles, event
 from gateway.runtime.copy_jobs import CopyStanding
 from gateway.runtime.daemon import Daemon
+from gateway.runtime.garbage import give_back_large_blocks
 from gateway.runtime.preflight import local_refusals
 
 __all__ = ["run"]
@@ -33,6 +34,7 @@ def run(settings: Settings, *, endpos: Lsn | None) -> int:
     """
     for _, error in local_refusals(settings):
         raise error
+    give_back_large_blocks()
     troubles = Troubles()
     logging.getLogger().addHandler(troubles)
     notifier = Notifier()

@@ -92,6 +92,11 @@ class Addresses:
         feed = self._feeds[subscription]
         return (feed.markers, 0, None, feed.prefix + value, headers)
 
+    @property
+    def message_topic(self) -> str:
+        """The topic of logical messages."""
+        return self._message_topic
+
     def message(self, value: bytes, headers: list[Header]) -> Record:
         """Address a logical message."""
         return (self._message_topic, 0, None, self._message_prefix + value, headers)

@@ -24,6 +24,9 @@ from gateway.rowfilter import fill_unchanged
 
 __all__ = ["Change", "RelationRoute"]
 
+LARGE: Final = 1 << 20
+"""Bytes of a frame from which on the values are looked at before they are encoded."""
+
 _TAG_AT: Final = 25
 _INSERT: Final = ord("I")
 _DELETE: Final = ord("D")
@@ -126,15 +129,18 @@ class RelationRoute:
 
     def insert(self, frame: bytes, at: int, tx: TransactionState, out: list[Record]) -> None:
         """Route the Insert whose relation OID stands at `at` in `frame`."""
+        tx.large = len(frame) > LARGE
         self.publish_insert(self._read_insert(frame, at), int.from_bytes(frame[1:9]), tx, out)
 
     def update(self, frame: bytes, at: int, tx: TransactionState, out: list[Record]) -> None:
         """Route the Update whose relation OID stands at `at` in `frame`."""
+        tx.large = len(frame) > LARGE
         old, full, new = self._read_update(frame, at)
         self.publish_update(old, full, new, int.from_bytes(frame[1:9]), tx, out)
 
     def delete(self, frame: bytes, at: int, tx: TransactionState, out: list[Record]) -> None:
         """Route the Delete whose relation OID stands at `at` in `frame`."""
+        tx.large = len(frame) > LARGE
         old, full = self._read_delete(frame, at)
         self.publish_delete(old, full, int.from_bytes(frame[1:9]), tx, out)
 

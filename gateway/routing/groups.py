@@ -21,7 +21,7 @@ from gateway.errors import RecordSizeError, UnfitError
 from gateway.lsn import format_lsn
 from gateway.pgoutput.messages import UNCHANGED
 from gateway.records import Header, Record
-from gateway.routing.quarantine import Quarantine, UnfitChange, check_size
+from gateway.routing.quarantine import Quarantine, UnfitChange, check_size, check_value
 from gateway.routing.state import CollectionOrder, TransactionState
 from gateway.routing.takers import Candidates, Row, Taker
 from gateway.rowfilter import Action, decide_update
@@ -30,6 +30,9 @@ __all__ = ["Group"]
 
 Draft: TypeAlias = tuple[bytes | None, bytes, bytes | None, list[Header]]
 """A record before it has a topic: key, canonical key, value without wire prefix, headers."""
+
+SHRINKS_TO: Final = 8
+"""No value as PostgreSQL sends it is more than so many times as long as in Avro: `{NULL,NULL}`."""
 
 _MOST_OF_HEADERS: Final = 4096
 """More than headers, prefixes and lengths of a record ever have."""
@@ -68,6 +71,7 @@ class Group:
         "unchanged",
         "updating",
         "value",
+        "widest",
     )
 
     def __init__(
@@ -97,6 +101,7 @@ class Group:
         # A key's columns are in the value as well, so it is no longer than that.
         least = min((taker.counter.most_bytes for taker in takers), default=0)
         self.surely_fits = (least - _MOST_OF_HEADERS) // 2
+        self.widest = max(takers, key=lambda taker: taker.counter.most_bytes, default=None)
         self.inserting = Candidates(takers, Operation.INSERT)
         self.updating = Candidates(takers, Operation.UPDATE)
         self.deleting = Candidates(takers, Operation.DELETE)
@@ -114,6 +119,8 @@ class Group:
                 if tx.has_origin and taker.skips_origins:
                     continue
                 if not made:
+                    if tx.large:
+                        self.check_values(row)
                     seq = tx.seq
                     op = tx.insert_op
                     key = None if self.encode_key is None else self.encode_key(row)
@@ -240,6 +247,8 @@ class Group:
             return [self.draft(b"c", new, None, new, lsn, tx.seq, tx)]
         if old is None:
             return [self.draft(b"u", new, None, new, lsn, tx.seq, tx)]
+        if tx.large and full:
+            self.check_values(old)
         before = self.encode_row(old) if full else self.encode_old(old)
         if self.encode_key is None or self.encode_key(old) == self.encode_key(new):
             return [self.draft(b"u", new, before, new, lsn, tx.seq, tx)]
@@ -267,6 +276,8 @@ class Group:
         rekey: bytes | None = None,
     ) -> list[Draft]:
         """Make a ``d`` record and, where the table has a key, its tombstone."""
+        if tx.large and full:
+            self.check_values(old)
         before = self.encode_row(old) if full else self.encode_old(old)
         draft = self.draft(b"d", old, before, None, lsn, seq, tx, rekey=rekey)
         if self.tombstones and self.encoder.has_tombstones:
@@ -286,6 +297,8 @@ class Group:
         rekey: bytes | None = None,
     ) -> Draft:
         """Encode one record; its key comes from `keyed`."""
+        if tx.large and after is not None:
+            self.check_values(after)
         key = None if self.encode_key is None else self.encode_key(keyed)
         canonical = b"" if self.canonical is None else self.canonical(keyed)
         body = self.value(
@@ -300,6 +313,25 @@ class Group:
             EMPTY_ARRAY if after is None or UNCHANGED not in after else self.unchanged(after),
         )
         return key, canonical, body, tx.headers.make(lsn, seq, op, rekey)
+
+    def check_values(self, row: Row) -> None:
+        """Refuse a row with a value that makes its record too large for all of its topics.
+
+        Raises:
+            RecordSizeError: it has one.
+        """
+        if self.widest is None:
+            return
+        longest = max(
+            (
+                len(value)
+                for index in self.encoder.indexes
+                if isinstance(value := row[index], bytes)
+            ),
+            default=0,
+        )
+        counter = self.widest.counter
+        check_value(self.encoder.schema, longest // SHRINKS_TO, counter.topic, counter.most_bytes)
 
     def prefix(self, tx: TransactionState) -> SourcePrefix:
         """Return the source block's constant part, encoded once per transaction."""

@@ -21,8 +21,12 @@ from gateway.records import Header, Record, wire_size
 from gateway.routing.state import TransactionState
 from gateway.routing.takers import Row
 
-__all__ = ["ErrorTopic", "Quarantine", "UnfitChange", "check_size"]
+__all__ = ["ErrorTopic", "Quarantine", "UnfitChange", "check_size", "check_value"]
 
+_RAISE_LIMITS: Final = (
+    'raise max.message.bytes of the topic and "message.max.bytes" in [kafka], as far as they are '
+    "below it"
+)
 _MOST_OF_A_VALUE: Final = (None, 65_536, 1_024, 32, 0)
 """Bytes of a value that is still shown, from the first attempt to the last."""
 _MOST_OF_A_TEXT: Final = 1_000
@@ -78,6 +82,26 @@ class ErrorTopic:
         return (self.name, 0, None, self.prefix + value, headers)
 
 
+def check_value(of: object, bytes_: int, topic: str, most_bytes: int) -> None:
+    """Refuse a value that alone is larger than a record may be, before it is encoded.
+
+    Args:
+        of: What it is of, for the message.
+        bytes_: Of the value, encoded.
+        topic: Where it would go.
+        most_bytes: Of a record there.
+
+    Raises:
+        RecordSizeError: it is larger.
+    """
+    if bytes_ > most_bytes:
+        raise RecordSizeError(
+            f"{of}: a record of {bytes_} bytes and more is larger than topic {topic} takes, "
+            f"{most_bytes}",
+            hint=_RAISE_LIMITS,
+        )
+
+
 def check_size(of: object, record: Record, most_bytes: int) -> None:
     """Refuse a record that its topic cannot have.
 
@@ -94,8 +118,7 @@ def check_size(of: object, record: Record, most_bytes: int) -> None:
     if size > most_bytes:
         raise RecordSizeError(
             f"{of}: a record of {size} bytes is larger than topic {topic} takes, {most_bytes}",
-            hint='raise max.message.bytes of the topic and "message.max.bytes" in [kafka], as far '
-            "as they are below it",
+            hint=_RAISE_LIMITS,
         )
 
 
@@ -157,10 +180,26 @@ class Quarantine:
         """Make the record of `change` for one subscription with these combined `filters`."""
         headers = tx.headers.make(change.lsn, tx.seq, change.op)
         for most in _MOST_OF_A_VALUE:
+            if most != 0 and self._least_bytes(change, most) > self._topic.most_bytes:
+                continue  # not made, to find that out
             value = self._value(error, subscription, filters, change, tx, most)
             if wire_size(None, value, headers) <= self._topic.most_bytes:
                 break
         return (self._topic.name, 0, None, value, headers)
+
+    def _least_bytes(self, change: UnfitChange, most: int | None) -> int:
+        """Bytes of the values that a record with values of up to `most` bytes has."""
+        logged = None if change.full else self._identity
+        return sum(
+            len(value)
+            for row, only in ((change.old, logged), (change.new, None))
+            if row is not None
+            for name, index in self._columns
+            if (only is None or name in only)
+            and (value := row[index]) is not None
+            and value is not UNCHANGED
+            and (most is None or len(value) <= most)
+        )
 
     def _value(
         self,

@@ -34,7 +34,7 @@ from gateway.routing.counts import RowKey, Tally, take_counts
 from gateway.routing.moments import first_behind, first_lsn
 from gateway.routing.pieces import Piece
 from gateway.routing.ports import UnannouncedError
-from gateway.routing.quarantine import check_size
+from gateway.routing.quarantine import check_size, check_value
 from gateway.routing.routes import RelationRoutes
 from gateway.routing.series import RoutedSeries, series_router
 from gateway.routing.settings import RoutingSettings
@@ -398,17 +398,16 @@ class Router:
     ) -> list[Record]:
         if message.prefix not in self._settings.message_prefixes:
             return []
-        value = encode_message(
-            message, commit_lsn=commit_lsn, xid=xid, seq=seq, ts_ms=self._now_ms()
-        )
-        record = self._addresses.message(value, headers)
-        topic = record[0]
+        what = f"a logical message with prefix {message.prefix!r}"
+        topic = self._addresses.message_topic
+        most_bytes = self._addresses.most_bytes(topic)
         try:
-            check_size(
-                f"a logical message with prefix {message.prefix!r}",
-                record,
-                self._addresses.most_bytes(topic),
+            check_value(what, len(message.content), topic, most_bytes)
+            value = encode_message(
+                message, commit_lsn=commit_lsn, xid=xid, seq=seq, ts_ms=self._now_ms()
             )
+            record = self._addresses.message(value, headers)
+            check_size(what, record, most_bytes)
         except RecordSizeError as error:
             errors = self._addresses.errors
             if errors is None or error.kind not in errors.kinds:

@@ -25,6 +25,7 @@ class TransactionState:
         "has_origin",
         "headers",
         "insert_op",
+        "large",
         "lost_values",
         "quarantined",
         "seq",
@@ -37,6 +38,7 @@ class TransactionState:
         self.headers = headers
         self.has_origin = context.origin is not None
         self.insert_op = b"c" if context.snapshot == "false" else b"r"
+        self.large = False
         self.seq = 0
         self.total_order = 0
         self.lost_values: dict[str, int] = {}

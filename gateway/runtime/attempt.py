@@ -33,6 +33,7 @@ from gateway.definitions.combine import TableId
 from gateway.definitions.model import Definitions, Fault, Plan
 from gateway.definitions.requests import new_partitions, oids_of
 from gateway.definitions.server import SUFFIXES
+from gateway.definitions.told import PREFIXES as TOLD
 from gateway.errors import TransientError
 from gateway.failpoints import fail_point
 from gateway.lsn import ZERO_LSN, Lsn
@@ -408,6 +409,7 @@ class Attempt:
                 two_phase=setup.protocol.two_phase,
                 binary=setup.protocol.binary,
                 messages=setup.tells or bool(self.settings.messages.prefixes),
+                prefixes=TOLD.union(self.settings.messages.prefixes),
             )
         except BaseException:
             source.close()

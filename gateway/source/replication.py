@@ -16,7 +16,7 @@ import operator
 import re
 import struct
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Container, Sequence
 from types import TracebackType
 from typing import Final, Literal, Self
 
@@ -33,6 +33,7 @@ from gateway.source.connection import (
     connection_string,
     replication_settings,
 )
+from gateway.source.large_messages import LARGE, frame_of
 from gateway.source.session import open_session
 from gateway.source.silence import SilenceWatch, Verdict
 from gateway.source.walsender import CommandTimeout, Waited, end_copy, exchange, run, run_for_row
@@ -100,6 +101,7 @@ class ReplicationConnection:
         self.silent_for_s = 0.0
         self._silence = SilenceWatch(0.0)
         self._slot = ""
+        self._wanted: Container[bytes] = _Any()
         self._sent_lsn = self._flush_lsn = self._write_lsn = ZERO_LSN
         self._feedback_pending = False
         self._failure: GatewayError | None = None
@@ -212,6 +214,7 @@ class ReplicationConnection:
         version: int = 1,
         streaming: Literal["off", "on", "parallel"] = "off",
         messages: bool = False,
+        prefixes: Collection[str] | None = None,
         binary: bool = False,
         origin: Literal["any", "none"] | None = None,
         two_phase: bool = False,
@@ -226,6 +229,8 @@ class ReplicationConnection:
             streaming: Send large transactions before their end (``on`` needs version 2,
                 ``parallel`` version 4).
             messages: Also send logical decoding messages.
+            prefixes: Those of the messages that are wanted; large ones of others come without
+                their content. None: all.
             binary: Send values in binary format where their type has one.
             origin: None leaves the option out (servers before 16 do not have it).
             two_phase: Send PREPARE (needs version 3).
@@ -254,6 +259,7 @@ class ReplicationConnection:
         listed = ", ".join(f"{name} {_quote_literal(value)}" for name, value in options.items())
         command = f'START_REPLICATION SLOT "{slot}" LOGICAL {format_lsn(start_lsn)} ({listed})'
         self._slot = slot
+        self._wanted = _Any() if prefixes is None else {prefix.encode() for prefix in prefixes}
         self.silent_for_s = self._find_receiver_timeout_s()
         self._silence = SilenceWatch(self.silent_for_s)
         doing = f'starting replication from slot "{slot}"'
@@ -300,8 +306,12 @@ class ReplicationConnection:
         while len(frames) < limit:
             try:
                 size, view = get_copy_data(1)
-                if size > 0:
+                if 0 < size < LARGE:
                     append(bytes(view))
+                    continue
+                if size > 0:
+                    append(frame_of(view, self._wanted))
+                    view.release()  # the next message comes into memory of its own
                     continue
                 if size == 0 and may_read and self._failure is None:
                     may_read = False
@@ -432,6 +442,13 @@ class ReplicationConnection:
         """Since 18 a missing publication is a warning, and its changes are skipped."""
         if notice.error_field(pq.DiagnosticField.SOURCE_FUNCTION) == b"LoadPublications":
             self._missing = missing_publication(primary_message(notice))
+
+
+class _Any:
+    """A container that has everything."""
+
+    def __contains__(self, _: object) -> bool:
+        return True
 
 
 def _greatest_lsn(frames: Sequence[bytes]) -> Lsn:

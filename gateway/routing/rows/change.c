@@ -226,6 +226,7 @@ int route_change(Work *work, const uint8_t *frame, size_t size, size_t at)
     uint8_t tag = frame[25];
     size_t position = at + 4;
 
+    work->frame_size = size;
     if (size - position < 1)
         return NOT_MINE;
     operation = tag == 'I' ? INSERT : tag == 'U' ? UPDATE : DELETE;

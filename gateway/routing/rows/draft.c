@@ -361,6 +361,9 @@ int draft(Work *work, const Group *group, int op, const Value *keyed, const Valu
     Buffer *out = &work->scratch;
     int got;
 
+    /* Not encoded to find out that it does not fit: the interpreted path looks at lengths first. */
+    if (group->surely_fits < 0 || work->frame_size > 2 * (size_t)group->surely_fits)
+        return NOT_MINE;
     memset(made, 0, sizeof *made);
     made->has_key = group->has_key;
     made->has_tombstone = op == DELETED && group->tombstones;
@@ -374,7 +377,7 @@ int draft(Work *work, const Group *group, int op, const Value *keyed, const Valu
     if ((got = put_body(work, group, op, before, full, after, seq)) != DONE)
         return got;
     made->body_size = out->size - made->body_at;
-    if (group->surely_fits < 0 || made->body_size > (size_t)group->surely_fits)
+    if (made->body_size > (size_t)group->surely_fits)
         return NOT_MINE;
     made->headers = headers_of(work, op, seq, rekey);
     if (made->headers == NULL)

@@ -44,6 +44,7 @@ typedef struct {
     MadeList made;
     TakerList counted; /* those that have counts */
     Shared *shared;
+    size_t frame_size; /* of the change at hand */
     int64_t lsn, seq, total_order;
 } Work;
 
