@@ -7,9 +7,10 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Final
 
+from spark_consumer.bounded_http import REQUEST_S, BoundedServer
 from spark_consumer.errors import SettingsError
 
 __all__ = ["PHASES", "Figures", "Pulse", "exposition", "health", "readiness", "serve"]
@@ -210,7 +211,7 @@ def serve(
         return
     host, _, port = listen.rpartition(":")
     try:
-        server = ThreadingHTTPServer((host.strip("[]"), int(port)), _handler(subscriptions, pulse))
+        server = BoundedServer((host.strip("[]"), int(port)), _handler(subscriptions, pulse))
     except (ValueError, OSError) as error:
         raise SettingsError(f"metrics_listen: {listen!r} cannot be used: {error}") from error
     thread = threading.Thread(target=server.serve_forever, daemon=True)
@@ -225,6 +226,8 @@ def serve(
 
 def _handler(subscriptions: dict[str, Figures], pulse: Pulse) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
+        timeout = REQUEST_S
+
         def do_GET(self) -> None:
             match self.path.partition("?")[0]:
                 case "/metrics":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -49,6 +50,10 @@ TUNED: Final = {
 """What the job needs and what makes it fast; for spark-submit the same as ``--conf``."""
 
 
+_SECRET: Final = re.compile("secret|password|token|access[.]?key", re.IGNORECASE)
+"""As ``spark.redaction.regex`` has it."""
+
+
 @contextmanager
 def open_session(settings: ConsumerSettings) -> Iterator[SparkSession]:
     """See `build_session`; a session that is made here ends with the block."""
@@ -79,7 +84,8 @@ def build_session(settings: ConsumerSettings, jars: Iterable[str] = ()) -> Spark
     if "PYSPARK_GATEWAY_PORT" not in os.environ and SparkContext._gateway is None:
         # A signal to the whole process group must not end the JVM before the job has stopped.
         gateway = launch_gateway(  # type: ignore[no-untyped-call]
-            conf, popen_kwargs={"start_new_session": True}
+            SparkConf().setAll(on_the_command_line(conf.getAll())),
+            popen_kwargs={"start_new_session": True},
         )
         SparkContext._ensure_initialized(gateway=gateway)
     return SparkSession.builder.config(conf=conf).getOrCreate()
@@ -139,6 +145,14 @@ def _bound_avro(jvm: Any) -> None:
         if method.getName() == "resetLimits":
             method.setAccessible(True)
             method.invoke(None, None)
+
+
+def on_the_command_line(conf: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Return the settings with which the JVM is started, for all users of the machine to read.
+
+    Secrets are left out: they reach the JVM over its socket, with all other settings.
+    """
+    return [(key, value) for key, value in conf if not _SECRET.search(key)]
 
 
 def _local(jars: Iterable[str], settings: ConsumerSettings) -> dict[str, str]:

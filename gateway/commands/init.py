@@ -109,6 +109,7 @@ def init(
         raise FatalError(f"{folder} cannot be written: {error.strerror}") from error
     if _has_secret(dsn):
         print("the password of the connection string is in none: the first says where it goes")
+        print("on a command line every user of this machine can read it: a passfile hides it")
     named = "" if settings == Path("pgsluice.toml") else f" --config {settings}"
     print(f"next: pgsluice check{named}")
     sys.stdout.flush()

@@ -8,15 +8,19 @@ import os
 import resource
 import socket
 import struct
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.request import urlopen
 
 import pytest
 
 from gateway.embedded.processes import free_port
 from gateway.monitor.hosts import is_own_host
 from gateway.monitor.http_server import CONNECTIONS, REQUEST_S
+from spark_consumer import bounded_http as spark_http
+from spark_consumer.metrics import Pulse, serve
 from tests.support.gateway_process import GatewayProcess, GatewayProject
 from tests.support.waiting import wait_until
 
@@ -140,6 +144,22 @@ def test_large_misled_and_vanished_clients_get_an_error_and_no_traceback(
     assert monitored.process.terminate() == 0
     assert "Traceback" not in monitored.process.log()
     assert "attacker.example" not in monitored.process.log()
+
+
+def test_slow_clients_of_the_spark_job_leave_it_its_answers(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    threads = threading.active_count()
+    with contextlib.ExitStack() as stack, serve("127.0.0.1:0", {}, Pulse()) as port:
+        for _ in range(100):
+            slow = stack.enter_context(socket.create_connection(("127.0.0.1", port or 0), HEALTH_S))
+            with contextlib.suppress(OSError):
+                slow.send(b"GET /metrics HT")
+        with urlopen(f"http://127.0.0.1:{port}/metrics", timeout=30) as answer:
+            assert answer.status == 200
+        bound = threads + spark_http.CONNECTIONS + 1
+        wait_until(lambda: threading.active_count() <= bound, 10, "threads to end")
+    assert "Traceback" not in capfd.readouterr().err
 
 
 @pytest.mark.parametrize(

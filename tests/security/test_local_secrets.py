@@ -11,6 +11,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from gateway.embedded.postgres import EmbeddedPostgres
 from gateway.embedded.registry import EmbeddedRegistry
+from spark_consumer.session import on_the_command_line
 
 SECRET = "seen-by-nobody-else"
 REGISTRY_USER = "gateway:known-to-one-user"
@@ -54,6 +55,16 @@ def test_local_postgres_asks_for_a_password_that_no_command_line_shows(
 
     assert len(password) >= 32
     assert password.encode() not in shown
+
+
+def test_secrets_of_spark_reach_its_jvm_past_the_command_line() -> None:
+    settings = [
+        ("spark.hadoop.fs.s3a.secret.key", SECRET),
+        ("spark.hadoop.fs.s3a.access.key", SECRET),
+        ("spark.ssl.keyPassword", SECRET),
+        ("spark.driver.memory", "2g"),
+    ]
+    assert on_the_command_line(settings) == [("spark.driver.memory", "2g")]
 
 
 @pytest.mark.java
