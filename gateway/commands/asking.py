@@ -56,7 +56,7 @@ def ask(
         # Again and again: a gateway that is just starting does not listen yet.
         if not facts.in_recovery:  # on a standby the gateway looks by itself now and then
             name = channel_of(settings.source.slot)
-            connection.execute("SELECT pg_notify(%s, %s)", (name, saying))
+            connection.execute("SELECT pg_catalog.pg_notify(%s, %s)", (name, saying))
         asked = time.monotonic()
         while time.monotonic() - asked < _ASK_AGAIN_S:
             if done(read_progress(settings.kafka, settings.topics.progress, identity, READ_S)):

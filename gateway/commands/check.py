@@ -31,9 +31,11 @@ from gateway.runtime.provision import known_plan, make_evaluator
 from gateway.sink.registry import Registry
 from gateway.sink.topics import describe_topics
 from gateway.source.connection import ServerFacts, connect, server_facts, wal_flush_lsn
+from gateway.source.excess import excess_rights, planned_code
 from gateway.source.installation import find_installation
 from gateway.source.publications import check_publications, missing_rights
 from gateway.source.slot import SlotStatus, check_slot, slot_status
+from gateway.source.supported import untested
 
 __all__ = ["check", "print_statements"]
 
@@ -140,7 +142,7 @@ def _source_findings(
     yield _fine(f"source: PostgreSQL {major}, database {facts.database}")
     for part, error in server_refusals(settings, connection, facts):
         yield _failed(part, error)
-    yield from _server_findings(facts)
+    yield from _server_findings(facts, settings)
     yield from _guarded("slot", lambda: _slot_findings(connection, settings, facts))
     if definitions is None:
         return
@@ -165,6 +167,7 @@ def _source_findings(
         yield _fine("row filters: the server of [filters] dsn answers as the source does")
     yield from _filter_findings(routes, settings)
     yield from _table_findings(plan)
+    yield from _rights_findings(connection, plan, facts)
     yield from _alteration_findings(connection, definitions)
     if settings.filters.pushdown:
         yield from _push_down_findings(plan, definitions, facts)
@@ -203,7 +206,9 @@ def _filter_findings(routes: RelationRoutes, settings: Settings) -> Iterator[Fin
         )
 
 
-def _server_findings(facts: ServerFacts) -> Iterator[Finding]:
+def _server_findings(facts: ServerFacts, settings: Settings) -> Iterator[Finding]:
+    if settings.source.allow_untested and (problem := untested(facts)) is not None:
+        yield Finding(Severity.WARNING, f"source: {problem.message}")
     if facts.max_slot_wal_keep_size == "-1":
         yield Finding(
             Severity.WARNING,
@@ -260,13 +265,24 @@ def _prepared_findings(
 
 
 def _table_findings(plan: Plan) -> Iterator[Finding]:
+    updated = {p.target_oid for p in plan.publishes if Operation.UPDATE in p.operations}
     filtered = {
         publish.target_oid for publish in plan.publishes if publish.filters.get(Operation.UPDATE)
     }
-    for oid in sorted(filtered):
+    for oid in sorted(updated):
         table = plan.tables[oid]
         lost = sorted(table.may_toast.difference(table.identity))
-        if lost and table.replica_identity is not ReplicaIdentity.FULL:
+        if not lost or table.replica_identity is ReplicaIdentity.FULL:
+            continue
+        if oid not in filtered:
+            yield Finding(
+                Severity.FINE,
+                f"table {table}: large values of {', '.join(lost)} that an UPDATE leaves as they "
+                "are are not in its record, which names them in `unchanged`",
+                "where a consumer ignores that, and writes NULL: "
+                f"ALTER TABLE {table} REPLICA IDENTITY FULL",
+            )
+        else:
             yield Finding(
                 Severity.WARNING,
                 f"table {table}: when an UPDATE of the key makes a row enter a filter, large "
@@ -274,6 +290,26 @@ def _table_findings(plan: Plan) -> Iterator[Finding]:
                 "NULL, as a native one does",
                 f"ALTER TABLE {table} REPLICA IDENTITY FULL, if such updates happen",
             )
+
+
+def _rights_findings(
+    connection: psycopg.Connection, plan: Plan, facts: ServerFacts
+) -> Iterator[Finding]:
+    """Warn of what the role could do for somebody who gets into its session, and of a way there."""
+    excess = excess_rights(connection, plan.tables)
+    if excess:
+        yield Finding(
+            Severity.WARNING,
+            f"source: role {facts.user} can do more than the gateway needs: {'; '.join(excess)}",
+            'use a role of its own: see "Rights of the role" in docs/operations.md',
+        )
+    for oid, what, function, owner in planned_code(connection, plan.tables):
+        yield Finding(
+            Severity.WARNING,
+            f"table {plan.tables[oid]}: {what} calls {function} of role {owner}, which PostgreSQL "
+            "may run with the gateway's rights when the table is read",
+            "give the function to a superuser, or the gateway a role that can do nothing else",
+        )
 
 
 def _alteration_findings(

@@ -41,6 +41,8 @@ class SourceTable:
         on_lost_slot: What a start does when changes since the watermark cannot be read any more
             (slot dropped, invalidated or moved): ``stop``, or ``resync`` with a new slot, which
             copies all tables anew.
+        allow_untested: Also read a server that is newer than those which this release is tested
+            with.
         groups: Names of subscriptions by the name of their group, to share the work of decoding
             among several slots and processes: each subscription in exactly one. Empty: one slot for
             all.
@@ -51,6 +53,7 @@ class SourceTable:
     connect_timeout_s: int = 10
     receiver_timeout_s: float | None = None
     on_lost_slot: Literal["stop", "resync"] = "stop"
+    allow_untested: bool = False
     groups: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 

@@ -21,6 +21,7 @@ from gateway.errors import ConfigError, FatalError, GatewayError, TransientError
 from gateway.source.connection import ServerFacts, classify_server_error
 from gateway.source.publications import missing_rights
 from gateway.source.slot import slot_status
+from gateway.source.supported import unsupported
 
 __all__ = ["local_refusals", "plan_refusals", "server_refusals"]
 
@@ -42,14 +43,8 @@ def server_refusals(
     Raises:
         TransientError: the connection is gone.
     """
-    if facts.wal_level != "logical":
-        yield (
-            "source",
-            FatalError(
-                f"the source server has wal_level = {facts.wal_level}",
-                hint="set wal_level = logical in postgresql.conf and restart the server",
-            ),
-        )
+    for problem in unsupported(facts, allow_untested=settings.source.allow_untested):
+        yield "source", problem
     if not facts.can_replicate:
         yield (
             "source",

@@ -134,7 +134,8 @@ def set_up(
 
     Raises:
         DefinitionError, ConfigError: the definitions or settings cannot work on these servers.
-        FatalError: the server's wal_level is not logical, or a topic is not as it must be.
+        FatalError: the server's wal_level is not logical, it is too new, or a topic is not as it
+            must be.
         TransientError: a server does not answer.
     """
     definitions = definitions or read_definitions(settings)

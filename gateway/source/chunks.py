@@ -138,6 +138,7 @@ class ChunkReader:
         self.bytes = 0
         self._spool_directory = spool_directory
         self._keys: dict[ChunkSource, list[KeyColumn]] = {}
+        self._looked_at: set[ChunkSource] = set()
         self._connection = connect(
             dsn,
             application_name=session_name("copy", slot),
@@ -202,6 +203,7 @@ class ChunkReader:
         self.rows = self.bytes = 0
         try:
             self._end_transaction()
+            self._refuse_foreign_code(source)
             self._connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY")
             lock(self._connection, table)
             text, in_recovery, shape, files = self._row(_BEFORE, doing, about)
@@ -240,6 +242,7 @@ class ChunkReader:
         """
         try:
             self._end_transaction()
+            self._refuse_foreign_code(source)
             columns, where = self._key_columns(source), self._beyond(source, request)
             with guarded(self._connection, source.table):
                 last, rows = self._border(source, listed(columns), where, limit)
@@ -353,6 +356,14 @@ class ChunkReader:
         if source not in self._keys:
             self._keys[source] = key_columns(self._connection, source.table, source.key)
         return self._keys[source]
+
+    def _refuse_foreign_code(self, source: ChunkSource) -> None:
+        """Refuse a condition, whoever has written it, for which code of somebody else would run."""
+        if source.where and source not in self._looked_at:
+            why = narrowing.foreign_code(self._connection, source.table, source.where)
+            if why is not None:
+                raise ConditionError(f"copying {source.table}: the condition on its rows: {why}")
+            self._looked_at.add(source)
 
     def _is_at_work(self) -> bool:
         """Whether the server's process is busy, and not waiting for its output to be taken."""

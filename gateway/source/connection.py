@@ -89,6 +89,7 @@ class ServerFacts:
         system_identifier: Decimal digits; the same for a primary and its standbys.
         timeline: Current one; on a standby that of its last restart point.
         version_num: ``server_version_num``, for example 160004.
+        effective_wal_level: None before PostgreSQL 19, where `wal_level` is all there is.
     """
 
     system_identifier: str
@@ -103,6 +104,7 @@ class ServerFacts:
     max_slot_wal_keep_size: str
     user: str
     can_replicate: bool
+    effective_wal_level: str | None = None
 
 
 def connection_string(
@@ -244,7 +246,8 @@ SELECT (SELECT system_identifier FROM pg_catalog.pg_control_system()),
        pg_catalog.current_setting('max_wal_senders')::int,
        pg_catalog.current_setting('max_slot_wal_keep_size'),
        current_user::pg_catalog.text,
-       (SELECT rolreplication OR rolsuper FROM pg_catalog.pg_roles WHERE rolname = current_user)
+       (SELECT rolreplication OR rolsuper FROM pg_catalog.pg_roles WHERE rolname = current_user),
+       pg_catalog.current_setting('effective_wal_level', true)
 """
 
 
@@ -279,6 +282,7 @@ def server_facts(connection: psycopg.Connection) -> ServerFacts:
         max_slot_wal_keep_size=row[9],
         user=row[10],
         can_replicate=bool(row[11]),
+        effective_wal_level=row[12],
     )
     if facts.encoding != "UTF8":
         raise FatalError(

@@ -13,10 +13,13 @@ import psycopg
 from psycopg import sql
 
 from gateway.definitions.expression import column_names, select_where
+from gateway.definitions.foreign import first_reference, foreign_name, has_part_of
 from gateway.definitions.model import Catalog, Definitions, Table, TableClause
-from gateway.errors import FatalError, FilterError, GatewayError
+from gateway.errors import FatalError, FilterError, GatewayError, TransientError
 from gateway.source.connection import SEARCH_PATH, classify_server_error, read_only
 from gateway.source.node_tree import (
+    FIRST_NORMAL_OID,
+    ONLY_BUILT_IN,
     FilterFault,
     Node,
     Value,
@@ -50,6 +53,11 @@ _CHECK_QUERY: Final = """
     FROM pg_catalog.pg_constraint AS k JOIN pg_catalog.pg_class AS c ON c.oid = k.conrelid
     WHERE k.contype = 'c' AND c.relname = %s AND c.relnamespace = pg_catalog.pg_my_temp_schema()"""
 
+_MAY_LOCK: Final = "SELECT pg_catalog.has_table_privilege(%s::pg_catalog.oid, 'SELECT')"
+_TYPES: Final = """
+    SELECT ARRAY(SELECT a.atttypid FROM pg_catalog.pg_attribute AS a
+        WHERE a.attrelid = %s AND a.attnum > 0 AND NOT a.attisdropped)"""
+
 _PLAIN_VIEWS_SINCE: Final = 160000
 
 
@@ -75,6 +83,7 @@ class FilterResolver:
             FatalError: the role may not even create a temporary view.
             TransientError: a lock could not be had in time, or the connection is gone.
         """
+        self._refuse_user_types(clause, table)
         if self._by_publication:
             try:
                 return self._ask_publication(clause, table)
@@ -100,9 +109,41 @@ class FilterResolver:
         except psycopg.Error as error:
             raise self._refusal(error, clause, self._prefix_length) from None
 
+    def _refuse_user_types(self, clause: TableClause, table: Table) -> None:
+        """Refuse what PostgreSQL refuses, before it reads a literal as a value of such a type."""
+        assert clause.where is not None
+        users = {c.name for c in table.columns if c.type_oid >= FIRST_NORMAL_OID}
+        offset = first_reference(clause.where, users)
+        if offset is None and foreign_name(clause.where, types_only=True) is None:
+            return
+        position = clause.where_position
+        if position is not None and offset is not None:
+            position += len(clause.where.encode()[:offset].decode(errors="ignore"))
+        part = offset is not None and has_part_of(clause.where, users)
+        detail = ONLY_BUILT_IN if part else "User-defined types are not allowed."
+        raise FilterError(
+            "invalid publication WHERE expression",
+            text=self._text,
+            position=position,
+            hint=detail,
+        )
+
+    def _keep_types(self, table: Table) -> None:
+        """Lock the table where the role may, so that no column gets such a type meanwhile."""
+        row = self._connection.execute(_MAY_LOCK, (table.oid,)).fetchone()
+        if row is not None and row[0]:
+            name = sql.Identifier(table.schema, table.name)
+            self._connection.execute(
+                sql.SQL("LOCK TABLE ONLY {} IN ACCESS SHARE MODE").format(name)
+            )
+        row = self._connection.execute(_TYPES, (table.oid,)).fetchone()
+        if row is None or sorted(row[0]) != sorted(column.type_oid for column in table.columns):
+            raise TransientError(f"{table} was altered while a filter on it was looked at")
+
     def _ask_publication(self, clause: TableClause, table: Table) -> str:
         name = f"pgsluice_{secrets.token_hex(8)}"
         with self._connection.transaction(force_rollback=True):
+            self._keep_types(table)
             self._create(
                 sql.SQL("CREATE PUBLICATION {} FOR TABLE ONLY {} WHERE (").format(
                     sql.Identifier(name), sql.Identifier(table.schema, table.name)
@@ -118,6 +159,7 @@ class FilterResolver:
     def _ask_view(self, clause: TableClause, table: Table) -> str:
         name = f"pgsluice_{secrets.token_hex(8)}"
         with self._connection.transaction(force_rollback=True):
+            self._keep_types(table)
             self._create(
                 sql.SQL("CREATE TEMPORARY VIEW {} AS SELECT 1 FROM ONLY {} WHERE (").format(
                     sql.Identifier(name), sql.Identifier(table.schema, table.name)

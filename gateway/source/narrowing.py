@@ -13,10 +13,12 @@ from collections.abc import Sequence
 import psycopg
 from psycopg import sql
 
+from gateway.definitions.foreign import first_reference, foreign_name
 from gateway.definitions.model import Table
 from gateway.source.guard import lock
+from gateway.source.literals import literal_types
 
-__all__ = ["border", "check_condition", "condition", "joined", "ratio", "select"]
+__all__ = ["border", "check_condition", "condition", "foreign_code", "joined", "ratio", "select"]
 
 
 def _from(table: Table) -> sql.Composed:
@@ -92,6 +94,8 @@ def check_condition(connection: psycopg.Connection, table: Table, where: str) ->
     Raises:
         TableAltered: another relation has the table's name.
     """
+    if (why := foreign_code(connection, table, where)) is not None:
+        return why
     try:
         with connection.transaction():
             connection.execute("SET TRANSACTION READ ONLY")
@@ -100,4 +104,16 @@ def check_condition(connection: psycopg.Connection, table: Table, where: str) ->
             connection.execute(select(table, (), tail))
     except psycopg.Error as error:
         return error.diag.message_primary or str(error)
+    return None
+
+
+def foreign_code(connection: psycopg.Connection, table: Table, where: str) -> str | None:
+    """Return why the server would run code of somebody else for a condition; None: it would not."""
+    if (name := foreign_name(where)) is not None:
+        return f"{name} is not a part of PostgreSQL: use built-in functions, operators and types"
+    columns = {c.name: (c.type_oid, c.type_modifier) for c in table.columns}
+    types = literal_types(connection, table, columns, allow_unsafe=True)
+    for name, found in types.items():
+        if (found.cast or found.unsafe) and first_reference(where, [name]) is not None:
+            return f"column {name} has a type whose values are read by code of its owner"
     return None

@@ -11,7 +11,15 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
-__all__ = ["FilterFault", "Node", "find_fault", "function_oids", "parse_node_tree"]
+__all__ = [
+    "FIRST_NORMAL_OID",
+    "ONLY_BUILT_IN",
+    "FilterFault",
+    "Node",
+    "find_fault",
+    "function_oids",
+    "parse_node_tree",
+]
 
 Value: TypeAlias = "Node | list[Value] | str"
 
@@ -37,7 +45,11 @@ class FilterFault:
     location: int
 
 
-_FIRST_NORMAL_OID: Final = 16384
+FIRST_NORMAL_OID: Final = 16384
+ONLY_BUILT_IN: Final = (
+    "Only columns, constants, built-in operators, built-in data types, "
+    "built-in collations, and immutable built-in functions are allowed."
+)
 _TOKEN: Final = re.compile(r"[(){}]|(?:\\.|[^\s(){}\\])+", re.DOTALL)
 
 _OPERATORS: Final = frozenset({"OPEXPR", "DISTINCTEXPR", "NULLIFEXPR", "SCALARARRAYOPEXPR"})
@@ -126,21 +138,18 @@ def _fault(node: Node, volatility: Mapping[int, str]) -> str | None:
     if node.name == "VAR" and node.number("varattno") < 0:
         return "System columns are not allowed."
     operators = [node.number("opno")] if node.name in _OPERATORS else _numbers(node, "opnos")
-    if any(oid >= _FIRST_NORMAL_OID for oid in operators):
+    if any(oid >= FIRST_NORMAL_OID for oid in operators):
         return "User-defined operators are not allowed."
     if node.name not in _ALLOWED:
-        return (
-            "Only columns, constants, built-in operators, built-in data types, "
-            "built-in collations, and immutable built-in functions are allowed."
-        )
-    if any(node.number(name) >= _FIRST_NORMAL_OID for name in _TYPE_FIELDS):
+        return ONLY_BUILT_IN
+    if any(node.number(name) >= FIRST_NORMAL_OID for name in _TYPE_FIELDS):
         return "User-defined types are not allowed."
     for name in _FUNCTION_FIELDS:
         oid = node.number(name)
-        if oid >= _FIRST_NORMAL_OID or (oid and volatility[oid] != "i"):
+        if oid >= FIRST_NORMAL_OID or (oid and volatility[oid] != "i"):
             return "User-defined or built-in mutable functions are not allowed."
     collations = [node.number(name) for name in node.fields if name.endswith(("collid", "collOid"))]
-    if any(oid >= _FIRST_NORMAL_OID for oid in collations):
+    if any(oid >= FIRST_NORMAL_OID for oid in collations):
         return "User-defined collations are not allowed."
     return None
 

@@ -43,7 +43,7 @@ _NAMESPACES: Final = """
 # A partition that is being detached counts as one no longer.
 _TABLES: Final = """
   UNION ALL
-    SELECT 'i', i.inhrelid::text, i.inhparent::text, to_jsonb(i) ->> 'inhdetachpending'
+    SELECT 'i', i.inhrelid::text, i.inhparent::text, pg_catalog.to_jsonb(i) ->> 'inhdetachpending'
     FROM pg_catalog.pg_inherits AS i WHERE {inhparent}
   UNION ALL
     SELECT 'c', c.oid::text, c.relreplident::text, c.relnamespace::text || '.' || c.relname
@@ -143,8 +143,8 @@ def _digest(
     try:
         everything, schemas = _wholes(connection, definitions, sorted(named))
         row = connection.execute(
-            "SELECT md5(string_agg(line, ';' ORDER BY line)) FROM ("  # noqa: S608
-            " SELECT concat_ws(',', a, b, c, d)"
+            "SELECT pg_catalog.md5(pg_catalog.string_agg(line, ';' ORDER BY line)) FROM ("  # noqa: S608
+            " SELECT pg_catalog.concat_ws(',', a, b, c, d)"
             f" FROM ({_PUBLICATIONS}{namespaces}{tables}) AS f (a, b, c, d)) AS g (line)".encode(),
             {
                 "names": sorted(named),

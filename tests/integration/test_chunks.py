@@ -387,3 +387,37 @@ def test_a_read_is_narrowed_where_that_leaves_out_enough(
 
     assert reader.narrows(replace(source, narrow=narrow)) is worth
     assert reader.snapshot().xmax > 0
+
+
+REVERSED = """
+CREATE TYPE mood AS ENUM ('a', 'b', 'c', 'd', 'e', 'f', 'g');
+CREATE FUNCTION cmp(mood, mood) RETURNS int LANGUAGE sql IMMUTABLE AS
+    'SELECT pg_catalog.enum_cmp($2, $1)';
+{operators}
+CREATE OPERATOR CLASS reversed DEFAULT FOR TYPE mood USING btree AS
+    OPERATOR 1 public.<, OPERATOR 2 public.<=, OPERATOR 3 public.=, OPERATOR 4 public.>=,
+    OPERATOR 5 public.>, FUNCTION 1 cmp(mood, mood);
+CREATE TABLE t (m mood, n int, PRIMARY KEY (m, n));
+INSERT INTO t SELECT m, n FROM unnest(enum_range(NULL::mood)) AS m, generate_series(1, 2) AS n;
+"""
+OPERATOR = """
+CREATE FUNCTION is{n}(mood, mood) RETURNS bool LANGUAGE sql IMMUTABLE AS
+    'SELECT pg_catalog.enum_cmp($2, $1) {sign} 0';
+CREATE OPERATOR public.{sign} (LEFTARG = mood, RIGHTARG = mood, FUNCTION = is{n});
+"""
+
+
+def test_a_key_is_compared_by_the_operators_by_which_it_is_sorted(
+    database: Database, reader: ChunkReader
+) -> None:
+    signs = enumerate(("<", "<=", "=", ">=", ">"))
+    operators = "".join(OPERATOR.format(n=n, sign=sign) for n, sign in signs)
+    with database.connect() as connection:
+        connection.execute(REVERSED.format(operators=operators).encode())
+    source = source_of(database, "t", "m", "n", key=("m", "n"))
+    wanted = [[m, n] for m in (b"g", b"f", b"e", b"d", b"c", b"b", b"a") for n in (b"1", b"2")]
+
+    assert rows(reader, source, limit=3) == wanted
+    assert [row for chunk in bordered(reader, source, 3) for row in read(chunk)] == wanted
+    again = reader.read(source, ChunkRequest(False, None, ((b"c", b"2"), (b"a", b"9"))), 3)
+    assert read(again) == [[b"c", b"2"]]

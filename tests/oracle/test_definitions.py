@@ -9,7 +9,7 @@ import pytest
 
 from gateway.definitions.combine import find_problems
 from gateway.definitions.parser import parse_definitions
-from gateway.errors import DefinitionError
+from gateway.errors import DefinitionError, FatalError
 from gateway.source.catalog import read_catalog
 from gateway.source.tables import read_tables_by_oid
 from tests.support.servers import Connection, Database
@@ -436,3 +436,18 @@ def _everything(connection: Connection) -> list[tuple[object, ...]]:
         " UNION ALL SELECT 'setting', hashtext(string_agg(setting, ',' ORDER BY name))::oid"
         " FROM pg_settings ORDER BY 1, 2"
     ).fetchall()
+
+
+def test_a_session_that_only_reads_is_not_taken_for_one_on_a_standby(database: Database) -> None:
+    definitions = parse_definitions("CREATE PUBLICATION p FOR TABLE t WHERE (a > 1)")
+    dsn = psycopg.conninfo.make_conninfo(
+        database.dsn, options="-c default_transaction_read_only=on"
+    )
+    with psycopg.connect(database.dsn, autocommit=True) as owner:
+        owner.execute("CREATE TABLE t (a int PRIMARY KEY)")
+    with (
+        psycopg.connect(dsn, autocommit=True) as reading,
+        pytest.raises(FatalError, match="default_transaction_read_only is on") as refused,
+    ):
+        read_catalog(reading, definitions)
+    assert "standby" not in str(refused.value)

@@ -1,0 +1,51 @@
+"""FOR ALL TABLES EXCEPT, on PostgreSQL 19 where there is one, and on a catalog like its own."""
+
+from __future__ import annotations
+
+import pytest
+
+from gateway.embedded.postgres import MAJORS
+from gateway.source.published import read_listed
+from tests.support.gateway_scene import value_of
+from tests.support.servers import Database
+
+pytestmark = pytest.mark.postgres
+
+TABLES = "CREATE TABLE a (id int PRIMARY KEY, v text); CREATE TABLE b (id int PRIMARY KEY)"
+
+
+def test_rows_of_the_catalog_that_are_marked_are_no_tables_to_publish(database: Database) -> None:
+    with database.connect() as connection:
+        connection.execute(TABLES)
+        connection.execute(
+            "CREATE PUBLICATION p FOR TABLE a (id) WHERE (id > 1), b;"
+            # As the catalog of 19 has it, with one column more.
+            "CREATE TABLE relations AS SELECT *, prrelid = 'b'::regclass AS prexcept"
+            " FROM pg_publication_rel"
+        )
+        publication = value_of(connection, "SELECT oid FROM pg_publication")
+
+        plain = read_listed(connection, publication)
+        marked = read_listed(connection, publication, "public.relations")
+
+        a, b = (value_of(connection, "SELECT %s::regclass::oid", name) for name in "ab")
+    assert {one.table_oid for one in plain.relations} == {a, b}
+    assert plain.excepted == frozenset()
+    (left,) = marked.relations
+    assert (left.table_oid, left.where, left.columns) == (a, "(id > 1)", ("id",))
+    assert marked.excepted == {b}
+
+
+@pytest.mark.skipif(max(MAJORS) < 19, reason="there is no embedded PostgreSQL 19 yet")
+@pytest.mark.parametrize("postgres_major", [19], indirect=True)
+def test_what_postgresql_19_excepts_is_read_from_its_catalog(database: Database) -> None:
+    with database.connect() as connection:
+        connection.execute(TABLES)
+        connection.execute("CREATE PUBLICATION p FOR ALL TABLES EXCEPT (TABLE b)")
+        publication = value_of(connection, "SELECT oid FROM pg_publication")
+
+        found = read_listed(connection, publication)
+
+        b = value_of(connection, "SELECT 'b'::regclass::oid")
+    assert not found.relations
+    assert found.excepted == {b}
