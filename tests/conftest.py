@@ -27,7 +27,7 @@ from tests.support.durations import Durations, path_to_write
 from tests.support.seeds import SEED
 from tests.support.servers import BRIEF_JAVA, Database, DatabaseFactory, PostgresServer, Servers
 from tests.support.shared_servers import ServerHub, SharedServers, given_servers
-from tests.support.work_queue import LongestFirst, order
+from tests.support.work_queue import LongestFirst, Order, groups
 from tools import build_rows
 
 if TYPE_CHECKING:
@@ -84,6 +84,7 @@ def pytest_configure(config: pytest.Config) -> None:
         config.stash[_interpreted] = build_rows.build()
     else:
         config.stash[_servers] = SharedServers(given["hub"])
+        config.pluginmanager.register(Order(), "order")
         config.stash[_interpreted] = given["interpreted"]
     config.stash[_durations] = Durations("servers" if given is None else given["workerid"])
     config.pluginmanager.register(config.stash[_durations], "durations")
@@ -102,7 +103,7 @@ def pytest_configure_node(node: Any) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LongestFirst:
-    return LongestFirst(config, log)
+    return LongestFirst(config, log, config.stash[_hub].groups)
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
@@ -122,13 +123,17 @@ def pytest_report_header(config: pytest.Config) -> str:
     return f"PGSLUICE_SEED={SEED}; servers: {config.stash[_servers].describe()}; rows {rows}"
 
 
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         drawn = "seed" in getattr(item, "fixturenames", ())
         if drawn or getattr(getattr(item, "obj", None), "is_hypothesis_test", False):
             item.add_marker(pytest.mark.seeded)
-    if _given(config) is not None:
-        order(items)
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    servers = session.config.stash[_servers]
+    if _given(session.config) is not None and isinstance(servers, SharedServers):
+        servers.say_groups(groups(session.items))
 
 
 class _TierCount:

@@ -55,7 +55,7 @@ def _command(tiers: Sequence[str], arguments: Sequence[str]) -> list[str]:
         *(f"tests/{tier}" for tier in tiers),
         f"--require-tiers={','.join(tiers)}",
         f"--numprocesses={workers}",
-        "--dist=loadgroup",
+        "--dist=loadscope",
         "--no-loadscope-reorder",
         *arguments,
     ]

@@ -10,7 +10,13 @@ import psycopg
 import pytest
 
 from gateway.embedded.processes import free_port
-from tests.support.gateway_scene import Scene, cli, current_lsn
+from tests.support.gateway_scene import (
+    Scene,
+    cli,
+    current_lsn,
+    reloads,
+    wait_for_reload,
+)
 from tests.support.servers import Database
 
 pytestmark = [pytest.mark.postgres, pytest.mark.kafka]
@@ -208,7 +214,7 @@ def test_sigterm_is_obeyed_while_kafka_is_down(scene: MakeScene, database: Datab
         connection.execute("CREATE TABLE t (a int PRIMARY KEY)")
     s = scene(DEFINITIONS, kafka={"bootstrap.servers": f"127.0.0.1:{free_port()}"})
     gateway = s.project.start()
-    gateway.wait_for("trying again")
+    gateway.wait_until_doing("retrying")
 
     assert gateway.terminate() == 0, gateway.log()
 
@@ -246,8 +252,9 @@ def test_definitions_that_change_and_are_put_back_lose_nothing(
         connection.execute("INSERT INTO u VALUES (2)")
 
         s.project.definitions = both
+        before = reloads(s)
         process = s.project.start()
-        process.wait_for("definitions in force")
+        wait_for_reload(s, before)
         assert process.terminate() == 0, process.log()
         s.run_to("0/1")  # what was not copied before the stop is copied now
 

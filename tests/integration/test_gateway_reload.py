@@ -22,6 +22,7 @@ from tests.support.gateway_scene import (
     current_lsn,
     running,
     wait_for_copy_marker,
+    wait_for_reload,
 )
 from tests.support.servers import Database
 from tests.support.waiting import wait_until
@@ -127,7 +128,7 @@ def test_reload_by_sighup_records_the_new_definitions_and_their_lsn(
 
         os.kill(process.pid, signal.SIGHUP)
 
-        process.wait_for("definitions in force")
+        wait_for_reload(s)
         connection.execute("INSERT INTO orders VALUES (1001, 'EU', 1, 'n'), (1002, 'US', 1, 'n')")
         end = current_lsn(connection)
         assert process.terminate() == 0, process.log()
@@ -190,7 +191,7 @@ def test_definitions_that_changed_while_nobody_ran_take_over_at_the_start(
         define(s, OVERSEAS)
 
         process = s.project.start()
-        process.wait_for("definitions in force")
+        wait_for_reload(s)
         connection.execute(
             "INSERT INTO orders VALUES (1001, 'US', 300, 'n'), (1002, 'EU', 99, 'n')"
         )
@@ -218,7 +219,7 @@ def test_a_gateway_that_dies_while_tables_are_copied_goes_on_at_the_next_start(
         process.wait_until_copied()
         define(s, OVERSEAS)
         os.kill(process.pid, signal.SIGHUP)
-        process.wait_for("definitions in force")
+        wait_for_reload(s)
         wait_for_copy_marker(s, "customers", "copying")
         process.kill()
         connection.execute("UPDATE orders SET total = 10 WHERE id % 7 = 0")

@@ -9,7 +9,12 @@ from psycopg import sql
 
 from gateway.lsn import parse_lsn
 from tests.support.gateway_process import GatewayProcess
-from tests.support.gateway_scene import Connection, Scene, current_lsn
+from tests.support.gateway_scene import (
+    Connection,
+    Scene,
+    current_lsn,
+    wait_for_reload,
+)
 from tests.support.majors import EVALUATED_ON
 from tests.support.native import NativeSubscription
 from tests.support.servers import Database, DatabaseFactory
@@ -128,7 +133,7 @@ def test_an_altered_publication_is_recorded_and_outlasts_a_restart(
         s = scene("CREATE SUBSCRIPTION {s} CONNECTION '' PUBLICATION p;", **QUICK)
         process = started(s)
         connection.execute("ALTER PUBLICATION p SET TABLE t WHERE (a > 10)")
-        process.wait_for("definitions in force")
+        wait_for_reload(s)
         connection.execute("INSERT INTO t VALUES (7), (12)")
         published_to(s, current_lsn(connection))
         assert process.terminate() == 0, process.log()

@@ -10,7 +10,11 @@ import pytest
 
 from tests.oracle.test_changing_publications import copied, finish, published_to, started
 from tests.support.gateway_process import GatewayProcess
-from tests.support.gateway_scene import Scene, current_lsn
+from tests.support.gateway_scene import (
+    Scene,
+    current_lsn,
+    wait_for_reload,
+)
 from tests.support.majors import EVALUATED_ON
 from tests.support.native import NativeSubscription
 from tests.support.proxy import Proxy
@@ -126,7 +130,7 @@ def test_what_is_dropped_while_the_gateway_is_down_is_published_as_natively(
         end = current_lsn(connection)
         s.run_to(end)
         process = s.project.start()
-        process.wait_for("definitions in force")
+        wait_for_reload(s)
         connection.execute("INSERT INTO u VALUES (2)")
         finish(s, process, native, current_lsn(connection))
 
@@ -161,7 +165,7 @@ def test_a_table_that_is_made_again_begins_anew_and_loses_no_row(
         connection.execute("INSERT INTO t SELECT n, 'new' FROM generate_series(1, 20) AS n")
         if down:
             process = s.project.start()
-        process.wait_for("definitions in force")
+        wait_for_reload(s)
         connection.execute("INSERT INTO t VALUES (21, 'new'); DELETE FROM t WHERE a = 3")
         copied(s, "t")
         end = current_lsn(connection)
@@ -185,7 +189,7 @@ def test_a_listed_table_that_is_gone_does_not_keep_the_gateway_from_starting(
         process = started(s)
         process.wait_for("not there any more")
         connection.execute("INSERT INTO u VALUES (2)")
-        process.wait_for("definitions in force")
+        wait_for_reload(s)
         published_to(s, current_lsn(connection))
         assert process.terminate() == 0, process.log()
         assert "public.t: missing, not there any more" in s.cli("status").out
@@ -219,7 +223,7 @@ def test_two_tables_that_swap_their_names_are_what_they_are_called(
         connection.execute("INSERT INTO t VALUES (5, 'u'); INSERT INTO u VALUES (6, 't')")
         if down:
             process = s.project.start()
-        process.wait_for("definitions in force")
+        wait_for_reload(s)
         connection.execute("UPDATE t SET b = b || '!'")
         copied(s, "t")
         copied(s, "u")
@@ -267,12 +271,12 @@ def test_what_leaves_a_publication_while_the_server_is_away_is_published_up_to_t
         process = started(s)
         proxy.refuse()
         proxy.reset()
-        process.wait_for("trying again")
+        process.wait_until_doing("retrying")
         connection.execute("INSERT INTO t VALUES (1); INSERT INTO u VALUES (1)")
         connection.execute("ALTER PUBLICATION p DROP TABLE t")
         connection.execute("INSERT INTO t VALUES (2); INSERT INTO u VALUES (2)")
         proxy.accept()
-        process.wait_for("definitions in force")
+        wait_for_reload(s)
         connection.execute("INSERT INTO t VALUES (3); INSERT INTO u VALUES (3)")
         finish(s, process, native, current_lsn(connection))
 
@@ -306,7 +310,7 @@ def test_what_leaves_a_publication_while_the_gateway_is_down_is_published_up_to_
         connection.execute(leave.encode())
         connection.execute("INSERT INTO high VALUES (103); INSERT INTO u VALUES (2)")
         process = s.project.start()
-        process.wait_for("definitions in force")
+        wait_for_reload(s)
         connection.execute("INSERT INTO high VALUES (104); INSERT INTO u VALUES (3)")
         finish(s, process, native, current_lsn(connection))
 

@@ -21,7 +21,6 @@ from typing import Any, Final
 import pytest
 
 from tests.support.warm_start import cpu_seconds_of_forked
-from tests.support.work_queue import plain
 
 __all__ = ["VARIABLE", "Durations", "cpu_seconds", "path_to_write"]
 
@@ -57,10 +56,10 @@ class Durations:
         try:
             return (yield)
         finally:
-            self._tests[plain(item.nodeid)]["cpu"] = round(cpu_seconds() - before, 3)
+            self._tests[item.nodeid]["cpu"] = round(cpu_seconds() - before, 3)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        self._tests[plain(report.nodeid)][report.when] = round(report.duration, 3)
+        self._tests[report.nodeid][report.when] = round(report.duration, 3)
 
     @pytest.hookimpl(wrapper=True)
     def pytest_fixture_setup(

@@ -20,7 +20,15 @@ from typing import Any, Final, Self
 import psycopg
 
 from tests.support.gateway_process import GatewayProcess
-from tests.support.gateway_scene import Scene, assert_exactly_once, current_lsn, running, value_of
+from tests.support.gateway_scene import (
+    Scene,
+    assert_exactly_once,
+    current_lsn,
+    reloads,
+    running,
+    value_of,
+    wait_for_reload,
+)
 from tests.support.native import NativeSubscription
 from tests.support.proxy import Proxy
 from tests.support.rack import Rack
@@ -382,11 +390,9 @@ def freeze_the_gateway(stage: Stage) -> None:
 def change_the_definitions(stage: Stage) -> None:
     stage.version += 1
     stage.set_definitions()
-    before = stage.gateway.log().count("definitions in force")
+    before = reloads(stage.scene)
     stage.gateway.send(signal.SIGHUP)
-    wait_until(
-        lambda: stage.gateway.log().count("definitions in force") > before, CAUGHT_UP_S, "a reload"
-    )
+    wait_for_reload(stage.scene, before)
 
 
 def die_at(point: str) -> Callable[[Stage], None]:

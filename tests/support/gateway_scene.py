@@ -229,6 +229,16 @@ def wait_for_copy_marker(scene: Scene, table: str, state: str) -> None:
     wait_until(seen, TIMEOUT_S, f"the copy of {table} to be {state}")
 
 
+def reloads(scene: Scene) -> int:
+    """How often changed definitions have come into force, by the subscription's markers."""
+    return sum(marker["kind"] == "RELOAD" for marker in scene.markers())
+
+
+def wait_for_reload(scene: Scene, more_than: int = 0) -> None:
+    """Wait until definitions have come into force more often than that."""
+    wait_until(lambda: reloads(scene) > more_than, TIMEOUT_S, "definitions to come into force")
+
+
 def assert_exactly_once(
     scene: Scene, tables: Iterable[str], subscription: str | None = None
 ) -> None:

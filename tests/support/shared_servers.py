@@ -17,6 +17,7 @@ import socketserver
 import sys
 import tempfile
 from collections import defaultdict
+from collections.abc import Mapping
 from pathlib import Path
 from socket import AF_UNIX, socket
 from threading import Lock, Thread
@@ -41,11 +42,13 @@ class ServerHub:
 
     Attributes:
         address: Path of the socket.
+        groups: Files of tests that stay together, and the name of their group.
     """
 
     def __init__(self, servers: Servers | SharedServers) -> None:
         self._servers = servers
         self._locks: defaultdict[str, Lock] = defaultdict(Lock)
+        self.groups: dict[str, str] = {}
         self._folder = tempfile.TemporaryDirectory(prefix="pgsluice-tests-")
         self.address = str(Path(self._folder.name) / "servers")
         hub = self
@@ -61,6 +64,9 @@ class ServerHub:
 
     def answer(self, question: str) -> dict[str, str]:
         """The address of a server, which is started if need be; or why there is none."""
+        if question.startswith("groups "):
+            self.groups.update(json.loads(question.removeprefix("groups ")))
+            return {}
         if question == "containers":
             return {"address": str(int(self._servers.containers))}
         kind, _, major = question.partition(" ")
@@ -103,6 +109,10 @@ class SharedServers:
     def registry(self) -> str:
         """URL of the run's schema registry."""
         return self._ask("registry")["address"]
+
+    def say_groups(self, groups: Mapping[str, str]) -> None:
+        """Say which files of tests stay together."""
+        self._ask(f"groups {json.dumps(groups)}")
 
     def stop(self) -> None:
         """Nothing: they are not ours."""

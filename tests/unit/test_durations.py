@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.work_queue import plain
 from tools import durations
 
 RUN = {
@@ -65,8 +64,3 @@ def test_a_summary_names_the_run_its_files_tests_and_fixtures(
     assert "durations: 7 s, 7 s of CPU: gw0 3, servers 4" in shown
     for name in ("unit", "tests/fault/test_b.py", "tests/unit/test_a.py::test_1", "kafka"):
         assert name in shown
-
-
-def test_a_group_is_no_part_of_a_tests_name() -> None:
-    assert plain("tests/spark/test_a.py::test_1[a@b]@spark") == "tests/spark/test_a.py::test_1[a@b]"
-    assert plain("tests/unit/test_a.py::test_1[a@b]") == "tests/unit/test_a.py::test_1[a@b]"
