@@ -69,7 +69,8 @@ class _Endpoints:
         most = self._settings.monitor.max_lag_s
         code, content, body = self._verdict(partial(why_not_ready, max_lag_s=most))
         status = self._watch.status()
-        held = [] if status is None else [table_problem(table) for table in status.tables]
+        tables = () if status is None else status.tables
+        held = [table_problem(table) for table in tables if table.state in ("held", "missing")]
         lines = "".join(f"{problem.message}\n" for problem in held if problem is not None)
         return code, content, body + lines.encode()
 

@@ -8,8 +8,9 @@ has on it. A table with a fault is held; what concerns every table is left to wh
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import lru_cache
+from typing import Final
 
 import psycopg
 from psycopg import sql
@@ -29,8 +30,12 @@ from gateway.source.catalog import ServerCatalog
 from gateway.source.existing import read_existing
 from gateway.source.negotiation import wants_binary
 from gateway.source.rights import own_publications, why_unreadable
+from gateway.source.running import lock_holders
 
 __all__ = ["find_faults", "reserved_topics"]
+
+_LOCKED_S: Final = 5
+"""ALTER PUBLICATION waits for a lock that long."""
 
 
 def find_faults(
@@ -136,7 +141,9 @@ def _unreadable(
 
 
 def _not_ours(connection: psycopg.Connection, plan: Plan, prefix: str) -> dict[TableId, Fault]:
-    """The tables that no statement of this role's can put into the gateway's own publications.
+    """The tables that cannot be put into the gateway's own publications now.
+
+    No statement of this role's can do it, or somebody holds a lock on one for long.
 
     Nothing where the publications themselves are not there and cannot be made, or where no table
     would be left: then the rights concern every table, and the start says which are needed.
@@ -156,6 +163,8 @@ def _not_ours(connection: psycopg.Connection, plan: Plan, prefix: str) -> dict[T
         return {}
     targets = _targets_by_member(plan)
     faults: dict[TableId, Fault] = {}
+    for oid, why in _locked(connection, new).items():
+        faults |= {table_id: Fault(why) for table_id in targets[oid] & plan.open_ended}
     for oid, name in new.items():
         table = plan.tables[oid]
         statement = (
@@ -174,6 +183,18 @@ def _not_ours(connection: psycopg.Connection, plan: Plan, prefix: str) -> dict[T
     if not own.existing and plan.targets <= faults.keys():
         return {}
     return {table_id: why for table_id, why in faults.items() if table_id in plan.open_ended}
+
+
+def _locked(connection: psycopg.Connection, oids: Collection[int]) -> dict[int, str]:
+    """The tables on which others hold a lock for longer than a statement would wait."""
+    if lock_holders(connection, oids, vacuum=False) is None:
+        return {}
+    found = {oid: lock_holders(connection, [oid], vacuum=False) for oid in sorted(oids)}
+    return {
+        oid: f"a lock on it is held by {wait}"
+        for oid, wait in found.items()
+        if wait is not None and (wait.age_s is None or wait.age_s >= _LOCKED_S)
+    }
 
 
 def _targets_by_member(plan: Plan) -> Mapping[int, set[TableId]]:

@@ -74,6 +74,7 @@ WHERE l.granted AND l.pid IS DISTINCT FROM pg_catalog.pg_backend_pid()
                     WHERE d.datname = pg_catalog.current_database())
   AND l.relation = ANY (%(tables)s::pg_catalog.oid[])
   AND l.mode NOT IN ('AccessShareLock', 'RowShareLock', 'RowExclusiveLock')
+  AND (l.mode <> 'ShareUpdateExclusiveLock' OR %(vacuum)s)
 ORDER BY 1, 2, 5
 """
 
@@ -128,13 +129,17 @@ def waits(connection: psycopg.Connection, slot: str) -> tuple[Wait, ...]:
     return tuple(_asked(connection, _WAITS, {"slot": slot}))
 
 
-def lock_holders(connection: psycopg.Connection, tables: Collection[int]) -> Wait | None:
+def lock_holders(
+    connection: psycopg.Connection, tables: Collection[int], *, vacuum: bool = True
+) -> Wait | None:
     """Return who holds a lock on `tables` (OIDs) that keeps them out of a publication, if anybody.
+
+    Not `vacuum`: but for VACUUM and the like, which ends or gives way.
 
     Raises:
         TransientError: the connection is gone.
     """
-    return next(_asked(connection, _HOLDERS, {"tables": list(tables)}), None)
+    return next(_asked(connection, _HOLDERS, {"tables": list(tables), "vacuum": vacuum}), None)
 
 
 def _asked(

@@ -121,7 +121,7 @@ def test_a_gateway_tells_what_it_has_done_and_shows_no_value(
     assert found["filtered_rows_total"][s.slot, "public.t"] == 1
     assert found["server_evaluated_rows_total"][()] > 0
     assert found["commit_seconds_count"][()] > 0
-    assert found["role"]["leader",] == 1
+    assert found["role"]["leader", s.slot] == 1
     assert found["slot_active"][()] == 1
     assert found["retained_wal_bytes"][()] > 0
     assert found["tables"]["ready",] == 3
@@ -149,7 +149,7 @@ def test_health_and_role_of_a_leader_and_of_one_that_stands_by(
         assert leader.get("/readyz") == (200, "ok: streaming\n")
         assert follower.get("/readyz") == (200, "ok: standby\n")
         assert follower.get("/healthz") == (200, "ok: standby\n")
-        assert follower.metrics()["role"]["standby",] == 1
+        assert follower.metrics()["role"]["standby", s.slot] == 1
         assert "lag_seconds" not in follower.metrics()
         assert leader.get("/nothing")[0] == 404
         assert s.cli("status").code == 0

@@ -131,9 +131,13 @@ def test_hostile_tables_are_held_at_a_first_start_a_restart_and_while_it_runs(
         published(s, connection, process, 5)
         assert process.terminate() == 0, process.log()
 
-        process = s.project.start()
+        attacker.execute("CREATE TABLE locked (a int PRIMARY KEY)")
+        with as_role(database, mallory) as locker:
+            locker.execute("BEGIN; LOCK TABLE locked IN ACCESS EXCLUSIVE MODE")
+            process = s.project.start()
+            wait_for_held(s, process, {**left, "public.locked": "a lock on it is held by pid"})
+            published(s, connection, process, 4)
         wait_for_held(s, process, left)
-        published(s, connection, process, 4)
         assert s.rebuilt("later") == [(7,)]
         assert process.terminate() == 0, process.log()
 
