@@ -45,11 +45,14 @@ def test_sigterm_while_the_jvm_starts_is_a_stop(program: list[str], tmp_path: Pa
     (tmp_path / "pgsluice.toml").write_text(config)
     command = [sys.executable, "-m", *program, "--config", str(tmp_path / "pgsluice.toml")]
     with subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True) as process:
-        jvm = wait_until(lambda: jvm_of(process.pid), PATIENCE, "the JVM")
-        process.terminate()
+        try:
+            jvm = wait_until(lambda: jvm_of(process.pid), 60, "the JVM")
+            process.terminate()
 
-        assert process.wait(PATIENCE) == 0
+            assert process.wait(60 * PATIENCE) == 0
+        finally:
+            process.kill()
         assert process.stderr is not None
         assert "Traceback" not in process.stderr.read()
     assert jvm is not None
-    wait_until(lambda: not Path(f"/proc/{jvm}").exists(), PATIENCE, "the end of the JVM")
+    wait_until(lambda: not Path(f"/proc/{jvm}").exists(), 60, "the end of the JVM")

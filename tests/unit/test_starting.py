@@ -52,7 +52,7 @@ def only_child(pid: int) -> int:
         found[:] = map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split())
         return bool(found)
 
-    wait_until(there, PATIENCE, "a child process")
+    wait_until(there, 60, "a child process")
     return found[0]
 
 
@@ -69,10 +69,10 @@ def test_sigterm_before_a_command_has_begun_is_a_stop(
 ) -> None:
     with started(arguments, never_answering(tmp_path)) as process:
         assert process.stderr is not None
-        wait_until(lambda: installed(process.pid), PATIENCE, "a handler for SIGTERM")
+        wait_until(lambda: installed(process.pid), 60, "a handler for SIGTERM")
         process.terminate()
 
-        assert process.wait(30) == 0
+        assert process.wait(60 * PATIENCE) == 0
         assert process.stderr.read().endswith("stopped while it started\n")
 
 
@@ -91,7 +91,7 @@ def test_sigterm_in_the_first_instant_is_a_stop(arguments: Sequence[str], tmp_pa
     with started(arguments, never_answering(tmp_path)) as process:
         process.terminate()
 
-        assert process.wait(30) in (0, *ORDINARY)
+        assert process.wait(60 * PATIENCE) in (0, *ORDINARY)
 
 
 @pytest.mark.skipif(not alone(), reason="no process namespaces can be made here")
@@ -102,10 +102,10 @@ def test_the_first_process_of_a_container_is_ended_while_it_imports(
     # Without a handler the kernel throws the signal away.
     with started(arguments, never_answering(tmp_path), *alone()) as process:
         inner = only_child(process.pid)
-        wait_until(lambda: installed(inner), PATIENCE, "a handler for SIGTERM")
+        wait_until(lambda: installed(inner), 60, "a handler for SIGTERM")
         os.kill(inner, signal.SIGTERM)
 
-        assert process.wait(30) == 0
+        assert process.wait(60 * PATIENCE) == 0
 
 
 def test_handlers_come_before_everything_that_takes_time() -> None:
