@@ -10,7 +10,11 @@ import psycopg
 import pytest
 
 from tests.integration.test_gateway_monitor import Monitored
-from tests.support.gateway_scene import Scene, value_of
+from tests.support.gateway_scene import (
+    Scene,
+    value_of,
+    wait_for_copy_marker,
+)
 from tests.support.servers import Database
 from tests.support.waiting import wait_until
 
@@ -105,6 +109,6 @@ def test_those_that_a_copy_and_a_reload_wait_for_are_named(
         gateway.process.wait_for(
             f"wait for locks on the tables that are to come in, held by {named}"
         )
-    gateway.process.wait_for(f"table copied subscription={s.slot}_u")
+    wait_for_copy_marker(s, "u", "ready", f"{s.slot}_u")
     assert gateway.process.terminate() == 0
     assert s.rebuilt("t") == [(2,)]

@@ -12,7 +12,12 @@ from gateway.records import Watermark
 from gateway.runtime.plan import PlanReader, read_definitions, read_plan
 from gateway.source.connection import connect
 from gateway.source.watch import whole_digest
-from tests.support.gateway_scene import Connection, Scene, value_of
+from tests.support.gateway_scene import (
+    Connection,
+    Scene,
+    value_of,
+    wait_for_copy_marker,
+)
 
 pytestmark = [pytest.mark.postgres, pytest.mark.kafka]
 
@@ -100,6 +105,6 @@ def test_a_publication_that_is_altered_while_the_watch_is_interrupted_is_followe
             " WHERE application_name LIKE 'pgsluice reload%' AND datname = current_database()"
         )
         connection.execute("ALTER PUBLICATION p ADD TABLE u")
-        gateway.wait_for("table copied subscription=" + s.slot + " relation=public.u")
+        wait_for_copy_marker(s, "u", "ready")
         assert gateway.terminate() == 0, gateway.log()
     assert s.rebuilt("u") == [(1,)]

@@ -217,13 +217,15 @@ def wait_until_confirmed(connection: Connection, slot: str, within_s: float = 90
     wait_until(lambda: value_of(connection, query, slot, end), within_s, "the gateway to catch up")
 
 
-def wait_for_copy_marker(scene: Scene, table: str, state: str) -> None:
+def wait_for_copy_marker(
+    scene: Scene, table: str, state: str, subscription: str | None = None
+) -> None:
     """Wait until a COPY marker of this state has been committed."""
 
     def seen() -> bool:
         return any(
             m["kind"] == "COPY" and (m["copy"]["table"], m["copy"]["state"]) == (table, state)
-            for m in scene.markers()
+            for m in scene.markers(subscription)
         )
 
     wait_until(seen, TIMEOUT_S, f"the copy of {table} to be {state}")
