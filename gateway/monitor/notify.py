@@ -10,8 +10,12 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Mapping
+from typing import Final
 
 __all__ = ["Notifier"]
+
+_PATIENCE_S: Final = 1.0
+"""How long a message waits for a supervisor that does not read, in seconds; then it is dropped."""
 
 
 class Notifier:
@@ -54,7 +58,9 @@ class Notifier:
             address = "\0" + address[1:]  # a name without a file
         try:
             with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
-                sender.settimeout(1.0)
-                sender.sendto("\n".join(lines).encode(), address)
+                sender.settimeout(_PATIENCE_S)
+                # Connected, so that waiting for room in the supervisor's queue is no busy loop.
+                sender.connect(address)
+                sender.send("\n".join(lines).encode())
         except OSError:
             return  # a supervisor that does not listen is no reason to stop

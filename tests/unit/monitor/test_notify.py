@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import socket
+import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -38,6 +40,23 @@ def test_ready_is_said_once_and_alive_again_and_again(
         b"WATCHDOG=1\nSTATUS=streaming",
         b"STOPPING=1",
     ]
+
+
+def test_a_supervisor_that_does_not_read_costs_no_cpu(
+    supervisor: tuple[str, socket.socket],
+) -> None:
+    address, receiver = supervisor
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as filler, suppress(BlockingIOError):
+        filler.setblocking(False)
+        filler.connect(address)
+        while True:
+            filler.send(b"another's")
+    before = time.process_time()
+
+    Notifier({"NOTIFY_SOCKET": address}).alive("streaming", ready=True)
+
+    assert time.process_time() - before < 0.3
+    assert receiver.recv(4096) == b"another's"
 
 
 def test_an_abstract_address_is_reached() -> None:
