@@ -137,16 +137,21 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 
 class _TierCount:
-    """Counts the tests that passed, by tier, and fails a run in which a tier ran nothing."""
+    """Counts the tests that passed, by tier; fails a run in which a tier ran nothing."""
 
     def __init__(self, config: pytest.Config) -> None:
         self._passed = config.stash[_passed]
+        self._output = config.get_terminal_writer()
         wanted = str(config.getoption("--require-tiers"))
         self._required = [tier for tier in wanted.split(",") if tier]
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if report.when == "call" and report.passed:
             self._passed[_tier(report.nodeid)] += 1
+        elif report.failed:
+            # At once: the report comes in the end, or never when somebody stops the run.
+            why = (report.longreprtext.splitlines() or ["?"])[-1]
+            self._output.line(f"\nFAILED {report.nodeid} ({report.when}): {why}", red=True)
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         if self._empty() and session.exitstatus == pytest.ExitCode.OK:
