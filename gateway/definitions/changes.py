@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from gateway.definitions.model import Plan, Publish, TableCopy
-from gateway.definitions.remembered import describe, has_same_key, relations_of
+from gateway.definitions.remembered import describe, has_same_key, relations_of, unseen_since
 from gateway.envelope.naming import topic_of
 from gateway.records import CopyState
 
@@ -89,6 +89,8 @@ def copy_states(
             state = None  # it has lacked changes; a table of the same name is another table
         if state is not None and state.taken and not has_same_key(state.taken, taken):
             state = None  # consumers have its rows under keys that do not come any more
+        if state is not None and state.taken and unseen_since(state.taken, plan, copy) is not None:
+            state = None  # rows have other values than when they were copied
         topic = "" if names is None else topic_of(*key, names)
         if state is not None and state.topic != topic and names is not None:
             state = None

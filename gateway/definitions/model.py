@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final
 
+from gateway.definitions.shape import Shape
 from gateway.errors import DefinitionError
 from gateway.pgoutput.messages import ReplicaIdentity
 
@@ -164,6 +165,7 @@ class Table:
         ancestors: OIDs of the partitioned tables above, nearest first, root last.
         leaves: OIDs of all leaf partitions under a partitioned table, in no order.
         may_toast: Names of the columns whose values can be TOASTed.
+        shape: What no Relation message says of it; None: it was not read.
     """
 
     oid: int
@@ -177,6 +179,7 @@ class Table:
     ancestors: tuple[int, ...] = ()
     leaves: tuple[int, ...] = ()
     may_toast: frozenset[str] = frozenset()
+    shape: Shape | None = field(default=None, compare=False, repr=False)
 
     def __str__(self) -> str:
         return f"{self.schema}.{self.name}"

@@ -23,6 +23,7 @@ from gateway.definitions.model import (
     Table,
     TableCopy,
 )
+from gateway.definitions.shape import read_shape, unseen_change, write_shape
 from gateway.envelope.schema import KeyColumns, key_of
 from gateway.pgoutput.messages import ReplicaIdentity
 from gateway.records import CopyState
@@ -36,6 +37,7 @@ __all__ = [
     "recall",
     "relations_of",
     "texts_of",
+    "unseen_since",
 ]
 
 # int2, int4, int8; float4, float8; varchar, text
@@ -52,6 +54,7 @@ def describe(plan: Plan, copy: TableCopy) -> str:
         "replica_identity": table.replica_identity.value,
         "identity": table.identity,
         "primary_key": table.primary_key,
+        "shape": write_shape(table.shape),
         "publishes": [
             {
                 "relation": publish.relation_oid,
@@ -88,6 +91,19 @@ def key_signature(columns: Iterable[Column], key: KeyColumns) -> list[str] | Non
 def has_same_key(before: str, after: str) -> bool:
     """Whether two texts of `describe` have the same key."""
     return bool(json.loads(before)["key"] == json.loads(after)["key"])
+
+
+def unseen_since(taken: str, plan: Plan, copy: TableCopy) -> str | None:
+    """Say why rows may have other values than when a text of `describe` was made, or None.
+
+    Args:
+        taken: Of the table of `copy`.
+        plan: As of now.
+        copy: One of its copies.
+    """
+    said, table = json.loads(taken), plan.tables[copy.target_oid]
+    before, shape = [_column(values) for values in said["columns"]], read_shape(said.get("shape"))
+    return unseen_change(before, shape, table.columns, table.shape, copy.columns)
 
 
 def relations_of(taken: str) -> frozenset[int]:

@@ -143,7 +143,11 @@ def as_told(catalog: Catalog, told: Told, known: Mapping[int, Table]) -> Catalog
     """
     tables = _with_trees({**known, **catalog.tables}, told.parents)
     publications = {
-        name: replace(found, relations=tuple(_relations(found, publication, tables)))
+        name: replace(
+            found,
+            relations=tuple(_relations(found, publication, tables)),
+            excepted=publication.excepted,
+        )
         if (found := told.publications.get(name)) is not None
         else publication
         for name, publication in catalog.publications.items()

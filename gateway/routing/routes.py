@@ -13,6 +13,7 @@ from gateway.copy import ChunkedCopy
 from gateway.definitions.ddl_messages import Reason, UnbelievedError
 from gateway.definitions.model import Operation, Plan, Publish, TableCopy
 from gateway.definitions.remembered import key_signature
+from gateway.definitions.shape import unseen_changes
 from gateway.definitions.told import PREFIX, rewritten
 from gateway.envelope.envelope import EnvelopeEncoder
 from gateway.envelope.headers import HeaderMaker
@@ -160,6 +161,10 @@ class RelationRoutes:
         under a new name: its topic is the one of the name that is in force.
         """
         self.forms.adopt(plan)
+        unseen = unseen_changes(self._planned, plan)
+        found = unseen.keys() & self._copied - self.outdated.keys()
+        self.outdated |= {taken: unseen[taken] for taken in found}
+        self._put_aside += sorted(found)
         for held in plan.held:
             if (held.subscription, held.oid) in self._taken:
                 self.outdated[held.subscription, held.oid] = held.reason

@@ -28,6 +28,7 @@ from gateway.definitions.listed import Listed
 from gateway.definitions.model import Catalog, Definitions, Fault, Plan, Table
 from gateway.definitions.parser import parse_definitions
 from gateway.definitions.remembered import known_tables, oids_of, recall, texts_of
+from gateway.definitions.shape import unseen_changes
 from gateway.definitions.told import Told, as_published, as_told, filters_of, hear
 from gateway.errors import ConfigError, GatewayError, TransientError
 from gateway.lsn import ZERO_LSN, Lsn
@@ -40,6 +41,7 @@ from gateway.runtime.vetting import find_faults
 from gateway.source.catalog import read_catalog
 from gateway.source.immutable import check_filters
 from gateway.source.installation import read_key
+from gateway.source.shapes import has_unseen_changes
 from gateway.source.tables import existing_relations
 from gateway.source.watch import CatalogWatch
 
@@ -266,11 +268,18 @@ class PlanReader:
             TransientError: the connection is gone.
         """
         changed = self._watch.has_changed(self._connection, self._plan)
+        changed = changed or (again is not None and self._has_unseen_changes(again))
         if not changed and (self._tells or again not in self._left):
             return None
         if again is not None:
             self._left.discard(again)
         return self._read()
+
+    def _has_unseen_changes(self, relation_oid: int) -> bool:
+        """Whether what a relation is published as has changed, and the relation reads the same."""
+        publishes = (p for p in self._plan.publishes if p.relation_oid == relation_oid)
+        targets = {publish.target_oid for publish in publishes}
+        return bool(targets) and has_unseen_changes(self._connection, self._plan, targets)
 
     def hear(self, content: bytes, commit_lsn: Lsn) -> Plan | None:
         """Return the plan from a message on that tells how publications were altered.
@@ -352,7 +361,7 @@ class PlanReader:
         plan = with_departed(plan, before, gone | self._left, self._left)
         if self._tells and told is None:
             plan = with_departed(plan, before, before.tables, before.tables)
-        if plan == self._plan:
+        if plan == self._plan and not unseen_changes(self._plan.tables, plan):
             return None
         self._plan = plan
         return plan

@@ -48,6 +48,7 @@ from gateway.source.connection import connect, server_facts, wal_flush_lsn
 from gateway.source.installation import has_ddl_messages
 from gateway.source.publications import extend_publications
 from gateway.source.running import session_name
+from gateway.source.shapes import ShapeWatch
 from gateway.source.watch import CatalogWatch
 
 __all__ = ["LOOK_FOR_REQUESTS", "Reloader", "Takeover", "channel_of"]
@@ -134,6 +135,7 @@ class Reloader:
         self._definitions = definitions
         self._requested = requested
         self._catalog = CatalogWatch(definitions, before)
+        self._shapes = ShapeWatch()
         self._tells = tells
         self._told = told
         self._compared: Plan | None = None
@@ -246,6 +248,7 @@ class Reloader:
         # What has departed is let go once the stream has passed it: by a plan that is without.
         departed = self._catalog.is_new and bool(self._plan.earlier)
         changed = self._catalog.has_changed(connection, self._plan)
+        changed |= self._shapes.has_changed(connection, self._plan)
         told = self._told()
         self._pending |= departed or changed or told is not self._compared
         self._compared = told

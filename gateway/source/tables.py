@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 import psycopg
@@ -11,12 +12,14 @@ import psycopg
 from gateway.definitions.model import Collation, Column, Table
 from gateway.pgoutput.messages import ReplicaIdentity
 from gateway.source.connection import classify_server_error
+from gateway.source.shape_queries import read_shapes
 
 __all__ = [
     "describe_column",
     "describe_table",
     "estimated_rows",
     "existing_relations",
+    "read_shaped_tables",
     "read_tables",
     "read_tables_by_oid",
 ]
@@ -159,18 +162,28 @@ def _read_columns(
 
 
 def read_tables(connection: _Connection, oids: Iterable[int]) -> dict[int, Table]:
-    """Describe tables, and the ancestors and leaves of all of them."""
-    tables = read_tables_by_oid(connection, oids)
+    """Describe tables, and the ancestors and leaves of all of them, with their shapes."""
+    tables = read_shaped_tables(connection, oids)
     while True:
         more = {
             oid for table in tables.values() for oid in (*table.ancestors, *table.leaves)
         } - tables.keys()
         if not more:
             return tables
-        found = read_tables_by_oid(connection, more)
+        found = read_shaped_tables(connection, more)
         if not found:
             return tables
         tables |= found
+
+
+def read_shaped_tables(connection: _Connection, oids: Iterable[int]) -> dict[int, Table]:
+    """Describe tables as `read_tables_by_oid` does, with their shapes.
+
+    The shapes are read last: what changes in between, they have already, and the columns show it.
+    """
+    tables = read_tables_by_oid(connection, oids)
+    shapes = read_shapes(connection, tables)
+    return {oid: replace(table, shape=shapes.get(oid)) for oid, table in tables.items()}
 
 
 def describe_table(connection: _Connection, oid: int) -> Table | None:

@@ -1,0 +1,160 @@
+"""What a Relation message cannot say of a table, and when that makes a copy necessary. Pure.
+
+A Relation message has names, types and their order. It reads the same after DROP COLUMN and ADD
+COLUMN of the last column, after ALTER TYPE, and after a rewrite of all rows. The catalog tells:
+
+| change | seen in the catalog | copied again |
+| --- | --- | --- |
+| a column dropped and added again, same name and type | its number is a new one | yes |
+| ALTER COLUMN TYPE of another type, with a rewrite | another type, another file | yes |
+| ALTER COLUMN TYPE of the same type, USING; SET EXPRESSION | its row is new and the same, another file | yes |
+| a new column that has computed values | its number is new, another file | yes |
+| VACUUM FULL, CLUSTER, TRUNCATE, SET LOGGED, ... | another file | no |
+| SET NOT NULL, SET DEFAULT, SET STATISTICS, RENAME COLUMN | its row is another, the file is not | no |
+| ALTER TYPE RENAME VALUE | a label of the enum | yes |
+| ALTER TYPE ADD VALUE | one label more | no |
+| ALTER TYPE ADD, DROP, ALTER ATTRIBUTE | the attributes of the type | yes |
+| ALTER COLLATION REFRESH VERSION, not deterministic | its version: other keys may be equal | yes |
+
+ALTER DOMAIN changes no value. A rewrite that comes together with a harmless change of the same
+column is not told from VACUUM FULL; the event triggers know it. A default that replaces another,
+together with VACUUM FULL, costs a copy that was not needed.
+"""  # noqa: E501
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from gateway.definitions.model import Column, Plan, Table
+
+__all__ = ["Shape", "read_shape", "unseen_change", "unseen_changes", "write_shape"]
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """A table in the catalog, beside what `gateway.definitions.model.Column` has of it.
+
+    Attributes:
+        files: By OID, where the rows of the table and of its leaves are stored: ``relfilenode``.
+        columns: By ``attnum``, the transaction that has written the catalog's row of the column,
+            and a digest of what is in that row.
+        types: By ``attnum``, parts of the column's type that can be altered: by the OID of a type,
+            digests of an enum's labels in the order in which they were made, or one of a composite
+            type's attributes; and by ``collation`` its version.
+    """
+
+    files: Mapping[int, int]
+    columns: Mapping[int, tuple[str, str]]
+    types: Mapping[int, Mapping[str, tuple[str, ...]]]
+
+
+def write_shape(shape: Shape | None) -> Any:
+    """Return what `read_shape` reads, for JSON."""
+    if shape is None:
+        return None
+    return [
+        sorted(shape.files.items()),
+        sorted((number, *row) for number, row in shape.columns.items()),
+        sorted((number, sorted(parts.items())) for number, parts in shape.types.items()),
+    ]
+
+
+def read_shape(said: Any) -> Shape | None:
+    """Return a shape from what `write_shape` made of it; None: none is known."""
+    if said is None:
+        return None
+    files, columns, types = said
+    return Shape(
+        {int(oid): int(file) for oid, file in files},
+        {int(number): (str(xmin), str(content)) for number, xmin, content in columns},
+        {
+            int(number): {str(name): tuple(map(str, labels)) for name, labels in parts}
+            for number, parts in types
+        },
+    )
+
+
+def unseen_changes(before: Mapping[int, Table], plan: Plan) -> dict[tuple[str, int], str]:
+    """Return why the copies of `plan` may hold other values than the source, where they may.
+
+    Args:
+        before: The tables, by OID, as the copies have them.
+        plan: As of now.
+    """
+    found = {}
+    for copy in plan.copies:
+        was, now = before.get(copy.target_oid), plan.tables[copy.target_oid]
+        if was is None:
+            continue
+        why = unseen_change(was.columns, was.shape, now.columns, now.shape, copy.columns)
+        if why is not None:
+            found[copy.subscription, copy.target_oid] = why
+    return found
+
+
+def unseen_change(
+    before: Collection[Column],
+    shape_before: Shape | None,
+    after: Collection[Column],
+    shape_after: Shape | None,
+    published: Collection[str],
+) -> str | None:
+    """Say why rows may have other values now although nothing in the stream said so, or None.
+
+    Args:
+        before: The columns, as they were.
+        shape_before: As it was; None: it is not known.
+        after: The columns as they are.
+        shape_after: As it is.
+        published: Names of the columns that count.
+    """
+    was = {column.attnum: column for column in before}
+    names = {column.name: column for column in before}
+    numbers = {column.attnum for column in after}
+    last = max(was, default=0)
+    for column in after:
+        old = names.get(column.name)
+        if column.name not in published or old is None or not old.attnum:
+            continue
+        is_new = column.attnum > last and old.attnum not in numbers
+        if is_new and _type_of(old) == _type_of(column):
+            return f"column {column.name} was dropped and added again"
+    if shape_before is None or shape_after is None:
+        return None
+    common = shape_before.files.keys() & shape_after.files.keys()
+    rewritten = any(shape_before.files[oid] != shape_after.files[oid] for oid in common)
+    for column in after:
+        old = was.get(column.attnum)
+        if column.name not in published:
+            continue
+        if old is None:
+            if rewritten and column.attnum > last and column.computed:
+                return f"column {column.name} has computed values"
+        elif _type_of(old) != _type_of(column):
+            if rewritten:
+                return f"column {column.name} was given another type"
+        elif _is_altered(shape_before, shape_after, column.attnum):
+            return f"the type of column {column.name} was altered"
+        elif rewritten and _is_written_again(shape_before, shape_after, column.attnum):
+            return f"column {column.name} was given other values"
+    return None
+
+
+def _type_of(column: Column) -> tuple[int, int]:
+    return column.type_oid, column.type_modifier
+
+
+def _is_altered(before: Shape, after: Shape, number: int) -> bool:
+    now = after.types.get(number, {})
+    return any(
+        now.get(name, ())[: len(parts)] != parts
+        for name, parts in before.types.get(number, {}).items()
+    )
+
+
+def _is_written_again(before: Shape, after: Shape, number: int) -> bool:
+    was, now = before.columns.get(number), after.columns.get(number)
+    return was is not None and now is not None and was[0] != now[0] and was[1] == now[1]
