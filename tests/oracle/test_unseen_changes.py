@@ -7,17 +7,17 @@ from contextlib import nullcontext
 import pytest
 
 from gateway.source.event_trigger import INSTALL
-from tests.oracle.majors import MAJORS
 from tests.oracle.test_changing_publications import published_to, started
 from tests.oracle.test_leaving_tables import DEFINED, MakeScene, lagging
 from tests.support.gateway_scene import Scene, current_lsn
+from tests.support.majors import EVALUATED_ON
 from tests.support.servers import Database
 from tests.support.waiting import wait_until
 
 pytestmark = [
     pytest.mark.postgres,
     pytest.mark.kafka,
-    pytest.mark.parametrize("postgres_major", MAJORS, indirect=True),
+    pytest.mark.parametrize("postgres_major", EVALUATED_ON, indirect=True),
 ]
 
 TABLES = """
