@@ -351,7 +351,7 @@ class Reloader:
         reconcile: bool,
     ) -> bool:
         """Whether `plan` is to be put into force instead of the one that is."""
-        before = self._watermark.copies
+        before = self._current().copies  # not as they were when this loop began: all were pending
         states = copy_states(plan, before, reconcile=reconcile, names=settings.topics.names)
         pending = [(_table_of(s), s.definition) for s in before if s.state == "pending"]
         late = any(

@@ -78,12 +78,16 @@ def test_what_the_stream_does_not_tell_is_copied_again(
                     connection.execute(statement.encode())
             for statement in WRITES:
                 connection.execute(statement.encode())
-        wait_until(lambda: all(copies(s, t) == 2 for t in CHANGED), 60, "second copies")
+        # The watch may look between two statements, and then again.
+        wait_until(lambda: all(copies(s, t) >= 2 for t in CHANGED), 60, "second copies")
         wait_until(lambda: s.cli("status").out.count(": ready") == 7, 60, "all to be copied")
         connection.execute("UPDATE renamed SET n = 11 WHERE m = 'blue'")
         connection.execute("DELETE FROM attributes WHERE id = 2")
         published_to(s, current_lsn(connection))
         assert process.terminate() == 0, process.log()
+        begun = {table: copies(s, table) for table in (*CHANGED, *AS_IT_WAS)}
+        assert how == "watched" or all(begun[table] == 2 for table in CHANGED)
+        assert all(begun[table] == 1 for table in AS_IT_WAS)
 
         # Nothing of it is copied once more by a later start.
         connection.execute("UPDATE dropped SET a = a + 1")
@@ -95,7 +99,7 @@ def test_what_the_stream_does_not_tell_is_copied_again(
             if table != "attributes":  # no row is left there that Python shows as the text
                 assert found == shown, table
             assert len(found) == len(shown), table
-            assert copies(s, table) == (2 if table in CHANGED else 1), table
+            assert copies(s, table) == begun[table], table
 
 
 def test_what_changed_while_the_gateway_was_away_is_copied_by_its_next_run(
