@@ -35,8 +35,10 @@ def test_what_init_writes_is_served_as_it_is(
     folder = tmp_path / "made"
     with database.connect() as connection:
         connection.execute(TABLES.encode())
-    dsn = psycopg.conninfo.make_conninfo(database.dsn, password="s3cret")
-    name = f"i_{database.name}"
+    name = role = f"i_{database.name}"
+    with database.connect() as connection:
+        connection.execute(f"CREATE ROLE {role} SUPERUSER LOGIN PASSWORD 's3cret'".encode())
+    dsn = psycopg.conninfo.make_conninfo(database.dsn, user=role, password="s3cret")
 
     made = cli(
         "init", dsn, "--folder", str(folder), "--subscription", name,
