@@ -378,7 +378,11 @@ def test_failure_to_connect_says_whether_it_may_pass(
     kind: type[GatewayError],
     message: str,
 ) -> None:
-    dsn = psycopg.conninfo.make_conninfo(database.dsn, **{"password": "s3cret-pw", **change})
+    role = f"{database.name}_role"  # which is let in with any password
+    with database.connect() as connection:
+        connection.execute(f"CREATE ROLE {role} SUPERUSER LOGIN".encode())
+    given = {"user": role, "password": "s3cret-pw", **change}
+    dsn = psycopg.conninfo.make_conninfo(database.dsn, **given)
 
     with pytest.raises(kind, match=message) as caught:
         open_(dsn)
