@@ -7,6 +7,7 @@ no reason, the daemon tries again by itself.
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Iterator
 from typing import Final
 
@@ -79,8 +80,10 @@ def doing(figures: Figures | None) -> str:
     copied = sum(copy.is_settled for copy in copies)
     if copied == len(copies):
         return "streaming, all tables copied"
-    held = sum(copy.state == "held" for copy in copies)
-    return f"streaming, {copied} of {len(copies)} tables copied" + (f", {held} held" * (held > 0))
+    states = Counter(copy.state for copy in copies)
+    parts = [f"streaming, {copied} of {len(copies)} tables copied"]
+    parts += [f"{states[state]} {state}" for state in ("held", "missing") if states[state]]
+    return ", ".join(parts)
 
 
 def why_behind(figures: Figures, unix_now: float, max_lag_s: float) -> str | None:

@@ -216,8 +216,9 @@ def _is_copied(status: str) -> bool:
     """Whether a gateway that says so has nothing to copy."""
     if status == "streaming, all tables copied":
         return True
-    counts = re.fullmatch(r"streaming, (\d+) of (\d+) tables copied, (\d+) held", status)
-    return counts is not None and int(counts[1]) + int(counts[3]) == int(counts[2])
+    counts = re.match(r"streaming, (\d+) of (\d+) tables copied", status)
+    others = sum(map(int, re.findall(r", (\d+) (?:held|missing)", status)))
+    return counts is not None and int(counts[1]) + others == int(counts[2])
 
 
 def _start(

@@ -79,6 +79,11 @@ def test_what_a_gateway_does_is_its_phase_and_how_many_tables_are_copied() -> No
         doing(figures(loop=loop_state(copies=(*COPIES[:1], held))))
         == "streaming, 1 of 2 tables copied, 1 held"
     )
+    missing = CopyState("nsw", "public", "w", "missing", reason="dropped")
+    assert (
+        doing(figures(loop=loop_state(copies=(*COPIES[:1], held, missing))))
+        == "streaming, 1 of 3 tables copied, 1 held, 1 missing"
+    )
 
 
 def test_who_is_too_far_behind_is_not_ready_and_names_what_is_away() -> None:
