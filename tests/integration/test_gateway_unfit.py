@@ -256,7 +256,8 @@ def test_a_schema_that_the_registry_refuses_puts_the_table_aside_until_it_is_tak
     s.run_to(current_lsn(source))
 
     assert f"refuses the schema of subject {s.topic('t')}-value" in ended.err
-    assert "a table is put aside" in put_aside.err
+    # It is to be copied at once, as its rows may have other values: before the first of them comes.
+    assert "refuses the schema of a table" in put_aside.err
     assert "a table is put aside" in still.err or "refuses the schema of a table" in still.err
     assert stale == before
     states = [m["copy"]["state"] for m in s.markers() if m["kind"] == "COPY"]
