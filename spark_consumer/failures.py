@@ -3,7 +3,8 @@
 A failure belongs to the table that was being worked on, whatever its class, and that table is held
 with the reason. These concern every table, and end the job: a `TransientConsumerError` (broker,
 registry or storage does not answer; after some tries, with exit code 75), Spark's JVM being gone
-(75), a stop, and what is found outside of any table: settings, the marker topic, the manifests.
+(75), a stop, and settings. What is found outside of any table (marker topic, manifests) belongs to
+its subscription, which is held.
 """
 
 from __future__ import annotations

@@ -8,24 +8,22 @@ newest manifest, so Spark's checkpoint is made anew at each start.
 
 from __future__ import annotations
 
-import json
 import logging
-import math
 import os
 import signal
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from types import FrameType
 from typing import Final
 
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from spark_consumer.config import ConsumerSettings, source_options
+from spark_consumer.config import ConsumerSettings
 from spark_consumer.errors import (
     COPY_AGAIN,
     ConsumerError,
@@ -33,192 +31,24 @@ from spark_consumer.errors import (
     SettingsError,
     TransientConsumerError,
 )
-from spark_consumer.failures import StoppedError, as_error, cause, every_table, may_pass
-from spark_consumer.files import Folder
-from spark_consumer.listener import listening, query_name
-from spark_consumer.manifests import Manifest
-from spark_consumer.markers import Claim, Copy, Marker, cut_markers, read_markers
+from spark_consumer.failures import as_error, cause, every_table
+from spark_consumer.listener import listening
 from spark_consumer.metrics import Pulse, serve
-from spark_consumer.names import lsn_text, part, transaction_topic
-from spark_consumer.rebuild import Rebuild
+from spark_consumer.names import lsn_text
 from spark_consumer.registry import Registry, Schemas
 from spark_consumer.session import check_session
-from spark_consumer.small import INTERPRETED, tuned
-from spark_consumer.topics import Topics, TopicStates
-from spark_consumer.witness import Refused, Witness, told
+from spark_consumer.subscription import Subscription
+from spark_consumer.topics import Topics
 
-__all__ = ["Subscription", "run"]
+__all__ = ["run"]
 
 _log: Final = logging.getLogger(__name__)
 _POLL_S: Final = 0.1
 _SAY_S: Final = 30.0
-_MARKERS: Final = 100_000
-"""Markers in a micro-batch at most; a cut's size is bounded by its records."""
-_RESTARTS: Final = 3
-"""Times that a query whose source has failed is started again before the job gives up."""
-
-
-class Subscription:
-    """One subscription's part of the job: what is done with each micro-batch.
-
-    Args:
-        settings: of the job.
-        spark: any session of the application.
-        name: the subscription.
-        schemas: writer schemas by id.
-        topics: describes topics.
-
-    Attributes:
-        failure: Why the last micro-batch failed; what Spark passes on is only its text.
-        stopping: Set to let the running micro-batch end after the table that is being written.
-    """
-
-    def __init__(
-        self,
-        settings: ConsumerSettings,
-        spark: SparkSession,
-        name: str,
-        schemas: Schemas,
-        topics: TopicStates,
-    ) -> None:
-        self.name = name
-        self.failure: ConsumerError | None = None
-        self.stopping = threading.Event()
-        self.rebuild = Rebuild(settings, spark, name, schemas, topics, self.stopping)
-        self._settings = settings
-        self._spark = spark
-        self._schemas = schemas
-        self._topics = topics
-        self._topic = transaction_topic(name)
-        # Markers of a Kafka transaction whose PROGRESS has not been read yet.
-        self._waiting: list[Marker | Copy] = []
-        self._witness = Witness(name, settings.topics, None)
-        self._begun_at = -1
-        self._restarts = 0
-
-    @property
-    def manifest(self) -> Manifest:
-        """Where it stands."""
-        return self.rebuild.manifest
-
-    def is_complete(self) -> bool:
-        """The tables hold everything up to `ConsumerSettings.endpos`."""
-        endpos = self._settings.endpos
-        complete = self.manifest.complete_lsn
-        return endpos is not None and complete is not None and complete >= endpos
-
-    def is_stuck(self) -> bool:
-        """All up to `ConsumerSettings.endpos` has been read, and some table is in trouble."""
-        endpos = self._settings.endpos
-        manifest = self.manifest
-        return (
-            endpos is not None
-            and manifest.marker >= 0
-            and manifest.end_lsn >= endpos
-            and manifest.in_trouble
-        )
-
-    def is_there(self) -> bool:
-        """The marker topic exists; the gateway makes it with the first subscription."""
-        return bool(self._topics.look([self._topic]))
-
-    def start(self) -> StreamingQuery:
-        """Look after the tables, then start the query.
-
-        Raises:
-            ConsumerError: see the subclasses.
-        """
-        state = self._topics.look([self._topic])[self._topic]
-        self.rebuild.open(state.id)
-        begin = max(self.manifest.marker + 1, state.earliest[0])
-        self._waiting = []
-        owner = self.manifest.owner
-        self._witness = Witness(self.name, self._settings.topics, owner, self.manifest.end_lsn)
-        self._restarts = self._restarts + 1 if begin == self._begun_at else 0
-        self._begun_at = begin
-        interval = self._settings.trigger_interval_s
-        if self._settings.endpos is not None:
-            interval = min(interval, 0.5)
-        reader = (
-            self._spark.readStream.format("kafka")
-            .option("subscribe", self._topic)
-            .option("startingOffsets", json.dumps({self._topic: {"0": begin}}))
-            .option("failOnDataLoss", "false")
-            .option("maxOffsetsPerTrigger", _MARKERS)
-            .options(**source_options(self._settings))
-        )
-        # Spark waits for a batch to end when its query is stopped, without a bound by default.
-        timeout = f"{max(1, math.ceil(self._settings.shutdown_timeout_s * 500))}ms"
-        self._spark.conf.set("spark.sql.streaming.stopTimeout", timeout)
-        folder = f"{self._settings.checkpoint.rstrip('/')}/{part(self.name)}"
-        Folder(self._spark, folder).remove_all()
-        _log.info("reading: subscription=%s from marker %d", self.name, begin)
-        writer = (
-            reader.load()
-            .writeStream.queryName(query_name(self.name))
-            .option("checkpointLocation", folder)
-            .foreachBatch(self.process)
-        )
-        if self._settings.available_now:
-            return writer.trigger(availableNow=True).start()
-        return writer.trigger(processingTime=f"{interval:g} seconds").start()
-
-    def may_restart(self) -> bool:
-        """Whether a query that ended can be tried again; not often without any progress."""
-        return self.failure is None and self._restarts < _RESTARTS
-
-    def process(self, records: DataFrame, batch: int) -> None:
-        """Apply a micro-batch of markers; the function for foreachBatch.
-
-        Args:
-            records: as Spark's Kafka source gives them.
-            batch: its number.
-
-        Raises:
-            ConsumerError: see the subclasses; also kept in `failure`.
-        """
-        try:
-            self._process(records)
-        except StoppedError:
-            # Spark takes the batch for done, and it is not asked again: see `start`.
-            return
-        except Exception as error:
-            if self.stopping.is_set() and not isinstance(error, ConsumerError):
-                _log.warning("batch abandoned: subscription=%s: %s", self.name, cause(error))
-                return
-            known = every_table(error)
-            self.failure = known or as_error(f"subscription {self.name}, its markers", error)
-            if self.failure is error:
-                raise
-            raise self.failure from error
-
-    def _process(self, records: DataFrame) -> None:
-        with tuned(records.sparkSession, INTERPRETED):
-            read = read_markers(records, self._schemas)
-        self._waiting += self._believed(read)
-        for cut in cut_markers(self._waiting, self._settings.max_batch_records):
-            if self.stopping.is_set():
-                raise StoppedError("stopped between two cuts")
-            self.rebuild.figures.waiting_since = cut.begun()
-            self.rebuild.take(cut)
-        self.rebuild.figures.waiting_since = None
-        self._waiting = [one for one in self._waiting if one.offset > self.manifest.marker]
-
-    def _believed(self, read: Iterable[Marker | Copy | Claim]) -> Iterator[Marker | Copy]:
-        for one in self._witness.judge(read):
-            if not isinstance(one, Refused):
-                yield one
-                continue
-            self.rebuild.figures.refused += 1
-            _log.warning(
-                "marker passed over: subscription=%s offset=%d: %s",
-                self.name,
-                one.offset,
-                one.reason,
-            )
-        for withdrawn in self._witness.withdrawn:
-            _log.warning("%s", told(self.name, withdrawn))
-        self._witness.withdrawn.clear()
+_AGAIN_S: Final = 60.0
+"""After so long a subscription that is held is tried again."""
+_IDLE: Final = "Waiting for"
+"""With these words Spark says that a query has read all that there is."""
 
 
 def run(
@@ -285,16 +115,16 @@ def _with_registry(
 
 def _rebuild(
     settings: ConsumerSettings,
-    waiting: list[Subscription],
+    subscriptions: list[Subscription],
     stopping: threading.Event,
     pulse: Pulse,
 ) -> int:
-    running: dict[Subscription, StreamingQuery] = {}
+    watch = _Watch(settings, subscriptions, stopping, pulse)
     try:
         with _ends_with_spark(stopping):
-            _watch(settings, waiting, running, stopping, pulse)
+            watch.run()
     finally:
-        _stop(running, settings.shutdown_timeout_s)
+        watch.stop()
     if stopping.is_set():
         _log.info("stopped")
     return 0
@@ -313,55 +143,129 @@ def _ends_with_spark(stopping: threading.Event) -> Iterator[None]:
         _log.warning("Spark has ended before the job: %s", cause(error))
 
 
-def _watch(
-    settings: ConsumerSettings,
-    waiting: list[Subscription],
-    running: dict[Subscription, StreamingQuery],
-    stopping: threading.Event,
-    pulse: Pulse,
-) -> None:
-    said = time.monotonic()
-    while (running or waiting) and not stopping.is_set():
-        pulse.beat()
-        for subscription in list(waiting):
-            if subscription.is_complete():
-                _log.info("complete already: subscription=%s", subscription.name)
-                waiting.remove(subscription)
-            elif subscription.is_there():
-                running[subscription] = subscription.start()
-                waiting.remove(subscription)
-            elif settings.available_now:
-                _log.info("nothing is there: subscription=%s", subscription.name)
-                waiting.remove(subscription)
-        for subscription, query in list(running.items()):
-            if not _look_after(settings, subscription, query, running):
-                waiting.append(subscription)
-        if time.monotonic() - said > _SAY_S:
-            said = time.monotonic()
-            _say_what_is_missing(settings, [*waiting, *running])
-        stopping.wait(_POLL_S)
+class _Watch:
+    """The job's loop: starts the queries of subscriptions, and looks after them.
 
+    Args:
+        settings: of the job.
+        subscriptions: all of the job's.
+        stopping: ends it.
+        pulse: notes that it turns.
+    """
 
-def _look_after(
-    settings: ConsumerSettings,
-    subscription: Subscription,
-    query: StreamingQuery,
-    running: dict[Subscription, StreamingQuery],
-) -> bool:
-    """Look at a subscription's query; False when it has ended and is to be started again."""
-    if subscription.is_complete():
-        _stop({subscription: running.pop(subscription)}, settings.shutdown_timeout_s)
-        lsn = lsn_text(subscription.manifest.complete_lsn)
-        _log.info("complete: subscription=%s end_lsn=%s", subscription.name, lsn)
-    elif not query.isActive:
-        if not settings.available_now or subscription.failure or query.exception() is not None:
-            failure = _failure(subscription, query)
+    def __init__(
+        self,
+        settings: ConsumerSettings,
+        subscriptions: list[Subscription],
+        stopping: threading.Event,
+        pulse: Pulse,
+    ) -> None:
+        self._settings = settings
+        self._waiting = list(subscriptions)
+        self._running: dict[Subscription, StreamingQuery] = {}
+        self._ended: dict[Subscription, ConsumerError] = {}
+        # When those are tried again that are held; not where the job is to end in any case.
+        self._again_at: dict[Subscription, float] = {}
+        self._stopping = stopping
+        self._pulse = pulse
+
+    def run(self) -> None:
+        """Turn until all is done that can be, or somebody stops it.
+
+        Raises:
+            FatalConsumerError: nothing is left but subscriptions that are held; a person must act.
+            TransientConsumerError: the same, and it may pass; or what concerns every table.
+        """
+        said = time.monotonic()
+        while (self._running or self._waiting) and not self._stopping.is_set():
+            self._pulse.beat()
+            for subscription in list(self._waiting):
+                with self._holding(subscription):
+                    self._begin(subscription)
+            for subscription in list(self._running):
+                with self._holding(subscription):
+                    self._look_after(subscription)
+            if time.monotonic() - said > _SAY_S:
+                said = time.monotonic()
+                _say_what_is_missing(self._settings, [*self._waiting, *self._running])
+            self._try_again()
+            self._stopping.wait(_POLL_S)
+        if self._ended and not self._stopping.is_set():
+            raise _ended_badly(self._ended)
+
+    def stop(self) -> None:
+        """End all queries."""
+        _stop(self._running, self._settings.shutdown_timeout_s)
+
+    @contextmanager
+    def _holding(self, subscription: Subscription) -> Iterator[None]:
+        """Hold a subscription for which the block fails; raise what concerns every table."""
+        try:
+            yield
+        except Exception as error:
+            if (every := every_table(error)) is not None:
+                raise every from error
+            if subscription in self._waiting:
+                self._waiting.remove(subscription)
+            self._end(subscription)
+            known = as_error(f"subscription {subscription.name}", error)
+            self._ended[subscription] = known
+            if isinstance(known, _LeftAsideError):
+                return
+            if not self._settings.available_now and self._settings.endpos is None:
+                self._again_at[subscription] = time.monotonic() + _AGAIN_S
+            subscription.hold(known)
+
+    def _try_again(self) -> None:
+        for subscription, due in list(self._again_at.items()):
+            if time.monotonic() >= due:
+                del self._again_at[subscription], self._ended[subscription]
+                self._waiting.append(subscription)
+
+    def _begin(self, subscription: Subscription) -> None:
+        subscription.load()
+        if subscription.is_complete():
+            _log.info("complete already: subscription=%s", subscription.name)
+        elif subscription.is_there():
+            self._running[subscription] = subscription.start()
+        elif self._settings.available_now:
+            _log.info("nothing is there: subscription=%s", subscription.name)
+        else:
+            subscription.hold_as_gone()
+            return
+        self._waiting.remove(subscription)
+
+    def _end(self, subscription: Subscription) -> None:
+        if (query := self._running.pop(subscription, None)) is not None:
+            _stop({subscription: query}, self._settings.shutdown_timeout_s)
+
+    def _look_after(self, subscription: Subscription) -> None:
+        query = self._running[subscription]
+        if subscription.is_complete():
+            self._end(subscription)
+            lsn = lsn_text(subscription.manifest.complete_lsn)
+            _log.info("complete: subscription=%s end_lsn=%s", subscription.name, lsn)
+        elif subscription.failure is not None or not query.isActive:
+            self._follow_end(subscription, query)
+        elif subscription.is_stuck():
+            raise _left_aside(subscription)
+        elif subscription.held and query.status["message"].startswith(_IDLE):
+            subscription.release()
+
+    def _follow_end(self, subscription: Subscription, query: StreamingQuery) -> None:
+        """Go on after a query has ended: with another, or with none where it has read all."""
+        failed = subscription.failure is not None or query.exception() is not None
+        if failed or not self._settings.available_now:
+            failure = subscription.why_ended(query)
             if not isinstance(failure, TransientConsumerError) or not subscription.may_restart():
                 raise failure
-            _log.warning("starting the query again: %s", failure.message)
-            del running[subscription]
-            return False
-        del running[subscription]
+            _log.warning(
+                "starting the query again: subscription=%s: %s", subscription.name, failure.message
+            )
+            self._end(subscription)
+            self._waiting.append(subscription)
+            return
+        del self._running[subscription]
         _log.info(
             "all applied that was there: subscription=%s end_lsn=%s",
             subscription.name,
@@ -369,15 +273,24 @@ def _look_after(
         )
         if subscription.manifest.in_trouble:
             raise _left_aside(subscription)
-    elif subscription.is_stuck():
-        raise _left_aside(subscription)
-    return True
 
 
-def _left_aside(subscription: Subscription) -> FatalConsumerError:
+class _LeftAsideError(FatalConsumerError):
+    """All of a subscription has been read, and some of its tables are in trouble."""
+
+
+def _ended_badly(errors: Mapping[Subscription, ConsumerError]) -> ConsumerError:
+    message = "; ".join(f"subscription {one.name}: {why.message}" for one, why in errors.items())
+    hints = dict.fromkeys(why.hint for why in errors.values() if why.hint)
+    passing = all(isinstance(why, TransientConsumerError) for why in errors.values())
+    kind = TransientConsumerError if passing else FatalConsumerError
+    return kind(message, hint="; ".join(hints) or None)
+
+
+def _left_aside(subscription: Subscription) -> _LeftAsideError:
     manifest = subscription.manifest
-    return FatalConsumerError(
-        f"subscription {subscription.name}: everything up to {lsn_text(manifest.end_lsn)} is read,"
+    return _LeftAsideError(
+        f"everything up to {lsn_text(manifest.end_lsn)} is read,"
         f" but {'; '.join(manifest.missing())}",
         hint="; ".join(
             sorted(
@@ -400,18 +313,6 @@ def _say_what_is_missing(settings: ConsumerSettings, subscriptions: list[Subscri
                 lsn_text(settings.endpos),
                 missing,
             )
-
-
-def _failure(subscription: Subscription, query: StreamingQuery) -> ConsumerError:
-    if subscription.failure is not None:
-        return subscription.failure
-    error = query.exception()
-    text = "the query ended without an error" if error is None else str(error)
-    first = next((line for line in text.splitlines() if line.strip()), text)
-    java = query._jsq.exception()
-    if error is not None and java.isDefined() and may_pass(java.get()):
-        return TransientConsumerError(f"subscription {subscription.name}: {first}")
-    return FatalConsumerError(f"subscription {subscription.name}: {first}")
 
 
 def _stop(running: dict[Subscription, StreamingQuery], timeout_s: float) -> None:

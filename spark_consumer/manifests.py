@@ -85,6 +85,7 @@ class Manifest:
             missing.
         fenced: Topics whose table comes from another topic now.
         owner: Who writes the markers; None when not known.
+        unread: Why the markers from `marker` on cannot be read; None while they can.
         number: Of the state; each has one more than the state before.
         store: How many times a state was stored, this time included.
         highest_lsn: The greatest `since_lsn` of this state and all before.
@@ -104,6 +105,7 @@ class Manifest:
     held: Mapping[str, str] = field(default_factory=dict)
     fenced: tuple[str, ...] = ()
     owner: Owner | None = None
+    unread: Aside | None = None
     number: int = 0
     store: int = 0
     highest_lsn: int = 0
@@ -127,7 +129,7 @@ class Manifest:
     @property
     def complete_lsn(self) -> int | None:
         """All tables hold everything up to this ``end_lsn``; None when some do not."""
-        return None if self.marker < 0 or self.missing() else self.end_lsn
+        return None if self.marker < 0 or self._lacking() else self.end_lsn
 
     @property
     def in_trouble(self) -> bool:
@@ -135,7 +137,11 @@ class Manifest:
         return bool(self.aside or self.held)
 
     def missing(self) -> list[str]:
-        """What keeps the tables from being complete, a line each."""
+        """What keeps the tables from being complete, and going on, a line each."""
+        unread = [] if self.unread is None else [f"subscription is held: {self.unread.reason}"]
+        return [*unread, *self._lacking()]
+
+    def _lacking(self) -> list[str]:
         copying = [
             f"table {table}: its copy is {state}"
             for table, state in sorted(self.copies.items())
@@ -284,6 +290,7 @@ class Manifests:
                     "fenced": tuple(found["fenced"]),
                     "owner": found["owner"] and tuple(found["owner"]),
                     "aside": {n: Aside(**aside) for n, aside in found["aside"].items()},
+                    "unread": Aside(**unread) if (unread := found.get("unread")) else None,
                 }
             )
         except (ValueError, KeyError, TypeError, AttributeError) as error:

@@ -10,14 +10,16 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
+from pyspark.errors import AnalysisException
+from pyspark.sql import Column as Expr
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.avro.functions import from_avro
 
 from spark_consumer.decode import prefixed
-from spark_consumer.errors import ContractError
+from spark_consumer.errors import ConsumerError, ContractError
 from spark_consumer.names import part
 from spark_consumer.registry import Schemas
 from spark_consumer.small import gather
@@ -27,9 +29,11 @@ __all__ = [
     "Claim",
     "Copy",
     "Cut",
+    "Damaged",
     "Marker",
     "Owner",
     "Range",
+    "Reading",
     "cut_markers",
     "read_markers",
 ]
@@ -115,6 +119,32 @@ class Claim:
 
 
 @dataclass(frozen=True, slots=True)
+class Damaged:
+    """A record of the marker topic that is no marker, so not the gateway's.
+
+    Attributes:
+        offset: Its place in the marker topic.
+        reason: What is wrong with it.
+    """
+
+    offset: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What a frame of the marker topic holds.
+
+    Attributes:
+        found: In the order of the topic, up to the first record that cannot be read.
+        error: Why that one cannot be read; None when all can.
+    """
+
+    found: list[Marker | Copy | Claim | Damaged]
+    error: ConsumerError | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Cut:
     """Markers whose records are applied together, and the copies' states at the last of them."""
 
@@ -175,83 +205,138 @@ def cut_markers(read: Sequence[Marker | Copy], max_records: int | None) -> Itera
         yield Cut(tuple(markers), tuple(copies))
 
 
-def read_markers(records: DataFrame, schemas: Schemas) -> list[Marker | Copy | Claim]:
+def read_markers(records: DataFrame, schemas: Schemas) -> Reading:
     """Read the PROGRESS, COPY and CLAIM markers of a frame of the marker topic, in its order.
+
+    A record that no gateway writes is `Damaged`. One whose schema is not known, or is not that of a
+    marker, may be the gateway's own: nothing behind it is read before it can be.
 
     Args:
         records: value and offset, as Spark's Kafka source gives them.
         schemas: the writer schemas.
 
     Raises:
-        ContractError: what is there is no marker.
         TransientConsumerError: the registry does not answer.
     """
     number, body = prefixed("value")
-    cut = records.select("topic", "offset", number.alias("value_id"), body.alias("body"))
+    whole = F.expr("length(value) > 5 AND substring(value, 1, 1) = X'00'")
+    cut = records.select("offset", F.when(whole, number).alias("value_id"), body.alias("body"))
     # Read once: it is looked at twice, and Spark counts what it reads as the batch's rows.
     cut = gather(cut, records.sparkSession)
-    ids = [row.value_id for row in cut.select("value_id").distinct().collect()]
-    frames = []
-    for found in ids:
-        if not found:
-            raise ContractError("a marker is not in the wire format (magic byte 0, id, Avro)")
-        value_id = schema_number(found)
-        schema = json.dumps(schemas.schema(value_id))
-        decoded = cut.where(F.col("value_id") == schema_id(value_id)).select(
-            "topic", "offset", from_avro("body", schema, AVRO_OPTIONS).alias("m")
+    damaged = cut.where("value_id IS NULL")
+    frames = [damaged.select("offset", *(F.lit(None).alias(name) for name in _FIELDS))]
+    unread: dict[int, ConsumerError] = {}
+    for row in cut.groupBy("value_id").agg(F.min("offset").alias("first")).collect():
+        if row.value_id is None:
+            continue
+        try:
+            frames.append(_decoded(cut, schema_number(row.value_id), schemas))
+        except ContractError as error:
+            unread[row["first"]] = error
+    end = min(unread, default=None)
+    wanted = reduce(DataFrame.union, frames)
+    if end is not None:
+        wanted = wanted.where(F.col("offset") < end)
+    rows = wanted.collect()
+    found = [_marker(row) for row in sorted(rows, key=lambda row: int(row["offset"]))]
+    why = None if end is None else _at(end, unread[end])
+    return Reading([one for one in found if one is not None], why)
+
+
+_FIELDS: Final = (
+    "kind",
+    "end_lsn",
+    "commit_time",
+    "offsets",
+    "schema",
+    "table",
+    "state",
+    "reason",
+    "writer",
+    "taken_from",
+)
+
+
+def _at(offset: int, error: ConsumerError) -> ContractError:
+    return ContractError(
+        f"marker at offset {offset}: {error.message}",
+        hint=f"{error.hint or 'see docs/spark.md.'} If another than the gateway has written it,"
+        f" remove it from the topic (kafka-delete-records, offset {offset + 1}): all before it is"
+        " applied",
+    )
+
+
+def _decoded(cut: DataFrame, value_id: int, schemas: Schemas) -> DataFrame:
+    """The offsets and `_FIELDS` of the records of one schema; null for what does not decode."""
+    schema = schemas.schema(value_id)
+    refused = ContractError(
+        f"schema {value_id} is not that of a marker with offsets",
+        hint="is the gateway of the same version as the Spark job?",
+    )
+    named = {one["name"] for one in schema["fields"]}
+    if not {"kind", "end_lsn", "commit_time", "offsets", "copy"} <= named:
+        raise refused
+    options = {**AVRO_OPTIONS, "mode": "PERMISSIVE"}
+    decoded = cut.where(F.col("value_id") == schema_id(value_id)).select(
+        "offset", from_avro("body", json.dumps(schema), options).alias("m")
+    )
+    try:
+        return decoded.where("m.kind IS NULL OR m.kind IN ('PROGRESS', 'COPY', 'CLAIM')").select(
+            "offset",
+            F.expr("m.kind AS kind"),
+            F.expr("CAST(m.end_lsn AS BIGINT) AS end_lsn"),
+            F.expr("unix_micros(m.commit_time) AS commit_time"),
+            F.expr(f"transform(m.offsets, one -> struct({_RANGE})) AS offsets"),
+            F.expr("m.copy.schema AS schema"),
+            F.expr("m.copy.table AS table"),
+            F.expr("m.copy.state AS state"),
+            F.expr("m.copy.reason AS reason"),
+            *(_owner(name, there=name in named) for name in ("writer", "taken_from")),
         )
-        kind = decoded.schema["m"].dataType
-        if "offsets" not in getattr(kind, "fieldNames", list)():
-            raise ContractError(
-                f"schema {value_id} is not that of a marker with offsets",
-                hint="is the gateway of the same version as the Spark job?",
-            )
-        signed = "writer" in kind.fieldNames()  # type: ignore[attr-defined]
-        frames.append(
-            decoded.where("m.kind IN ('PROGRESS', 'COPY', 'CLAIM')").select(
-                "offset",
-                F.expr("m.kind AS kind"),
-                F.expr("m.end_lsn AS end_lsn"),
-                F.expr("unix_micros(m.commit_time) AS commit_time"),
-                F.expr("m.offsets AS offsets"),
-                F.expr("m.copy.schema AS schema"),
-                F.expr("m.copy.table AS table"),
-                F.expr("m.copy.state AS state"),
-                F.expr("m.copy.reason AS reason"),
-                F.expr(_owner("writer") if signed else f"CAST(NULL AS {_OWNER}) AS writer"),
-                F.expr(_owner("taken_from") if signed else f"CAST(NULL AS {_OWNER}) AS taken_from"),
-            )
-        )
-    if not frames:
-        return []
-    rows = reduce(DataFrame.unionByName, frames).collect()
-    return [_marker(row) for row in sorted(rows, key=lambda row: row["offset"])]
+    except AnalysisException as error:  # fields of these names, and of other types
+        raise refused from error
 
 
-_OWNER = "STRUCT<system_identifier: STRING, database: STRING, slot: STRING>"
+_RANGE: Final = ", ".join(
+    f"one.{name}"
+    for name in (
+        "topic",
+        "partition",
+        "first_offset",
+        "next_offset",
+        "previous_offset",
+        "records",
+    )
+)
+_OWNER: Final = "STRUCT<system_identifier: STRING, database: STRING, slot: STRING>"
 
 
-def _owner(name: str) -> str:
+def _owner(name: str, *, there: bool) -> Expr:
+    if not there:
+        return F.expr(f"CAST(NULL AS {_OWNER}) AS {name}")
     parts = ", ".join(f"m.{name}.{part}" for part in ("system_identifier", "database", "slot"))
-    return f"IF(m.{name} IS NULL, NULL, struct({parts})) AS {name}"
+    return F.expr(f"IF(m.{name} IS NULL, NULL, struct({parts})) AS {name}")
 
 
-def _marker(row: Any) -> Marker | Copy | Claim:
+def _marker(row: Any) -> Marker | Copy | Claim | Damaged | None:
+    offset = int(row["offset"])
+    if row["kind"] is None or row["end_lsn"] is None:
+        return Damaged(offset, "it is not in the wire format, or is not what its Avro schema says")
     writer, taken_from = (
         None if row[name] is None else (row[name][0], row[name][1], row[name][2])
         for name in ("writer", "taken_from")
     )
     if row["kind"] == "CLAIM":
-        return Claim(row["offset"], writer, taken_from)
+        return Claim(offset, writer, taken_from)
     if row["kind"] == "COPY":
-        if row["schema"] is None or row["table"] is None:
-            raise ContractError(f"the COPY marker at offset {row['offset']} names no table")
+        if row["schema"] is None or row["table"] is None or row["state"] is None:
+            return Damaged(offset, "it is a COPY that names no table")
         table = f"{part(row['schema'])}.{part(row['table'])}"
-        return Copy(row["offset"], table, row["state"], row["reason"] or "", writer)
+        return Copy(offset, table, row["state"], row["reason"] or "", writer)
     ranges: dict[str, tuple[Range, ...]] = {}
-    for one in row["offsets"]:
+    for one in row["offsets"] or ():
         ranges[one["topic"]] = (*ranges.get(one["topic"], ()), _range(one))
-    return Marker(row["offset"], row["end_lsn"], row["commit_time"], ranges, writer)
+    return Marker(offset, row["end_lsn"], row["commit_time"], ranges, writer)
 
 
 def _range(one: Any) -> Range:

@@ -35,6 +35,7 @@ class Figures:
         waiting_since: Commit time of the oldest marker that has been read and is not applied,
             microseconds since 1970; None when there is none.
         markers_behind: How many markers the topic had that had not been read, when last looked.
+        held: Why nothing of the subscription is read; None while it is.
         refused: Markers that were passed over since the start; the log says why.
         seconds: Spent since the start, by phase: stream (Spark's own, around each micro-batch),
             plan, apply, manifest, maintenance.
@@ -50,6 +51,7 @@ class Figures:
     tables_aside: int = 0
     waiting_since: int | None = None
     markers_behind: int = 0
+    held: str | None = None
     refused: int = 0
     seconds: dict[str, float] = field(default_factory=lambda: dict.fromkeys(PHASES, 0.0))
     seen_at: float | None = None
@@ -118,6 +120,8 @@ def readiness(pulse: Pulse, subscriptions: Mapping[str, Figures]) -> str | None:
     if (why := health(pulse, subscriptions)) is not None:
         return why
     for name, figures in subscriptions.items():
+        if figures.held is not None:
+            return f"subscription {name} is held: {figures.held}"
         if figures.silence is None:
             return f"subscription {name} is not read yet"
         if figures.silence > _STALE_S:
@@ -132,6 +136,11 @@ _METRICS: Final = (
     ("cuts_total", "counter", "Cuts applied since the start."),
     ("skipped_total", "counter", "Keys whose UPDATE or DELETE found no row, batch by batch."),
     ("tables_aside", "gauge", "Tables that are set aside."),
+    (
+        "subscription_held",
+        "gauge",
+        "1 while nothing of the subscription is read; the log says why.",
+    ),
     ("lag_seconds", "gauge", "Since the source committed what waits to be applied."),
     ("markers_behind", "gauge", "Markers in the topic that have not been read."),
     ("markers_refused_total", "counter", "Markers that were passed over since the start."),
@@ -178,6 +187,8 @@ def _value(name: str, figures: Figures) -> int | float | None:
             return figures.cuts
         case "skipped_total":
             return figures.skipped
+        case "subscription_held":
+            return int(figures.held is not None)
         case "lag_seconds":
             return round(figures.lag, 3)
         case "markers_behind":

@@ -14,8 +14,8 @@ from pyspark.sql import functions as F
 from spark_consumer.commits import Found
 from spark_consumer.config import ConsumerSettings
 from spark_consumer.decode import read_offsets, source_table, wire
-from spark_consumer.errors import COPY_AGAIN, TableError
-from spark_consumer.failures import every_table
+from spark_consumer.errors import COPY_AGAIN, FatalConsumerError, TableError
+from spark_consumer.failures import TableTransientError, every_table
 from spark_consumer.layout import value_layout
 from spark_consumer.manifests import Aside, Manifest
 from spark_consumer.markers import Marker
@@ -90,12 +90,16 @@ class Planner:
             TransientConsumerError: it should be tried again.
         """
         self._manifest = manifest
-        states = self._topics.look(topics)
+        try:
+            states = self._topics.look(topics)
+        except (FatalConsumerError, TableTransientError):  # one of them is refused: see which
+            states = {}
         tasks: dict[str, Task] = {}
         aside: dict[str, Aside] = {}
         for topic in topics:
             try:
-                task = self._task(topic, states.get(topic), markers)
+                state = states.get(topic) or self._topics.look([topic]).get(topic)
+                task = self._task(topic, state, markers)
             except Exception as error:  # whatever it is, it is this table's
                 if (every := every_table(error)) is not None:
                     raise every from error

@@ -33,7 +33,7 @@ from spark_consumer.shelf import Shelf
 from spark_consumer.small import INTERPRETED, tuned
 from spark_consumer.tables import SESSION_SETTINGS
 from spark_consumer.topics import TopicStates
-from spark_consumer.witness import Witness
+from spark_consumer.witness import Witness, owner_before
 from spark_consumer.workers import Workers
 
 __all__ = ["Rebuild"]
@@ -56,7 +56,7 @@ class Rebuild:
         stopping: when it is set, no further table is begun.
 
     Attributes:
-        manifest: The state now.
+        manifest: The state now, once it is known; see `load`.
         figures: What has been done so far.
     """
 
@@ -83,9 +83,28 @@ class Rebuild:
         self._planner = Planner(settings, self._spark, schemas, topics, self._shelf, self._history)
         self._workers = Workers(settings, spark, schemas, self._shelf, stopping)
         self._maintenance = Maintenance(settings, self._spark, subscription, self._shelf)
-        self.manifest = self._manifests.newest() or Manifest("")
+        self.manifest = Manifest("")
         self.figures = Figures()
+
+    def load(self) -> None:
+        """Read the newest state.
+
+        Raises:
+            FatalConsumerError: it is of another version of the job.
+            TransientConsumerError: the file system fails.
+        """
+        self.manifest = self._manifests.newest() or Manifest("")
         self._count(0)
+
+    def hold(self, unread: Aside | None) -> None:
+        """Keep a manifest that says why the markers cannot be read; None: they can.
+
+        Raises:
+            TransientConsumerError: the file system fails.
+        """
+        # Without a state there is nothing that one could go on from.
+        if self.manifest.marker >= 0 and self.manifest.unread != unread:
+            self._store(replace(self.manifest, unread=unread))
 
     def open(self, journal: str) -> None:
         """Look at the tables before anything is applied, and bring those up to date that lag.
@@ -180,7 +199,10 @@ class Rebuild:
         frame = read_offsets(self._spark, self._settings, spans)
         with tuned(self._spark, INTERPRETED):
             read = read_markers(frame, self._schemas)
-        judged = Witness(self.subscription, self._settings.topics, None).judge(read)
+        if read.error is not None:
+            raise read.error
+        owner = owner_before(read.found, self.manifest.owner)
+        judged = Witness(self.subscription, self._settings.topics, owner).judge(read.found)
         return [one for one in judged if isinstance(one, Marker)]
 
     def _is_behind(self, name: str) -> bool:

@@ -10,7 +10,8 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._listoffsets import OffsetSpec
 
 from spark_consumer.config import ConsumerSettings, admin_properties
-from spark_consumer.errors import TransientConsumerError
+from spark_consumer.errors import FatalConsumerError, TransientConsumerError
+from spark_consumer.failures import TableTransientError
 from spark_consumer.position import TopicState
 
 __all__ = ["TopicStates", "Topics"]
@@ -26,6 +27,8 @@ class TopicStates(Protocol):
         """Describe topics; those that there are not are left out.
 
         Raises:
+            FatalConsumerError: the broker refuses one of them.
+            TableTransientError: the broker cannot say it of one of them now.
             TransientConsumerError: the broker does not answer.
         """
 
@@ -58,7 +61,7 @@ class Topics:
             except KafkaException as error:
                 if error.args[0].code() in _ABSENT:
                     continue
-                raise
+                raise _of_topic(name, error) from error
             numbers = [partition.id for partition in described.partitions]
             found[name] = (str(described.topic_id), numbers)
         return found
@@ -76,12 +79,13 @@ class Topics:
             asked = self._client.list_offsets(
                 dict.fromkeys(places, spec), request_timeout=_TIMEOUT_S
             )
-            offsets.append(
-                {
-                    (place.topic, place.partition): answer.result().offset
-                    for place, answer in asked.items()
-                }
-            )
+            found_offsets = {}
+            for place, answer in asked.items():
+                try:
+                    found_offsets[place.topic, place.partition] = answer.result().offset
+                except KafkaException as error:
+                    raise _of_topic(place.topic, error) from error
+            offsets.append(found_offsets)
         earliest, latest = offsets
         return {
             name: TopicState(
@@ -91,3 +95,15 @@ class Topics:
             )
             for name, (identity, numbers) in found.items()
         }
+
+
+def _of_topic(name: str, error: KafkaException) -> Exception:
+    """What an answer about one topic means; the error itself when it is none of the broker's."""
+    said: KafkaError = error.args[0]
+    # Codes below 0 are the client's own: there was no answer.
+    if said.code() <= 0:
+        return error
+    text = f"the broker refuses topic {name}: {said.str()}"
+    if said.retriable():
+        return TableTransientError(text, hint="is the leader of each of its partitions up?")
+    return FatalConsumerError(text, hint="see docs/operations.md, Rights in Kafka")

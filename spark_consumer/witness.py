@@ -1,7 +1,8 @@
 """Which markers are believed: whose they are, and which topics they name.
 
 A marker is data that somebody has written. One that names topics of others, or comes from another
-gateway than the owner of the topics, is passed over, logged and counted. Offsets that cannot be
+gateway than the owner of the topics, is passed over, logged and counted, and so is a record that is
+no marker. Offsets that cannot be
 hold the table; see `spark_consumer.position`. Nobody can tell a marker with the owner's name in it
 from the owner's own: that is for the broker, which says who may write to the topic. An LSN that is
 less than the one before withdraws what was claimed: the lesser claim counts, since otherwise one
@@ -10,13 +11,18 @@ forged marker would have all that follow refused.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+import re
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Final, TypeAlias
 
-from spark_consumer.markers import Claim, Copy, Marker, Owner
+from spark_consumer.markers import Claim, Copy, Damaged, Marker, Owner
 from spark_consumer.names import lsn_text, part, transaction_topic
 
-__all__ = ["Refused", "Witness", "told"]
+__all__ = ["Found", "Refused", "Witness", "owner_before", "told"]
+
+Found: TypeAlias = Marker | Copy | Claim | Damaged
+_NAME: Final = re.compile("[A-Za-z0-9._-]{1,249}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,16 +57,18 @@ class Witness:
         self._end_lsn = end_lsn
         self._copying = False
 
-    def judge(self, read: Iterable[Marker | Copy | Claim]) -> Iterator[Marker | Copy | Refused]:
+    def judge(self, read: Iterable[Found]) -> Iterator[Marker | Copy | Refused]:
         """Yield what is believed, and what is not."""
         for one in read:
             reason = self._why_not(one)
             if reason is not None:
                 yield Refused(one.offset, reason)
-            elif not isinstance(one, Claim):
+            elif isinstance(one, Marker | Copy):
                 yield one
 
-    def _why_not(self, one: Marker | Copy | Claim) -> str | None:
+    def _why_not(self, one: Found) -> str | None:
+        if isinstance(one, Damaged):
+            return one.reason
         if isinstance(one, Claim) and self.owner is not None and one.taken_from == self.owner:
             self.owner = one.writer
         if self.owner is None:
@@ -89,7 +97,21 @@ class Witness:
 
     def _is_ours(self, topic: str) -> bool:
         usual = topic.startswith(self._prefix) and topic != self._marker_topic
-        return usual or topic in self._topics
+        # Kafka refuses to say anything of a name that no topic can have.
+        return (usual and _NAME.fullmatch(topic) is not None) or topic in self._topics
+
+
+def owner_before(read: Sequence[Found], owner: Owner | None) -> Owner | None:
+    """Whose the topics were before the first of some markers.
+
+    Args:
+        read: in the order of their topic.
+        owner: whose they are after the last one; None when not known.
+    """
+    for one in reversed(read):
+        if isinstance(one, Claim) and one.taken_from is not None and one.writer == owner:
+            owner = one.taken_from
+    return owner
 
 
 def told(subscription: str, withdrawn: tuple[int, int, int]) -> str:

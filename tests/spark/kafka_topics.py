@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import struct
 import uuid
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping
@@ -114,6 +115,17 @@ class Topics:
         for marker in markers:
             self._mark(marker)
         self._producer.commit_transaction(30 * PATIENCE)
+
+    def raw(self, records: Iterable[Record]) -> None:
+        """Produce records as they are, in a transaction of their own, which no marker ends."""
+        self._producer.begin_transaction()
+        for record in records:
+            self._produce(record)
+        self._producer.commit_transaction(30 * PATIENCE)
+
+    def marker(self, body: bytes) -> bytes:
+        """A record in the wire format that says it is a marker, with this as its Avro body."""
+        return struct.pack(">bI", 0, self._marker_id) + body
 
     def _mark(self, datum: Mapping[str, Any]) -> None:
         value = encode(self._marker_id, self._marker_schema, datum)

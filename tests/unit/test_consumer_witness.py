@@ -14,9 +14,9 @@ import schemas
 from spark_consumer.contract import parsed_schema
 from spark_consumer.errors import ContractError, FatalConsumerError, TransientConsumerError
 from spark_consumer.failures import SparkFailedError, as_error, every_table
-from spark_consumer.markers import Claim, Copy, Marker, Range
+from spark_consumer.markers import Claim, Copy, Damaged, Marker, Range
 from spark_consumer.position import Gap, Position, Share, TopicState, share
-from spark_consumer.witness import Refused, Witness
+from spark_consumer.witness import Found, Refused, Witness, owner_before
 
 OURS = ("7001", "shop", "pgsluice")
 OTHERS = ("7002", "shop", "pgsluice")
@@ -29,7 +29,7 @@ def progress(offset: int, end_lsn: int, *ranges: Range, topic: str = T, **more: 
     )
 
 
-def refusals(witness: Witness, *read: Marker | Copy | Claim) -> dict[int, str]:
+def refusals(witness: Witness, *read: Found) -> dict[int, str]:
     return {one.offset: one.reason for one in witness.judge(read) if isinstance(one, Refused)}
 
 
@@ -41,7 +41,17 @@ GOOD = Range(0, 5, 9, 5, 4)
 
 
 @pytest.mark.parametrize(
-    "topic", ["s2.public.secret", "s1.transaction", "s1", "s10.public.t", "pgsluice.progress", ""]
+    "topic",
+    [
+        "s2.public.secret",
+        "s1.transaction",
+        "s1",
+        "s10.public.t",
+        "pgsluice.progress",
+        "",
+        "s1.no such topic!",
+        f"s1.{'t' * 247}",
+    ],
 )
 def test_a_marker_that_names_a_topic_of_others_is_passed_over(topic: str) -> None:
     found = refusals(witness(), progress(3, 16, GOOD, topic=topic), progress(4, 32, GOOD))
@@ -177,3 +187,23 @@ def test_a_failure_is_the_table_s_unless_it_is_known_to_be_of_all() -> None:
     assert every_table(away) is away
     gone = every_table(Py4JNetworkError("Answer from Java side is empty"))
     assert gone is not None and gone.message == "Spark has ended"
+
+
+def test_a_record_that_is_no_marker_is_passed_over_and_moves_no_owner() -> None:
+    found = refusals(witness(None), Damaged(1, "it is none"), progress(2, 16, GOOD))
+
+    assert found == {1: "it is none"}
+
+
+def test_the_owner_of_past_markers_is_whose_they_were_then_and_not_who_wrote_first() -> None:
+    third = ("7003", "shop", "pgsluice")
+    forged = progress(4, 16, GOOD, writer=OTHERS)
+    claimed = Claim(6, third, OURS)
+    stray = Claim(7, OTHERS, OURS)
+    read: list[Found] = [forged, progress(5, 16, GOOD), claimed, stray]
+    read.append(progress(8, 32, writer=third))
+
+    assert owner_before(read, third) == OURS
+    assert list(refusals(witness(owner_before(read, third)), *read)) == [4, 7]
+    assert owner_before(read[:2], OURS) == OURS
+    assert owner_before(read, None) is None
