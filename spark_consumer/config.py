@@ -38,6 +38,8 @@ class ConsumerSettings:
         keep_hours: For how long states that `spark_consumer.reader` reads are kept.
         maintenance_hours: Between two times that tables are looked after; 0 for never.
         metrics_listen: ``host:port`` at which Prometheus reads figures; None for nowhere.
+        metrics_hosts: Names under which `metrics_listen` is asked, beside its host, localhost and
+            any address; ``*`` is any name.
         available_now: Stop when everything is applied that was there at the start.
         endpos: Stop when the tables are complete up to this LSN; None to run until stopped.
         shutdown_timeout_s: Seconds that a micro-batch may take to finish after a stop.
@@ -60,6 +62,7 @@ class ConsumerSettings:
     keep_hours: float = 168.0
     maintenance_hours: float = 24.0
     metrics_listen: str | None = None
+    metrics_hosts: tuple[str, ...] = ()
     available_now: bool = False
     endpos: int | None = None
     shutdown_timeout_s: float = 10.0

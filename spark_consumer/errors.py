@@ -12,6 +12,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from spark_consumer.display import shown
+
 __all__ = [
     "COPY_AGAIN",
     "ConsumerError",
@@ -30,14 +32,14 @@ class ConsumerError(Exception):
     """Base of the tree.
 
     Attributes:
-        message: What is wrong and where, without secrets and without column values.
+        message: What is wrong and where, in one line, without secrets and without column values.
         hint: What to do next, or None.
     """
 
     def __init__(self, message: str, *, hint: str | None = None) -> None:
-        super().__init__(message)
-        self.message = message
-        self.hint = hint
+        self.message = shown(message)
+        self.hint = None if hint is None else shown(hint)
+        super().__init__(self.message)
 
     def __str__(self) -> str:
         return self.message if self.hint is None else f"{self.message}\nhint: {self.hint}"

@@ -8,7 +8,6 @@ newest manifest, so Spark's checkpoint is made anew at each start.
 
 from __future__ import annotations
 
-import logging
 import os
 import signal
 import threading
@@ -24,6 +23,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from spark_consumer.config import ConsumerSettings
+from spark_consumer.display import logger
 from spark_consumer.errors import (
     COPY_AGAIN,
     ConsumerError,
@@ -42,7 +42,7 @@ from spark_consumer.topics import Topics
 
 __all__ = ["run"]
 
-_log: Final = logging.getLogger(__name__)
+_log: Final = logger(__name__)
 _POLL_S: Final = 0.1
 _SAY_S: Final = 30.0
 _AGAIN_S: Final = 60.0
@@ -109,7 +109,10 @@ def _with_registry(
     ]
     figures = {subscription.name: subscription.rebuild.figures for subscription in waiting}
     pulse = Pulse()
-    with listening(spark, figures), serve(settings.metrics_listen, figures, pulse):
+    with (
+        listening(spark, figures),
+        serve(settings.metrics_listen, settings.metrics_hosts, figures, pulse),
+    ):
         return _rebuild(settings, waiting, stopping, pulse)
 
 

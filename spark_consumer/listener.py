@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Final
@@ -19,11 +18,12 @@ from pyspark.sql.streaming.listener import (
     StreamingQueryProgress,
 )
 
+from spark_consumer.display import logger
 from spark_consumer.metrics import Figures
 
 __all__ = ["listening", "query_name"]
 
-_log: Final = logging.getLogger(__name__)
+_log: Final = logger(__name__)
 _PREFIX: Final = "pgsluice "
 
 

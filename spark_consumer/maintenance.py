@@ -8,7 +8,6 @@ to the tables meanwhile, so neither can conflict with a cut. What is left afterw
 from __future__ import annotations
 
 import json
-import logging
 import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -18,6 +17,7 @@ from pyspark.sql import SparkSession
 
 from spark_consumer.commits import Found
 from spark_consumer.config import ConsumerSettings
+from spark_consumer.display import logger
 from spark_consumer.errors import ConsumerError
 from spark_consumer.failures import cause, every_table
 from spark_consumer.files import Folder
@@ -27,7 +27,7 @@ from spark_consumer.tables import Table
 
 __all__ = ["Maintenance"]
 
-_log: Final = logging.getLogger(__name__)
+_log: Final = logger(__name__)
 _DONE: Final = "maintained"
 _MANY_FILES: Final = 16
 _SMALL_FILE_BYTES: Final = 32 * 1024 * 1024

@@ -19,6 +19,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.avro.functions import from_avro
 
 from spark_consumer.decode import prefixed
+from spark_consumer.display import shown
 from spark_consumer.errors import ConsumerError, ContractError
 from spark_consumer.names import part
 from spark_consumer.registry import Schemas
@@ -332,7 +333,7 @@ def _marker(row: Any) -> Marker | Copy | Claim | Damaged | None:
         if row["schema"] is None or row["table"] is None or row["state"] is None:
             return Damaged(offset, "it is a COPY that names no table")
         table = f"{part(row['schema'])}.{part(row['table'])}"
-        return Copy(offset, table, row["state"], row["reason"] or "", writer)
+        return Copy(offset, table, row["state"], shown(row["reason"] or ""), writer)
     ranges: dict[str, tuple[Range, ...]] = {}
     for one in row["offsets"] or ():
         ranges[one["topic"]] = (*ranges.get(one["topic"], ()), _range(one))

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler
 from typing import Final
 
-from spark_consumer.bounded_http import REQUEST_S, BoundedServer
+from spark_consumer.bounded_http import BoundedServer, answering
+from spark_consumer.display import as_label, shown
 from spark_consumer.errors import SettingsError
 
 __all__ = ["PHASES", "Figures", "Pulse", "exposition", "health", "readiness", "serve"]
@@ -156,22 +156,18 @@ def exposition(subscriptions: dict[str, Figures]) -> str:
         for subscription, figures in subscriptions.items():
             value = _value(name, figures)
             if value is not None:
-                lines.append(f'{_full(name)}{{subscription="{_label(subscription)}"}} {value}')
+                lines.append(f'{_full(name)}{{subscription="{as_label(subscription)}"}} {value}')
     spent = _full("phase_seconds_total")
     lines += [f"# HELP {spent} Seconds spent, by phase.", f"# TYPE {spent} counter"]
     for subscription, figures in subscriptions.items():
         for phase, seconds in sorted(figures.seconds.items()):
-            labels = f'subscription="{_label(subscription)}",phase="{phase}"'
+            labels = f'subscription="{as_label(subscription)}",phase="{phase}"'
             lines.append(f"{spent}{{{labels}}} {seconds:.3f}")
     return "\n".join(lines) + "\n"
 
 
 def _full(name: str) -> str:
     return f"pgsluice_consumer_{name}"
-
-
-def _label(text: str) -> str:
-    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
 
 
 def _value(name: str, figures: Figures) -> int | float | None:
@@ -202,12 +198,13 @@ def _value(name: str, figures: Figures) -> int | float | None:
 
 @contextmanager
 def serve(
-    listen: str | None, subscriptions: dict[str, Figures], pulse: Pulse
+    listen: str | None, hosts: Collection[str], subscriptions: dict[str, Figures], pulse: Pulse
 ) -> Iterator[int | None]:
     """Answer ``GET`` of ``/metrics``, ``/healthz`` and ``/readyz`` while the block runs.
 
     Args:
         listen: ``host:port``; port 0 takes a free one. None to serve nothing.
+        hosts: names under which requests may come, beside that of `listen`.
         subscriptions: the figures; they may change meanwhile.
         pulse: of the job's loop.
 
@@ -221,8 +218,21 @@ def serve(
         yield None
         return
     host, _, port = listen.rpartition(":")
+    host = host.strip("[]")
+
+    def answer(path: str) -> tuple[int, str]:
+        match path:
+            case "/metrics":
+                return 200, exposition(subscriptions)
+            case "/healthz":
+                return _verdict(health(pulse, subscriptions))
+            case "/readyz":
+                return _verdict(readiness(pulse, subscriptions))
+        return 404, "see /metrics, /healthz and /readyz\n"
+
     try:
-        server = BoundedServer((host.strip("[]"), int(port)), _handler(subscriptions, pulse))
+        handler = answering(answer, _CONTENT, {host, *hosts})
+        server = BoundedServer((host, int(port)), handler)
     except (ValueError, OSError) as error:
         raise SettingsError(f"metrics_listen: {listen!r} cannot be used: {error}") from error
     thread = threading.Thread(target=server.serve_forever, daemon=True)
@@ -235,33 +245,5 @@ def serve(
         thread.join()
 
 
-def _handler(subscriptions: dict[str, Figures], pulse: Pulse) -> type[BaseHTTPRequestHandler]:
-    class Handler(BaseHTTPRequestHandler):
-        timeout = REQUEST_S
-
-        def do_GET(self) -> None:
-            match self.path.partition("?")[0]:
-                case "/metrics":
-                    self._answer(200, exposition(subscriptions))
-                case "/healthz":
-                    self._judge(health(pulse, subscriptions))
-                case "/readyz":
-                    self._judge(readiness(pulse, subscriptions))
-                case _:
-                    self._answer(404, "see /metrics, /healthz and /readyz\n")
-
-        def _judge(self, why: str | None) -> None:
-            self._answer(200 if why is None else 503, f"{why or 'ok'}\n")
-
-        def _answer(self, status: int, text: str) -> None:
-            body = text.encode()
-            self.send_response(status)
-            self.send_header("Content-Type", _CONTENT)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, *_: object) -> None:
-            """Say nothing; a scrape is not news."""
-
-    return Handler
+def _verdict(why_not: str | None) -> tuple[int, str]:
+    return (200, "ok\n") if why_not is None else (503, f"{shown(why_not)}\n")

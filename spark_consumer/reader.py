@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 
 from pyspark.sql import DataFrame, SparkSession
 
+from spark_consumer.display import shown
 from spark_consumer.errors import SettingsError, TableError
 from spark_consumer.manifests import Manifest, Manifests
 from spark_consumer.names import lsn_text, table_folder
@@ -71,13 +72,13 @@ def state_at(
 def print_tables(subscription: str, *, at: str | None, warehouse: str, spark: SparkSession) -> None:
     """Print the versions of a subscription's tables at a point, ``name: value`` a line."""
     manifest = state_at(subscription, at=at, warehouse=warehouse, spark=spark)
-    print(f"subscription: {subscription}")
+    print(f"subscription: {shown(subscription)}")
     print(f"from: {lsn_text(manifest.since_lsn)}")
     print(f"up to: {lsn_text(manifest.end_lsn)}")
     for name, state in sorted(manifest.tables.items()):
-        print(f"table {name}: version {state.version}")
+        print(f"table {shown(name)}: version {state.version}")
     for line in manifest.missing():
-        print(f"incomplete: {line}")
+        print(f"incomplete: {shown(line)}")
 
 
 def _microseconds(at: str | datetime) -> int:

@@ -8,7 +8,6 @@ when what is missing can be read again, and otherwise with its next copy.
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -20,6 +19,7 @@ from pyspark.sql import SparkSession
 from spark_consumer.commits import Found
 from spark_consumer.config import ConsumerSettings
 from spark_consumer.decode import read_offsets
+from spark_consumer.display import logger
 from spark_consumer.errors import COPY_AGAIN, TableError, TransientConsumerError
 from spark_consumer.failures import SparkFailedError, every_table
 from spark_consumer.maintenance import Maintenance
@@ -38,7 +38,7 @@ from spark_consumer.workers import Workers
 
 __all__ = ["Rebuild"]
 
-_log: Final = logging.getLogger(__name__)
+_log: Final = logger(__name__)
 _TRIES: Final = 4
 _BACK_OFF_S: Final = 1.0
 _PRUNE_CUTS: Final = 100

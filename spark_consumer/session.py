@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import re
 import sys
@@ -17,11 +16,12 @@ from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from spark_consumer.config import ConsumerSettings
+from spark_consumer.display import logger
 from spark_consumer.errors import SettingsError
 
 __all__ = ["TUNED", "build_session", "check_session", "open_session"]
 
-_log: Final = logging.getLogger(__name__)
+_log: Final = logger(__name__)
 _SPARK: Final = "4.1"
 _DELTA: Final = "4.4"
 _KAFKA_SOURCE: Final = "org.apache.spark.sql.kafka010.KafkaSourceProvider"

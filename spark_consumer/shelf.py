@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import logging
-import shlex
 from typing import Final
 
 from pyspark.sql import SparkSession
 
 from spark_consumer.commits import Found
+from spark_consumer.display import as_word, logger
 from spark_consumer.errors import COPY_AGAIN, ConsumerError
 from spark_consumer.failures import TableTransientError, as_error
 from spark_consumer.manifests import Aside
@@ -17,7 +16,7 @@ from spark_consumer.tables import Table
 
 __all__ = ["Shelf"]
 
-_log: Final = logging.getLogger(__name__)
+_log: Final = logger(__name__)
 
 
 class Shelf:
@@ -93,7 +92,7 @@ class Shelf:
         hint = error.hint
         # What is only known by its topic has no name yet.
         if hint is not None and name in self.names.values():
-            table, subscription = shlex.quote(source_name(name)), shlex.quote(self._subscription)
+            table, subscription = as_word(source_name(name)), as_word(self._subscription)
             command = f"{COPY_AGAIN} (pgsluice copy {table} --subscription {subscription})"
             hint = hint.replace(COPY_AGAIN, command)
         return Aside(error.message, hint, end_lsn)

@@ -7,7 +7,6 @@ What fails for a subscription holds it, with the reason, and no other; what conc
 from __future__ import annotations
 
 import json
-import logging
 import math
 import threading
 from collections.abc import Iterable, Iterator
@@ -17,6 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from spark_consumer.config import ConsumerSettings, source_options
+from spark_consumer.display import logger
 from spark_consumer.errors import ConsumerError, FatalConsumerError
 from spark_consumer.failures import (
     StoppedError,
@@ -39,7 +39,7 @@ from spark_consumer.witness import Found, Refused, Witness, told
 
 __all__ = ["Subscription"]
 
-_log: Final = logging.getLogger(__name__)
+_log: Final = logger(__name__)
 _MARKERS: Final = 100_000
 """Markers in a micro-batch at most; a cut's size is bounded by its records."""
 _RESTARTS: Final = 3

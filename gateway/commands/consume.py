@@ -107,6 +107,7 @@ def consumer_settings(
         keep_hours=settings.consumer.keep_hours,
         maintenance_hours=settings.consumer.maintenance_hours,
         metrics_listen=settings.consumer.metrics_listen,
+        metrics_hosts=settings.consumer.metrics_hosts,
         endpos=endpos,
         shutdown_timeout_s=(
             settings.limits.shutdown_timeout_s

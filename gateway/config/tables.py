@@ -256,6 +256,8 @@ class ConsumerTable:
         keep_hours: For how long states of the past are kept.
         maintenance_hours: Between two times that tables are looked after; 0 for never.
         metrics_listen: ``host:port`` at which Prometheus reads the job's figures; None for nowhere.
+        metrics_hosts: Names under which `metrics_listen` is asked, beside its host, localhost and
+            any address; ``*`` is any name.
         shutdown_timeout_s: How long a stop waits for what is being written; None for
             `LimitsTable.shutdown_timeout_s`.
         kafka_java: Properties of Spark's Kafka client under their Java names.
@@ -271,6 +273,7 @@ class ConsumerTable:
     keep_hours: float = 168.0
     maintenance_hours: float = 24.0
     metrics_listen: str | None = None
+    metrics_hosts: tuple[str, ...] = ()
     shutdown_timeout_s: float | None = None
     kafka_java: Mapping[str, str] = field(default_factory=dict)
     spark: Mapping[str, str] = field(default_factory=dict)

@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import logging
+import pkgutil
 import re
+import subprocess
 from collections.abc import Callable
+from typing import Any, cast
 
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
+import spark_consumer
 from gateway.display import as_html, lines_shown, shown
 from gateway.lsn import Lsn
 from gateway.monitor.status import Status, TableStatus
 from gateway.observe import event, set_up_logging
+from spark_consumer.display import shown as job_shown
+from spark_consumer.errors import COPY_AGAIN, TableError
+from spark_consumer.metrics import Figures, exposition
+from spark_consumer.names import part
+from spark_consumer.shelf import Shelf
 from tests.support.gateway_scene import Scene, current_lsn, scene
 from tests.support.servers import Database
 
@@ -92,6 +103,57 @@ def test_every_character_that_acts_is_escaped_and_no_other() -> None:
     assert as_html("<b\x1b>") == r"&lt;b\u001b&gt;"
     plain = "plain text, Grüße, 漢字, עברית, 😀"
     assert shown(plain) == plain
+
+
+def test_the_spark_job_shows_what_the_gateway_shows() -> None:
+    everything = "".join(map(chr, range(0x3000))) + "\ud800\ufeff😀"
+
+    assert job_shown(everything) == shown(everything)
+
+
+def test_no_log_line_and_no_error_of_the_spark_job_has_a_character_that_acts(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    for each in pkgutil.iter_modules(spark_consumer.__path__, "spark_consumer."):
+        if each.name != "spark_consumer.__main__":
+            importlib.import_module(each.name)
+    loggers = [
+        found
+        for name, found in logging.root.manager.loggerDict.items()
+        if name.startswith("spark_consumer.") and isinstance(found, logging.Logger)
+    ]
+    assert len(loggers) > 5
+    for found in loggers:
+        caplog.clear()
+        found.error("table set aside: table=%s records=%d: %s\nhint: %s", EVIL, 7, EVIL, "\n2026-")
+        (line,) = caplog.messages
+        assert_harmless(line)
+        assert line.count("\n") == 1, found.name
+        assert "records=7" in line
+    error = TableError(EVIL, hint=EVIL)
+    assert_harmless(str(error))
+    assert str(error).count("\n") == 1
+
+
+def test_a_command_in_a_hint_of_the_spark_job_is_harmless_and_means_the_table() -> None:
+    name, session = "ev`il'$(id)\n\x1b[31m\\", cast("Any", None)
+    shelf = Shelf(session, "warehouse", name)
+    shelf.names["topic"] = f"public.{part(name)}"
+    hint = shelf.aside(shelf.names["topic"], TableError("x", hint=COPY_AGAIN)).hint
+    assert hint is not None
+    assert_harmless(hint)
+    command = hint.partition("(pgsluice copy ")[2].removesuffix(")")
+    run = ["bash", "-c", f"printf '%s|' {command}"]
+    words = subprocess.run(run, capture_output=True, check=True).stdout.decode().split("|")
+    assert words == [f"public.{name}", "--subscription", name, ""]
+
+
+def test_a_metric_s_label_is_one_line_that_prometheus_reads() -> None:
+    text = exposition({EVIL + '"\\': Figures()})
+
+    assert_harmless(text)
+    (family,) = (f for f in text_string_to_metric_families(text) if f.name.endswith("_end_lsn"))
+    assert [one.labels["subscription"] for one in family.samples] == [shown(EVIL) + '"\\']
 
 
 def test_status_for_everybody_leaves_the_condition_of_a_copy_to_who_asked() -> None:

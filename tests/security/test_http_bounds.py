@@ -20,7 +20,7 @@ from gateway.embedded.processes import free_port
 from gateway.monitor.hosts import is_own_host
 from gateway.monitor.http_server import CONNECTIONS, REQUEST_S
 from spark_consumer import bounded_http as spark_http
-from spark_consumer.metrics import Pulse, serve
+from spark_consumer.metrics import Figures, Pulse, serve
 from tests.support.gateway_process import GatewayProcess, GatewayProject
 from tests.support.waiting import wait_until
 
@@ -146,19 +146,79 @@ def test_large_misled_and_vanished_clients_get_an_error_and_no_traceback(
     assert "attacker.example" not in monitored.process.log()
 
 
+def ask_job(port: int | None, request: bytes, *, end: bool = False) -> bytes:
+    """What the Spark job's endpoint answers to some bytes; `end`: after which nothing comes."""
+    answer = b""
+    with socket.create_connection(("127.0.0.1", port or 0), timeout=30) as connection:
+        connection.sendall(request)
+        if end:
+            connection.shutdown(socket.SHUT_WR)
+        with contextlib.suppress(ConnectionError):
+            while read := connection.recv(65536):
+                answer += read
+    return answer
+
+
 def test_slow_clients_of_the_spark_job_leave_it_its_answers(
-    capfd: pytest.CaptureFixture[str],
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(spark_http, "REQUEST_S", 1.0)
     threads = threading.active_count()
-    with contextlib.ExitStack() as stack, serve("127.0.0.1:0", {}, Pulse()) as port:
-        for _ in range(100):
-            slow = stack.enter_context(socket.create_connection(("127.0.0.1", port or 0), HEALTH_S))
+    with contextlib.ExitStack() as stack, serve("127.0.0.1:0", (), {}, Pulse()) as port:
+        slow = [
+            stack.enter_context(socket.create_connection(("127.0.0.1", port or 0), HEALTH_S))
+            for _ in range(100)
+        ]
+        for each in slow:
             with contextlib.suppress(OSError):
-                slow.send(b"GET /metrics HT")
+                each.send(b"GET /metrics HTTP/1.1\r\nX: ")
         with urlopen(f"http://127.0.0.1:{port}/metrics", timeout=30) as answer:
             assert answer.status == 200
         bound = threads + spark_http.CONNECTIONS + 1
         wait_until(lambda: threading.active_count() <= bound, 10, "threads to end")
+
+        def all_closed() -> bool:
+            for each in slow:
+                with contextlib.suppress(OSError):
+                    each.send(b"x")  # one byte now and then is what keeps a slow request alive
+            return threading.active_count() <= threads + 1
+
+        wait_until(all_closed, 10, "the slow connections to be closed")
+    assert "Traceback" not in capfd.readouterr().err
+
+
+def test_large_misled_and_vanished_clients_of_the_spark_job_get_an_error_and_no_traceback(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    figures = {"s\x1b[31m": Figures(held="evil\x1b[2J\rtext")}
+    with serve("127.0.0.1:0", ("consumer.example",), figures, Pulse()) as port:
+
+        def status(head: str) -> int:
+            return int(ask_job(port, head.encode() + b"\r\n\r\n").split()[1])
+
+        for host in ("localhost", f"127.0.0.1:{port}", "Consumer.Example:1", "[::1]:80"):
+            assert status(f"GET /metrics HTTP/1.1\r\nHost: {host}") == 200, host
+        for host in ("attacker.example", "consumer.example.attacker.example", ""):
+            assert status(f"GET /metrics HTTP/1.1\r\nHost: {host}") == 421, host
+        assert status("GET /metrics HTTP/1.1") == 200
+        assert status(f"GET /metrics HTTP/1.1\r\nX: {'x' * (32 << 10)}") == 431
+        assert status("GET /metrics HTTP/1.1" + "\r\nX: y" * 5000) == 431
+        assert status(f"GET /{'x' * (32 << 10)} HTTP/1.1") in (414, 431)
+        assert status("POST /metrics HTTP/1.1") in (405, 501)
+        assert ask_job(port, b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n")
+        for part in (b"", b"GET / HTTP/1.1\r\n", b"GET /metrics HTTP/1.1\r\n\r\n"):
+            for _ in range(20):
+                with socket.create_connection(("127.0.0.1", port or 0)) as gone:
+                    gone.sendall(part)
+                    gone.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        ready = ask_job(port, b"GET /readyz HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        metrics = ask_job(port, b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        head = ask_job(port, b"HEAD /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n")
+    assert ready.startswith(b"HTTP/1.0 503 ")
+    assert rb"subscription s\u001b[31m is held: evil\u001b[2J\rtext" in ready
+    assert b"\x1b" not in metrics and rb'subscription="s\\u001b[31m"' in metrics
+    assert head.startswith(b"HTTP/1.0 200 ") and head.endswith(b"\r\n\r\n")
+    assert b"nosniff" in head and b"Python" not in head
     assert "Traceback" not in capfd.readouterr().err
 
 
@@ -182,5 +242,6 @@ def test_slow_clients_of_the_spark_job_leave_it_its_answers(
     ],
 )
 def test_names_that_are_ours(header: str | None, own: bool) -> None:
-    assert is_own_host(header, {"gateway.example"}) is own
-    assert is_own_host(header, {"*"})
+    for check in (is_own_host, spark_http.is_own_host):
+        assert check(header, {"gateway.example"}) is own
+        assert check(header, {"*"})

@@ -22,7 +22,7 @@ def test_figures_are_served_by_subscription() -> None:
         pass
 
     with (
-        serve("127.0.0.1:0", {'s"1': figures}, Pulse()) as port,
+        serve("127.0.0.1:0", (), {'s"1': figures}, Pulse()) as port,
         urlopen(f"http://127.0.0.1:{port}/metrics", timeout=30) as answer,
     ):
         text = answer.read().decode()
@@ -39,7 +39,7 @@ def test_figures_are_served_by_subscription() -> None:
 
 def test_an_address_that_cannot_be_used_is_named() -> None:
     complaint = "metrics_listen: 'nowhere' cannot be used"
-    with pytest.raises(SettingsError, match=complaint), serve("nowhere", {}, Pulse()):
+    with pytest.raises(SettingsError, match=complaint), serve("nowhere", (), {}, Pulse()):
         pass
 
 
@@ -65,7 +65,7 @@ def ask(port: int | None, path: str) -> tuple[int, str]:
 
 def test_the_job_is_ready_once_all_its_subscriptions_are_read() -> None:
     first, second = Figures(), Figures()
-    with serve("127.0.0.1:0", {"a": first, "b": second}, Pulse()) as port:
+    with serve("127.0.0.1:0", (), {"a": first, "b": second}, Pulse()) as port:
         assert ask(port, "/healthz") == (200, "ok\n")
         assert ask(port, "/readyz") == (503, "subscription a is not read yet\n")
         first.see()
