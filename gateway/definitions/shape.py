@@ -8,7 +8,7 @@ COLUMN of the last column, after ALTER TYPE, and after a rewrite of all rows. Th
 | a column dropped and added again, same name and type | its number is a new one | yes |
 | ALTER COLUMN TYPE of another type, with a rewrite | another type, another file | yes |
 | ALTER COLUMN TYPE of the same type, USING; SET EXPRESSION | its row is new and the same, another file | yes |
-| a new column that has computed values | its number is new, another file | yes |
+| a new column that has computed values and is not generated | its number is new, another file | yes |
 | VACUUM FULL, CLUSTER, TRUNCATE, SET LOGGED, ... | another file | no |
 | SET NOT NULL, SET DEFAULT, SET STATISTICS, RENAME COLUMN | its row is another, the file is not | no |
 | ALTER TYPE RENAME VALUE | a label of the enum | yes |
