@@ -134,6 +134,7 @@ class ChunkedCopy:
         # With the transaction that put it there; None: one that every snapshot sees.
         self._again: dict[Key, int | None] = dict.fromkeys(progress.again)
         self._unseen: list[_Entry] = []
+        self._rewritten: list[int] = []
 
     @property
     def progress(self) -> Progress:
@@ -191,7 +192,22 @@ class ChunkedCopy:
         self._note(xid, _Change(_Op.TRUNCATE, (), ()))
         self._again.clear()
 
+    def rewrite(self, xid: int) -> bool:
+        """Take an ALTER TABLE that has given all rows other values.
+
+        Returns:
+            Whether the copy can go on, since nothing was placed yet; `lacks_rewrite` tells of each
+            chunk whether it can be placed.
+        """
+        if not self.started:
+            self._rewritten.append(xid)
+        return not self.started
+
     # What is read
+
+    def lacks_rewrite(self, chunk: Chunk) -> bool:
+        """Whether the rows of a chunk may be from before a `rewrite`."""
+        return not all(chunk.snapshot.sees(xid) for xid in self._rewritten)
 
     def forget(self, snapshot: Snapshot) -> None:
         """Drop what is seen by all chunks that are still to be placed."""

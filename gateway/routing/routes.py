@@ -86,6 +86,7 @@ class RelationRoutes:
         self.evaluator = evaluator
         self.altered = False
         self._watched: dict[int, list[tuple[CopyRoute, ChunkedCopy]]] = {}
+        self._whole: dict[tuple[str, int], ChunkedCopy] = {}
         self._settings = settings
         self._catalog = catalog
         self.forms = Forms(plan, catalog)
@@ -195,7 +196,7 @@ class RelationRoutes:
         try:
             content = self._reader.believe(message, xid)
             if message.prefix != PREFIX:
-                self._hold(rewritten(content))
+                self._take_rewritten(rewritten(content), xid)
                 return
             plan = self._reader.hear(content, commit_lsn)
         except UnbelievedError as error:
@@ -214,8 +215,15 @@ class RelationRoutes:
                 if before.get(oid) != self._now.get(oid)
             )
 
-    def _hold(self, rewritten_oids: Iterable[int]) -> None:
-        found = taken_of(self._publishes, rewritten_oids) & self._copied - self.outdated.keys()
+    def _take_rewritten(self, oids: Iterable[int], xid: int | None) -> None:
+        for target in taken_of(self._publishes, oids):
+            copy = self._whole.get(target)
+            if copy is None or xid is None or not copy.rewrite(xid):
+                self.copy_rewritten([target])
+
+    def copy_rewritten(self, targets: Iterable[tuple[str, int]]) -> None:
+        """Have tables copied again, for their copies have rows from before they were rewritten."""
+        found = self._copied.intersection(targets) - self.outdated.keys()
         self.outdated |= dict.fromkeys(found, "ALTER TABLE has given its rows other values")
         self._put_aside += sorted(found)
 
@@ -332,15 +340,23 @@ class RelationRoutes:
         """Whether a table is put aside, or is no longer what the plan says."""
         return bool(self.altered or self.outdated or self.addresses.refused)
 
-    def watch(self, route: CopyRoute, copy: ChunkedCopy) -> None:
-        """Show `copy` every change that is published of the table of `route` from now on."""
+    def watch(self, route: CopyRoute, copy: ChunkedCopy, whole: Iterable[TableCopy] = ()) -> None:
+        """Show `copy` every change that is published of the table of `route` from now on.
+
+        Args:
+            route: Of the copy.
+            copy: What is shown.
+            whole: What it copies from the beginning to the end.
+        """
         self._watched.setdefault(route.table.oid, []).append((route, copy))
+        self._whole |= {(each.subscription, each.target_oid): copy for each in whole}
         self._forget_routes(route.table.oid)
 
     def unwatch(self, route: CopyRoute, copy: ChunkedCopy) -> None:
         """End what `watch` has begun."""
         oid = route.table.oid
         self._watched[oid] = [each for each in self._watched[oid] if each[1] is not copy]
+        self._whole = {target: each for target, each in self._whole.items() if each is not copy}
         self._forget_routes(oid)
 
     def _forget_routes(self, target_oid: int) -> None:

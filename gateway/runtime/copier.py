@@ -144,6 +144,8 @@ class TableCopier:
         if (due := self._workers.due(upto)) is None:
             return None
         job, chunk = due
+        if job.copy.lacks_rewrite(chunk):
+            self._routes.copy_rewritten((c.subscription, c.target_oid) for c in job.copies)
         rows = int(room / job.records_per_row)
         parts = chunk.split(max(1, rows), job.source.key_positions)
         if parts is not None:

@@ -152,6 +152,6 @@ def make_jobs(plan: Plan, states: CopyStates, routes: RelationRoutes) -> Iterato
         narrow, by_key = _narrow(copies, routes.filters, route.key)
         source = ChunkSource(table, route.columns, route.key, part, narrow, by_key)
         chunked = ChunkedCopy(source.key_positions, state.progress)
-        routes.watch(route, chunked)
+        routes.watch(route, chunked, whole=() if part else copies)
         front = Front(chunked.request())
         yield CopyJob(table, tuple(copies), route, source, chunked, front, part=part)
