@@ -25,7 +25,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal, TypeAlias
+from typing import ClassVar, Final, Literal, TypeAlias
 
 __all__ = [
     "ConfigError",
@@ -219,12 +219,26 @@ class KafkaTransactionTimeout(FatalError):
     """The broker has ended a Kafka transaction that was open for too long."""
 
 
+_WIDEST: Final = 400
+_SHOWN_BEFORE: Final = 100
+_CUT: Final = "..."
+
+
 def quote_position(text: str, position: int) -> str:
-    """Show the line of `text` that holds `position`, with its number and a caret below it."""
+    """Show the line of `text` that holds `position`, with its number and a caret below it.
+
+    Of a long line only what is around the position.
+    """
     start = text.rfind("\n", 0, position) + 1
     end = text.find("\n", position)
     line = text[start : end if end >= 0 else len(text)]
-    number = text.count("\n", 0, start) + 1
-    prefix = f"line {number}: "
-    column = len(line[: position - start].expandtabs(4))
+    prefix = f"line {text.count(chr(10), 0, start) + 1}: "
+    at = position - start
+    if len(line) > _WIDEST:
+        first = max(0, at - _SHOWN_BEFORE)
+        before = _CUT if first else ""
+        behind = _CUT if first + _WIDEST < len(line) else ""
+        line = f"{before}{line[first : first + _WIDEST]}{behind}"
+        at += len(before) - first
+    column = len(line[:at].expandtabs(4))
     return f"{prefix}{line.expandtabs(4)}\n{' ' * (len(prefix) + column)}^"

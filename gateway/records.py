@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, Literal, TypeAlias
 
 from gateway.copy.progress import Progress
@@ -83,6 +83,19 @@ class CopyState:
     def is_settled(self) -> bool:
         """Whether nothing of it is to be copied."""
         return self.state == "ready" and self.asked is None
+
+
+def restarted(state: CopyState) -> CopyState:
+    """Return the state of a table that is to be copied from its beginning, and nothing more."""
+    return replace(
+        state,
+        state="pending",
+        consistent_point=None,
+        progress=Progress(),
+        asked=None,
+        published=0,
+        taken="",
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,9 +7,13 @@ schema, and a literal that becomes a value of its column's type, whose input can
 from __future__ import annotations
 
 from collections.abc import Collection
+from typing import Any
 
 import postgast
 from postgast import pg_query_pb2 as pb
+
+from gateway.definitions.grammar import TooDeepError, parse
+from gateway.errors import FilterError
 
 __all__ = ["first_reference", "foreign_name", "has_part_of"]
 
@@ -20,10 +24,11 @@ def foreign_name(expression: str, *, types_only: bool = False) -> str | None:
     """Return the first type, function or operator that is named with another schema.
 
     None where there is none, or the text does not parse.
+
+    Raises:
+        FilterError: it is nested too deeply to be looked through.
     """
-    try:
-        tree = postgast.parse(f"{_PREFIX}{expression}\n)")
-    except postgast.PgQueryError:
+    if (tree := _tree(expression)) is None:
         return None
     names = [kind.names for kind in postgast.find_nodes(tree, pb.TypeName)]
     if not types_only:
@@ -37,10 +42,12 @@ def foreign_name(expression: str, *, types_only: bool = False) -> str | None:
 
 
 def first_reference(expression: str, columns: Collection[str]) -> int | None:
-    """Return the byte offset at which one of `columns` is first named; None where none is."""
-    try:
-        tree = postgast.parse(f"{_PREFIX}{expression}\n)")
-    except postgast.PgQueryError:
+    """Return the byte offset at which one of `columns` is first named; None where none is.
+
+    Raises:
+        FilterError: it is nested too deeply to be looked through.
+    """
+    if (tree := _tree(expression)) is None:
         return None
     found = [
         reference.location - len(_PREFIX)
@@ -52,9 +59,19 @@ def first_reference(expression: str, columns: Collection[str]) -> int | None:
 
 def has_part_of(expression: str, columns: Collection[str]) -> bool:
     """Whether a field or an element of one of `columns` is named in an expression that parses."""
-    tree = postgast.parse(f"{_PREFIX}{expression}\n)")
+    tree = parse(f"{_PREFIX}{expression}\n)")
     return any(
         reference.fields[-1].string.sval in columns
         for part in postgast.find_nodes(tree, pb.A_Indirection)
         for reference in postgast.find_nodes(part.arg, pb.ColumnRef)
     )
+
+
+def _tree(expression: str) -> Any:
+    """The tree of an expression; None where it does not parse."""
+    try:
+        return parse(f"{_PREFIX}{expression}\n)")
+    except TooDeepError as error:
+        raise FilterError(error.message) from None
+    except postgast.PgQueryError:
+        return None

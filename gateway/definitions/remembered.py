@@ -7,6 +7,7 @@ still have of the table; and it tells under which OID a name was published.
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import astuple, fields, replace
 from typing import Any, Final
@@ -34,6 +35,7 @@ __all__ = [
     "key_signature",
     "known_tables",
     "oids_of",
+    "oversized",
     "recall",
     "relations_of",
     "texts_of",
@@ -55,22 +57,60 @@ def describe(plan: Plan, copy: TableCopy) -> str:
         "identity": table.identity,
         "primary_key": table.primary_key,
         "shape": write_shape(table.shape),
-        "publishes": [
-            {
-                "relation": publish.relation_oid,
-                "operations": sorted(operation.value for operation in publish.operations),
-                "filters": {
-                    operation.value: [(clause.publication, clause.text) for clause in clauses]
-                    for operation, clauses in publish.filters.items()
-                },
-                "columns": publish.columns,
-                "generated": publish.generated,
-            }
+        "publishes": _alike(
+            publish
             for publish in plan.publishes
             if (publish.subscription, publish.target_oid) == (copy.subscription, table.oid)
-        ],
+        ),
     }
     return json.dumps(said, ensure_ascii=False, separators=(",", ":"))
+
+
+def _alike(publishes: Iterable[Publish]) -> list[dict[str, Any]]:
+    """Return how relations are published; those of a tree that are published alike as one."""
+    found: dict[str, dict[str, Any]] = {}
+    for publish in publishes:
+        said = {
+            "operations": sorted(operation.value for operation in publish.operations),
+            "filters": {
+                operation.value: [(clause.publication, clause.text) for clause in clauses]
+                for operation, clauses in publish.filters.items()
+            },
+            "columns": publish.columns,
+            "generated": publish.generated,
+        }
+        same = found.setdefault(json.dumps(said), said | {"relations": []})
+        same["relations"].append(publish.relation_oid)
+    return list(found.values())
+
+
+def _relations(said: Mapping[str, Any]) -> list[int]:
+    """The OIDs of the relations of one item of `_alike`; once each had its own."""
+    oids: list[int] = said["relations"] if "relations" in said else [said["relation"]]
+    return oids
+
+
+def oversized(plan: Plan, most_bytes: int) -> dict[tuple[str, int], int]:
+    """Return the tables of which more is remembered than `most_bytes`, and how much.
+
+    By subscription and OID. What decides is what their owners write: filters, defaults, labels.
+    """
+    texts: dict[tuple[str, int], int] = defaultdict(int)
+    for publish in plan.publishes:
+        clauses = {clause.text for found in publish.filters.values() for clause in found}
+        texts[publish.subscription, publish.target_oid] += 64 + sum(map(len, clauses))
+    found = {}
+    for copy in plan.copies:
+        table, key = plan.tables[copy.target_oid], (copy.subscription, copy.target_oid)
+        guess = texts[key] + sum(400 + len(column.missing or "") for column in table.columns)
+        if table.shape is not None:
+            parts = (part for types in table.shape.types.values() for part in types.values())
+            guess += 16 * (len(table.shape.files) + sum(map(len, parts)))
+        if 16 * guess <= most_bytes:  # as it nearly always is; to write it all costs more
+            continue
+        if (size := len(describe(plan, copy).encode())) > most_bytes:
+            found[key] = size
+    return found
 
 
 def key_signature(columns: Iterable[Column], key: KeyColumns) -> list[str] | None:
@@ -108,7 +148,7 @@ def unseen_since(taken: str, plan: Plan, copy: TableCopy) -> str | None:
 
 def relations_of(taken: str) -> frozenset[int]:
     """Return the OIDs of the relations that a text of `describe` has."""
-    return frozenset(publish["relation"] for publish in json.loads(taken)["publishes"])
+    return frozenset(oid for said in json.loads(taken)["publishes"] for oid in _relations(said))
 
 
 def known_tables(states: Iterable[CopyState]) -> dict[tuple[str, str], int]:
@@ -211,7 +251,7 @@ def oids_of(states: Iterable[CopyState]) -> set[int]:
     for state in states:
         if state.taken:
             found.add(state.oid)
-            found.update(publish["relation"] for publish in json.loads(state.taken)["publishes"])
+            found |= relations_of(state.taken)
     return found
 
 
@@ -236,7 +276,9 @@ def texts_of(state: CopyState) -> tuple[list[str], list[str]]:
 
 def _read(state: CopyState) -> tuple[Table, list[Publish]]:
     said = json.loads(state.taken)
-    publishes = [_publish(state, each) for each in said["publishes"]]
+    publishes = [
+        _publish(state, each, oid) for each in said["publishes"] for oid in _relations(each)
+    ]
     leaves = [p.relation_oid for p in publishes if p.relation_oid != state.oid]
     table = Table(
         oid=state.oid,
@@ -252,10 +294,10 @@ def _read(state: CopyState) -> tuple[Table, list[Publish]]:
     return table, publishes
 
 
-def _publish(state: CopyState, said: Mapping[str, Any]) -> Publish:
+def _publish(state: CopyState, said: Mapping[str, Any], relation_oid: int) -> Publish:
     return Publish(
         state.subscription,
-        said["relation"],
+        relation_oid,
         state.oid,
         frozenset(map(Operation, said["operations"])),
         {

@@ -13,6 +13,7 @@ from typing import Any, Final
 import postgast
 from postgast import pg_query_pb2 as pb
 
+from gateway.definitions.grammar import parse
 from gateway.errors import DefinitionError
 
 __all__ = ["SourceText", "Token"]
@@ -67,7 +68,7 @@ class SourceText:
         if "\0" in text:
             raise self.error("the definitions contain a zero byte", text.index("\0"))
         try:
-            self.tree = postgast.parse(text)
+            self.tree = parse(text)
             scanned = postgast.scan(text).tokens
         except postgast.PgQueryError as error:
             position = max(error.cursorpos - 1, 0)

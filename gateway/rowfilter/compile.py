@@ -13,6 +13,7 @@ from itertools import count
 from types import MappingProxyType
 from typing import Any, Final, TypeAlias
 
+from gateway.definitions.expression import column_names as names_in
 from gateway.definitions.model import Column
 from gateway.errors import FilterError, ValueFormatError
 from gateway.pgoutput.messages import UNCHANGED, ColumnValue
@@ -39,7 +40,6 @@ from gateway.rowfilter.parse import (
     can_fail_without_rows,
     conjuncts,
     parse_filter,
-    read_columns,
 )
 from gateway.rowfilter.question import JudgedRow, answer
 from gateway.rowfilter.transform import Predicate
@@ -136,7 +136,7 @@ def place_filter(
         return compile_filter(text, columns, source=source)
     except NotEvaluatedHere as refused:
         carrier = Text(text, source)
-        read = read_columns(text)
+        read = names_in(text)
         names = [column.name for column in columns]
         for column in columns:
             if column.name in read and column.generated == "v":

@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import Any, Final, TypeAlias
 
 import postgast
-from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 from postgast import pg_query_pb2 as pb
 
-from gateway.definitions.expression import column_names
+from gateway.definitions.grammar import parse
 from gateway.errors import FilterError
 from gateway.rowfilter.errors import FilterSource, NotEvaluatedHere
 
@@ -18,7 +17,6 @@ __all__ = [
     "can_fail_without_rows",
     "conjuncts",
     "parse_filter",
-    "read_columns",
     "unwrap",
 ]
 
@@ -52,12 +50,10 @@ def parse_filter(text: Text) -> Node:
         FilterError: a syntax error, or more than one expression.
     """
     try:
-        statements = postgast.parse(_PREFIX + text.text).stmts
+        statements = parse(_PREFIX + text.text).stmts
     except postgast.PgQueryError as error:
         position = max((error.cursorpos or 0) - 1 - len(_PREFIX), 0)
         raise NotEvaluatedHere(error.message, text.text, position, text.source) from None
-    except DecodeError:  # protobuf reads a hundred levels, some three of them for each bracket
-        raise NotEvaluatedHere("it is nested too deeply", text.text, 0, text.source) from None
     select = statements[0].stmt.select_stmt
     named = {field.name for field, _ in select.ListFields()}
     if (
@@ -99,18 +95,6 @@ def can_fail_without_rows(node: Node) -> bool:
         next(iter(postgast.find_nodes(each, pb.ColumnRef)), None) is None
         for each in [*calls, *casts]
     )
-
-
-def read_columns(text: str) -> frozenset[str]:
-    """Names that a filter reads, and perhaps others that stand in it: it may be nested deeply."""
-    try:
-        return column_names(text)
-    except DecodeError:
-        tokens = postgast.scan(text).tokens
-        words = [text.encode()[token.start : token.end].decode() for token in tokens]
-        return frozenset(
-            word[1:-1].replace('""', '"') if word[0] == '"' else word for word in words
-        )
 
 
 def unwrap(node: Node) -> tuple[str, Node]:

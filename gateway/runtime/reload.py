@@ -62,6 +62,8 @@ _HELD_LOOKS: Final = 4
 _HELD_AT_MOST_S: Final = 600.0
 _JOIN_S: Final = 5.0
 _READ_S: Final = 30.0
+_MOST_SAID: Final = 20_000
+"""Characters of a refusal that are kept with the watermark."""
 
 
 LOOK_FOR_REQUESTS: Final = "copy"
@@ -285,13 +287,13 @@ class Reloader:
     def _refuse(self, error: GatewayError) -> None:
         """Let everybody see that definitions are refused, and since when; log it once."""
         before, now_ms = self._counters.refusal, time.time_ns() // 1_000_000
-        same = before is not None and before.message == error.message
+        same = before is not None and before.message == error.message[:_MOST_SAID]
         self._counters.refusal = Refusal(
             before.since_ms if before is not None else now_ms,
             now_ms,
             self._read,
-            error.message,
-            error.hint or "",
+            error.message[:_MOST_SAID],
+            (error.hint or "")[:_MOST_SAID],
         )
         if not same:
             event(

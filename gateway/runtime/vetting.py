@@ -18,6 +18,7 @@ from psycopg import sql
 from gateway.config import Settings
 from gateway.definitions.combine import TableId
 from gateway.definitions.model import Column, Fault, Plan, Table
+from gateway.definitions.remembered import oversized
 from gateway.definitions.server import SUFFIXES
 from gateway.definitions.topics import topic_faults
 from gateway.envelope.naming import error_topic, message_topic, transaction_topic
@@ -26,6 +27,7 @@ from gateway.errors import FilterError, SchemaError
 from gateway.records import CopyState
 from gateway.routing.binary import compile_row
 from gateway.rowfilter import FilterSource, compile_filter, place_filter
+from gateway.sink.sizes import record_bytes
 from gateway.source.catalog import ServerCatalog
 from gateway.source.existing import read_existing
 from gateway.source.negotiation import wants_binary
@@ -65,7 +67,8 @@ def find_faults(
         faults |= _not_ours(connection, plan, settings.source.slot)
     reasons = dict(_shape_faults(settings, connection, plan))
     reasons |= topic_faults(plan, known, settings.topics.names, reserved_topics(settings, plan))
-    return faults | {table_id: Fault(why) for table_id, why in reasons.items()}
+    faults |= {table_id: Fault(why) for table_id, why in reasons.items()}
+    return faults | dict(_oversized(settings, plan))
 
 
 def reserved_topics(settings: Settings, plan: Plan) -> list[str]:
@@ -105,6 +108,20 @@ def _shape_faults(
                 why = error.message
         if why is not None:
             yield table_id, why
+
+
+def _oversized(settings: Settings, plan: Plan) -> Iterator[tuple[TableId, Fault]]:
+    """The tables whose definition does not fit into a record of the progress topic."""
+    most_bytes = record_bytes(settings.kafka) // 2
+    for table_id, size in oversized(plan, most_bytes).items():
+        yield (
+            table_id,
+            Fault(
+                f"its filters, columns and partitions are {size} bytes of text, more than the "
+                f"{most_bytes} that topic {settings.topics.progress} takes",
+                always=True,
+            ),
+        )
 
 
 @lru_cache(maxsize=8192)

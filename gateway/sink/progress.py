@@ -11,6 +11,7 @@ older one would pass for the newest.
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
@@ -42,13 +43,15 @@ from gateway.envelope.progress import (
     encode_request,
 )
 from gateway.errors import FatalError, ProtocolError, TransientError
-from gateway.records import CopyRequest, CopyState, Record, Watermark
+from gateway.observe import event
+from gateway.records import CopyRequest, CopyState, Record, Watermark, restarted
 from gateway.routing.ports import SchemaIds
 from gateway.sink.clients import admin_properties, consumer_properties, make_client
 from gateway.sink.complaints import Complaints
 from gateway.sink.failures import classify_kafka_error
 from gateway.sink.identity import SlotIdentity
 from gateway.sink.producer import Recovered
+from gateway.sink.sizes import record_bytes
 from schemas import load
 
 __all__ = ["KafkaProgress", "read_compacted", "read_progress", "read_slots", "read_systems"]
@@ -62,6 +65,9 @@ _UNSETTLED: Final = (
     KafkaError.UNKNOWN_LEADER_EPOCH,
     KafkaError.FENCED_LEADER_EPOCH,
 )
+_ROOM: Final = 4096
+"""Bytes of a record that are not its value."""
+_LOG: Final = logging.getLogger(__name__)
 _HEADER_BYTES: Final = 5  # Confluent's wire format: 0, then the schema's id in four bytes
 
 
@@ -92,6 +98,8 @@ class KafkaProgress:
         self._key_id = schema_ids.register(f"{topic}-key", load("progress-key"))
         self._value_id = schema_ids.register(f"{topic}-value", load("progress"))
         self._copies: tuple[CopyState, ...] = ()
+        self._most_bytes = record_bytes(kafka) - _ROOM
+        self._oversized: set[str] = set()
 
     def encode(self, watermark: Watermark, taken: Iterable[CopyRequest] = ()) -> list[Record]:
         """The records that carry `watermark`: its position, and the copies that have changed.
@@ -104,12 +112,35 @@ class KafkaProgress:
             now = {copy_name(state): state for state in watermark.copies}
             for name, state in now.items():
                 if known.get(name) != state:
-                    records.append(self._record("copy", name, encode_copy_state(state)))
+                    records.append(self._record("copy", name, self._fitting(name, state)))
             records += [self._record("copy", name, None) for name in known if name not in now]
             self._copies = watermark.copies
         records += [self._record("request", request.name, None) for request in taken]
         records.append(self._record("position", "", encode_position(watermark)))
         return records
+
+    def _fitting(self, name: str, state: CopyState) -> bytes:
+        """Encode a state; without what it remembers where a record cannot have all of that.
+
+        It is that of a table that is to be copied from its beginning then: what holds after a start
+        that comes before the state fits again.
+        """
+        value = encode_copy_state(state)
+        if len(value) <= self._most_bytes:
+            return value
+        if name not in self._oversized:
+            self._oversized.add(name)
+            event(
+                _LOG,
+                logging.WARNING,
+                "how far the copy of a table is does not fit into a record: it begins again if the "
+                "gateway is started before it is ready",
+                subscription=state.subscription,
+                relation=f"{state.schema}.{state.table}",
+                bytes=len(value),
+                keys=len(state.progress.again),
+            )
+        return encode_copy_state(restarted(state))
 
     def encode_request(self, request: CopyRequest) -> Record:
         """The record that asks the gateway of this slot."""

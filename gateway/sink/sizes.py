@@ -15,7 +15,7 @@ from gateway.records import BATCH_OVERHEAD
 from gateway.sink.clients import DEFAULT_BATCH_BYTES, DEFAULT_COMPRESSION
 from gateway.sink.topics import TopicDescription
 
-__all__ = ["batch_bytes", "most_bytes"]
+__all__ = ["batch_bytes", "most_bytes", "record_bytes"]
 
 _TOPIC_LIMIT: Final = "max.message.bytes"
 _QUEUE_LIMIT: Final = "queue.buffering.max.kbytes"
@@ -33,7 +33,7 @@ def most_bytes(
         sure: No larger one is let through than what the broker takes however badly it compresses.
             Otherwise no smaller one is held back than what the broker may take.
     """
-    producer = _number(kafka, "message.max.bytes", _DEFAULT_MESSAGE_BYTES)
+    producer = record_bytes(kafka)
     if _QUEUE_LIMIT in kafka:  # what the queue cannot have would wait in vain
         producer = min(producer, 1024 * _number(kafka, _QUEUE_LIMIT, producer))
     codec = kafka.get("compression.codec", kafka.get("compression.type", DEFAULT_COMPRESSION))
@@ -43,6 +43,11 @@ def most_bytes(
         topic.name: min(producer, _number(topic.config, _TOPIC_LIMIT, producer) - BATCH_OVERHEAD)
         for topic in topics
     }
+
+
+def record_bytes(kafka: Mapping[str, str | int | bool]) -> int:
+    """Return how many bytes of a record the producer takes, whatever its topic takes."""
+    return _number(kafka, "message.max.bytes", _DEFAULT_MESSAGE_BYTES)
 
 
 def batch_bytes(kafka: Mapping[str, str], topics: Iterable[TopicDescription]) -> int | None:
@@ -55,7 +60,7 @@ def batch_bytes(kafka: Mapping[str, str], topics: Iterable[TopicDescription]) ->
     return least if least < wanted else None
 
 
-def _number(values: Mapping[str, str], name: str, default: int) -> int:
+def _number(values: Mapping[str, str | int | bool], name: str, default: int) -> int:
     with contextlib.suppress(ValueError):  # the client names it
         return int(values.get(name, default))
     return default

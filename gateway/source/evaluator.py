@@ -3,7 +3,8 @@
 One `Question` is one prepared statement. Its first use is without rows: where the planner already
 fails on a constant part (``1 / 0 = 1``), that filter fails for every row and is not asked again.
 When a statement raises, its rows are halved until the one that raises is alone, and then each
-filter is asked alone; so only what PostgreSQL fails on is affected.
+filter is asked alone; so only what PostgreSQL fails on is affected. A filter that takes too long
+for one row, twice, fails from then on: as long as it is asked, everybody waits.
 
 The session has the walsender's settings, so that values read as they were written; its search_path
 is the one under which filters are printed.
@@ -42,6 +43,9 @@ _SEND_S: Final = 0.05
 _GRACE_S: Final = 5.0
 """How much longer than the server's own limit a statement is waited for."""
 _TIMED_OUT: Final = "57014"
+_TOO_COMPLEX: Final = "54"
+_SLOW: Final = 2
+"""How often one filter may take too long for one row before it counts as failing for all."""
 _PASSING: Final = frozenset({"08", "40", "53", "57", "58"})
 """SQLSTATE classes that say nothing about a row."""
 _TYPES: Final = (
@@ -70,12 +74,19 @@ class _Statement:
         places: In the question, of the filters that the statement has.
         failing: By place in the question, what a filter raises for every row.
         single: The questions of one filter each, by place.
+        slow: How often one row alone has taken too long, where it is the question of one filter.
     """
 
     name: bytes | None
     places: Sequence[int]
     failing: dict[int, EvaluationError] = field(default_factory=dict)
     single: dict[int, _Statement] = field(default_factory=dict)
+    slow: int = 0
+
+    @property
+    def is_slow(self) -> bool:
+        """Whether it takes too long to be asked any more."""
+        return self.slow >= _SLOW
 
 
 class ServerEvaluator:
@@ -110,6 +121,7 @@ class ServerEvaluator:
         self._work: Waiting | None = None
         self._answer: Answer | None = None
         self._statements = 0
+        self._too_slow = EvaluationError(f"evaluating it takes longer than {timeout_s:g} s")
 
     def open(self) -> None:
         """Connect, if that has not been done; for another server than the source, compare them.
@@ -194,6 +206,9 @@ class ServerEvaluator:
             self._prepared[question] = prepared
         errors: dict[tuple[int, int], EvaluationError] = {}
         flags = yield from self._judge(question, prepared, rows, 0, errors)
+        slow = [p for p in prepared.places if prepared.single.get(p, prepared).is_slow]
+        if slow:  # asked again and again, it would hold up all tables
+            yield from self._give_up(question, prepared, slow)
         if not prepared.failing:
             return Answer(flags, errors)
         width, full = len(prepared.places), len(question.filters)
@@ -203,6 +218,17 @@ class ServerEvaluator:
                 whole[row * full + place] = flags[row * width + number]
             errors |= {(row, place): error for place, error in prepared.failing.items()}
         return Answer(bytes(whole), errors)
+
+    def _give_up(
+        self, question: Question, prepared: _Statement, slow: Sequence[int]
+    ) -> Generator[None, None, None]:
+        """Ask no more about filters that take too long: they fail for every row from now on."""
+        left = [place for place in prepared.places if place not in slow]
+        after = _Statement(None, ())
+        if left:
+            after = yield from self._prepare(question, left)
+        after.failing |= prepared.failing | dict.fromkeys(slow, self._too_slow)
+        self._prepared[question] = after
 
     def _judge(
         self,
@@ -215,30 +241,40 @@ class ServerEvaluator:
         """The flags of `rows`, the first of which is number `first` of those asked about."""
         if prepared.name is None:
             return b""
-        try:
-            return (yield from self._execute(prepared.name, question, rows))
-        except _Raised as raised:
-            middle = len(rows) // 2
-            if middle:
-                left = yield from self._judge(question, prepared, rows[:middle], first, errors)
-                right = yield from self._judge(
-                    question, prepared, rows[middle:], first + middle, errors
-                )
-                return left + right
-            if len(prepared.places) == 1:
-                if raised.timed_out:
-                    raise TransientError(
-                        f"evaluating a row filter took longer than {self._timeout_s:g} s",
-                        hint="raise [filters] timeout_s, or make the filter simpler",
-                    ) from None
-                errors[first, prepared.places[0]] = raised.error
-                return b"%c" % RAISED
-        flags = b""
+        if prepared.is_slow:
+            errors |= {(first + n, prepared.places[0]): self._too_slow for n in range(len(rows))}
+            return b"%c" % RAISED * len(rows)
+        if not any(single.is_slow for single in prepared.single.values()):
+            try:
+                return (yield from self._execute(prepared.name, question, rows))
+            except _Raised as raised:
+                middle = len(rows) // 2
+                if middle:
+                    left = yield from self._judge(question, prepared, rows[:middle], first, errors)
+                    right = yield from self._judge(
+                        question, prepared, rows[middle:], first + middle, errors
+                    )
+                    return left + right
+                if len(prepared.places) == 1:
+                    if raised.timed_out:  # once, it may have been the server
+                        prepared.slow += 1
+                        flag = yield from self._judge(question, prepared, rows, first, errors)
+                        if prepared.slow < _SLOW:
+                            prepared.slow = 0
+                        return flag
+                    errors[first, prepared.places[0]] = raised.error
+                    return b"%c" % RAISED
+        found = []
         for place in prepared.places:
             if place not in prepared.single:
                 prepared.single[place] = yield from self._prepare(question, [place])
-            flags += yield from self._judge(question, prepared.single[place], rows, first, errors)
-        return flags
+            single = prepared.single[place]
+            if (error := single.failing.get(place)) is None:
+                found.append((yield from self._judge(question, single, rows, first, errors)))
+            else:
+                errors |= {(first + n, place): error for n in range(len(rows))}
+                found.append(b"%c" % RAISED * len(rows))
+        return bytes(flag for flags in zip(*found, strict=True) for flag in flags)
 
     def _prepare(
         self, question: Question, places: Sequence[int]
@@ -252,10 +288,15 @@ class ServerEvaluator:
         try:
             yield from self._result()
         except _Raised as raised:
-            raise FatalError(
-                f"the server does not understand a row filter that it has printed: {raised.error}",
-                hint="[filters] dsn must name a server of the source's major version",
-            ) from None
+            if (raised.error.sqlstate or "")[:2] != _TOO_COMPLEX:
+                raise FatalError(
+                    "the server does not understand a row filter that it has printed: "
+                    f"{raised.error}",
+                    hint="[filters] dsn must name a server of the source's major version",
+                ) from None
+            if len(places) == 1:
+                return _Statement(None, (), {places[0]: raised.error})
+            return (yield from self._prepare_alone(question, places))
         try:
             yield from self._execute(name, question, ())
         except _Raised as raised:
@@ -263,6 +304,12 @@ class ServerEvaluator:
                 return _Statement(None, (), {places[0]: raised.error})
         else:
             return _Statement(name, places)
+        return (yield from self._prepare_alone(question, places))
+
+    def _prepare_alone(
+        self, question: Question, places: Sequence[int]
+    ) -> Generator[None, None, _Statement]:
+        """Find out which filters fail for every row; a statement with the others."""
         failing: dict[int, EvaluationError] = {}
         for place in places:
             failing |= (yield from self._prepare(question, [place])).failing

@@ -15,6 +15,7 @@ from psycopg import sql
 
 from gateway.definitions.foreign import first_reference, foreign_name
 from gateway.definitions.model import Table
+from gateway.errors import FilterError
 from gateway.source.guard import lock
 from gateway.source.literals import literal_types
 
@@ -109,7 +110,11 @@ def check_condition(connection: psycopg.Connection, table: Table, where: str) ->
 
 def foreign_code(connection: psycopg.Connection, table: Table, where: str) -> str | None:
     """Return why the server would run code of somebody else for a condition; None: it would not."""
-    if (name := foreign_name(where)) is not None:
+    try:
+        name = foreign_name(where)
+    except FilterError as error:
+        return error.message
+    if name is not None:
         return f"{name} is not a part of PostgreSQL: use built-in functions, operators and types"
     columns = {c.name: (c.type_oid, c.type_modifier) for c in table.columns}
     types = literal_types(connection, table, columns, allow_unsafe=True)

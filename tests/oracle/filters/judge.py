@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
+from gateway.definitions.expression import column_names
 from gateway.descriptors import wait_readable
 from gateway.pgtypes.errors import EvaluationError
 from gateway.rowfilter import (
@@ -20,7 +21,6 @@ from gateway.rowfilter import (
 )
 from gateway.rowfilter.compile import reference
 from gateway.rowfilter.interpret import interpret
-from gateway.rowfilter.parse import read_columns
 from gateway.rowfilter.types import PARSERS
 from gateway.source.evaluator import ServerEvaluator
 from tests.oracle.filters.server import TOO_LARGE, Answers, Table
@@ -101,7 +101,7 @@ class Judge:
         errors: Sequence[str | None],
     ) -> Iterator[str]:
         """Differences of the evaluator's flags, and of the decision that is made with them."""
-        names = read_columns(filter_.text)  # also those of parts that are folded away here
+        names = column_names(filter_.text)  # also those of parts that are folded away here
         read = [column for column in self._columns if column.name in names]
         question = Question(
             tuple(

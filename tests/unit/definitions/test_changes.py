@@ -20,7 +20,7 @@ from gateway.definitions.model import (
     Table,
     TableCopy,
 )
-from gateway.definitions.remembered import describe, recall
+from gateway.definitions.remembered import describe, oversized, recall, relations_of
 from gateway.lsn import Lsn
 from gateway.pgoutput.messages import ReplicaIdentity
 from gateway.records import CopyState
@@ -300,3 +300,34 @@ def test_a_table_whose_topic_has_another_name_is_copied_to_it() -> None:
 
     assert (kept.state, kept.topic) == ("ready", "s.public.t")
     assert (moved.state, moved.topic) == ("pending", "other")
+
+
+def test_partitions_that_are_published_alike_are_remembered_together() -> None:
+    leaves = range(100, 5_100)
+    before = plan("(a > 5)", table=replace(TABLE, kind="p", leaves=tuple(leaves)))
+    (publish,) = before.publishes
+    trees = replace(before, publishes=tuple(replace(publish, relation_oid=o) for o in leaves))
+
+    taken = describe(trees, trees.copies[0])
+
+    assert len(taken) < 50_000
+    assert relations_of(taken) == frozenset(leaves)
+    recalled = recall(
+        replace(trees, publishes=(), copies=()),
+        [replace(ready(before), taken=taken)],
+        (),
+        same_definitions=True,
+    )
+    assert {p.relation_oid for p in recalled.publishes} <= frozenset(leaves)
+    assert not oversized(trees, 50_000)
+
+
+@pytest.mark.parametrize(
+    "where", ["(a > 5)", f"(a = '{'x' * 9_000}')", "(a = '" + '"' * 4_000 + "')"]
+)
+def test_a_table_of_which_more_is_remembered_than_may_be_is_found(text: str) -> None:
+    found = plan(f"(a = '{text}'::text)")
+    size = len(describe(found, found.copies[0]).encode())
+
+    assert oversized(found, size) == {}
+    assert oversized(found, size - 1) == {("s", 1): size}

@@ -1,0 +1,99 @@
+"""SQL text -> PostgreSQL's own parse tree (libpg_query), for texts that others have written.
+
+libpg_query writes the tree by a recursion without a limit, so that ``a::text::text...`` would end
+the process; and protobuf reads a hundred levels. How deep a text nests is estimated before it is
+parsed: anything near the first limit is refused, as PostgreSQL refuses it by max_stack_depth.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import postgast
+from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
+from postgast import pg_query_pb2 as pb
+
+__all__ = ["TooDeepError", "column_words", "parse"]
+
+_DEEPEST: Final = 1500
+"""Tokens that may nest. A thread's stack has room for six times as many, and protobuf reads about
+thirty operators within each other."""
+
+_OPENING: Final = frozenset({pb.ASCII_40, pb.ASCII_91, pb.CASE})
+_CLOSING: Final = frozenset({pb.ASCII_41, pb.ASCII_93, pb.END_P})
+_FLAT: Final = frozenset(
+    {pb.ASCII_44, pb.ASCII_59, pb.AND, pb.OR, pb.WHEN, pb.THEN, pb.ELSE, pb.SQL_COMMENT}
+)
+"""What stands between the items of one list."""
+
+
+class TooDeepError(postgast.PgQueryError):  # type: ignore[misc]
+    """A text nests too deeply to be read."""
+
+    def __init__(self) -> None:
+        super().__init__("it is nested too deeply")
+
+
+def parse(text: str) -> Any:
+    """Return the parse tree of a text.
+
+    Raises:
+        TooDeepError: it may nest too deeply.
+        postgast.PgQueryError: it does not parse.
+    """
+    if len(text) > _DEEPEST and _depth(text) > _DEEPEST:
+        raise TooDeepError
+    try:
+        return postgast.parse(text)
+    except DecodeError:
+        raise TooDeepError from None
+
+
+def _depth(text: str) -> int:
+    """How many tokens of a text may stand for levels of its tree; rather too many than too few."""
+    outer: list[tuple[int, int]] = []
+    # Of the list around the token: its deepest item; of the item: its tokens, the deepest bracket.
+    deepest = own = inner = 0
+    for token in postgast.scan(text).tokens:
+        kind = token.token
+        if kind in _OPENING:
+            outer.append((deepest, own + 1))
+            outer.append((inner, 0))
+            deepest = own = inner = 0
+        elif kind in _CLOSING and outer:
+            found = max(deepest, own + inner)
+            inner = max(outer.pop()[0], found)
+            deepest, own = outer.pop()
+        elif kind in _FLAT:
+            deepest, own, inner = max(deepest, own + inner), 0, 0
+        else:
+            own += 1
+    while outer:
+        found = max(deepest, own + inner)
+        inner = max(outer.pop()[0], found)
+        deepest, own = outer.pop()
+    return max(deepest, own + inner)
+
+
+def column_words(expression: str) -> frozenset[str]:
+    """Return the words of an expression that may be names of columns, whether it parses or not.
+
+    Args:
+        expression: As PostgreSQL prints it: what it does not quote is no reserved word.
+
+    Raises:
+        postgast.PgQueryError: it does not even consist of tokens.
+    """
+    raw = expression.encode()
+    tokens = postgast.scan(expression).tokens
+    found = set()
+    for index, token in enumerate(tokens):
+        if token.token != pb.IDENT and token.keyword_kind != pb.UNRESERVED_KEYWORD:
+            continue
+        before = tokens[index - 1].token if index else None
+        behind = tokens[index + 1].token if index + 1 < len(tokens) else None
+        if before in (pb.TYPECAST, pb.COLLATE) or behind == pb.ASCII_40:
+            continue
+        word = raw[token.start : token.end].decode()
+        found.add(word[1:-1].replace('""', '"') if word.startswith('"') else word)
+    return frozenset(found)
