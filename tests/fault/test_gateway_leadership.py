@@ -99,7 +99,7 @@ def test_a_frozen_leader_that_wakes_stands_by(server: Database, s: Scene) -> Non
         assert second.log().count(": streaming ") == 1
         assert "another gateway took over" not in second.log()
         second.kill()
-        wait_until(lambda: first.log().count(": streaming ") == 2, 60, "the first to lead again")
+        first.wait_until_doing("streaming")
         load.wait_for_more()
     caught_up(server, s.slot)
     assert first.terminate() == 0
@@ -160,7 +160,7 @@ def test_a_gateway_that_stands_by_goes_on_soon(server: Database, s: Scene) -> No
         leader = value_of(connection, query, s.slot)
         wait_until(lambda: value_of(connection, query, s.slot) != leader, 60, "the slot", poll_s=0)
         free_at = time.monotonic()
-        wait_until(lambda: "streaming" in second.log(), 2 / PATIENCE * BUSY, "it", poll_s=0.01)
+        second.wait_until_doing("streaming", 2 / PATIENCE * BUSY)
     print(f"streaming {time.monotonic() - free_at:.2f} s after the slot was free")
 
 

@@ -69,18 +69,15 @@ def test_a_standby_is_copied_from_and_streamed_from(
 
             gateway = s.project.start()
 
-            def until(text: str) -> None:
-                def said() -> bool:
-                    # A slot on a standby begins where the primary says what is running.
-                    primary.execute("SELECT pg_log_standby_snapshot()")
-                    return text in gateway.log()
+            def streams() -> bool:
+                # A slot on a standby begins where the primary says what is running.
+                primary.execute("SELECT pg_log_standby_snapshot()")
+                return gateway.is_doing("streaming")
 
-                wait_until(said, 60, text)
-
-            until("streaming slot")
+            wait_until(streams, 60, "the gateway to stream")
             written = 1
             deadline = time.monotonic() + 60
-            while "all tables are copied" not in gateway.log():
+            while not gateway.is_copied():
                 assert time.monotonic() < deadline
                 even = 2 * written % 1000
                 primary.execute(

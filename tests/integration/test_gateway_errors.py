@@ -123,6 +123,11 @@ def test_a_wrong_setting_is_named(
             "Column used in the publication WHERE expression is not part of the replica identity",
         ),
         (
+            "t (a int PRIMARY KEY, b int)",
+            DEFINITIONS.replace("TABLE t", "TABLE t WHERE (b > 1)"),
+            'cannot update table "t"\nline 1: CREATE PUBLICATION p FOR TABLE t WHERE',
+        ),
+        (
             "t (a int PRIMARY KEY, b xml)",
             DEFINITIONS.replace("TABLE t", "TABLE t WHERE (b IS DOCUMENT)"),
             "line 1",

@@ -9,7 +9,7 @@ import pytest
 from gateway.lsn import parse_lsn
 from tests.oracle.test_changing_publications import copied, published_to, started
 from tests.oracle.test_leaving_tables import lagging
-from tests.support.gateway_scene import Scene, current_lsn, value_of
+from tests.support.gateway_scene import Scene, current_lsn, value_of, wait_for_copy_marker
 from tests.support.servers import Database
 from tests.support.waiting import wait_until
 
@@ -84,7 +84,7 @@ def test_an_identity_that_was_away_for_a_while_leaves_no_stale_row(
             connection.execute("UPDATE t SET c = 0 WHERE a IN (6, 7)")
             connection.execute("ALTER TABLE t REPLICA IDENTITY FULL")
             connection.execute("UPDATE t SET c = 0 WHERE a = 8")
-        process.wait_for("it is copied anew when it can be published")
+        wait_for_copy_marker(s, "t", "pending")
         process.wait_until_copied()
         copied(s, "t")
         published_to(s, current_lsn(connection))

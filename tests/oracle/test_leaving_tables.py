@@ -13,6 +13,7 @@ from tests.support.gateway_process import GatewayProcess
 from tests.support.gateway_scene import (
     Scene,
     current_lsn,
+    wait_for_copy_marker,
     wait_for_reload,
 )
 from tests.support.majors import EVALUATED_ON
@@ -187,7 +188,7 @@ def test_a_listed_table_that_is_gone_does_not_keep_the_gateway_from_starting(
         s.run_to("0/1")
         connection.execute("DROP TABLE t; INSERT INTO u VALUES (1)")
         process = started(s)
-        process.wait_for("not there any more")
+        wait_for_copy_marker(s, "t", "missing")
         connection.execute("INSERT INTO u VALUES (2)")
         wait_for_reload(s)
         published_to(s, current_lsn(connection))

@@ -148,6 +148,14 @@ class GatewayProcess:
         """Wait until its status, as systemd shows it, begins so; fail when it ends before that."""
         self._wait_for_status(lambda status: status.startswith(what), timeout_s, f"to be {what!r}")
 
+    def is_copied(self) -> bool:
+        """Whether it has said since it was asked last that all tables are copied."""
+        return any(map(_is_copied, self._statuses()))
+
+    def is_doing(self, what: str) -> bool:
+        """Whether its status has begun so since it was asked last."""
+        return any(status.startswith(what) for status in self._statuses())
+
     def _wait_for_status(self, wanted: Callable[[str], bool], timeout_s: float, what: str) -> None:
         def does() -> bool:
             ended = self.ended()

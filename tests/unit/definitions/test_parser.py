@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.definitions.model import ALL_OPERATIONS, Operation, TableClause
+from gateway.definitions.model import ALL_OPERATIONS, Operation, SubscriptionDefinition, TableClause
 from gateway.definitions.parser import parse_definitions
 from gateway.errors import DefinitionError
 
@@ -98,6 +98,23 @@ def test_a_publication_without_options_publishes_everything_by_leaf() -> None:
     assert publication.all_tables
     assert publication.operations == ALL_OPERATIONS
     assert not publication.via_root
+
+
+def test_a_subscription_without_options_has_postgresqls_defaults() -> None:
+    text = "CREATE SUBSCRIPTION s CONNECTION '' PUBLICATION p"
+    (subscription,) = parse_definitions(text).subscriptions
+    # As in CREATE SUBSCRIPTION of PostgreSQL 18: streaming was off by default before.
+    assert subscription == SubscriptionDefinition(
+        "s",
+        ("p",),
+        copy_data=True,
+        origin="any",
+        binary=False,
+        streaming="parallel",
+        two_phase=False,
+        connection_given=False,
+        position=0,
+    )
 
 
 @pytest.mark.parametrize(
