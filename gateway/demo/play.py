@@ -88,8 +88,8 @@ class Play:
 
         self._wait_until(streaming, "the gateway starts")
         watcher = Watcher(
-            parts.kafka.bootstrap_servers,
-            parts.registry.url,
+            parts.kafka.client_settings,
+            parts.registry.client_settings,
             [s.name for s in scenario.SUBSCRIPTIONS],
         )
         self._opened.callback(watcher.close)

@@ -9,6 +9,7 @@ import contextlib
 import json
 import os
 import re
+import secrets
 import shutil
 import signal
 import sys
@@ -42,10 +43,10 @@ slot = "{slot}"
 file = "replication.sql"
 
 [kafka]
-"bootstrap.servers" = "{bootstrap_servers}"
+{kafka}
 
 [registry]
-url = "{registry_url}"
+{registry}
 
 [http]
 listen = "127.0.0.1:0"
@@ -73,8 +74,8 @@ class Parts:
 
     def __init__(self, postgres_major: int) -> None:
         self.postgres = EmbeddedPostgres(postgres_major)
-        self.kafka = EmbeddedKafka()
-        self.registry = EmbeddedRegistry()
+        self.kafka = EmbeddedKafka(password=secrets.token_hex(16))
+        self.registry = EmbeddedRegistry(user=f"pgsluice:{secrets.token_hex(16)}")
         self.folder = Path(tempfile.mkdtemp(prefix="pgsluice-demo-"))
         self.logs = self.folder / "logs"
         for made in (self.logs, self.folder / "spark"):
@@ -128,12 +129,9 @@ class Parts:
             _CONFIG.format(
                 dsn=self.postgres.dsn(PUBLISHER),
                 slot=SLOT,
-                bootstrap_servers=self.kafka.bootstrap_servers,
-                registry_url=self.registry.url,
-                spark="\n".join(
-                    f"{json.dumps(name)} = {json.dumps(value)}"
-                    for name, value in spark_settings(self.folder).items()
-                ),
+                kafka=_lines(self.kafka.client_settings),
+                registry=_lines(self.registry.client_settings),
+                spark=_lines(spark_settings(self.folder)),
             )
         )
 
@@ -206,6 +204,11 @@ class Parts:
             part.stop()
         if not keep_logs:
             shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def _lines(settings: Mapping[str, str]) -> str:
+    """They as lines of TOML."""
+    return "\n".join(f"{json.dumps(name)} = {json.dumps(each)}" for name, each in settings.items())
 
 
 def _without_settings(environment: Mapping[str, str]) -> dict[str, str]:

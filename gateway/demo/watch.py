@@ -71,11 +71,14 @@ class Watcher:
     """Follows all topics of some subscriptions from their begin; reads what is committed."""
 
     def __init__(
-        self, bootstrap_servers: str, registry_url: str, subscriptions: Iterable[str]
+        self,
+        kafka: Mapping[str, str],
+        registry: Mapping[str, str],
+        subscriptions: Iterable[str],
     ) -> None:
         self._consumer = Consumer(
             {
-                "bootstrap.servers": bootstrap_servers,
+                **kafka,
                 # Required by the client; partitions are assigned, so no group ever forms.
                 "group.id": "pgsluice-demo",
                 "enable.auto.commit": False,
@@ -85,7 +88,7 @@ class Watcher:
                 "fetch.wait.max.ms": 50,
             }
         )
-        self._avro = AvroDeserializer(SchemaRegistryClient({"url": registry_url}))
+        self._avro = AvroDeserializer(SchemaRegistryClient(dict(registry)))
         self._published: dict[str, int] = dict.fromkeys(subscriptions, 0)
         self._read: dict[str, int] = {}
         self._promised: dict[str, int] = {}

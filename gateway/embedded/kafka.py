@@ -18,6 +18,7 @@ from gateway.embedded.java import java
 from gateway.embedded.processes import Server, ServerError, free_port, port_answers
 
 _PORT_ATTEMPTS = 5
+_USER = "pgsluice"
 _LOG4J = """log4j.rootLogger=WARN, out
 log4j.appender.out=org.apache.log4j.ConsoleAppender
 log4j.appender.out.layout=org.apache.log4j.PatternLayout
@@ -43,6 +44,7 @@ class EmbeddedKafka(Embedded):
         advertised_port: a port on 127.0.0.1 that clients of a second listener are told to connect
             to, so that somebody can stand between them and the broker.
         sasl_ssl: open a listener of this security protocol, too; ``config`` has what it needs.
+        password: let nobody in who does not give it, as user ``pgsluice``; None: everybody.
 
     Attributes:
         port: of the listener that clients connect to directly.
@@ -57,11 +59,13 @@ class EmbeddedKafka(Embedded):
         heap_mb: int = 512,
         advertised_port: int | None = None,
         sasl_ssl: bool = False,
+        password: str | None = None,
     ) -> None:
         super().__init__("Kafka")
         self.proxied_port = 0
         self.sasl_ssl_port = 0
         self._sasl_ssl = sasl_ssl
+        self._password = password
         self._advertised_port = advertised_port
         self._config = dict(config or {})
         self._heap_mb = heap_mb
@@ -70,6 +74,19 @@ class EmbeddedKafka(Embedded):
     def bootstrap_servers(self) -> str:
         """Value of ``bootstrap.servers`` for clients."""
         return f"127.0.0.1:{self.port}"
+
+    @property
+    def client_settings(self) -> dict[str, str]:
+        """How clients connect, in librdkafka's terms."""
+        settings = {"bootstrap.servers": self.bootstrap_servers}
+        if self._password is not None:
+            settings |= {
+                "security.protocol": "SASL_PLAINTEXT",
+                "sasl.mechanism": "PLAIN",
+                "sasl.username": _USER,
+                "sasl.password": self._password,
+            }
+        return settings
 
     def _make(self) -> None:
         self._folder = Path(tempfile.mkdtemp(prefix="pgsluice-kafka-"))
@@ -100,14 +117,15 @@ class EmbeddedKafka(Embedded):
         if self._advertised_port is not None:
             listeners["PROXIED"] = self.proxied_port
             advertised["PROXIED"] = self._advertised_port
+        protocol = "PLAINTEXT" if self._password is None else "SASL_PLAINTEXT"
         settings = {
             "process.roles": "broker,controller",
             "node.id": "1",
             "controller.quorum.voters": f"1@127.0.0.1:{controller_port}",
             "listeners": _endpoints(listeners | {"CONTROLLER": controller_port}),
             "advertised.listeners": _endpoints(advertised),
-            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,PROXIED:PLAINTEXT,"
-            "SASL_SSL:SASL_SSL,CONTROLLER:PLAINTEXT",
+            "listener.security.protocol.map": f"PLAINTEXT:{protocol},PROXIED:PLAINTEXT,"
+            f"SASL_SSL:SASL_SSL,CONTROLLER:{protocol}",
             "controller.listener.names": "CONTROLLER",
             "inter.broker.listener.name": "PLAINTEXT",
             "log.dirs": str(self.folder / "data"),
@@ -122,6 +140,7 @@ class EmbeddedKafka(Embedded):
             # After kill -9 the broker may come back only when its old session has ended.
             "broker.session.timeout.ms": "3000",
             "broker.heartbeat.interval.ms": "500",
+            **({} if self._password is None else _of_password(self._password)),
             **self._config,
         }
         lines = (f"{key}={value}\n" for key, value in settings.items())
@@ -174,10 +193,25 @@ class EmbeddedKafka(Embedded):
         """Whether the broker tells clients about itself; a port that is open is not enough."""
         if not port_answers(self.port):
             return False
-        admin = AdminClient({"bootstrap.servers": self.bootstrap_servers}, logger=_silent)
+        admin = AdminClient({**self.client_settings}, logger=_silent)
         with contextlib.suppress(KafkaException):
             return len(admin.list_topics(timeout=5).brokers) == 1
         return False
+
+
+def _of_password(password: str) -> dict[str, str]:
+    """Settings of server.properties, a file that nobody else can read."""
+    login = (
+        "org.apache.kafka.common.security.plain.PlainLoginModule required"
+        f' username="{_USER}" password="{password}" user_{_USER}="{password}";'
+    )
+    return {
+        "sasl.enabled.mechanisms": "PLAIN",
+        "sasl.mechanism.inter.broker.protocol": "PLAIN",
+        "sasl.mechanism.controller.protocol": "PLAIN",
+        "listener.name.plaintext.plain.sasl.jaas.config": login,
+        "listener.name.controller.plain.sasl.jaas.config": login,
+    }
 
 
 def _endpoints(ports: Mapping[str, int]) -> str:

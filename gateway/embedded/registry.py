@@ -51,6 +51,14 @@ class EmbeddedRegistry(Embedded):
         scheme = "https" if self._certificate else "http"
         return f"{scheme}://127.0.0.1:{self.port}{API_PATH}"
 
+    @property
+    def client_settings(self) -> dict[str, str]:
+        """How clients connect, in the terms of Confluent's client."""
+        settings = {"url": self.url}
+        if self._user is not None:
+            settings["basic.auth.user.info"] = self._user
+        return settings
+
     def _make(self) -> None:
         self._folder = Path(tempfile.mkdtemp(prefix="pgsluice-registry-"))
         if self._user is not None:

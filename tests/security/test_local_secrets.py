@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import stat
 from pathlib import Path
+from urllib.error import HTTPError
+from urllib.request import urlopen
 
 import psycopg
 import pytest
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
+from gateway.embedded.kafka import EmbeddedKafka
 from gateway.embedded.postgres import EmbeddedPostgres
 from gateway.embedded.registry import EmbeddedRegistry
 from spark_consumer.session import on_the_command_line
@@ -67,11 +72,30 @@ def test_secrets_of_spark_reach_its_jvm_past_the_command_line() -> None:
     assert on_the_command_line(settings) == [("spark.driver.memory", "2g")]
 
 
+@pytest.mark.kafka
+@pytest.mark.java
+def test_the_demos_kafka_lets_nobody_in_without_its_password() -> None:
+    with EmbeddedKafka(password=SECRET) as server:
+        shown = command_lines()
+        assert_private(server.folder)
+        own, guest = server.client_settings, {"bootstrap.servers": server.bootstrap_servers}
+        wrong = own | {"sasl.password": "guessed"}
+        assert AdminClient(dict(own)).list_topics(timeout=10).brokers
+        for settings in (guest, wrong):
+            silent = settings | {"log_level": "0"}
+            with pytest.raises(KafkaException):
+                AdminClient(dict(silent)).list_topics(timeout=2)
+
+    assert SECRET.encode() not in shown
+
+
 @pytest.mark.java
 @pytest.mark.slow
 def test_local_registry_keeps_its_user_out_of_its_command_line() -> None:
     with EmbeddedRegistry(user=REGISTRY_USER) as server:
         shown = command_lines()
         assert_private(server.folder)
+        with pytest.raises(HTTPError, match="401"):
+            urlopen(f"{server.url}/subjects", timeout=30)
 
     assert REGISTRY_USER.partition(":")[2].encode() not in shown
