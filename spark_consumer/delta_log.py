@@ -25,7 +25,18 @@ from spark_consumer.failures import TableTransientError
 from spark_consumer.names import quoted
 from spark_consumer.small import INTERPRETED, tuned
 
-__all__ = ["Candidates", "Draft", "Gone", "OutrunError", "commit_info", "settings"]
+__all__ = ["HARMLESS", "Candidates", "Draft", "Gone", "OutrunError", "commit_info", "settings"]
+
+HARMLESS: Final = frozenset(
+    {
+        "OPTIMIZE", "VACUUM START", "VACUUM END", "SET TBLPROPERTIES", "UNSET TBLPROPERTIES",
+        "CHANGE COLUMN", "CHANGE COLUMNS", "UPGRADE PROTOCOL", "REORG", "CLUSTER BY",
+        "COMPUTE STATS", "CREATE TABLE", "ROW TRACKING BACKFILL", "ROW TRACKING UNBACKFILL",
+        "ADD CONSTRAINT", "DROP CONSTRAINT", "DROP FEATURE", "DOMAIN METADATA CLEANUP",
+        "OPTIMIZE CHECKPOINT", "REMOVE COLUMN MAPPING", "REORG TABLE UPGRADE UNIFORM",
+    }
+)  # fmt: skip
+"""What Delta calls commits of others that leave the rows as they are."""
 
 _ATTEMPTS: Final = "spark.databricks.delta.maxCommitAttempts"
 _DELTA: Final = "org.apache.spark.sql.delta."

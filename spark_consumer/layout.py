@@ -89,7 +89,8 @@ def value_layout(schema: Mapping[str, Any]) -> Layout:
 
     Raises:
         ContractError: it is no envelope.
-        TableError: two columns differ by case alone, which Spark does not keep apart.
+        TableError: two columns differ by case alone, which Spark does not keep apart, or a column
+            has a name that Delta keeps for itself.
     """
     try:
         fields = {field["name"]: field for field in schema["fields"]}
@@ -112,13 +113,45 @@ def value_layout(schema: Mapping[str, Any]) -> Layout:
         ) from error
     seen: dict[str, str] = {}
     for column in columns:
-        if (other := seen.setdefault(column.name.casefold(), column.name)) != column.name:
+        if column.name.lower() in _OF_DELTA:
             raise TableError(
-                f"{schema['namespace']}: the columns {other!r} and {column.name!r} differ by case"
-                " alone, and a Delta table cannot hold both",
-                hint="leave one of them out with a column list",
+                f"{schema['namespace']}: a column is called {column.name!r}, and Delta's own"
+                " commands have that name for something else",
+                hint="rename it, or leave it out with a column list",
             )
+        for fold in _folds(column.name):
+            if (other := seen.setdefault(fold, column.name)) != column.name:
+                raise TableError(
+                    f"{schema['namespace']}: the columns {other!r} and {column.name!r} differ by"
+                    " case alone, and a Delta table cannot hold both",
+                    hint="rename one of them, or leave it out with a column list",
+                )
     return Layout(columns)
+
+
+_OF_DELTA: Final = frozenset(
+    {
+        "_row_id_", "_file_name_", "_input_file_name_", "_row_dropped_", "_target_row_present_",
+        "_source_row_present_", "_target_row_index_", "_source_row_index", "__is_cdc",
+        "__delta_internal_row_index", "__delta_internal_is_row_deleted",
+    }
+)  # fmt: skip
+"""What MERGE, UPDATE and deletion vectors call columns of theirs, beside those of the table."""
+
+
+def _folds(name: str) -> set[str]:
+    """Texts of which two names have one in common exactly when Spark takes them for the same.
+
+    Spark compares with Java's equalsIgnoreCase, character by character, and in other places the
+    lower case of both. Unlike `str.casefold`, neither makes ss of ß; the first makes i of the two
+    letters i of Turkish.
+    """
+    return {"".join(map(_fold, text.lower())) for text in (name, name.replace("İ", "i"))}
+
+
+def _fold(character: str) -> str:
+    upper = character.upper()
+    return upper.lower() if len(upper) == 1 and len(upper.lower()) == 1 else character
 
 
 def key_layout(schema: Mapping[str, Any]) -> KeyLayout | None:

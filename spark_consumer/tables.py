@@ -16,14 +16,23 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 from delta.tables import DeltaTable
+from pyspark.sql import Column as Expr
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
-from pyspark.sql.types import StructField, StructType
+from pyspark.sql.types import StructField, StructType, TimestampNTZType
 
 from spark_consumer.columns import Add, Drop, Rename, Step, Widen
 from spark_consumer.commits import Commit, Found
-from spark_consumer.delta_log import Candidates, Draft, Gone, OutrunError, commit_info, settings
+from spark_consumer.delta_log import (
+    HARMLESS,
+    Candidates,
+    Draft,
+    Gone,
+    OutrunError,
+    commit_info,
+    settings,
+)
 from spark_consumer.errors import COPY_AGAIN, TableError, TransientConsumerError
+from spark_consumer.literals import literal
 from spark_consumer.names import quoted
 from spark_consumer.position import Position
 from spark_consumer.small import setting, tuned
@@ -41,9 +50,12 @@ SESSION_SETTINGS: Final = {
     "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
     "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",
     "spark.sql.session.timeZone": "UTC",
+    # Or a column called ${env:SECRET} is looked for under what the driver's environment has.
+    "spark.sql.variable.substitute": "false",
     # Conditions pass through java.sql's types otherwise, which do not hold infinity.
     "spark.sql.datetime.java8API.enabled": "true",
 }
+_TIMES: Final = "delta.feature.timestampNtz"
 _METADATA: Final = "spark.databricks.delta.commitInfo.userMetadata"
 _TXN: Final = (
     "spark.databricks.delta.write.txnAppId",
@@ -66,15 +78,6 @@ _ANY_AGE: Final = {
 the table changes rarely, and then its files are there."""
 _ASK_FOR_MORE: Final = ("delta.enableChangeDataFeed", "delta.enableRowTracking")
 """What Delta's own MERGE writes beside the rows, where the user wants it."""
-
-_HARMLESS: Final = frozenset(
-    {
-        "OPTIMIZE", "VACUUM START", "VACUUM END", "SET TBLPROPERTIES", "UNSET TBLPROPERTIES",
-        "CHANGE COLUMN", "CHANGE COLUMNS", "UPGRADE PROTOCOL", "REORG", "CLUSTER BY",
-        "COMPUTE STATS", "CREATE TABLE",
-    }
-)  # fmt: skip
-"""Commits of others that leave the rows as they are."""
 
 
 class Table:
@@ -167,7 +170,7 @@ class Table:
                 return Found(version, commit)
             operation = str(info.get("operation"))
             ours = '"pgsluice"' in str(info.get("userMetadata"))
-            if not ours and operation not in _HARMLESS and number > trusted:
+            if not ours and operation not in HARMLESS and number > trusted:
                 raise TableError(
                     f"{self.label}: version {number} was written by somebody else ({operation})",
                     hint="let nothing but the Spark job write to the table; copy it again",
@@ -232,6 +235,8 @@ class Table:
             gone: rows that go; see `Draft`.
         """
         if empty:
+            if anew:
+                self._allow(rows.schema.fields)
             with self._mapping(rows.columns):
                 return Draft(self.spark, self.log(), self.snapshot(), rows, empty=True, anew=anew)
         # Delta's own writer would look at the columns.
@@ -270,9 +275,12 @@ class Table:
 
     def alter(self, steps: Iterable[Step]) -> None:
         """Follow a change of the columns; may be repeated after it ended early."""
+        values: dict[str, Expr] = {}
         with settings(self.spark, {_METADATA: '{"pgsluice":"columns"}'}):
             for step in steps:
-                self._step(step)
+                self._step(step, values)
+            if values:
+                self.delta().update(set={quoted(name): value for name, value in values.items()})
 
     def require(self, properties: Mapping[str, str]) -> None:
         """Set table properties that the user has not set."""
@@ -339,7 +347,8 @@ class Table:
         with settings(self.spark, chosen):
             self.delta().vacuum(hours)
 
-    def _step(self, step: Step) -> None:
+    def _step(self, step: Step, values: dict[str, Expr]) -> None:
+        """Follow a step, but for what rows have in new columns: that comes to `values`."""
         match step:
             case Rename(name, to):
                 self._map_columns()
@@ -353,15 +362,30 @@ class Table:
             case Add(field, missing, exists):
                 if _NEEDS_MAPPING.search(field.name):
                     self._map_columns()
+                self._allow([field])
                 kind = field.dataType.simpleString()
+                if missing is not None:
+                    values[field.name] = self._value(field, missing)
                 if not exists:
                     comment = str(field.metadata["comment"])
                     comment = comment.replace("\\", "\\\\").replace("'", "\\'")
                     added = f"{quoted(field.name)} {kind} COMMENT '{comment}'"
                     self._sql(f"ADD COLUMNS ({added})")
-                if missing is not None:
-                    value = F.lit(missing).cast(field.dataType)
-                    self.delta().update(set={quoted(field.name): value})
+
+    def _value(self, field: StructField, missing: str) -> Expr:
+        """What the rows that are there have in a new column."""
+        try:
+            return literal(missing, field.dataType)
+        except ValueError as error:
+            raise TableError(
+                f"{self.label}: what rows have in the new column {field.name!r} is {error}",
+                hint=COPY_AGAIN,
+            ) from error
+
+    def _allow(self, fields: Sequence[StructField]) -> None:
+        """Let a table that is there have columns of a type for which Delta asks to be told."""
+        if _have_times(fields) and self.version() >= 0 and not _have_times(self.fields()):
+            self.require({_TIMES: "supported"})
 
     def _map_columns(self) -> None:
         self.require({"delta.columnMapping.mode": "name"})
@@ -423,3 +447,7 @@ def rows_at(spark: SparkSession, path: str, version: int) -> DataFrame:
 
 def _types(fields: Sequence[StructField]) -> list[tuple[str, str]]:
     return [(field.name, field.dataType.simpleString()) for field in fields]
+
+
+def _have_times(fields: Sequence[StructField]) -> bool:
+    return any(isinstance(field.dataType, TimestampNTZType) for field in fields)

@@ -53,13 +53,15 @@ class StaticSchemas:
 
 @dataclass(frozen=True)
 class Col:
-    """A column: Avro field and type, PostgreSQL type, its name where it differs, its number."""
+    """A column: Avro field and type, PostgreSQL type, its name where it differs, its number, and
+    what rows have in it that were there before it."""
 
     field: str
     avro: Any
     pg_type: str
     name: str | None = None
     number: int | None = None
+    missing: str | None = None
 
 
 def namespace(schema: str, table: str) -> str:
@@ -86,6 +88,8 @@ def value_schema(schema: str, table: str, columns: Sequence[Col]) -> dict[str, A
             entry["pg_column"] = column.name
         if column.number is not None:
             entry["pg_attnum"] = column.number
+        if column.missing is not None:
+            entry["pg_missing"] = column.missing
         fields.append(entry)
     envelope["fields"][0]["type"][1]["fields"] = fields
     return envelope

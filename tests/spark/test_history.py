@@ -173,3 +173,39 @@ def test_a_change_data_feed_of_a_small_table_has_the_rows_that_changed(
         ("update_postimage", 7, "changed"),
         ("update_preimage", 7, "copied"),
     ]
+
+
+def test_row_tracking_of_a_small_table_keeps_the_identity_of_rows_that_did_not_change(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    columns = [Col("id", "int", "integer"), Col("b", "string", "text")]
+    topic = TableTopic(StaticSchemas(), "s.public.t", columns, ["id"])
+    table = Direct(spark, tmp_path, topic)
+    topic.truncate(0x90, 0, snapshot="first")
+    for key in range(20):
+        topic.change("r", 0x90, 0, after={"id": key, "b": "copied"})
+    table.apply()
+    # Delta gives the rows that are there their identities by a commit of its own.
+    spark.sql(
+        f"ALTER TABLE delta.`{table.path}` SET TBLPROPERTIES (delta.enableRowTracking = TRUE)"
+    )
+
+    def identities() -> dict[int, tuple[int, int]]:
+        rows = spark.read.format("delta").load(table.path)
+        tracked = rows.select("id", "_metadata.row_id", "_metadata.row_commit_version")
+        return {row[0]: (row[1], row[2]) for row in tracked.collect()}
+
+    before = identities()
+    topic.change("u", 0xA0, 1, after={"id": 7, "b": "changed"})
+    topic.change("d", 0xA0, 3, before={"id": 8})
+    topic.change("c", 0xA0, 5, after={"id": 20, "b": "new"})
+    found = table.apply()
+
+    assert found is not None
+    after = identities()
+    touched = {7, 8, 20}
+    assert {k: v for k, v in after.items() if k not in touched} == {
+        k: v for k, v in before.items() if k not in touched
+    }
+    assert after[7] == (before[7][0], found.version)
+    assert after[20][0] not in {row_id for row_id, _ in before.values()}
