@@ -11,9 +11,11 @@ from typing import Final
 from gateway.config import Settings
 from gateway.definitions.server import SUFFIXES
 from gateway.display import say
-from gateway.errors import TransientError
+from gateway.errors import GatewayError, TransientError
 from gateway.lsn import ZERO_LSN, Lsn, format_lsn
 from gateway.monitor.status import KAFKA, SOURCE, Severity, Status, TableStatus, tables_of
+from gateway.records import Watermark
+from gateway.runtime.plan import read_definitions
 from gateway.runtime.provision import slot_identity
 from gateway.sink.producer import Recovered
 from gateway.sink.progress import read_progress, read_slots
@@ -88,7 +90,17 @@ def read_status(settings: Settings) -> Status:
         refusal=None if watermark is None else watermark.refusal,
         away=away,
         publications=source.publications if source is not None and forgotten else (),
+        file_differs=watermark is not None and not forgotten and _differs(settings, watermark),
     )
+
+
+def _differs(settings: Settings, watermark: Watermark) -> bool:
+    """Whether the definitions file is not what is in force; one that cannot be read is not."""
+    try:
+        file = read_definitions(settings).fingerprint
+    except GatewayError:
+        return False
+    return watermark.definitions not in ("", file)
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,8 +16,10 @@ from gateway.records import Refusal
 
 __all__ = [
     "doing",
+    "has_started",
     "lag_seconds",
     "refused",
+    "takeover_refused",
     "why_behind",
     "why_not_alive",
     "why_not_ready",
@@ -67,7 +69,14 @@ def why_not_ready(
         found.append(behind)
     if figures.refusal is not None:
         found.append(refused(figures.refusal))
+    if figures.takeover_refused:
+        found.append(takeover_refused(figures.takeover_refused))
     return found
+
+
+def has_started(figures: Figures | None) -> bool:
+    """Whether it streams or stands by, for a supervisor that ends what does not start in time."""
+    return figures is not None and figures.phase in ("streaming", "standby")
 
 
 def doing(figures: Figures | None) -> str:
@@ -101,6 +110,11 @@ def refused(refusal: Refusal) -> str:
     """Say that changed definitions are refused, since when and why; the same words everywhere."""
     since = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(refusal.since_ms / 1000))
     return f"changed definitions are refused since {since}: {refusal.message}"
+
+
+def takeover_refused(why: str) -> str:
+    """Say that a gateway that stands by does not take over; the same words everywhere."""
+    return f"this standby does not take over: {why}"
 
 
 def lag_seconds(figures: Figures, unix_now: float) -> float | None:

@@ -102,6 +102,11 @@ def _of_process(figures: Figures, slot: str, tables: Collection[str]) -> Iterato
         "When changed definitions were refused, since 1970; 0: they are not.",
         0 if figures.refusal is None else figures.refusal.since_ms / 1000,
     )
+    yield _plain(
+        "takeover_refused",
+        "1 while it stands by and does not take over: it would change what is published.",
+        bool(figures.takeover_refused),
+    )
     yield _plain_counter("frames", "Messages received from the server.", figures.frames)
     yield _plain_counter("transactions", "Source transactions routed.", figures.transactions)
     yield _plain_counter("records", "Records made, markers included.", figures.records)

@@ -92,7 +92,7 @@ _ICON: Final = (
 )
 _PHASES: Final = {
     "starting": ("wait", "starting"),
-    "standby": ("good", "standing by: another gateway reads the slot"),
+    "standby": ("good", "standing by"),
     "streaming": ("good", "streaming"),
     "retrying": ("bad", "trying again after an error"),
     "stopped": ("wait", "stopped"),

@@ -12,7 +12,7 @@ from enum import IntEnum
 from typing import Any, Final
 
 from gateway.lsn import Lsn, format_lsn
-from gateway.monitor.health import refused
+from gateway.monitor.health import refused, takeover_refused
 from gateway.records import CopyState, Refusal
 from gateway.source.running import Task, Wait
 from gateway.source.slot import SlotStatus
@@ -96,6 +96,9 @@ class Status:
         away: Those that do not answer, by name, and why; what they would say is not known.
         lagging: How far it is behind, where that is too far.
         publications: The gateway's own ones that exist; only known without a slot.
+        standing_by: It is that of a gateway that stands by.
+        takeover_refused: Why that does not take over; empty: it does.
+        file_differs: The definitions file is not what is in force.
     """
 
     name: str
@@ -108,6 +111,9 @@ class Status:
     away: Mapping[str, str] = field(default_factory=dict)
     lagging: str | None = None
     publications: Sequence[str] = ()
+    standing_by: bool = False
+    takeover_refused: str = ""
+    file_differs: bool = False
 
     @property
     def behind(self) -> int | None:
@@ -146,6 +152,20 @@ class Status:
                 Severity.ACT,
                 refused(self.refusal),
                 self.refusal.hint or "`pgsluice check` says more; the old ones stay in force",
+            )
+        if self.takeover_refused:
+            yield Problem(
+                Severity.ACT,
+                takeover_refused(self.takeover_refused),
+                "make the definitions file the same for all gateways; `pgsluice reload` puts that "
+                "of the leading one into force, SIGHUP to the standby its own at a failover",
+            )
+        if self.file_differs and self.refusal is None:
+            yield Problem(
+                Severity.WAIT,
+                "the definitions file is not what is in force",
+                "`pgsluice reload` puts it into force; beside a standby: make the file the same "
+                "for all gateways",
             )
         if SOURCE not in self.away:
             yield from self._slot_problems()
@@ -196,7 +216,7 @@ class Status:
                 "no gateway reads the slot: the server keeps WAL for it",
                 "start `pgsluice run`, or read its log",
             )
-        elif self.durable_lsn is None and not self.waits and KAFKA not in self.away:
+        elif self._is_starting():
             yield Problem(Severity.WAIT, "the gateway is starting")
         for wait in self.waits:
             yield Problem(
@@ -207,6 +227,10 @@ class Status:
         near = retention_problem(self.slot, self.retained)
         if near is not None:
             yield near
+
+    def _is_starting(self) -> bool:
+        known = self.durable_lsn is not None or KAFKA in self.away
+        return not (known or self.waits or self.standing_by)
 
     def as_json(self) -> dict[str, Any]:
         """Return it as JSON has it."""
@@ -250,6 +274,8 @@ class Status:
             },
             "away": dict(self.away),
             "lagging": self.lagging,
+            "takeover_refused": self.takeover_refused or None,
+            "file_differs": self.file_differs,
             "publications": list(self.publications),
             "problems": [
                 {

@@ -21,10 +21,10 @@ from gateway.errors import GatewayError
 from gateway.lsn import Lsn
 from gateway.monitor.health import (
     doing,
+    has_started,
     lag_seconds,
     why_behind,
     why_not_alive,
-    why_not_ready,
 )
 from gateway.monitor.notify import Notifier
 from gateway.monitor.status import Status, of_table, tables_of
@@ -138,7 +138,15 @@ class Watch:
             return None
         name, loop = self._settings.source.slot, None if figures is None else figures.loop
         if figures is None or loop is None:
-            return Status(name, view.slot, view.server_lsn, None, waits=view.waits)
+            return Status(
+                name,
+                view.slot,
+                view.server_lsn,
+                None,
+                waits=view.waits,
+                standing_by=figures is not None and figures.phase == "standby",
+                takeover_refused="" if figures is None else figures.takeover_refused,
+            )
         most = self._settings.monitor.max_lag_s
         tables = tables_of(loop.copies, lambda copy: figures.estimates.get(of_table(copy)))
         durable = Lsn(loop.durable_lsn)
@@ -151,6 +159,8 @@ class Watch:
             view.waits,
             refusal=figures.refusal,
             lagging=why_behind(figures, time.time(), most),
+            standing_by=figures.phase == "standby",
+            takeover_refused=figures.takeover_refused,
         )
 
     # The threads
@@ -160,8 +170,7 @@ class Watch:
         while not self._ended.wait(_TURN_S):
             figures, now, unix_now = self.figures, time.monotonic(), time.time()
             if not why_not_alive(figures, now, unix_now):
-                ready = not why_not_ready(figures, now, unix_now)
-                self._notifier.alive(doing(figures), ready=ready)
+                self._notifier.alive(doing(figures), ready=has_started(figures))
 
     def _look(self) -> None:
         looked = next_look = 0.0

@@ -106,6 +106,7 @@ class Figures:
     filters: Mapping[tuple[str, str], str]
     refusal: Refusal | None
     away: str
+    takeover_refused: str
     commit_seconds: Histogram
     commit_records: Histogram
 
@@ -129,6 +130,7 @@ class Counters:
         commit_records: How many records a Kafka transaction had.
         refusal: Of changed definitions; another thread may set it, and `away`.
         away: What does not answer, and what is known of it; empty while everything does.
+        takeover_refused: Why this gateway, which stands by, does not take over; empty: it does.
         posted: The latest copy; the one thing here that other threads may look at.
     """
 
@@ -153,6 +155,7 @@ class Counters:
     loop: LoopState | None = None
     refusal: Refusal | None = None
     away: str = ""
+    takeover_refused: str = ""
     posted: Figures | None = None
 
     def enter(self, phase: Phase) -> None:
@@ -197,6 +200,7 @@ class Counters:
             filters=self.filters,
             refusal=self.refusal,
             away=self.away,
+            takeover_refused=self.takeover_refused,
             commit_seconds=self.commit_seconds.copy(),
             commit_records=self.commit_records.copy(),
         )

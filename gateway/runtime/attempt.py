@@ -57,6 +57,7 @@ from gateway.runtime.provision import (
     slot_identity,
     with_topics,
 )
+from gateway.runtime.standby import DefinitionsChanged, Standby
 from gateway.runtime.start import Decision, Facts, GoOn, StartOver, decide, look
 from gateway.runtime.streaming import Streaming
 from gateway.sink.producer import Recovered, TransactionalSink
@@ -91,6 +92,7 @@ class Attempt:
         was_down: No attempt has streamed up to this one, but for one that failed: any time may have
             passed since.
         ask_server: Filters that the server evaluates may come up.
+        standby: Says whether a failover would change what is published.
         stood_by: Another process had the slot at first.
         definitions: Those in force, where a gateway has streamed; None: as the file has them.
         faults: Of tables that a copy could not read; they are held until definitions take over.
@@ -106,6 +108,7 @@ class Attempt:
     reload: Callable[[], bool]
     close_timeout_s: Callable[[], float]
     time_is_up: Callable[[], bool]
+    standby: Standby
     was_down: bool = True
     ask_server: bool = False
     stood_by: bool = False
@@ -138,13 +141,19 @@ class Attempt:
                 lock_first_start(connection, settings.source.slot)
                 if (first_start := look(self._facts(setup, outside))) is not None:
                     made = self._make_slot(setup, outside, first_start.because)
-            stream = start_stream(
-                connection,
-                settings.source.slot,
-                lambda: self._start(setup),
-                stopping=self.stopping,
-                pause=self._stand_by,
-            )
+            self.standby.begin(slot_identity(setup.facts, settings), setup.definitions.fingerprint)
+            try:
+                stream = start_stream(
+                    connection,
+                    settings.source.slot,
+                    lambda: self._start(setup),
+                    stopping=self.stopping,
+                    pause=partial(self._stand_by, connection),
+                    why_not=self.standby.why_not,
+                )
+            except DefinitionsChanged:
+                self.definitions = None
+                return Outcome.START_ANEW
             if stream is None:
                 return Outcome.START_ANEW
             fail_point("start.slot_taken")
@@ -172,6 +181,9 @@ class Attempt:
                 recovered = sink.open(_OPEN_TIMEOUT_S, stopping=self.stopping)
                 if self.definitions is not None and _is_superseded(self.definitions, recovered):
                     self.definitions = None
+                    self.standby.supersede()
+                    return Outcome.START_ANEW
+                if self.standby.refuses(recovered.watermark):
                     return Outcome.START_ANEW
                 if recovered.watermark is not None:
                     self.settings = settings = with_topics(
@@ -302,6 +314,7 @@ class Attempt:
             taken={request.name for request in recovered.requests},
         )
         self.streaming_since = time.monotonic()
+        self.standby.lead()
         self.definitions = setup.definitions
         outcome = streaming.run(going_on)
         self.faults = {**self.faults, **streaming.faults}
@@ -424,8 +437,9 @@ class Attempt:
         if self.stopping() and (self.streaming_since is None or self.time_is_up()):
             raise TransientError("interrupted, because the gateway is stopping")
 
-    def _stand_by(self, seconds: float) -> None:
+    def _stand_by(self, connection: psycopg.Connection, seconds: float) -> None:
         self.stood_by = True
+        self.standby.wait(connection)
         self.counters.enter("standby")
         self.pause(seconds)
 

@@ -25,6 +25,7 @@ from gateway.runtime.garbage import clear_up
 from gateway.runtime.leadership import StoppedWaiting
 from gateway.runtime.pipeline import GRACE, Outcome
 from gateway.runtime.retries import Retries
+from gateway.runtime.standby import Standby
 from gateway.shortage import shortage
 
 __all__ = ["Daemon"]
@@ -66,6 +67,7 @@ class Daemon:
         self._pause = pause
         self._reload = reload
         self.counters = Counters()
+        self._standby = Standby(settings, self.counters, reload)
         self._tell_copy = report_copy
         self._was_down = True
         self._ask_server = False
@@ -139,6 +141,7 @@ class Daemon:
             reload=self._reload,
             close_timeout_s=self._close_timeout_s,
             time_is_up=self._time_is_up,
+            standby=self._standby,
             was_down=self._was_down,
             ask_server=self._ask_server,
             definitions=self._definitions,

@@ -88,6 +88,7 @@ def start_stream(
     *,
     stopping: Callable[[], bool],
     pause: Callable[[float], None],
+    why_not: Callable[[], str | None],
 ) -> ReplicationConnection | None:
     """Take the slot, standing by while another process has it.
 
@@ -97,6 +98,7 @@ def start_stream(
         start: Opens a connection and starts streaming; raises `SlotBusyError` while it cannot.
         stopping: Asked between two looks.
         pause: Waits for so many seconds, or until `stopping` may have changed.
+        why_not: Why a slot that is free is left alone; None: it is not.
 
     Returns:
         The started stream; None when the slot has gone meanwhile.
@@ -110,12 +112,22 @@ def start_stream(
         status = slot_status(connection, slot)
         if status is None:
             return None
-        if not status.active:
+        because = None if status.active else why_not()
+        if not status.active and because is None:
             try:
                 return start()
             except SlotBusyError:
                 pass  # somebody was quicker
-        if waited_s % _REMIND_S < _LOOK_S:
+        if waited_s % _REMIND_S < _LOOK_S and because is not None:
+            event(
+                _LOG,
+                logging.WARNING,
+                "standing by: no process reads the slot, and this gateway does not take over",
+                slot=slot,
+                because=because,
+                waited_s=int(waited_s),
+            )
+        elif waited_s % _REMIND_S < _LOOK_S:
             event(
                 _LOG,
                 logging.INFO,

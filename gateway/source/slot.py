@@ -13,7 +13,14 @@ from gateway.lsn import Lsn, parse_lsn
 from gateway.source.connection import classify_server_error, connect
 from gateway.source.replication import OUTPUT_PLUGIN
 
-__all__ = ["SlotStatus", "check_owner", "check_slot", "is_reading", "slot_status"]
+__all__ = [
+    "SlotStatus",
+    "check_owner",
+    "check_slot",
+    "is_reading",
+    "reader_sign",
+    "slot_status",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +78,13 @@ _INVALIDATION_REASON: Final[tuple[tuple[int, LiteralString], ...]] = (
     (0, "NULL"),
 )
 
+_SIGN: Final = """
+SELECT s.active_pid, s.confirmed_flush_lsn::pg_catalog.text, r.reply_time::pg_catalog.text
+FROM pg_catalog.pg_replication_slots AS s
+LEFT JOIN pg_catalog.pg_stat_replication AS r ON r.pid OPERATOR(pg_catalog.=) s.active_pid
+WHERE s.slot_name OPERATOR(pg_catalog.=) %s::pg_catalog.name AND s.active_pid IS NOT NULL
+"""
+
 
 def slot_status(connection: psycopg.Connection[Any], name: str) -> SlotStatus | None:
     """Look the slot up, on an autocommit connection; None when there is no slot of this name.
@@ -100,6 +114,23 @@ def slot_status(connection: psycopg.Connection[Any], name: str) -> SlotStatus | 
         invalidation_reason=row[8],
         two_phase=row[9],
     )
+
+
+def reader_sign(connection: psycopg.Connection[Any], name: str) -> tuple[Any, ...] | None:
+    """Return what changes while a living process reads the slot; None: no process reads it.
+
+    The server's process, what the reader has confirmed, and when it sent its last reply, which a
+    role sees of its own processes and, as a member of pg_read_all_stats, of all.
+
+    Raises:
+        TransientError: the connection is gone.
+    """
+    try:
+        row = connection.execute(_SIGN, [name]).fetchone()
+    except psycopg.Error as error:
+        doing = f'looking up who reads replication slot "{name}"'
+        raise classify_server_error(error.sqlstate, str(error), doing=doing) from None
+    return row
 
 
 def is_reading(dsn: str, name: str, pid: int) -> bool:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gateway.monitor.health import doing, lag_seconds, why_not_alive, why_not_ready
+from gateway.monitor.health import doing, has_started, lag_seconds, why_not_alive, why_not_ready
 from gateway.observe import Phase
 from gateway.records import CopyState, Refusal
 from tests.unit.monitor.figures import COPIES, figures, loop_state
@@ -44,6 +44,14 @@ def test_nothing_but_a_stuck_stream_is_a_reason_to_restart(phase: Phase) -> None
 )
 def test_who_streams_or_stands_by_is_ready(phase: Phase, ready: bool) -> None:
     assert (why_not_ready(figures(phase=phase), 51.0, 0.0) == []) == ready
+
+
+def test_a_standby_that_does_not_take_over_is_not_ready_and_has_started() -> None:
+    standby = figures(phase="standby", takeover_refused="why")
+
+    assert why_not_ready(standby, 51.0, 0.0) == ["this standby does not take over: why"]
+    assert has_started(standby)
+    assert not has_started(figures(phase="starting"))
 
 
 def test_who_has_not_begun_is_alive_and_not_ready() -> None:

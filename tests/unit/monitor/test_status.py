@@ -158,6 +158,24 @@ def test_refused_definitions_are_to_be_dealt_with() -> None:
     assert replace(status(), refusal=refusal).as_json()["refused"]["message"] in problem.message
 
 
+def test_a_standby_that_does_not_take_over_and_a_file_that_is_not_in_force_are_named() -> None:
+    base = status()
+    (standby,) = replace(base, takeover_refused="why", standing_by=True).problems()
+    (differs,) = replace(base, file_differs=True).problems()
+    refusal = Refusal(0, 0, "f", "why")
+
+    assert (standby.severity, standby.message) == (
+        Severity.ACT,
+        "this standby does not take over: why",
+    )
+    assert (differs.severity, differs.message) == (
+        Severity.WAIT,
+        "the definitions file is not what is in force",
+    )
+    assert len(replace(base, file_differs=True, refusal=refusal).problems()) == 1
+    assert replace(base, durable_lsn=None, standing_by=True).problems() == []
+
+
 def test_after_slot_drop_it_is_said_what_is_left() -> None:
     dropped = replace(status(), slot=None, durable_lsn=Lsn(0), tables=())
 

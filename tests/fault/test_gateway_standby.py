@@ -1,0 +1,111 @@
+"""A failover changes nothing: a standby with other definitions says so, and does not take over."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.integration.test_gateway_monitor import LISTENING, Monitored
+from tests.support.gateway_scene import (
+    Scene,
+    reloads,
+    wait_until_confirmed,
+    wait_until_slot_is_free,
+)
+from tests.support.servers import Database
+from tests.support.waiting import wait_until
+
+pytestmark = [pytest.mark.postgres, pytest.mark.kafka]
+
+BOTH = "CREATE PUBLICATION p FOR TABLE t, u; CREATE SUBSCRIPTION {s} CONNECTION '' PUBLICATION p;"
+WITHOUT_U = BOTH.replace("t, u", "t")
+WORDS = "this standby does not take over: its definitions are not those in force"
+TABLES = "CREATE TABLE t (a int PRIMARY KEY); CREATE TABLE u (a int PRIMARY KEY)"
+
+
+@pytest.fixture
+def on_machine(
+    tmp_path: Path, database: Database, kafka: str, registry: str
+) -> Iterator[Callable[[str, str], Scene]]:
+    """Make a gateway's files on a machine of its own: ``on_machine("a", definitions)``."""
+    made: list[Scene] = []
+    limits = {"feedback_interval_s": 0.5, "progress_interval_s": 0.2}
+    extra: dict[str, Any] = {**LISTENING, "limits": limits}
+
+    def make(name: str, definitions: str) -> Scene:
+        slot = f"gw_{database.name}"
+        made.append(Scene(tmp_path / name, database.dsn, kafka, registry, slot, definitions, extra))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.close()
+
+
+def is_ready(gateway: Monitored) -> bool:
+    return gateway.get("/readyz")[0] == 200
+
+
+def test_a_standby_with_other_definitions_waits_until_they_are_those_in_force_or_are_to_count(
+    on_machine: Callable[[str, str], Scene], database: Database
+) -> None:
+    with database.connect() as connection:
+        connection.execute(TABLES)
+        a, b = on_machine("a", BOTH), on_machine("b", WITHOUT_U)
+        leader = Monitored(a.project.start())
+        leader.process.wait_until_copied()
+        before = reloads(a)
+        standby = Monitored(b.project.start())
+        wait_until(lambda: WORDS in standby.get("/readyz")[1], 60, "the standby to compare")
+
+        assert standby.get("/readyz")[0] == 503
+        assert standby.get("/healthz")[0] == 200
+        assert standby.metrics()["takeover_refused"][()] == 1
+        assert leader.metrics()["takeover_refused"][()] == 0
+        wait_until(lambda: standby.status()["problems"], 60, "the standby to see the server")
+        (problem,) = standby.status()["problems"]
+        assert (problem["severity"], problem["message"]) == ("act", WORDS)
+        page = standby.get("/")[1]
+        assert WORDS in page and "there is something to do" in page
+        assert standby.process.log().count("this standby does not take over") == 1
+        status = b.cli("status")
+        assert status.code == 75 and "the definitions file is not what is in force" in status.out
+        assert (a.cli("status").code, leader.status()["problems"]) == (0, [])
+
+        leader.process.kill()
+        wait_until_slot_is_free(connection, a.slot)
+        connection.execute("INSERT INTO t VALUES (1); INSERT INTO u VALUES (1)")
+        unread = "no gateway reads the slot"
+        wait_until(lambda: unread in standby.get("/status")[1], 60, "the standby to see it")
+        assert WORDS in standby.get("/readyz")[1]
+        assert reloads(a) == before
+        assert "u: ready" in a.cli("status").out
+
+        b.project.definitions = a.project.definitions
+        b.project.write()
+        standby.process.wait_until_doing("streaming")
+        wait_until(lambda: is_ready(standby), 60, "it to be ready")
+        wait_until_confirmed(connection, a.slot)
+        assert reloads(a) == before
+        assert a.rebuilt("u") == a.rebuilt("t") == [(1,)]
+
+        a.project.definitions = WITHOUT_U.replace("{s}", a.slot)
+        third = Monitored(a.project.start())
+        wait_until(lambda: WORDS in third.get("/readyz")[1], 60, "the third to compare")
+        os.kill(third.process.pid, signal.SIGHUP)
+        wait_until(lambda: is_ready(third), 60, "its definitions to count")
+        standby.process.kill()
+        third.process.wait_until_doing("streaming")
+        connection.execute("INSERT INTO t VALUES (2); INSERT INTO u VALUES (2)")
+        wait_until_confirmed(connection, a.slot)
+        tables = json.loads(a.cli("status", "--json").out)["tables"]
+        assert [table["table"] for table in tables] == ["public.t"]
+        assert third.process.terminate() == 0, third.process.log()
+        assert a.rebuilt("u") == [(1,)]
+        assert a.rebuilt("t") == [(1,), (2,)]
