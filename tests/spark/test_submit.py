@@ -17,7 +17,11 @@ import pytest
 from gateway.embedded.jars import jars
 from gateway.embedded.java import java, java_home
 from gateway.embedded.processes import free_port, port_answers
-from tests.spark.test_interrupted import Scene
+from spark_consumer.session import TUNED
+from tests.spark.kafka_topics import RegisteredSchemas
+from tests.spark.records import value_schema
+from tests.spark.test_interrupted import COLUMNS, Scene
+from tests.spark.test_stopping import slow_registry
 from tests.support.servers import BRIEF_JAVA
 from tests.support.waiting import wait_until
 
@@ -33,15 +37,20 @@ def recipe() -> str:
     return found[1]
 
 
+def spark_home() -> Path:
+    """The folder of Spark, as pyspark brings it."""
+    import pyspark
+
+    return Path(next(iter(pyspark.__path__)))
+
+
 class Cluster:
     """A master and two workers of one core each."""
 
     def __init__(self, folder: Path, stack: ExitStack) -> None:
-        import pyspark
-
         self.folder = folder
         self.stack = stack
-        self.bin = Path(next(iter(pyspark.__path__))) / "bin"
+        self.bin = spark_home() / "bin"
         self.environment = {
             **os.environ,
             "JAVA_HOME": str(java_home()),
@@ -163,38 +172,69 @@ def test_the_recipe_of_the_readme_rebuilds_tables_on_a_cluster(
     assert cluster.log("master").count("Launching executor") >= 2
 
 
-def test_a_signal_to_the_whole_process_group_ends_the_job_without_a_traceback(
-    kafka: str, registry: str, tmp_path: Path
+SUBMITTED = "import sys\nfrom spark_consumer.__main__ import main\nsys.exit(main())\n"
+
+
+@pytest.mark.parametrize("submitted", [False, True], ids=["python -m", "spark-submit"])
+def test_a_signal_in_a_long_batch_ends_the_job_and_it_says_so(
+    kafka: str, registry: str, tmp_path: Path, submitted: bool
 ) -> None:
+    """As a terminal does it, to the whole process group; spark-submit's JVM ends by it at once."""
     scene = Scene(kafka, registry, tmp_path)
     scene.produce()
-    program = tmp_path / "consumer.toml"
-    listed = ",".join(str(jar) for jar in jars("spark"))
-    program.write_text(
-        f'[kafka]\n"bootstrap.servers" = "{kafka}"\n[registry]\nurl = "{registry}"\n'
-        f'[consumer]\nsubscriptions = ["{scene.name}"]\ntopics = ["{scene.named}"]\n'
-        f'spark = {{ "spark.jars" = "{listed}" }}\n'
-    )
-    with (tmp_path / "log").open("wb") as log:
+    # The same schema has the same id: it is that of the third table.
+    slow = RegisteredSchemas(registry).register(value_schema("public", "t3", COLUMNS))
+    program, listed = tmp_path / "consumer.toml", ",".join(str(jar) for jar in jars("spark"))
+    command = [sys.executable, "-m", "spark_consumer", "--config", str(program)]
+    if submitted:
+        (tmp_path / "consume.py").write_text(SUBMITTED)
+        conf = [f"--conf={key}={value}" for key, value in TUNED.items()]
+        submit = [str(spark_home() / "bin" / "spark-submit"), "--master", "local[2]", *conf]
+        command = [*submit, "--jars", listed, str(tmp_path / "consume.py"), *command[-2:]]
+    with slow_registry(registry, slow) as server, (tmp_path / "log").open("wb") as log:
+        program.write_text(
+            f'[kafka]\n"bootstrap.servers" = "{kafka}"\n'
+            f'[registry]\nurl = "http://127.0.0.1:{server.server_port}"\n'
+            f'[consumer]\nsubscriptions = ["{scene.name}"]\ntopics = ["{scene.named}"]\n'
+            f'shutdown_timeout_s = 2.0\nspark = {{ "spark.jars" = "{listed}" }}\n'
+        )
         process = subprocess.Popen(
-            [sys.executable, "-m", "spark_consumer", "--config", str(program)],
-            env={**os.environ, "JAVA_HOME": str(java_home()), "JAVA_TOOL_OPTIONS": BRIEF_JAVA},
+            command,
+            env={
+                **os.environ,
+                "JAVA_HOME": str(java_home()),
+                "JAVA_TOOL_OPTIONS": BRIEF_JAVA,
+                "PYSPARK_PYTHON": sys.executable,
+                "PYTHONPATH": str(ROOT),
+            },
             cwd=ROOT,
             stdout=log,
             stderr=log,
             start_new_session=True,
         )
-    try:
-        wait_until(
-            lambda: process.poll() is not None or any(map(scene.is_written, (1, 2, 3))),
-            300,
-            "a table's commit",
-        )
-        os.killpg(process.pid, signal.SIGTERM)
-        code = process.wait(60)
-    finally:
-        _end(process)
+        try:
+            wait_until(
+                lambda: process.poll() is not None or server.asked.is_set(), 300, "a long batch"
+            )
+            assert process.poll() is None, (tmp_path / "log").read_text(errors="replace")[-4000:]
+            os.killpg(process.pid, signal.SIGTERM)
+            code = process.wait(60)
+            wait_until(lambda: not _lives(process.pid), 60, "the end of the process group")
+        finally:
+            _end(process)
 
     text = (tmp_path / "log").read_text(errors="replace")
-    assert code == 0, text[-4000:]
+    # spark-submit's own process is the JVM: it has the exit code that Java has for a signal, and
+    # passes on nothing that the job says after it.
+    assert code == (143 if submitted else 0), text[-4000:]
+    assert submitted or re.search(r"INFO stopped$", text, re.MULTILINE), text[-4000:]
     assert "Traceback" not in text
+    assert not scene.is_written(3)
+
+
+def _lives(group: int) -> bool:
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return False
+    return True
