@@ -30,6 +30,7 @@ from spark_consumer.topics import TopicStates
 __all__ = ["Planner", "Task", "read_shares"]
 
 _PIECE: Final = 50_000
+_LOG: Final = "_delta_log"
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +122,11 @@ class Planner:
         name = self._shelf.names.get(topic)
         if name is None:
             name = self._shelf.names[topic] = self._name(topic, state, markers)
+        if _LOG in name.split("."):
+            raise TableError(
+                f"{self._shelf.label(name)}: Delta has folders called {_LOG} for itself",
+                hint="rename it, or leave it out of the publications",
+            )
         fresh = [one for one in markers if one.offset > self._manifest.marker]
         if name in self._manifest.aside and (copy := self._copy(topic, state, fresh)):
             return Task(name, copy, None)

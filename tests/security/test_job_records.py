@@ -156,6 +156,7 @@ def test_a_record_that_claims_more_than_it_is_holds_its_table_and_no_other(
         table.change("u", 0x98, 1, after={"a": 1, "b": "x"})
         good = table.records.pop()
         table.records.append(Record(good.topic, good.key, value, good.headers))
+    attacked.add("_delta_log")
     attacked.add("cases", [Col("a", "int", "integer"), Col("b", "string", "text")])
     both = [*COLUMNS, Col("B_", "string", "text", "B", 3)]
     attacked.tables["cases"].columns = both
@@ -178,6 +179,8 @@ def test_a_record_that_claims_more_than_it_is_holds_its_table_and_no_other(
     undecodable = [name for name in reasons if name.split("_")[0] in ("string", "union", "array")]
     for name in (*undecodable, "nothing", "endless"):
         assert "a record is not what its Avro schema says" in reasons[name], (name, reasons[name])
+    assert "Delta has folders called _delta_log for itself" in reasons["_delta_log"]
+    assert not (tmp_path / "warehouse" / attacked.name / "public" / "_delta_log").exists()
     assert "no schema with id 999999" in reasons["unknown_schema"]
     assert "nested more than 8 deep" in reasons["nested_schema"]
     assert "the columns 'b' and 'B' differ by case alone" in reasons["cases"]
