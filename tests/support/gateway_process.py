@@ -42,7 +42,7 @@ class GatewayProject:
 
     def write(self) -> Path:
         """Write the files; the path of the configuration."""
-        (self.folder / "replication.sql").write_text(self.definitions, encoding="utf-8")
+        _replace(self.folder / "replication.sql", self.definitions)
         tables: dict[str, dict[str, Any]] = {
             "source": {"dsn": self.dsn, "slot": self.slot},
             "definitions": {"file": "replication.sql"},
@@ -59,7 +59,7 @@ class GatewayProject:
             lines.append(f"[{table}]")
             lines += [f"{json.dumps(key)} = {json.dumps(value)}" for key, value in values.items()]
         path = self.folder / "pgsluice.toml"
-        path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+        _replace(path, "\n".join(lines) + "\n")
         return path
 
     def start(
@@ -218,6 +218,13 @@ class GatewayProcess:
         assert self._process.stderr is not None
         self._process.stderr.close()
         self._supervisor.close()
+
+
+def _replace(path: Path, text: str) -> None:
+    """Write a file that a process may be reading, or about to read."""
+    new = path.with_name(f"{path.name}.new")
+    new.write_text(text, encoding="utf-8")
+    new.replace(path)
 
 
 def _is_copied(status: str) -> bool:

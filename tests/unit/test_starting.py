@@ -145,6 +145,8 @@ def test_ctrl_c_while_a_command_starts_shows_no_traceback() -> None:
 def test_afterwards_signals_do_to_a_command_what_they_always_do() -> None:
     program = (
         "import signal\n"
+        # A shell that starts something in the background lets it ignore SIGINT.
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         "from gateway.starting import stop_while_starting\n"
         "with stop_while_starting(daemon=False):\n"
         "    pass\n"
