@@ -255,7 +255,7 @@ class Reloader:
         self._pending |= departed or changed or told is not self._compared
         self._compared = told
         if (self._plan.held or self._counters.refusal) and time.monotonic() >= self._look_for_held:
-            # A right that was granted, or a schema that the registry takes now, is in no digest.
+            # A role that was granted, or a schema that the registry takes now, is in no digest.
             self._held_for = min(self._held_for * 2, _HELD_AT_MOST_S)
             self._look_for_held = time.monotonic() + self._held_for
             self._pending = True

@@ -53,9 +53,15 @@ _TABLES: Final = """
     FROM pg_catalog.pg_index AS x
     WHERE {indrelid} AND (x.indisprimary OR x.indisreplident)
   UNION ALL
-    SELECT 'a', a.attrelid::text, a.attnum::text || '.' || a.attname, a.atttypid::text
+    SELECT 'a', a.attrelid::text, a.attnum::text || '.' || a.attname,
+        pg_catalog.concat_ws(' ', a.atttypid, a.attacl)
     FROM pg_catalog.pg_attribute AS a
     WHERE a.attrelid = ANY (%(held)s) AND a.attnum > 0 AND NOT a.attisdropped
+  UNION ALL
+    SELECT 'w', c.oid::text, pg_catalog.concat_ws(' ', c.relowner, c.relrowsecurity, c.relacl),
+        n.nspacl::text
+    FROM pg_catalog.pg_class AS c JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace
+    WHERE c.oid = ANY (%(held)s)
   UNION ALL
     SELECT 'm', c.oid::text, n.nspname::text, c.relname::text
     FROM pg_catalog.pg_class AS c JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace
@@ -96,7 +102,7 @@ class CatalogWatch:
     Looked at are the publications of the database that a subscription names, and whether the stream
     tells how they are altered; tables of the schemas and databases that are published as a whole;
     partitions, names and replica identities of the tables of the plan; tables that bear the names
-    of those that are missing; columns of those that are held.
+    of those that are missing; columns and rights of those that are held.
 
     Args:
         before: What `whole_digest` said before the plan was read.
