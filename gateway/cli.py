@@ -188,6 +188,12 @@ def _slot_drop(arguments: argparse.Namespace) -> int:
     )
 
 
+def _takeover(arguments: argparse.Namespace) -> int:
+    from gateway.commands.takeover import takeover
+
+    return takeover(_gateway(arguments), arguments.subscription)
+
+
 def _demo(arguments: argparse.Namespace) -> int:
     from gateway.demo.main import demo
 
@@ -335,6 +341,14 @@ def command_line() -> argparse.ArgumentParser:
     for command in (run, reload, copy, resume):
         _add_group(command)
     _add_looking(commands)
+    takeover = _configured(
+        commands,
+        "takeover",
+        _takeover,
+        "write to topics that have been another gateway's from now on; their tables are copied",
+    )
+    takeover.add_argument("subscription", nargs="+", metavar="SUBSCRIPTION")
+    _add_group(takeover)
     slot = commands.add_parser("slot", help="manage the replication slot")
     slot_commands = slot.add_subparsers(title="commands", metavar="COMMAND", required=True)
     slot_drop = _configured(

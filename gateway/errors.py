@@ -3,7 +3,8 @@
     GatewayError
     ├── TransientError      retry with backoff (connection lost, broker not available)
     │   ├── SlotBusyError       another process reads the slot: stand by
-    │   └── FencedError         a younger gateway writes to Kafka: this attempt is over
+    │   ├── FencedError         a younger gateway writes to Kafka: this attempt is over
+    │   └── LostRecordsError    a topic lacks what was written to it: its tables are copied again
     └── FatalError          exit; a person must act, and `hint` says how
         ├── ConfigError         the settings cannot work
         ├── UsageError          an argument of a command is wrong; exit code 2
@@ -25,6 +26,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import ClassVar, Final, Literal, TypeAlias
 
 __all__ = [
@@ -35,6 +37,7 @@ __all__ = [
     "FilterError",
     "GatewayError",
     "KafkaTransactionTimeout",
+    "LostRecordsError",
     "ProtocolError",
     "RecordSizeError",
     "SchemaError",
@@ -80,6 +83,18 @@ class FencedError(TransientError):
 
     Whether this gateway goes on is decided by the slot, which only one of them can hold.
     """
+
+
+class LostRecordsError(TransientError):
+    """Topics lack records that were written to them; the next attempt knows which.
+
+    Attributes:
+        topics: Their names.
+    """
+
+    def __init__(self, message: str, *, topics: Collection[str], hint: str | None = None) -> None:
+        super().__init__(message, hint=hint)
+        self.topics = frozenset(topics)
 
 
 class FatalError(GatewayError):

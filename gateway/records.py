@@ -154,7 +154,7 @@ class Watermark:
 
     Attributes:
         end_lsn: Every transaction that ends at or before it is in Kafka once this is committed.
-            0 while the first copy runs: then there is no watermark yet.
+            0: the slot is claimed, and nothing was streamed from it yet.
         timeline: Of the server at the time.
         definitions: Fingerprint of the definitions in force.
         copies: States of the initial copies, all of them.

@@ -231,10 +231,11 @@ def _connected(
             before = spans.get(number)
             spans[number] = Span(
                 number,
-                # A topic's head may be gone up to where it had none of ours.
+                # A topic's head may be gone up to where it had none of ours; and what stands before
+                # a copy, which nobody has promised, may be of another writer.
                 before.start
                 if before is not None
-                else max(part.previous, state.earliest.get(number, 0)),
+                else max(part.first if begins else part.previous, state.earliest.get(number, 0)),
                 part.next,
                 part.records + (before.records if before is not None else 0),
             )

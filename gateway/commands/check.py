@@ -19,15 +19,20 @@ from gateway.config import Settings
 from gateway.definitions.expression import column_names
 from gateway.definitions.model import Definitions, Operation, Plan
 from gateway.display import lines_shown, say
-from gateway.envelope.naming import error_topic
+from gateway.envelope.naming import error_topic, transaction_topic
 from gateway.errors import GatewayError
 from gateway.monitor.status import retention_problem
 from gateway.pgoutput.messages import ReplicaIdentity
 from gateway.routing.routes import RelationRoutes
 from gateway.rowfilter.pushdown import is_exact_on, pushed
+from gateway.runtime.lost_records import lost_records
+from gateway.runtime.ownership import refuse_foreign_topics
 from gateway.runtime.plan import read_definitions
 from gateway.runtime.preflight import local_refusals, plan_refusals, server_refusals
-from gateway.runtime.provision import known_plan, make_evaluator
+from gateway.runtime.provision import known_plan, make_evaluator, slot_identity, table_topics
+from gateway.sink.durability import risks
+from gateway.sink.log_bounds import read_log_bounds
+from gateway.sink.progress import read_progress
 from gateway.sink.registry import Registry
 from gateway.sink.topics import describe_topics
 from gateway.source.connection import ServerFacts, connect, server_facts, wal_flush_lsn
@@ -38,6 +43,8 @@ from gateway.source.slot import SlotStatus, check_slot, slot_status
 from gateway.source.supported import untested
 
 __all__ = ["check", "print_statements"]
+
+_READ_S: Final = 30.0
 
 
 class Severity(Enum):
@@ -146,6 +153,7 @@ def _source_findings(
     yield from _guarded("slot", lambda: _slot_findings(connection, settings, facts))
     if definitions is None:
         return
+    yield from _guarded("topics", lambda: _owner_findings(connection, settings, facts, definitions))
     plan = known_plan(settings, connection, definitions, facts)
     for warning in plan.warnings:
         yield Finding(Severity.WARNING, warning)
@@ -157,6 +165,7 @@ def _source_findings(
             "the other tables go on; this one is copied by itself when it can be published",
         )
     yield _fine(f"definitions: {len(plan.copies)} subscriber tables with an initial copy")
+    yield from _guarded("kafka", lambda: _topic_findings(settings, facts, plan))
     # Building the routes compiles every filter and every schema.
     routes = routes_of(connection, plan, facts, settings, CollectedSchemas())
     for row_filter, who in routes.filters.evaluations():
@@ -380,6 +389,52 @@ def _kafka_findings(settings: Settings) -> Iterator[Finding]:
     found = describe_topics(settings.kafka, [settings.topics.progress])
     made = "exists" if found else "will be created"
     yield _fine(f"kafka: reached; topic {settings.topics.progress} {made}")
+
+
+def _owner_findings(
+    connection: psycopg.Connection,
+    settings: Settings,
+    facts: ServerFacts,
+    definitions: Definitions,
+) -> Iterator[Finding]:
+    """Say that the topics are this gateway's, or nobody's; another's is an error."""
+    names = [subscription.name for subscription in definitions.subscriptions]
+    with Registry(settings.registry) as registry:
+        refuse_foreign_topics(settings, connection, facts, registry, names)
+    yield _fine("topics: no other gateway writes to those of the subscriptions")
+
+
+def _topic_findings(settings: Settings, facts: ServerFacts, plan: Plan) -> Iterator[Finding]:
+    """Say what Kafka has lost of what was written, and what its settings let it lose."""
+    identity, progress = slot_identity(facts, settings), settings.topics.progress
+    markers = [transaction_topic(subscription.name) for subscription in plan.subscriptions]
+    tables = [spec.name for spec in table_topics(plan, settings)]
+    found = describe_topics(settings.kafka, [*markers, *tables, progress])
+    if progress not in found:
+        return
+    if not found[progress].is_compacted:
+        yield Finding(
+            Severity.ERROR,
+            f"kafka: topic {progress} is not compacted: what is committed expires",
+            "set cleanup.policy=compact",
+        )
+    recovered = read_progress(settings.kafka, progress, identity, _READ_S, settled=False)
+    written = {t: o for t, o in recovered.offsets.items() if t in tables}
+    there = {t: found[t].partitions for t in written if t in found}
+    lost = lost_records(written, read_log_bounds(settings.kafka, there))
+    lost |= {topic: "it does not exist any more" for topic in written if topic not in found}
+    for topic, why in sorted(lost.items()):
+        yield Finding(
+            Severity.ERROR,
+            f"kafka: topic {topic} has lost records: {why}",
+            "its table is copied again at the next start"
+            if settings.topics.on_lost_records == "copy"
+            else "`pgsluice copy TABLE --no-wait` asks for its table, which the next start copies",
+        )
+    others = [found.pop(progress)]
+    for risk in risks(found.values(), others):
+        severity = Severity.WARNING if risk.grave else Severity.FINE
+        yield Finding(severity, f"kafka: {risk.message}", risk.hint)
 
 
 def _registry_findings(settings: Settings) -> Iterator[Finding]:

@@ -17,7 +17,6 @@ from gateway.commands.asking import READ_S, ask
 from gateway.commands.consume import known_subscriptions
 from gateway.config import Settings
 from gateway.definitions.changes import key_of_copy
-from gateway.definitions.expression import is_expression
 from gateway.definitions.model import Plan, TableCopy
 from gateway.definitions.requests import concerned, refusal
 from gateway.errors import ConfigError, SlotError, TransientError
@@ -30,8 +29,8 @@ from gateway.sink.progress import read_progress
 from gateway.sink.registry import Registry
 from gateway.sink.requests import send_request
 from gateway.sink.topics import describe_topics
+from gateway.source.conditions import check_condition
 from gateway.source.connection import connect, server_facts
-from gateway.source.narrowing import check_condition
 from gateway.source.rights import why_unreadable
 
 __all__ = ["copy"]
@@ -178,10 +177,7 @@ def _why_not(plan: Plan, request: CopyRequest) -> str:
 
 
 def _check_where(plan: Plan, copy: TableCopy, where: str, connection: psycopg.Connection) -> None:
-    why = None
-    if not is_expression(where):
-        why = "it is not one expression"
-    why = why or check_condition(connection, plan.tables[copy.target_oid], where)
+    why = check_condition(connection, plan.tables[copy.target_oid], where)
     if why is not None:
         raise ConfigError(f"{where!r} is no condition on rows: {why}", key="--where")
 

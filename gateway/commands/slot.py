@@ -13,12 +13,15 @@ from typing import Final
 
 import psycopg
 
+from gateway.commands.takeover import take_over_from
 from gateway.config import Settings
 from gateway.display import say
 from gateway.errors import FatalError, SlotBusyError, SlotError
 from gateway.lsn import ZERO_LSN
 from gateway.records import Watermark
+from gateway.runtime.plan import read_definitions
 from gateway.runtime.provision import commit_claim, make_sink, slot_identity
+from gateway.sink.owners import read_owners
 from gateway.sink.progress import read_progress
 from gateway.sink.registry import Registry
 from gateway.sink.topics import describe_topics
@@ -43,7 +46,8 @@ def drop(settings: Settings, *, force: bool = False, system_identifier: str | No
     Args:
         settings: Which slot, and where its watermark is.
         force: Also drop a slot that Kafka has no record of.
-        system_identifier: Only forget the watermark of that server, whose place another takes.
+        system_identifier: Only forget the watermark of that server, whose place another takes, and
+            take over the topics that it has written.
 
     Raises:
         SlotError: the slot is another program's, or cannot be proven to be this gateway's.
@@ -54,7 +58,7 @@ def drop(settings: Settings, *, force: bool = False, system_identifier: str | No
     with connect(settings.source.dsn) as connection:
         facts = server_facts(connection)
         if system_identifier is not None:
-            return _forget_server(settings, replace(facts, system_identifier=system_identifier))
+            return _replace_server(settings, facts, system_identifier)
         status = slot_status(connection, name)
         if status is not None:
             check_owner(status, facts.database)
@@ -94,16 +98,30 @@ def drop(settings: Settings, *, force: bool = False, system_identifier: str | No
     return 0
 
 
-def _forget_server(settings: Settings, facts: ServerFacts) -> int:
-    known = _watermark(settings, facts)
+def _replace_server(settings: Settings, facts: ServerFacts, system_identifier: str) -> int:
+    other = replace(facts, system_identifier=system_identifier)
+    known = _watermark(settings, other)
+    names = [subscription.name for subscription in read_definitions(settings).subscriptions]
+    with Registry(settings.registry) as registry:
+        left = slot_identity(other, settings).key
+        owners = {
+            name: owner
+            for name, owner in read_owners(settings.kafka, registry, names).items()
+            if owner.writer is not None and owner.writer.owner == left
+        }
+        take_over_from(settings, facts, registry, owners)
+    for name in owners:
+        say(f"subscription {name}: taken over")
+    if known is None and owners:
+        return 0
     if known is None:
         raise SlotError(
-            f"Kafka has no watermark of a server {facts.system_identifier} for database "
+            f"Kafka has no watermark of a server {system_identifier} for database "
             f'{facts.database} and slot "{settings.source.slot}"',
             hint="the message of `pgsluice run` names the system identifier",
         )
-    _forget(settings, facts)
-    say(f"watermark of server {facts.system_identifier} forgotten")
+    _forget(settings, other)
+    say(f"watermark of server {system_identifier} forgotten")
     return 0
 
 

@@ -136,6 +136,9 @@ class TopicsTable:
         truncate: ``publish``, or ``skip`` to leave ``t`` records of the stream out.
         on_rename: A renamed table goes to the topic of its new name (``follow``), or goes on in the
             one it had (``keep``).
+        on_lost_records: What becomes of a table whose topic, or the marker topic beside it, has
+            lost records (deleted, or cut by an unclean election): it is copied again (``copy``), or
+            the gateway stops until somebody has asked for that (``stop``).
         config: Further topic settings at creation.
     """
 
@@ -145,6 +148,7 @@ class TopicsTable:
     tombstones: bool = True
     truncate: Literal["publish", "skip"] = "publish"
     on_rename: Literal["follow", "keep"] = "follow"
+    on_lost_records: Literal["copy", "stop"] = "copy"
     progress: str = "pgsluice.progress"
     config: Mapping[str, str] = field(default_factory=dict)
 

@@ -10,10 +10,11 @@ import json
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import astuple, fields, replace
+from functools import lru_cache
 from typing import Any, Final
 
 from gateway.definitions.departed import with_departed
-from gateway.definitions.expression import column_names
+from gateway.definitions.expression import column_names, refuse_nodes
 from gateway.definitions.model import (
     Collation,
     Column,
@@ -31,6 +32,7 @@ from gateway.records import CopyState
 
 __all__ = [
     "describe",
+    "description_fault",
     "has_same_key",
     "key_signature",
     "known_tables",
@@ -111,6 +113,36 @@ def oversized(plan: Plan, most_bytes: int) -> dict[tuple[str, int], int]:
         if (size := len(describe(plan, copy).encode())) > most_bytes:
             found[key] = size
     return found
+
+
+@lru_cache(4096)
+def description_fault(text: str) -> str | None:
+    """Return why `text` is not what `describe` returns; None: it may be.
+
+    It is kept where others may write, too, and its filters come to stand in statements: each must
+    be an expression as a row filter may have it.
+    """
+    state = CopyState("", "", "", "ready", oid=1, taken=text)
+    try:
+        table, publishes = _read(state)
+        key_of_text = json.loads(text)["key"]
+    except (ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError) as error:
+        return f"{type(error).__name__}: {error}"[:200]
+    oids = [publish.relation_oid for publish in publishes]
+    numbers = [*oids, *(column.attnum for column in table.columns)]
+    numbers += [column.type_oid for column in table.columns]
+    names = [column.name for column in table.columns]
+    names += [*table.identity, *table.primary_key, *(key_of_text or ())]
+    if not all(type(number) is int for number in numbers):
+        return "an OID that is no number"
+    if not all(type(name) is str for name in names):
+        return "a name that is no text"
+    for publish in publishes:
+        for clauses in publish.filters.values():
+            for clause in clauses:
+                if (why := refuse_nodes(clause.text)) is not None:
+                    return f"a filter: {why}"
+    return None
 
 
 def key_signature(columns: Iterable[Column], key: KeyColumns) -> list[str] | None:

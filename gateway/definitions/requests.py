@@ -38,6 +38,7 @@ def take(
     requests: Iterable[CopyRequest],
     conditions: Mapping[int, str],
     unreadable: Mapping[int, Fault] = MappingProxyType({}),
+    unfit: Mapping[str, str] = MappingProxyType({}),
 ) -> tuple[tuple[CopyState, ...], list[str]]:
     """Return the states after all requests, and why something of these was refused.
 
@@ -47,6 +48,7 @@ def take(
         requests: In the order in which they came.
         conditions: What the rows of a partition fulfil, by OID, of those of `new_partitions`.
         unreadable: Tables that cannot be read, by OID.
+        unfit: By the name of a request, why its condition cannot be followed.
     """
     found = {(state.subscription, state.schema, state.table): state for state in states}
     for copy in plan.copies:
@@ -58,6 +60,9 @@ def take(
             found[key] = replace(found[key], asked=asked, taken=describe(plan, copy))
     refused = []
     for request in requests:
+        if request.name in unfit:
+            refused.append(unfit[request.name])
+            continue
         copies = concerned(plan, request)
         if not copies and not request.cancel:
             refused.append(_why_nobody(plan, request))

@@ -10,6 +10,8 @@ from typing import Any
 import fastavro
 from fastavro.types import Schema
 
+from gateway.envelope.bounds import check_datum
+from gateway.errors import ProtocolError
 from schemas import load
 
 __all__ = ["read_datum", "write_datum"]
@@ -23,9 +25,17 @@ def write_datum(name: str, datum: Mapping[str, Any]) -> bytes:
 
 
 def read_datum(name: str, data: bytes) -> dict[str, Any]:
-    """Decode what `write_datum` makes."""
+    """Decode what `write_datum` makes, whoever has written it.
+
+    Raises:
+        ProtocolError: it is not one datum of the schema.
+    """
     schema = _schema(name)
-    datum = fastavro.schemaless_reader(BytesIO(data), schema, schema)
+    check_datum(schema, data)
+    try:
+        datum = fastavro.schemaless_reader(BytesIO(data), schema, schema)
+    except Exception as error:  # of fastavro, which has no class for all of them
+        raise ProtocolError(f"{type(error).__name__}: {error}", tag=b"", offset=0) from None
     assert isinstance(datum, dict)
     return datum
 

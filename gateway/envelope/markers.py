@@ -20,6 +20,7 @@ from gateway.pgoutput.messages import LogicalMessage
 from gateway.records import CopyState, PartitionOffsets, Writer
 
 __all__ = [
+    "encode_claim",
     "encode_copy",
     "encode_end",
     "encode_end_of",
@@ -64,6 +65,11 @@ def encode_writer(writer: Writer, taken_from: Writer | None = None) -> bytes:
 def _writer(writer: Writer) -> bytes:
     said = (writer.system_identifier, writer.database, writer.slot, writer.gateway)
     return _PRESENT + b"".join(map(encode_text, said))
+
+
+def encode_claim() -> bytes:
+    """Encode a CLAIM marker: the subscription's topics are its writer's."""
+    return _marker("CLAIM", 0)
 
 
 def encode_end_of(

@@ -7,8 +7,9 @@ prefix, by schemas/progress.avsc.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from io import BytesIO
 from typing import Any, Final, Literal, TypeAlias
@@ -16,6 +17,8 @@ from typing import Any, Final, Literal, TypeAlias
 import fastavro
 
 from gateway.copy.progress import Progress
+from gateway.definitions.expression import refuse_nodes
+from gateway.definitions.remembered import description_fault
 from gateway.envelope.datums import read_datum, write_datum
 from gateway.envelope.naming import topic_part
 from gateway.errors import ProtocolError
@@ -28,6 +31,7 @@ __all__ = [
     "ProgressKey",
     "ProgressKind",
     "ProgressValue",
+    "checked_state",
     "copy_name",
     "decode_key",
     "decode_value",
@@ -36,7 +40,11 @@ __all__ = [
     "encode_offsets",
     "encode_position",
     "encode_request",
+    "format_of",
 ]
+
+_PARTS: Final = ("position", "copy", "offsets", "request")
+_TOPIC: Final = re.compile(r"[A-Za-z0-9._-]{1,249}")
 
 PROGRESS_FORMAT: Final = 7
 """Version of the records' meaning that this gateway writes and understands."""
@@ -82,8 +90,13 @@ def encode_key(key: ProgressKey) -> bytes:
     return write_datum("progress-key", asdict(key))
 
 
+@lru_cache(4096)  # a topic has the same ones again and again
 def decode_key(data: bytes) -> ProgressKey:
-    """Decode what `encode_key` makes."""
+    """Decode what `encode_key` makes.
+
+    Raises:
+        ProtocolError: it is something else.
+    """
     return ProgressKey(**read_datum("progress-key", data))
 
 
@@ -125,21 +138,85 @@ def encode_request(request: CopyRequest) -> bytes:
     return _value(request=said)
 
 
-def decode_value(data: bytes, name: str = "") -> ProgressValue:
-    """Decode the value of any kind; `name` is the key's.
+def format_of(data: bytes) -> int:
+    """Return the version of a value's meaning, which stands first in all of them.
 
     Raises:
-        ProtocolError: written by a gateway of another format.
+        ProtocolError: it has none.
     """
-    found: Any = fastavro.schemaless_reader(BytesIO(data), "int", "int")  # in every format
+    try:
+        found = fastavro.schemaless_reader(BytesIO(data), "int", "int")
+    except (EOFError, IndexError, ValueError, OverflowError) as error:
+        raise ProtocolError(f"no format: {error}", tag=b"", offset=0) from None
+    assert isinstance(found, int)
+    return found
+
+
+def decode_value(data: bytes, kind: ProgressKind, name: str = "") -> ProgressValue:
+    """Decode the value of a key of `kind`; `name` is the key's.
+
+    Whoever may write to the topic can have written it: whatever is in it is as a gateway writes it,
+    or it is refused.
+
+    Raises:
+        ProtocolError: of another format, of another kind, or not as a gateway writes it.
+    """
+    found = format_of(data)
     if found != PROGRESS_FORMAT:
         raise ProtocolError(
-            f"the record in Kafka has format {found}, this gateway knows {PROGRESS_FORMAT};"
-            " start the version of pgsluice that wrote it",
+            f"the record has format {found}, this gateway knows {PROGRESS_FORMAT}",
             tag=b"",
             offset=0,
         )
     datum = read_datum("progress", data)
+    if [part for part in _PARTS if datum[part] is not None] != [kind]:
+        raise ProtocolError(f"it is not that of a {kind}", tag=b"", offset=0)
+    value = _value_of(datum, name)
+    why = _fault(value, name)
+    if why is not None:
+        raise ProtocolError(why, tag=b"", offset=0)
+    return value
+
+
+def _fault(value: ProgressValue, name: str) -> str | None:
+    """Return why no gateway has written it."""
+    match value:
+        case Position():
+            if value.end_lsn < 0 or value.timeline < 0:
+                return "a position below zero"
+        case CopyState():
+            if copy_name(value) != name:
+                return "it is of another table than its key"
+            if not 0 <= value.oid < 1 << 32:
+                return f"{value.oid} is no OID"
+        case CopyRequest():
+            if value.table is None and value.where:
+                return "a condition without a table"
+            if (value.table is None) != (value.schema is None):
+                return "a table without a schema"
+            # Its condition is refused by name when it is looked at: somebody waits for it.
+        case _:
+            if any(offset < 0 for offset in value):
+                return "an offset below zero"
+    return None
+
+
+def checked_state(state: CopyState) -> tuple[CopyState, str | None]:
+    """Return a state without texts that no gateway has written, and what is wrong with one.
+
+    A condition that may not be followed lets the whole table be copied; how a table was published
+    counts only for rows of tables that are gone.
+    """
+    if state.topic and not _TOPIC.fullmatch(state.topic):
+        return replace(state, topic=""), "its topic can be none"
+    if state.taken and (why := description_fault(state.taken)) is not None:
+        return replace(state, taken=""), f"how it was published: {why}"
+    if state.asked and (why := refuse_nodes(state.asked)) is not None:
+        return replace(state, asked="", progress=Progress()), f"its condition: {why}"
+    return state, None
+
+
+def _value_of(datum: dict[str, Any], name: str) -> ProgressValue:
     if (position := datum["position"]) is not None:
         return Position(
             position["timeline"],

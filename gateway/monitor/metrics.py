@@ -119,6 +119,11 @@ def _of_process(figures: Figures, slot: str, tables: Collection[str]) -> Iterato
     yield _plain_counter(
         "lost_values", "Rows sent with NULL for an unchanged large value.", figures.lost_values
     )
+    yield _plain_counter(
+        "passed_over_records",
+        "Records of the progress topic that no gateway has written.",
+        figures.passed_over,
+    )
     quarantined = _counter("quarantined_records", "Records in the error topic.", ("table", "kind"))
     kinds = get_args(UnfitKind)
     none_yet = dict.fromkeys(((table, kind) for table in tables for kind in kinds), 0)

@@ -97,6 +97,7 @@ class Figures:
     copied_rows: int
     evaluated_rows: int
     lost_values: int
+    passed_over: int
     quarantined: Mapping[tuple[str, str], int]
     ignored: Mapping[str, int]
     errors: Mapping[str, int]
@@ -119,6 +120,7 @@ class Counters:
         durable_lsn: The watermark that Kafka has committed.
         evaluated_rows: Rows that a server was asked about, because of a row filter.
         lost_values: Rows sent with NULL for a value that was not in the stream.
+        passed_over: Records of the progress topic that no gateway has written.
         quarantined: Records for the error topic, by table and kind.
         ignored: DDL messages that were not believed, by reason.
         errors: Attempts that ended by an error, by its class.
@@ -141,6 +143,7 @@ class Counters:
     durable_lsn: int = 0
     evaluated_rows: int = 0
     lost_values: int = 0
+    passed_over: int = 0
     quarantined: dict[tuple[str, str], int] = field(default_factory=dict)
     ignored: dict[str, int] = field(default_factory=dict)
     errors: dict[str, int] = field(default_factory=dict)
@@ -191,6 +194,7 @@ class Counters:
             copied_rows=self.copied_rows,
             evaluated_rows=self.evaluated_rows,
             lost_values=self.lost_values,
+            passed_over=self.passed_over,
             quarantined=dict(self.quarantined),
             ignored=dict(self.ignored),
             errors=dict(self.errors),

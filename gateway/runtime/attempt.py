@@ -41,8 +41,12 @@ from gateway.observe import Counters, event
 from gateway.records import Watermark
 from gateway.runtime.copies import begin, make_slot, put_into_force, take_requests
 from gateway.runtime.copy_jobs import CopyReport
+from gateway.runtime.foreign_texts import believable, refused_requests
 from gateway.runtime.intake import Intake
 from gateway.runtime.leadership import lock_first_start, start_stream
+from gateway.runtime.lost_records import copied_again
+from gateway.runtime.lost_topics import find_lost, forget_lost, unknown_ends
+from gateway.runtime.ownership import claim_topics
 from gateway.runtime.pipeline import Outcome
 from gateway.runtime.plan import PlanReader
 from gateway.runtime.provision import (
@@ -93,6 +97,7 @@ class Attempt:
             passed since.
         ask_server: Filters that the server evaluates may come up.
         standby: Says whether a failover would change what is published.
+        lost: Topics that an attempt before has found to lack records.
         stood_by: Another process had the slot at first.
         definitions: Those in force, where a gateway has streamed; None: as the file has them.
         faults: Of tables that a copy could not read; they are held until definitions take over.
@@ -111,6 +116,7 @@ class Attempt:
     standby: Standby
     was_down: bool = True
     ask_server: bool = False
+    lost: frozenset[str] = frozenset()
     stood_by: bool = False
     definitions: Definitions | None = None
     faults: Mapping[TableId, Fault] = field(default_factory=dict)
@@ -179,6 +185,7 @@ class Attempt:
             stack.callback(intake.close)
             with intake.attended():
                 recovered = sink.open(_OPEN_TIMEOUT_S, stopping=self.stopping)
+                recovered = believable(connection, recovered, self.counters)
                 if self.definitions is not None and _is_superseded(self.definitions, recovered):
                     self.definitions = None
                     self.standby.supersede()
@@ -214,6 +221,13 @@ class Attempt:
     ) -> GoOn | None:
         """Decide by the watermark, nobody else writing; None: the slot was given up, start anew."""
         check_partitions(setup.routing.partitions, recovered.offsets)
+        lost = find_lost(self.settings, setup, recovered, self.lost)
+        if lost and recovered.watermark is not None:
+            states = copied_again(recovered.watermark.copies, lost, setup.routing.topic_names)
+            recovered = replace(recovered, watermark=replace(recovered.watermark, copies=states))
+        # Before anything is written; again, as it may have been long since the first look.
+        self._claim(setup, outside)
+        sink.begin_behind(unknown_ends(self.settings, setup, recovered))
         # For the whole plan: what cannot be published is refused before anything is done.
         routes = outside.routes(setup.plan, setup.routing, ask_server=self.ask_server)
         routes.register_all()
@@ -231,13 +245,13 @@ class Attempt:
         if made is not None and _is_claim(recovered.watermark):
             names = self.settings.topics.names
             first = Watermark(made, setup.facts.timeline, fingerprint, ())
-            return GoOn(begin(setup.plan, names, first, sink, self.stopping))
+            return GoOn(begin(setup.plan, names, first, routes, sink, self.stopping))
         decision = decide(self._facts(setup, outside, recovered))
         if not isinstance(decision, GoOn):
             self._start_over(setup, intake, sink, decision)
             return None
         self._ensure_publications(outside.connection, setup.plan)
-        if not (decision.rewritten or decision.altered):
+        if not (decision.rewritten or decision.altered or lost):
             return decision
         watermark = put_into_force(
             setup.plan,
@@ -249,6 +263,9 @@ class Attempt:
             reconcile=decision.rewritten,
             stopping=self.stopping,
         )
+        if lost:
+            forget_lost(self.settings, setup, outside.registry, recovered, lost)
+            sink.begin_behind(unknown_ends(self.settings, setup, recovered, lost))
         return replace(decision, watermark=watermark)
 
     def _take_requests(
@@ -263,6 +280,7 @@ class Attempt:
         found = new_partitions(setup.plan, going_on.watermark.copies)
         if not (found or recovered.requests):
             return going_on
+        unfit = refused_requests(outside.connection, setup.plan, recovered.requests)
         conditions = partition_conditions(outside.connection, frozenset().union(*found.values()))
         watermark = take_requests(
             setup.plan,
@@ -271,6 +289,7 @@ class Attempt:
             conditions,
             why_unreadable(outside.connection, oids_of(setup.plan, recovered.requests)),
             sink,
+            unfit=unfit,
             stopping=self.stopping,
         )
         return replace(going_on, watermark=watermark)
@@ -379,6 +398,7 @@ class Attempt:
         if because is not None:
             event(_LOG, logging.WARNING, "all tables are copied anew", because=because)
         outside.routes(setup.plan, setup.routing).register_all()
+        self._claim(setup, outside)
         self._ensure_publications(outside.connection, setup.plan)
         sink = make_sink(self.settings, setup.facts, outside.registry)
         try:
@@ -388,6 +408,10 @@ class Attempt:
             sink.close(self.close_timeout_s())
         fail_point("start.claimed")
         return make_slot(self.settings, setup.protocol, self._look_at_the_clock)
+
+    def _claim(self, setup: Setup, outside: Outside) -> None:
+        names = [subscription.name for subscription in setup.plan.subscriptions]
+        claim_topics(self.settings, outside.connection, setup.facts, outside.registry, names)
 
     def _start_over(
         self, setup: Setup, intake: Intake, sink: TransactionalSink, decision: Decision

@@ -19,7 +19,7 @@ from gateway.errors import TransientError
 from gateway.failpoints import fail_point
 from gateway.lsn import Lsn, format_lsn
 from gateway.observe import event
-from gateway.records import Batch, CopyRequest, CopyState, Cut, Watermark
+from gateway.records import Batch, CopyRequest, CopyState, Cut, Record, Watermark
 from gateway.routing.routes import RelationRoutes
 from gateway.runtime.ports import Sink
 from gateway.runtime.waits import WaitNotice
@@ -69,19 +69,25 @@ def begin(
     plan: Plan,
     names: Mapping[str, str],
     watermark: Watermark,
+    routes: RelationRoutes,
     sink: Sink,
     stopping: Callable[[], bool],
 ) -> Watermark:
     """Commit the first watermark of a new slot: all tables of `plan` are pending.
 
-    `names`: of topics, as in `put_into_force`.
+    COPY markers say so before any PROGRESS has a position: what a consumer has then is not
+    complete, however far the stream is. `names`: of topics, as in `put_into_force`.
 
     Raises:
         TransientError: an edge failed, or `stopping` said so.
     """
     first = replace(watermark, copies=copy_states(plan, (), reconcile=True, names=names))
     _tell_held((), first.copies)
-    _commit(sink, Batch([], first), stopping)
+    point = watermark.end_lsn
+    records = _pending(first.copies, point, routes)
+    everyone = [subscription.name for subscription in plan.subscriptions]
+    cut = Cut(point, routes.addresses.feeds, None, everyone)
+    _commit(sink, Batch(records, first, cut), stopping)
     fail_point("copy.begun")
     return first
 
@@ -120,11 +126,9 @@ def put_into_force(
     maker = HeaderMaker(point, None, None, None)
     value, headers = encode_reload(point, definitions), maker.make(point, 0, b"RELOAD")
     records = [routes.addresses.marker(s.name, value, headers) for s in plan.subscriptions]
+    pending = _pending(states, point, routes)
+    records += pending
     headers = maker.make(point, 0, b"COPY")
-    pending = [state for state in states if state.state == "pending"]
-    for state in pending:
-        marker = encode_copy(replace(state, consistent_point=point))
-        records.append(routes.addresses.marker(state.subscription, marker, headers))
     gone = departed(watermark.copies, states)
     published = {subscription.name for subscription in plan.subscriptions}
     for state in gone:
@@ -187,6 +191,7 @@ def take_requests(
     unreadable: Mapping[int, Fault],
     sink: Sink,
     *,
+    unfit: Mapping[str, str],
     stopping: Callable[[], bool],
 ) -> Watermark:
     """Let be copied what somebody asks for, and what new partitions have brought.
@@ -200,6 +205,7 @@ def take_requests(
         conditions: What the rows of partitions fulfil that have come to trees under copy, by OID.
         unreadable: Tables that cannot be read, by OID: requests for them are refused.
         sink: Not busy.
+        unfit: By the name of a request, why its condition cannot be followed.
         stopping: Asked while waiting; True gives up.
 
     Returns:
@@ -208,7 +214,7 @@ def take_requests(
     Raises:
         TransientError: an edge failed, or `stopping` said so: the requests are there still.
     """
-    states, refused = requests.take(plan, watermark.copies, asked, conditions, unreadable)
+    states, refused = requests.take(plan, watermark.copies, asked, conditions, unreadable, unfit)
     after = replace(watermark, copies=states)
     _commit(sink, Batch([], after, taken=asked), stopping)
     for because in refused:
@@ -221,6 +227,18 @@ def take_requests(
         new_partitions=len(conditions),
     )
     return after
+
+
+def _pending(states: Iterable[CopyState], point: Lsn, routes: RelationRoutes) -> list[Record]:
+    """Return the COPY markers of those that are to be copied."""
+    headers = HeaderMaker(point, None, None, None).make(point, 0, b"COPY")
+    return [
+        routes.addresses.marker(
+            state.subscription, encode_copy(replace(state, consistent_point=point)), headers
+        )
+        for state in states
+        if state.state == "pending"
+    ]
 
 
 def _commit(sink: Sink, batch: Batch, stopping: Callable[[], bool]) -> None:

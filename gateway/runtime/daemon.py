@@ -15,7 +15,7 @@ from typing import Final
 from gateway.config import Settings
 from gateway.definitions.combine import TableId
 from gateway.definitions.model import Definitions, Fault
-from gateway.errors import GatewayError, TransientError
+from gateway.errors import GatewayError, LostRecordsError, TransientError
 from gateway.lsn import Lsn
 from gateway.observe import Counters, event
 from gateway.routing.ports import UnexpectedFilterError
@@ -73,6 +73,7 @@ class Daemon:
         self._ask_server = False
         self._definitions: Definitions | None = None
         self._faults: Mapping[TableId, Fault] = {}
+        self._lost: frozenset[str] = frozenset()
 
     def run(self) -> Outcome:
         """Run until stopped or at endpos; try again after what may pass.
@@ -106,6 +107,8 @@ class Daemon:
                 if outcome not in _ENDLESS:
                     return outcome
                 self._was_down = attempt.streaming_since is None
+                if attempt.streaming_since is not None:
+                    self._lost = frozenset()
                 retries.reset()
             except StoppedWaiting:
                 break
@@ -116,6 +119,10 @@ class Daemon:
                 if self._stopping():
                     break  # what is not committed was not acknowledged either
                 self._ask_server |= isinstance(error, UnexpectedFilterError)
+                if attempt.streaming_since is not None:
+                    self._lost = frozenset()  # what was lost before is being copied
+                if isinstance(error, LostRecordsError):
+                    self._lost |= error.topics
                 self.counters.count_error(error)
                 now = time.monotonic()
                 pause_s = retries.after(
@@ -146,6 +153,7 @@ class Daemon:
             ask_server=self._ask_server,
             definitions=self._definitions,
             faults=self._faults,
+            lost=self._lost,
         )
 
     def _report_copy(self, standing: CopyStanding) -> None:

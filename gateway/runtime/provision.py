@@ -34,6 +34,7 @@ from gateway.observe import event
 from gateway.records import Batch, CopyState, Watermark
 from gateway.routing import RoutingSettings
 from gateway.routing.routes import RelationRoutes
+from gateway.runtime.ownership import refuse_foreign_topics
 from gateway.runtime.plan import PlanReader, read_definitions, read_plan, recalled_plan
 from gateway.runtime.preflight import plan_refusals, server_refusals
 from gateway.sink.identity import SlotIdentity
@@ -133,6 +134,7 @@ def set_up(
         faults: Of tables that are to be held.
 
     Raises:
+        ForeignTopics: those of a subscription are another gateway's; nothing was created.
         DefinitionError, ConfigError: the definitions or settings cannot work on these servers.
         FatalError: the server's wal_level is not logical, it is too new, or a topic is not as it
             must be.
@@ -184,10 +186,13 @@ def register(
         the registry refuses their schemas, with its reason: the plan is to be made without them.
 
     Raises:
+        ForeignTopics: those of a subscription are another gateway's; nothing was created.
         ConfigError, FatalError: a topic cannot be had or is not as it must be.
         FilterError, SchemaError, SchemaRefusedError: a table cannot be published.
         TransientError: a server does not answer.
     """
+    subscriptions = [subscription.name for subscription in plan.subscriptions]
+    refuse_foreign_topics(settings, connection, facts, registry, subscriptions)
     topics = ensure_all_topics(settings, plan, timeout_s=TOPICS_TIMEOUT_S)
     routing = routing_settings(settings, facts, plan, topics)
     routes = RelationRoutes(plan, routing, ServerCatalog(connection), registry)

@@ -36,6 +36,8 @@ from gateway.lsn import Lsn
 from gateway.observe import Counters, event
 from gateway.records import CopyRequest, CopyState, Refusal, Watermark
 from gateway.routing import RoutingSettings
+from gateway.runtime.foreign_texts import refused_requests
+from gateway.runtime.ownership import claim_topics
 from gateway.runtime.plan import read_definitions, read_plan
 from gateway.runtime.provision import (
     register,
@@ -113,6 +115,7 @@ class Reloader:
 
     Attributes:
         requests: For copies, that have come; the loop is ended for them.
+        unfit: By the name of one, why its condition cannot be followed.
     """
 
     def __init__(
@@ -158,6 +161,7 @@ class Reloader:
         self._read = ""  # fingerprint of the definitions that are looked at
         self._held_for = _HELD_LOOKS * (settings.definitions.watch_interval_s or _ALIVE_S)
         self._look_for_held = time.monotonic() + self._held_for
+        self.unfit: Mapping[str, str] = {}
         self._thread = threading.Thread(target=self._run, name="pgsluice reload", daemon=True)
 
     def __enter__(self) -> Reloader:
@@ -268,7 +272,9 @@ class Reloader:
             self._found = self._takeover is not None
             if self._look_for_requests and not self._found:
                 # They can need a start, which definitions that are refused would end.
-                self.requests = self._read_requests(connection)
+                requests = self._read_requests(connection)
+                self.unfit = refused_requests(connection, self._plan, requests)
+                self.requests = requests
                 self._found = bool(self.requests)
             self._look_for_requests = False
             self._accept()
@@ -335,6 +341,8 @@ class Reloader:
             # Nothing may be refused any more later.
             with Registry(settings.registry, on_wait=self._go_on) as registry:
                 _, routing, more = register(settings, connection, plan, facts, registry)
+                if not more and (added := _added(self._plan, plan)):
+                    claim_topics(settings, connection, facts, registry, added)
             if not more:
                 break
             refused |= more
@@ -386,6 +394,12 @@ class Reloader:
     def _go_on(self) -> None:
         if self._ended.is_set():
             raise _Ended
+
+
+def _added(before: Plan, after: Plan) -> list[str]:
+    """Return the names of the subscriptions that are new."""
+    known = {subscription.name for subscription in before.subscriptions}
+    return [s.name for s in after.subscriptions if s.name not in known]
 
 
 def _table_of(state: CopyState) -> tuple[str, str, str, int]:

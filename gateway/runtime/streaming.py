@@ -113,13 +113,18 @@ class Streaming:
                 continuity=Continuity(self.watermark, going_on.confirmed_lsn),
             )
             while True:
-                outcome, asked = self._run(pipeline)
+                outcome, asked, unfit = self._run(pipeline)
                 if not asked:
                     return outcome
-                self._take(asked)
+                self._take(asked, unfit)
 
-    def _run(self, pipeline: Pipeline) -> tuple[Outcome, tuple[CopyRequest, ...]]:
-        """Run the loop; return why it ended, and the requests with which it can go on."""
+    def _run(
+        self, pipeline: Pipeline
+    ) -> tuple[Outcome, tuple[CopyRequest, ...], Mapping[str, str]]:
+        """Run the loop; return why it ended, and the requests with which it can go on.
+
+        And why some of these cannot be followed, by name.
+        """
         setup = self.setup
         with ExitStack() as stack:
             reloader = stack.enter_context(
@@ -174,9 +179,9 @@ class Streaming:
                 transactions=self.counters.transactions,
                 records=self.counters.records,
             )
-        return outcome, asked
+        return outcome, asked, reloader.unfit
 
-    def _take(self, asked: tuple[CopyRequest, ...]) -> None:
+    def _take(self, asked: tuple[CopyRequest, ...], unfit: Mapping[str, str]) -> None:
         with self.intake.attended():
             self.watermark = take_requests(
                 self.setup.plan,
@@ -185,6 +190,7 @@ class Streaming:
                 {},
                 self.unreadable(oids_of(self.setup.plan, asked)),
                 self.sink,
+                unfit=unfit,
                 stopping=self.stopping,
             )
         self.taken.update(request.name for request in asked)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from gateway.envelope.headers import HeaderMaker
 from gateway.envelope.markers import encode_progress
@@ -37,10 +38,17 @@ class Ledger:
 
     Args:
         committed: Next offsets by topic; the index is the partition.
+        ends: Of topics that are not there, where each partition ended before the first record: what
+            is there already is another writer's, and no range begins in it.
     """
 
-    def __init__(self, committed: Mapping[str, Sequence[int]]) -> None:
+    def __init__(
+        self,
+        committed: Mapping[str, Sequence[int]],
+        ends: Mapping[str, Sequence[int]] = MappingProxyType({}),
+    ) -> None:
         self._next = {topic: list(offsets) for topic, offsets in committed.items()}
+        self._ends = ends
         self._spans: dict[Place, _Span] = {}
         self._changed: set[str] = set()
         self._feeds: Sequence[Feed] = ()
@@ -67,6 +75,26 @@ class Ledger:
         span.awaited -= 1
         span.first = offset if span.first < 0 else span.first
         span.last = offset
+
+    def shorter(self, feeds: Sequence[Feed]) -> set[str]:
+        """Return the tables' topics in which records have come to offsets that were taken before.
+
+        So what was there is gone: the topic was deleted and made again, or cut.
+        """
+        tables = self._tables_of(feeds)
+        return {
+            topic
+            for (topic, partition), span in self._spans.items()
+            if topic in tables
+            and span.awaited == 0
+            and partition < len(known := self._next.get(topic, ()))
+            and span.first < known[partition]
+        }
+
+    @property
+    def open_topics(self) -> set[str]:
+        """The topics of the Kafka transaction under way."""
+        return {topic for topic, _ in self._spans}
 
     def unreported(self, feeds: Sequence[Feed]) -> str | None:
         """Return a table's topic of `feeds` of which delivery reports are still missing."""
@@ -133,7 +161,8 @@ class Ledger:
         self, topic: str, partition: int, partitions: int, span: _Span
     ) -> PartitionOffsets:
         assert span.awaited == 0
-        offsets = self._next.setdefault(topic, [])
+        if (offsets := self._next.get(topic)) is None:
+            offsets = self._next[topic] = list(self._ends.get(topic, ()))
         offsets += [0] * (partitions - len(offsets))
         previous, offsets[partition] = offsets[partition], span.last + 1
         self._changed.add(topic)

@@ -31,7 +31,13 @@ from operator import itemgetter
 from types import TracebackType
 from typing import Final, Protocol, Self
 
-from gateway.errors import FatalError, GatewayError, KafkaTransactionTimeout, TransientError
+from gateway.errors import (
+    FatalError,
+    GatewayError,
+    KafkaTransactionTimeout,
+    LostRecordsError,
+    TransientError,
+)
 from gateway.failpoints import fail_point
 from gateway.observe import event
 from gateway.records import RESENDABLE, Batch, CopyRequest, Cut, Record, Watermark
@@ -47,6 +53,7 @@ _JOIN_S: Final = 5.0  # the abort, and letting go of the producer
 _READ_S: Final = 60.0
 _PAUSE_S: Final = 0.5
 _REMIND_S: Final = 30.0
+_LOOK_S: Final = 3.0
 _TOPIC: Final = itemgetter(0)
 
 
@@ -71,11 +78,13 @@ class Recovered:
         watermark: None when there never was one.
         offsets: By topic, behind the last record of each partition; the index is the partition.
         requests: Those that were not taken yet, in the order in which they came.
+        unreadable: What was passed over, and why: records that no gateway has written.
     """
 
     watermark: Watermark | None
     offsets: Mapping[str, tuple[int, ...]]
     requests: tuple[CopyRequest, ...] = ()
+    unreadable: tuple[str, ...] = ()
 
 
 class TransactionalSink:
@@ -109,6 +118,7 @@ class TransactionalSink:
         self._progress = progress
         self._patience_s = patience_s
         self._clock = clock
+        self._ends: Mapping[str, tuple[int, ...]] = {}
         self._ledger = Ledger({})
         self._committed: Recovered | None = None
         self._transactions = self._connect()
@@ -120,6 +130,9 @@ class TransactionalSink:
         self._failed = False
         self._deadline = 0.0
         self._remind_at = 0.0
+        self._look_at = 0.0
+        self._missing: set[str] = set()
+        self._marker_topics: set[str] = set()
         self._stop_at: float | None = None
         self._stopping: Callable[[], bool] = lambda: False
         self._read_fd, self._write_fd = os.pipe()
@@ -159,6 +172,19 @@ class TransactionalSink:
                 fences all others. None: failures end the sink.
         """
         self._holds_slot = holds_slot
+
+    def begin_behind(self, ends: Mapping[str, tuple[int, ...]]) -> None:
+        """Let the first ranges begin where partitions end now; call while not `busy`.
+
+        Args:
+            ends: By topic, for those that nothing is known of, or nothing that counts: what the
+                progress topic has of these is gone from there.
+        """
+        self._ends = ends
+        if self._committed is not None:
+            known = {t: o for t, o in self._committed.offsets.items() if t not in ends}
+            self._committed = replace(self._committed, offsets=known)
+        self._ledger = Ledger(self._committed.offsets if self._committed else {}, ends)
 
     def fileno(self) -> int:
         """Readable when a batch has finished, or failed."""
@@ -270,6 +296,13 @@ class TransactionalSink:
         pieces: list[Batch] | None = [batch]
         took_too_long = False
         while pieces and (error := self._send_all(pieces)) is not None:
+            if self._missing:
+                names = ", ".join(sorted(self._missing))
+                return LostRecordsError(
+                    f"topic {names} is gone: somebody has deleted it", topics=self._missing
+                )
+            if isinstance(error, LostRecordsError):
+                return error
             if not isinstance(error, TransientError | KafkaTransactionTimeout):
                 return error
             # Once it may have been Kafka that was away; the second time it does not fit.
@@ -309,6 +342,7 @@ class TransactionalSink:
             # Before the flush: so Kafka takes all partitions into the transaction at once.
             transactions.produce(self._progress.encode(batch.watermark, batch.taken))
             if batch.cut is not None:
+                self._marker_topics = {feed.markers for feed in batch.cut.feeds}
                 transactions.produce(self._ledger.idle(batch.cut))
                 self._mark(batch.cut)
             fail_point("sink.before_commit")
@@ -321,6 +355,12 @@ class TransactionalSink:
             self._transactions.flush()
             if (topic := self._ledger.unreported(cut.feeds)) is not None:
                 raise TransientError(f"producing: Kafka did not tell the offsets of topic {topic}")
+        if lost := self._ledger.shorter(cut.feeds):
+            raise LostRecordsError(
+                f"topic {', '.join(sorted(lost))}: records have come to offsets that were taken",
+                topics=lost,
+                hint="somebody has deleted it, or an unclean election has cut it",
+            )
         self._transactions.produce(self._ledger.close(cut))
         changed = self._ledger.take_changed()
         self._transactions.produce(self._progress.encode_offsets(changed))
@@ -380,16 +420,25 @@ class TransactionalSink:
 
     def _read(self, timeout_s: float) -> Recovered:
         self._committed = self._progress.read(timeout_s)
-        self._ledger = Ledger(self._committed.offsets)
+        self._ledger = Ledger(self._committed.offsets, self._ends)
         return self._committed
 
     def _wait_for(self, seconds: float) -> None:
         """Let the calls that follow take so long together."""
         now = self._clock()
         self._deadline, self._remind_at = now + seconds, now + _REMIND_S
+        self._look_at = now + _LOOK_S
 
     def _is_late(self) -> bool:
         now = self._clock()
+        if now >= self._look_at and self._started:
+            # librdkafka waits for a topic that somebody has deleted, and says nothing of it.
+            self._look_at = now + _LOOK_S
+            self._missing = self._transactions.missing(
+                self._ledger.open_topics | self._marker_topics
+            )
+            if self._missing:
+                return True
         if now >= self._remind_at:
             self._remind_at = now + _REMIND_S
             complaint = self._transactions.complaints.last
@@ -398,7 +447,7 @@ class TransactionalSink:
                 logging.WARNING,
                 "Kafka does not answer, waiting",
                 give_up_in_s=round(self._deadline - now),
-                reason="" if complaint is None else complaint.str(),
+                reason="no answer to a request" if complaint is None else complaint.str(),
             )
             because = "" if complaint is None else f": {complaint.str()}"
             self._on_away(f"Kafka does not answer{because}")

@@ -4,6 +4,8 @@ A compacted topic of one partition. Its keys carry the slot's identity, so many 
 it. Keys and values are schemas/progress-key.avsc and schemas/progress.avsc in Confluent's wire
 format; reading goes by these files and never asks the registry.
 
+What a topic holds may be anybody's: a record that no gateway has written is passed over, and named.
+
 Reading waits until ``read_committed`` has reached the end that ``read_uncommitted`` shows: behind
 another gateway's open Kafka transaction a committed watermark of our own would be invisible, and an
 older one would pass for the newest.
@@ -11,11 +13,12 @@ older one would pass for the newest.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import partial
-from typing import Final, TypeVar
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Final
 
 from confluent_kafka import (
     OFFSET_BEGINNING,
@@ -29,10 +32,12 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._listoffsets import OffsetSpec
 
 from gateway.envelope.progress import (
+    PROGRESS_FORMAT,
     Position,
     ProgressKey,
     ProgressKind,
     ProgressValue,
+    checked_state,
     copy_name,
     decode_key,
     decode_value,
@@ -41,6 +46,7 @@ from gateway.envelope.progress import (
     encode_offsets,
     encode_position,
     encode_request,
+    format_of,
 )
 from gateway.errors import FatalError, ProtocolError, TransientError
 from gateway.observe import event
@@ -48,6 +54,7 @@ from gateway.records import CopyRequest, CopyState, Record, Watermark, restarted
 from gateway.routing.ports import SchemaIds
 from gateway.sink.clients import admin_properties, consumer_properties, make_client
 from gateway.sink.complaints import Complaints
+from gateway.sink.decoding import unframed
 from gateway.sink.failures import classify_kafka_error
 from gateway.sink.identity import SlotIdentity
 from gateway.sink.producer import Recovered
@@ -56,7 +63,6 @@ from schemas import load
 
 __all__ = ["KafkaProgress", "read_compacted", "read_progress", "read_slots", "read_systems"]
 
-_T = TypeVar("_T")
 _POLL_S: Final = 0.05
 _UNSETTLED: Final = (
     KafkaError.NOT_LEADER_FOR_PARTITION,
@@ -68,7 +74,6 @@ _UNSETTLED: Final = (
 _ROOM: Final = 4096
 """Bytes of a record that are not its value."""
 _LOG: Final = logging.getLogger(__name__)
-_HEADER_BYTES: Final = 5  # Confluent's wire format: 0, then the schema's id in four bytes
 
 
 class KafkaProgress:
@@ -146,6 +151,10 @@ class KafkaProgress:
         """The record that asks the gateway of this slot."""
         return self._record("request", request.name, encode_request(request))
 
+    def forget_offsets(self, topics: Iterable[str]) -> list[Record]:
+        """The records that forget the next offsets of some topics."""
+        return [self._record("offsets", topic, None) for topic in topics]
+
     def encode_offsets(self, offsets: Mapping[str, tuple[int, ...]]) -> list[Record]:
         """The records that carry the next offsets of some topics."""
         return [
@@ -193,19 +202,59 @@ def read_progress(
         settled: Wait for Kafka transactions that are open there. Otherwise an older position may
             be the answer, at once.
     """
-    found: dict[ProgressKey, bytes] = {}
+    found: dict[ProgressKey, list[bytes]] = {}
+    unreadable: list[str] = []
     for data, value in read_compacted(kafka, topic, timeout_s, settled=settled):
-        key = _decoded(decode_key, data, topic)
-        if (key.system_identifier, key.database, key.slot) != identity.key:
+        key = _key(data, unreadable)
+        if key is None or (key.system_identifier, key.database, key.slot) != identity.key:
             continue
         if value is None:
             found.pop(key, None)
         else:
-            found[key] = value
-    return _recovered(
-        (key, _decoded(partial(decode_value, name=key.name), data, topic))
-        for key, data in found.items()
-    )
+            found.setdefault(key, []).append(value)
+    return _read_back(found, topic, unreadable)
+
+
+def _key(data: bytes, unreadable: list[str]) -> ProgressKey | None:
+    try:
+        return decode_key(unframed(data)[1])
+    except ProtocolError as error:
+        unreadable.append(f"a key: {error.reason}")
+        return None
+
+
+def _last_readable(
+    key: ProgressKey, written: Sequence[bytes], topic: str, unreadable: list[str]
+) -> ProgressValue | None:
+    """Return the last value of a key that a gateway has written.
+
+    A format that is not known is no record that cannot be read: to go on by an older position would
+    publish again what came after it.
+
+    Raises:
+        FatalError: another version has written the position.
+    """
+    for data in reversed(written):
+        try:
+            _, avro = unframed(data)
+            if key.kind == "position" and format_of(avro) != PROGRESS_FORMAT:
+                raise FatalError(
+                    f"topic {topic}: the position has format {format_of(avro)}, this gateway knows "
+                    f"{PROGRESS_FORMAT}",
+                    hint="run the version of pgsluice that has written it; when none has, another "
+                    "program writes to this topic: keep it from there, then `pgsluice slot drop` "
+                    "and `pgsluice run` copy all tables again",
+                )
+            value = decode_value(avro, key.kind, key.name)
+        except ProtocolError as error:
+            unreadable.append(f"{key.kind} {key.name}: {error.reason}")
+            continue
+        if isinstance(value, CopyState):
+            value, why = checked_state(value)
+            if why is not None:
+                unreadable.append(f"{key.kind} {key.name}: {why}")
+        return value
+    return None
 
 
 def read_slots(
@@ -215,22 +264,29 @@ def read_slots(
 
     For who cannot ask the server which it is. Raises as `read_progress`.
     """
-    found: dict[tuple[str, str], dict[ProgressKey, bytes]] = {}
+    found: dict[tuple[str, str], dict[ProgressKey, list[bytes]]] = {}
+    unreadable: list[str] = []
     for data, value in read_compacted(kafka, topic, timeout_s, settled=False):
-        key = _decoded(decode_key, data, topic)
+        key = _key(data, unreadable)
+        if key is None or key.slot != slot:
+            continue
         of_server = found.setdefault((key.system_identifier, key.database), {})
-        if key.slot != slot or value is None:
+        if value is None:
             of_server.pop(key, None)
         else:
-            of_server[key] = value
-    return [
-        _recovered(
-            (key, _decoded(partial(decode_value, name=key.name), data, topic))
-            for key, data in records.items()
-        )
-        for records in found.values()
-        if records
-    ]
+            of_server.setdefault(key, []).append(value)
+    return [_read_back(records, topic, unreadable) for records in found.values() if records]
+
+
+def _read_back(
+    found: Mapping[ProgressKey, Sequence[bytes]], topic: str, unreadable: list[str]
+) -> Recovered:
+    values = []
+    for key, written in found.items():
+        value = _last_readable(key, written, topic, unreadable)
+        if value is not None:
+            values.append((key, value))
+    return replace(_recovered(values), unreadable=tuple(unreadable))
 
 
 def _recovered(records: Iterable[tuple[ProgressKey, ProgressValue]]) -> Recovered:
@@ -283,11 +339,14 @@ def read_systems(
     """
     found: dict[str, Position] = {}
     for data, value in read_compacted(kafka, topic, timeout_s, settled=False):
-        key = _decoded(decode_key, data, topic)
-        if key.kind == "position" and (key.database, key.slot) == identity.key[1:] and value:
-            position = _decoded(decode_value, value, topic)
-            assert isinstance(position, Position)
-            found[key.system_identifier] = position
+        key = _key(data, [])
+        if key is None or key.kind != "position" or not value:
+            continue
+        if (key.database, key.slot) == identity.key[1:]:
+            with contextlib.suppress(ProtocolError):
+                position = decode_value(unframed(value)[1], "position")
+                assert isinstance(position, Position)
+                found[key.system_identifier] = position
     return [
         system
         for system, position in found.items()
@@ -376,19 +435,6 @@ def _end_offset(
 def _framed(schema_id: int, avro: bytes) -> bytes:
     """Confluent's wire format: a zero byte, the schema's id, the Avro datum."""
     return b"\0" + schema_id.to_bytes(4, "big") + avro
-
-
-def _decoded(decode: Callable[[bytes], _T], data: bytes, topic: str) -> _T:
-    try:
-        if len(data) < _HEADER_BYTES or data[0] != 0:
-            raise ValueError("no schema id in front")
-        return decode(data[_HEADER_BYTES:])
-    except (ProtocolError, ValueError, EOFError, IndexError, TypeError, OverflowError) as error:
-        raise FatalError(
-            f"topic {topic}: a record cannot be read: {error}",
-            hint="when a newer pgsluice has written it, run that version; otherwise something "
-            "else writes to this topic: name another in [topics] and repeat the initial copy",
-        ) from None
 
 
 def _bytes(value: str | bytes) -> bytes:

@@ -138,6 +138,20 @@ class Registry:
         except Exception as error:  # as above
             raise self._classify(error, "") from None
 
+    def find_text(self, schema_id: int) -> str | None:
+        """As `text_of`; None when the registry has no such schema.
+
+        Raises:
+            TransientError: the registry cannot be reached.
+            FatalError: it refuses the request.
+        """
+        try:
+            return self._client.get_schema(schema_id).schema_str or ""
+        except Exception as error:  # as above
+            if isinstance(error, SchemaRegistryError) and error.http_status_code == 404:
+                return None
+            raise self._classify(error, "") from None
+
     def check(self) -> None:
         """Ask for the subjects, to learn whether the registry answers.
 

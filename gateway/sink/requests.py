@@ -1,14 +1,14 @@
-"""Sends a request to the gateway of a slot: a record of the progress topic, which waits there."""
+"""Records that commands put into the progress topic, for the gateway of a slot to find there."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from confluent_kafka import KafkaError, Message, Producer
 
 from gateway.errors import TransientError
-from gateway.records import CopyRequest
+from gateway.records import CopyRequest, Record
 from gateway.routing.ports import SchemaIds
 from gateway.sink.clients import make_client, sender_properties
 from gateway.sink.complaints import Complaints
@@ -16,7 +16,7 @@ from gateway.sink.failures import classify_kafka_error
 from gateway.sink.identity import SlotIdentity
 from gateway.sink.progress import KafkaProgress
 
-__all__ = ["send_request"]
+__all__ = ["forget_offsets", "send", "send_request"]
 
 _TIMEOUT_S: Final = 30.0
 
@@ -34,21 +34,52 @@ def send_request(
         TransientError: Kafka or the registry cannot be reached.
         FatalError: one of them does not let us in.
     """
-    name, partition, key, value, _ = KafkaProgress(
-        kafka, identity, schema_ids, topic=topic
-    ).encode_request(request)
-    failed: list[KafkaError] = []
+    progress = KafkaProgress(kafka, identity, schema_ids, topic=topic)
+    send(kafka, [progress.encode_request(request)], f"writing a request to topic {topic}")
 
-    def delivered(error: KafkaError | None, _: Message) -> None:
+
+def forget_offsets(
+    kafka: Mapping[str, str | int | bool],
+    topic: str,
+    identity: SlotIdentity,
+    schema_ids: SchemaIds,
+    topics: Iterable[str],
+) -> None:
+    """Let the gateway of a slot, which does not run, know nothing of what it wrote to `topics`.
+
+    Raises:
+        TransientError: Kafka or the registry cannot be reached.
+        FatalError: one of them does not let us in.
+    """
+    progress = KafkaProgress(kafka, identity, schema_ids, topic=topic)
+    send(kafka, progress.forget_offsets(topics), f"writing to topic {topic}")
+
+
+def send(kafka: Mapping[str, str | int | bool], records: Iterable[Record], doing: str) -> None:
+    """Produce `records` outside of Kafka transactions; return when Kafka has them.
+
+    Args:
+        kafka: librdkafka properties of the user.
+        records: A few.
+        doing: What this is, for errors.
+
+    Raises:
+        TransientError: Kafka cannot be reached.
+        FatalError: it does not let us in.
+    """
+    failed: list[tuple[KafkaError, str]] = []
+
+    def delivered(error: KafkaError | None, message: Message) -> None:
         if error is not None:
-            failed.append(error)
+            failed.append((error, message.topic() or ""))
 
-    doing = f"writing a request to topic {topic}"
     complaints = Complaints()
     producer = make_client(Producer, sender_properties(kafka), complaints)
-    producer.produce(name, value, key, partition, on_delivery=delivered)
+    for topic, partition, key, value, headers in records:
+        producer.produce(topic, value, key, partition, on_delivery=delivered, headers=[*headers])
     waiting = producer.flush(_TIMEOUT_S)
     if failed:
-        raise classify_kafka_error(failed[0], doing=doing, topic=topic, complaint=complaints.last)
+        error, topic = failed[0]
+        raise classify_kafka_error(error, doing=doing, topic=topic, complaint=complaints.last)
     if waiting:
         raise TransientError(f"{doing}: no answer in {_TIMEOUT_S:.0f} s")

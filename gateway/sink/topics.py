@@ -64,11 +64,13 @@ class TopicDescription:
 
     Attributes:
         config: All of its settings in force that have a value.
+        replicas: Of the partition that has the fewest.
     """
 
     name: str
     partitions: int
     config: Mapping[str, str]
+    replicas: int = 0
 
     @property
     def is_compacted(self) -> bool:
@@ -153,8 +155,9 @@ def describe_topics(
         if entries is None:
             continue  # deleted between the two requests
         config = {name: entry.value for name, entry in entries.items() if entry.value is not None}
-        partitions = len(metadata.topics[resource.name].partitions)
-        described[resource.name] = TopicDescription(resource.name, partitions, config)
+        parts = metadata.topics[resource.name].partitions
+        replicas = min(len(part.replicas) for part in parts.values())
+        described[resource.name] = TopicDescription(resource.name, len(parts), config, replicas)
     return described
 
 

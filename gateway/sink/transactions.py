@@ -96,6 +96,11 @@ class KafkaTransactions:
         """
         self._until(_list_topics, "connecting")
 
+    def missing(self, topics: Collection[str]) -> set[str]:
+        """Return those of `topics` that do not exist; none while no broker answers."""
+        found = self._call(lambda producer, s: producer.list_topics(timeout=s), _SLICE_S)
+        return set() if isinstance(found, KafkaError) else set(topics).difference(found.topics)
+
     def start(self) -> None:
         """Fence a predecessor; what it left open is aborted.
 

@@ -31,6 +31,12 @@ def test_endpos_takes_what_ends_at_it_and_nothing_after_it(
             "CREATE SUBSCRIPTION {s}_idle CONNECTION '' PUBLICATION q;"
         )
         s.run_to("0/1")
+        for name, table in ((s.slot, "t"), (f"{s.slot}_idle", "never")):
+            markers = s.markers(name)
+            said = [m["kind"] for m in markers]
+            begun = [m["copy"]["table"] for m in markers[: said.index("PROGRESS")] if m["copy"]]
+            assert begun == [table], "a position is promised, and no copy is pending"
+            assert markers[said.index("COPY")]["copy"]["state"] == "pending"
         connection.execute("INSERT INTO t VALUES (1)")
         first = current_lsn(connection)
         connection.execute("INSERT INTO t VALUES (2)")
@@ -162,4 +168,5 @@ def test_markers_and_feedback_move_on_while_only_another_database_writes(
         assert gateway.terminate() == 0
     kinds = Counter(m["kind"] for m in s.markers())
     assert kinds["END"] == 0 and kinds["PROGRESS"] >= 2
-    assert [m["copy"]["state"] for m in s.markers() if m["kind"] == "COPY"] == ["copying", "ready"]
+    copies = [m["copy"]["state"] for m in s.markers() if m["kind"] == "COPY"]
+    assert copies == ["pending", "copying", "ready"]

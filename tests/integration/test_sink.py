@@ -267,13 +267,20 @@ def test_watermark_behind_another_gateways_open_transaction_is_waited_for(
     assert committed(topics) == topics.watermark(2)
 
 
-def test_foreign_record_in_the_progress_topic_stops_the_gateway(topics: Topics) -> None:
+def test_a_foreign_record_in_the_progress_topic_is_passed_over_and_named(
+    topics: Topics, sink: TransactionalSink
+) -> None:
+    sink.open()
+    finish(sink, Batch([], topics.watermark(1)))
     producer = Producer(topics.kafka)
     producer.produce(topics.progress, key=b"what", value=b"ever", partition=0)
     producer.flush(30)
 
-    with pytest.raises(FatalError, match=f"topic {topics.progress}: a record cannot be read"):
-        read_progress(topics.kafka, topics.progress, topics.identity, 30)
+    recovered = read_progress(topics.kafka, topics.progress, topics.identity, 30)
+
+    assert recovered.watermark == topics.watermark(1)
+    assert len(recovered.unreadable) == 1
+    assert recovered.unreadable[0].startswith("a key: ")
 
 
 def test_kafka_that_is_down_is_transient_within_the_time_given(topics: Topics) -> None:

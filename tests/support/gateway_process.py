@@ -301,10 +301,17 @@ class TopicReader:
         admin = self._admin = self._admin or AdminClient({"bootstrap.servers": self._bootstrap})
         return sorted(t for t in admin.list_topics(timeout=60).topics if t.startswith(prefix))
 
+    def delete(self, topic: str) -> None:
+        """Delete a topic, and forget what was read of it: it may be made again."""
+        admin = self._admin = self._admin or AdminClient({"bootstrap.servers": self._bootstrap})
+        admin.delete_topics([topic])[topic].result(60)
+        wait_until(lambda: topic not in self.topics(topic), TIMEOUT_S, f"{topic} to be gone")
+        self._read_before.pop(topic, None)
+
     def read(self, topic: str) -> list[Read]:
         """Every committed record, partition by partition; tombstones included.
 
-        What was read before is not asked for again: a topic only grows.
+        What was read before is not asked for again: a topic only grows, or is deleted by `delete`.
         """
         starts, before = self._read_before.get(topic, ({}, []))
         consumer = self._consumer = self._consumer or Consumer(

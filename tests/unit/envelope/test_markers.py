@@ -12,12 +12,14 @@ import pytest
 import schemas
 from gateway.envelope.datums import write_datum
 from gateway.envelope.markers import (
+    encode_claim,
     encode_copy,
     encode_end,
     encode_end_of,
     encode_message,
     encode_progress,
     encode_reload,
+    encode_writer,
 )
 from gateway.envelope.values import EPOCH_SHIFT_US
 from gateway.lsn import Lsn
@@ -200,4 +202,15 @@ def test_a_message_keeps_its_content_as_bytes() -> None:
         "xid": None,
         "seq": 0,
         "ts_ms": 5,
+    }
+
+
+@pytest.mark.parametrize("taken_from", [None, Writer("1", "other", "s", "gw")])
+def test_a_claim_says_whose_the_topics_are_and_were(taken_from: Writer | None) -> None:
+    assert decode_marker(encode_writer(WRITER, taken_from) + encode_claim()) == {
+        **EMPTY,
+        "kind": "CLAIM",
+        "end_lsn": 0,
+        "writer": asdict(WRITER),
+        "taken_from": None if taken_from is None else asdict(taken_from),
     }

@@ -30,7 +30,7 @@ def test_a_position_is_read_back_without_the_copies() -> None:
     copies = (CopyState("s1", "public", "t1", "ready", Lsn(5)),)
     watermark = Watermark(Lsn(2**40), 3, "abc", copies)
 
-    assert decode_value(encode_position(watermark)) == Position(3, Lsn(2**40), "abc")
+    assert decode_value(encode_position(watermark), "position") == Position(3, Lsn(2**40), "abc")
 
 
 @pytest.mark.parametrize(
@@ -43,11 +43,11 @@ def test_a_position_is_read_back_without_the_copies() -> None:
     ],
 )
 def test_the_state_of_a_copy_is_read_back_as_it_was(state: CopyState) -> None:
-    assert decode_value(encode_copy_state(state)) == state
+    assert decode_value(encode_copy_state(state), "copy", copy_name(state)) == state
 
 
 def test_next_offsets_are_read_back_by_partition() -> None:
-    assert decode_value(encode_offsets([1, 0, 2**40])) == (1, 0, 2**40)
+    assert decode_value(encode_offsets([1, 0, 2**40]), "offsets") == (1, 0, 2**40)
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ def test_next_offsets_are_read_back_by_partition() -> None:
     ],
 )
 def test_a_request_is_read_back_under_its_name(request_: CopyRequest) -> None:
-    assert decode_value(encode_request(request_), "n") == request_
+    assert decode_value(encode_request(request_), "request", "n") == request_
 
 
 def test_keys_are_read_back() -> None:
@@ -83,4 +83,4 @@ def test_a_record_of_another_format_is_refused_by_its_number(number: int) -> Non
     with pytest.raises(
         ProtocolError, match=f"has format {number}, this gateway knows {PROGRESS_FORMAT}"
     ):
-        decode_value(out.getvalue())
+        decode_value(out.getvalue(), "position")

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from gateway.copy import Progress
-from gateway.envelope.progress import decode_value
+from gateway.envelope.progress import copy_name, decode_value
 from gateway.lsn import ZERO_LSN, Lsn
 from gateway.records import CopyState, Watermark
 from gateway.sink.identity import SlotIdentity
@@ -22,7 +22,7 @@ def written(progress: KafkaProgress, state: CopyState) -> tuple[int, CopyState]:
     records = progress.encode(Watermark(ZERO_LSN, 1, "", (state,)))
     (value,) = [value for *_, value, _ in records[:-1]]
     assert value is not None
-    found = decode_value(value[5:])
+    found = decode_value(value[5:], "copy", copy_name(state))
     assert isinstance(found, CopyState)
     return len(value), found
 

@@ -1,0 +1,138 @@
+"""``pgsluice takeover``: let this gateway write to topics that have been another one's.
+
+The other one is fenced by its transactional id, so that nothing of it comes behind the CLAIM; when
+it starts again it is refused. All tables of the subscription are copied again: what the other one
+has published says nothing of this source.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from gateway.config import Settings
+from gateway.display import say
+from gateway.errors import ConfigError, SlotBusyError
+from gateway.records import CopyRequest, Writer
+from gateway.runtime.ownership import writer_of
+from gateway.runtime.plan import read_definitions
+from gateway.runtime.provision import slot_identity
+from gateway.sink.identity import SlotIdentity
+from gateway.sink.owners import Owner, read_owners, take_over
+from gateway.sink.progress import read_progress
+from gateway.sink.registry import Registry
+from gateway.sink.requests import forget_offsets, send_request
+from gateway.sink.topics import ensure_topics, progress_topic_spec
+from gateway.sink.transactions import KafkaTransactions
+from gateway.source.connection import ServerFacts, connect, server_facts
+from gateway.source.slot import slot_status
+
+__all__ = ["take_over_from", "takeover"]
+
+_READ_S: Final = 30.0
+_FENCE_S: Final = 30.0
+
+
+def takeover(settings: Settings, subscriptions: Sequence[str]) -> int:
+    """Take the topics of subscriptions over, and print from whom.
+
+    Args:
+        settings: Of the gateway that is to write there from now on.
+        subscriptions: Their names.
+
+    Raises:
+        ConfigError: the definitions do not have one of them.
+        SlotBusyError: this gateway runs.
+        TransientError: a server cannot be reached.
+    """
+    defined = {subscription.name for subscription in read_definitions(settings).subscriptions}
+    for name in subscriptions:
+        if name not in defined:
+            raise ConfigError(
+                f"the definitions have no subscription {name}",
+                key="SUBSCRIPTION",
+                hint=f"they have {', '.join(sorted(defined))}",
+            )
+    with connect(settings.source.dsn) as connection, Registry(settings.registry) as registry:
+        facts = server_facts(connection)
+        slot = slot_status(connection, settings.source.slot)
+        if slot is not None and slot.active:
+            raise SlotBusyError(
+                f'replication slot "{settings.source.slot}" is being read (process '
+                f"{slot.active_pid} of the server)",
+                hint="stop this gateway first",
+            )
+        owners = read_owners(settings.kafka, registry, subscriptions)
+        mine = writer_of(facts, settings).owner
+        foreign = {
+            name: owner
+            for name, owner in owners.items()
+            if owner.writer is None or owner.writer.owner != mine
+        }
+        take_over_from(settings, facts, registry, foreign)
+    for name in subscriptions:
+        if name in foreign:
+            say(f"subscription {name}: taken over from {_name(foreign[name].writer)}")
+        else:
+            whose = "this gateway's already" if name in owners else "nobody's"
+            say(f"subscription {name}: its topics are {whose}")
+    if foreign:
+        say("`pgsluice run` copies the tables of what was taken over")
+    return 0
+
+
+def take_over_from(
+    settings: Settings,
+    facts: ServerFacts,
+    registry: Registry,
+    owners: Mapping[str, Owner],
+) -> None:
+    """Take the topics of subscriptions from their owners; what this gateway knew of them is void.
+
+    Raises:
+        TransientError: Kafka or the registry does not answer.
+        FatalError: one of them does not let us in.
+    """
+    if not owners:
+        return
+    topic, identity = settings.topics.progress, slot_identity(facts, settings)
+    for owner in owners.values():
+        _fence(settings, owner.writer)
+    take_over(settings.kafka, registry, writer_of(facts, settings), owners)
+    for owner in owners.values():  # what has started meanwhile, and has not seen the CLAIM
+        _fence(settings, owner.writer)
+    factor = settings.topics.replication_factor
+    ensure_topics(settings.kafka, [progress_topic_spec(topic, replication_factor=factor)])
+    found = read_progress(settings.kafka, topic, identity, _READ_S)
+    states = () if found.watermark is None else found.watermark.copies
+    stale = {state.topic for state in states if state.subscription in owners and state.topic}
+    forget_offsets(
+        settings.kafka, topic, identity, registry, sorted(stale.intersection(found.offsets))
+    )
+    for name in owners:
+        request = CopyRequest(uuid.uuid4().hex, None, None, name)
+        send_request(settings.kafka, topic, identity, registry, request)
+
+
+def _fence(settings: Settings, writer: Writer | None) -> None:
+    """End what the other gateway has open in Kafka; it starts again, and is refused then."""
+    if writer is None:
+        return
+    identity = SlotIdentity(*writer.owner)
+    deadline = time.monotonic() + _FENCE_S
+    transactions = KafkaTransactions(
+        settings.kafka,
+        identity.transactional_id,
+        lambda *_: None,
+        lambda: time.monotonic() >= deadline,
+    )
+    try:
+        transactions.start()
+    finally:
+        transactions.close()
+
+
+def _name(writer: Writer | None) -> str:
+    return "a gateway that does not say who it is" if writer is None else str(writer)

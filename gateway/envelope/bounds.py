@@ -1,0 +1,137 @@
+"""Bounds of Avro data: that bytes are one datum of a schema, before anything is made of them.
+
+A length, a count or a branch that was written by somebody else can be any number. A decoder that
+believes it takes memory for what is not there: an array of nulls has no bytes at all, so that ten
+of them can claim a billion items. The walk here makes nothing; each value costs one of a fixed
+number of steps, every length is compared with what is left, and nothing may be left at the end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final, NoReturn
+
+from gateway.errors import ProtocolError
+
+__all__ = ["MOST_BYTES", "check_datum"]
+
+MOST_BYTES: Final = 64 << 20
+"""Of a datum: more than Kafka takes as it is usually set up."""
+_MOST_VALUES: Final = 2_000_000
+_DEEPEST: Final = 64
+_LONGEST_VARINT: Final = 10
+_FIXED_SIZES: Final = {"null": 0, "boolean": 1, "float": 4, "double": 8}
+
+
+def check_datum(schema: Any, data: bytes) -> None:
+    """Check that `data` is one datum of `schema`, all of it, and of a size that can be.
+
+    Args:
+        schema: As `fastavro.parse_schema` returns it.
+        data: Without the wire format's prefix.
+
+    Raises:
+        ProtocolError: it is not; with the offset.
+    """
+    if len(data) > MOST_BYTES:
+        raise ProtocolError(f"{len(data)} bytes are too many", tag=b"", offset=0)
+    walk = _Walk(data)
+    walk.learn(schema, 0)
+    walk.value(schema, 0)
+    if walk.at != len(data):
+        walk.fail(f"{len(data) - walk.at} bytes more than the datum has")
+
+
+class _Walk:
+    def __init__(self, data: bytes) -> None:
+        self.at = 0
+        self._data = data
+        self._left = _MOST_VALUES
+        self._names: dict[str, Any] = {}
+
+    def fail(self, why: str) -> NoReturn:
+        raise ProtocolError(why, tag=b"", offset=self.at)
+
+    def learn(self, schema: Any, depth: int) -> None:
+        """Note the named types."""
+        if depth > _DEEPEST:
+            self.fail("the schema is nested too deeply")
+        if isinstance(schema, list):
+            for branch in schema:
+                self.learn(branch, depth + 1)
+        elif isinstance(schema, Mapping):
+            if "name" in schema:
+                self._names[schema["name"]] = schema
+            for field in schema.get("fields", ()):
+                self.learn(field["type"], depth + 1)
+            for part in ("items", "values"):
+                if part in schema:
+                    self.learn(schema[part], depth + 1)
+
+    def value(self, schema: Any, depth: int) -> None:
+        """Pass a value."""
+        self._left -= 1
+        if self._left < 0 or depth > _DEEPEST:
+            self.fail("too many values, or nested too deeply")
+        if isinstance(schema, list):
+            branch = self._number()
+            if not 0 <= branch < len(schema):
+                self.fail(f"branch {branch} of a union of {len(schema)}")
+            self.value(schema[branch], depth + 1)
+            return
+        kind = schema if isinstance(schema, str) else schema["type"]
+        if kind in _FIXED_SIZES:
+            self._pass(_FIXED_SIZES[kind])
+        elif kind in ("int", "long"):
+            self._number()
+        elif kind in ("bytes", "string"):
+            self._pass(self._number())
+        elif kind in ("record", "error"):
+            for field in schema["fields"]:
+                self.value(field["type"], depth + 1)
+        elif kind == "enum":
+            symbol = self._number()
+            if not 0 <= symbol < len(schema["symbols"]):
+                self.fail(f"symbol {symbol} of an enum of {len(schema['symbols'])}")
+        elif kind == "fixed":
+            self._pass(schema["size"])
+        elif kind == "array":
+            self._blocks(schema["items"], depth, keyed=False)
+        elif kind == "map":
+            self._blocks(schema["values"], depth, keyed=True)
+        elif isinstance(kind, str) and kind in self._names:
+            self.value(self._names[kind], depth + 1)
+        elif isinstance(kind, list | dict):
+            self.value(kind, depth + 1)
+        else:
+            self.fail(f"the schema names an unknown type {kind!r}")
+
+    def _blocks(self, item: Any, depth: int, *, keyed: bool) -> None:
+        while count := self._number():
+            if count < 0:
+                count = -count
+                self._number()  # the block's size in bytes
+            if count > self._left:
+                self.fail(f"{count} items")
+            for _ in range(count):
+                if keyed:
+                    self._pass(self._number())
+                self.value(item, depth + 1)
+
+    def _pass(self, size: int) -> None:
+        if not 0 <= size <= len(self._data) - self.at:
+            self.fail(f"{size} bytes where {len(self._data) - self.at} are left")
+        self.at += size
+
+    def _number(self) -> int:
+        number = shift = 0
+        for _ in range(_LONGEST_VARINT):
+            if self.at >= len(self._data):
+                self.fail("ends within a number")
+            byte = self._data[self.at]
+            self.at += 1
+            number |= (byte & 0x7F) << shift
+            if byte < 0x80:
+                return (number >> 1) ^ -(number & 1)
+            shift += 7
+        self.fail("a number is too long")

@@ -1,0 +1,113 @@
+"""Lost records of topics: what Kafka has told to be written, and does not have any more. Pure.
+
+The progress topic knows behind which record each partition ended. A partition that ends before that
+has lost records, whatever the reason: the topic was deleted and made again, or a replica that was
+behind has become the leader. What was removed from the beginning is retention's affair.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from gateway.copy import Progress
+from gateway.definitions.model import Plan
+from gateway.envelope.naming import topic_of, transaction_topic
+from gateway.records import CopyRequest, CopyState
+from gateway.sink.log_bounds import LogBounds
+
+__all__ = ["copied_again", "lost_markers", "lost_records", "table_topics_of", "unasked"]
+
+_NOT_THERE = frozenset({"pending", "missing", "held", "gone"})
+
+
+def lost_records(
+    written: Mapping[str, Sequence[int]], bounds: Mapping[str, Sequence[LogBounds]]
+) -> dict[str, str]:
+    """Return the topics that have lost records, and what is seen of it.
+
+    Args:
+        written: By topic, behind the last record of each partition, as it was committed.
+        bounds: What the partitions have now; topics that are not in it are not looked at.
+    """
+    found = {}
+    for topic, parts in bounds.items():
+        for number, (known, now) in enumerate(zip(written.get(topic, ()), parts, strict=False)):
+            if now.end < known:
+                found[topic] = (
+                    f"partition {number} ends at offset {now.end}, and records up to {known} were "
+                    "written: it was deleted, or a replica that lacked them has become the leader"
+                )
+                break
+    return found
+
+
+def lost_markers(
+    subscriptions: Iterable[str],
+    states: Iterable[CopyState],
+    bounds: Mapping[str, Sequence[LogBounds]],
+) -> set[str]:
+    """Return the subscriptions that have published, and whose marker topic has never had a record.
+
+    Args:
+        subscriptions: Their names.
+        states: Of all tables, as committed.
+        bounds: Of the marker topics.
+    """
+    published = {state.subscription for state in states if state.state not in _NOT_THERE}
+    return {
+        name
+        for name in subscriptions
+        if name in published and all(part.end == 0 for part in bounds[transaction_topic(name)])
+    }
+
+
+def table_topics_of(
+    plan: Plan, names: Mapping[str, str], subscriptions: Collection[str]
+) -> set[str]:
+    """Return the topics of all tables of some subscriptions; `names` as in ``[topics]``."""
+    return {
+        topic_of(copy.subscription, table.schema, table.name, names)
+        for copy in plan.copies
+        if copy.subscription in subscriptions
+        for table in (plan.tables[copy.target_oid],)
+    }
+
+
+def copied_again(
+    states: Iterable[CopyState], topics: Collection[str], names: Mapping[str, str]
+) -> tuple[CopyState, ...]:
+    """Return the states in which the tables of `topics` are to be copied from their beginning."""
+    return tuple(
+        replace(state, state="pending", consistent_point=None, progress=Progress(), asked=None)
+        if state.state in ("ready", "copying") and _topic(state, names) in topics
+        else state
+        for state in states
+    )
+
+
+def unasked(
+    states: Iterable[CopyState],
+    topics: Collection[str],
+    names: Mapping[str, str],
+    requests: Iterable[CopyRequest],
+) -> list[str]:
+    """Return those of `topics` for whose copy nobody has asked."""
+    asked = [request for request in requests if not request.where and not request.cancel]
+    return sorted(
+        {
+            _topic(state, names)
+            for state in states
+            if _topic(state, names) in topics
+            and not any(
+                request.table in (None, state.table)
+                and request.schema in (None, state.schema)
+                and request.subscription in (None, state.subscription)
+                for request in asked
+            )
+        }
+    )
+
+
+def _topic(state: CopyState, names: Mapping[str, str]) -> str:
+    return state.topic or topic_of(state.subscription, state.schema, state.table, names)

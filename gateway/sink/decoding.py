@@ -1,0 +1,84 @@
+"""Decoding of records that others may have written: checked first, and by the writer's schema.
+
+A topic is open to whoever may write there. A record is therefore data: its size, its schema's id
+and every length in it are checked before memory is taken for what it claims to hold.
+"""
+
+from __future__ import annotations
+
+import json
+from io import BytesIO
+from typing import Any, Final
+
+import fastavro
+
+import schemas
+from gateway.envelope.bounds import check_datum
+from gateway.errors import ProtocolError
+from gateway.sink.registry import Registry
+
+__all__ = ["WIRE_BYTES", "RegisteredSchemas", "unframed"]
+
+WIRE_BYTES: Final = 5
+"""Confluent's wire format: 0, then the schema's id in four bytes."""
+_MOST_SCHEMAS: Final = 256
+"""Of one reader; a topic has a few. More are somebody who has the registry asked without end."""
+_LONGEST_SCHEMA: Final = 4 << 20
+
+
+def unframed(wire: bytes | str | None) -> tuple[int, bytes]:
+    """Return the schema's id and the Avro bytes of a record in Confluent's wire format.
+
+    Raises:
+        ProtocolError: it is something else.
+    """
+    if not isinstance(wire, bytes) or len(wire) < WIRE_BYTES or wire[0] != 0:
+        raise ProtocolError("not in Confluent's wire format", tag=b"", offset=0)
+    return int.from_bytes(wire[1:WIRE_BYTES]), wire[WIRE_BYTES:]
+
+
+class RegisteredSchemas:
+    """Decodes by the schemas that a registry has, each asked for once."""
+
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
+        self._found: dict[int, Any] = {}
+
+    def decode(self, wire: bytes | str | None, name: str | None = None) -> dict[str, Any]:
+        """Return the datum of a record, as the schema `name` of ``schemas/`` reads it.
+
+        `name` None: as it was written.
+
+        Raises:
+            ProtocolError: it is not a record of such a schema.
+            TransientError: the registry cannot be reached.
+            FatalError: it refuses the request.
+        """
+        number, data = unframed(wire)
+        schema = self._schema(number)
+        check_datum(schema, data)
+        reader = schema if name is None else fastavro.parse_schema(schemas.load(name))
+        try:
+            datum = fastavro.schemaless_reader(BytesIO(data), schema, reader)
+        except Exception as error:  # of fastavro, which has no class for all of them
+            raise ProtocolError(f"{type(error).__name__}: {error}", tag=b"", offset=0) from None
+        if not isinstance(datum, dict):
+            raise ProtocolError("not a record", tag=b"", offset=0)
+        return datum
+
+    def _schema(self, number: int) -> Any:
+        if number not in self._found:
+            if len(self._found) >= _MOST_SCHEMAS:
+                raise ProtocolError("the topic has too many schemas", tag=b"", offset=0)
+            text = self._registry.find_text(number)
+            if text is None:
+                raise ProtocolError(f"the registry has no schema {number}", tag=b"", offset=0)
+            if len(text) > _LONGEST_SCHEMA:
+                raise ProtocolError(f"schema {number} is too long", tag=b"", offset=0)
+            try:
+                self._found[number] = fastavro.parse_schema(json.loads(text))
+            except Exception as error:  # as above
+                raise ProtocolError(
+                    f"schema {number} does not parse: {type(error).__name__}", tag=b"", offset=0
+                ) from None
+        return self._found[number]

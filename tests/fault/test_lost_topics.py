@@ -1,0 +1,94 @@
+"""A topic that somebody deletes: noticed, named, and its table copied again, and no other one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.support.gateway_scene import Scene, current_lsn, wait_until_confirmed
+from tests.support.servers import Database
+from tests.support.waiting import wait_until
+
+pytestmark = [pytest.mark.postgres, pytest.mark.kafka, pytest.mark.slow]
+
+DEFINITIONS = (
+    "CREATE PUBLICATION p FOR TABLE t, other;CREATE SUBSCRIPTION {s} CONNECTION '' PUBLICATION p;"
+)
+
+
+def begun(scene: Scene, table: str) -> int:
+    """How often a copy of the table has begun, as far as markers are there."""
+    return sum(
+        (m["copy"]["table"], m["copy"]["state"]) == (table, "copying")
+        for m in scene.markers()
+        if m["kind"] == "COPY"
+    )
+
+
+def make_tables(connection: Any) -> None:
+    connection.execute(
+        "CREATE TABLE t (a int PRIMARY KEY); CREATE TABLE other (a int PRIMARY KEY);"
+        "INSERT INTO t VALUES (1), (2); INSERT INTO other VALUES (1)"
+    )
+
+
+def test_a_topic_that_is_deleted_while_the_gateway_is_down_is_copied_again_or_stops_it(
+    scene: Callable[..., Scene], database: Database
+) -> None:
+    with database.connect() as connection:
+        make_tables(connection)
+        s = scene(DEFINITIONS)
+        s.run_to(current_lsn(connection))
+        s.reader.delete(s.topic("t"))
+        connection.execute("INSERT INTO t VALUES (3); INSERT INTO other VALUES (3)")
+
+        stopped = s.cli("run", environment={"PGSLUICE_TOPICS__ON_LOST_RECORDS": "stop"})
+        checked = s.cli("check")
+        s.run_to(current_lsn(connection))
+        copied = begun(s, "t"), begun(s, "other")
+        s.run_to(current_lsn(connection))
+        assert (begun(s, "t"), begun(s, "other")) == copied == (2, 1), "and no other, and once"
+
+        # The markers: whoever reads by them has to begin again, with all tables.
+        s.reader.delete(f"{s.slot}.transaction")
+        connection.execute("INSERT INTO other VALUES (4)")
+        s.run_to(current_lsn(connection))
+
+    assert stopped.code == 1
+    assert s.topic("t") in stopped.err
+    assert "pgsluice copy" in stopped.err
+    assert checked.code == 1, checked.out
+    assert s.topic("t") in checked.out
+    assert s.rebuilt("t") == [(1,), (2,), (3,)]
+    assert s.rebuilt("other") == [(1,), (3,), (4,)]
+    assert (begun(s, "t"), begun(s, "other")) == (1, 1), "in the new marker topic"
+    for span in (span for m in s.markers() for span in m["offsets"]):
+        assert span["first_offset"] >= span["previous_offset"]
+
+
+def test_a_topic_that_is_deleted_while_the_gateway_writes_stalls_no_other_table(
+    scene: Callable[..., Scene], database: Database
+) -> None:
+    with database.connect() as connection:
+        make_tables(connection)
+        s = scene(DEFINITIONS)
+        gateway = s.project.start()
+        wait_until(lambda: s.reader.topics(s.topic("t")), 60, "the topics")
+        wait_until_confirmed(connection, s.slot)
+        wait_until(lambda: s.rebuilt("t") == [(1,), (2,)], 60, "the copy")
+
+        s.reader.delete(s.topic("t"))
+        connection.execute("INSERT INTO t VALUES (3); INSERT INTO other VALUES (3)")
+        wait_until_confirmed(connection, s.slot)
+
+        def is_whole() -> bool:
+            there = s.topic("t") in s.reader.topics(s.topic("t"))
+            return there and s.rebuilt("t") == [(1,), (2,), (3,)]
+
+        wait_until(is_whole, 120, "the table to be copied again")
+        assert s.rebuilt("other") == [(1,), (3,)]
+        assert s.topic("t") in gateway.log(), "the reason names the topic"
+        assert gateway.terminate() == 0, gateway.log()
+    assert (begun(s, "t"), begun(s, "other")) == (2, 1)

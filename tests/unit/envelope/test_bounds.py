@@ -1,0 +1,93 @@
+"""Avro data that claims to be more than it is."""
+
+from __future__ import annotations
+
+from importlib import resources
+from io import BytesIO
+from typing import Any
+
+import fastavro
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import schemas
+from gateway.envelope.bounds import MOST_BYTES, check_datum
+from gateway.envelope.varint import encode_long
+from gateway.errors import ProtocolError
+
+NAMES = ["progress", "progress-key", "transaction", "envelope", "error", "message"]
+
+
+def parsed(schema: Any) -> Any:
+    return fastavro.parse_schema(schema)
+
+
+def golden(name: str) -> bytes:
+    return bytes.fromhex(resources.files(schemas).joinpath(f"{name}.hex").read_text("ascii"))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_golden_records_pass_and_every_part_of_them_does_not(name: str) -> None:
+    schema, data = parsed(schemas.load(name)), golden(name)
+
+    check_datum(schema, data)
+    for end in range(len(data)):
+        with pytest.raises(ProtocolError):
+            check_datum(schema, data[:end])
+    with pytest.raises(ProtocolError, match="1 bytes more"):
+        check_datum(schema, data + b"\0")
+
+
+@pytest.mark.parametrize(
+    ("schema", "data"),
+    [
+        pytest.param({"type": "array", "items": "null"}, encode_long(1 << 40), id="nulls"),
+        pytest.param(
+            {"type": "array", "items": {"type": "fixed", "name": "f", "size": 0}},
+            encode_long(1 << 40),
+            id="empty fixed",
+        ),
+        pytest.param(
+            {"type": "array", "items": "null"},
+            b"".join(encode_long(1_000_000) for _ in range(3)) + b"\0",
+            id="many blocks of nulls",
+        ),
+        pytest.param("string", encode_long(1 << 60), id="length"),
+        pytest.param("bytes", encode_long(-5), id="negative length"),
+        pytest.param(["null", "long"], encode_long(2), id="union"),
+        pytest.param(["null", "long"], encode_long(-1), id="negative branch"),
+        pytest.param({"type": "enum", "name": "e", "symbols": ["a"]}, encode_long(1), id="enum"),
+        pytest.param("long", b"\xff" * 20, id="number without end"),
+        pytest.param({"type": "map", "values": "null"}, encode_long(1 << 40), id="map"),
+        pytest.param("bytes", bytes(MOST_BYTES + 1), id="size"),
+        pytest.param(
+            {
+                "type": "record",
+                "name": "r",
+                "fields": [{"name": "next", "type": ["null", "r"]}],
+            },
+            encode_long(1) * 10_000 + b"\0",
+            id="depth",
+        ),
+    ],
+)
+def test_a_claim_that_the_bytes_do_not_bear_out_is_refused(schema: Any, data: bytes) -> None:
+    with pytest.raises(ProtocolError):
+        check_datum(parsed(schema), data)
+
+
+@given(data=st.binary(max_size=200))
+def test_what_passes_is_read_and_written_again_by_fastavro(data: bytes) -> None:
+    schema = parsed(schemas.load("progress"))
+    try:
+        check_datum(schema, data)
+    except ProtocolError:
+        return
+    try:
+        datum = fastavro.schemaless_reader(BytesIO(data), schema, schema)
+    except UnicodeDecodeError:
+        return
+    out = BytesIO()
+    fastavro.schemaless_writer(out, schema, datum)
+    assert fastavro.schemaless_reader(BytesIO(out.getvalue()), schema, schema) == datum
