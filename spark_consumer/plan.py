@@ -128,6 +128,12 @@ class Planner:
                 hint="rename it, or leave it out of the publications",
             )
         fresh = [one for one in markers if one.offset > self._manifest.marker]
+        if (twin := self._shelf.twin(name)) is not None:
+            raise TableError(
+                f"{self._shelf.label(name)}: its folder is that of table {twin}, too, as the file"
+                " system takes names for the same that differ by case alone",
+                hint="rename one of them, leave one out, or move the warehouse",
+            )
         if name in self._manifest.aside and (copy := self._copy(topic, state, fresh)):
             return Task(name, copy, None)
         journal = self._manifest.journal

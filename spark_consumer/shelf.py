@@ -10,13 +10,15 @@ from spark_consumer.commits import Found
 from spark_consumer.display import as_word, logger
 from spark_consumer.errors import COPY_AGAIN, ConsumerError
 from spark_consumer.failures import TableTransientError, as_error
-from spark_consumer.manifests import Aside
+from spark_consumer.files import Folder
+from spark_consumer.manifests import Aside, manifest_folder
 from spark_consumer.names import source_name, table_folder
 from spark_consumer.tables import Table
 
 __all__ = ["Shelf"]
 
 _log: Final = logger(__name__)
+_PROBE: Final = "probe"
 
 
 class Shelf:
@@ -62,6 +64,32 @@ class Shelf:
         """A table by way of a session."""
         path = table_folder(self._warehouse, self._subscription, name)
         return Table(spark, path, self.label(name))
+
+    def twin(self, name: str) -> str | None:
+        """The table whose folder this one's is, too; None where it has one of its own.
+
+        Their names differ by case alone, and the file system does not tell them apart.
+
+        Raises:
+            TableError: the table's position cannot be trusted.
+            TransientConsumerError: the file system fails.
+        """
+        alike = {one for one in self.names.values() if one != name and one.lower() == name.lower()}
+        if not alike:
+            return None
+        found = self.find(name)
+        if found is not None:
+            owner = self.names.get(found.commit.position.topic, name)
+            return owner if owner in alike else None
+        return min(alike) if self._is_blind_to_case() else None
+
+    def _is_blind_to_case(self) -> bool:
+        folder = Folder(self._spark, manifest_folder(self._warehouse, self._subscription))
+        folder.write(_PROBE, "")
+        try:
+            return folder.time(_PROBE.upper()) is not None
+        finally:
+            folder.remove(_PROBE)
 
     def label(self, name: str) -> str:
         """How messages call a table."""

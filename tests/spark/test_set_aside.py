@@ -217,3 +217,35 @@ def test_a_range_with_fewer_records_than_its_marker_says_changes_nothing(
 
     assert scene.keys(spark, TRIMMED) == [1, 2]
     assert scene.keys(spark, HEALTHY) == [1, 2, 3]
+
+
+def test_two_tables_that_a_file_system_takes_for_one_are_not_written_into_one_another(
+    spark: SparkSession, kafka: str, registry: str, tmp_path: Path
+) -> None:
+    scene = Scene(kafka, registry, tmp_path)
+    upper = HEALTHY.upper()
+    first = scene.tables[HEALTHY]
+    topic = f"{scene.name}.public.{upper}"
+    scene.tables[upper] = replace(first, topic=topic, table=upper, records=[])
+    scene.topics.create(topic)
+    scene.copy(HEALTHY)
+    scene.publish()
+    scene.run(spark)
+    # As where case does not count: another way to the same folder.
+    (scene.folder / upper).symlink_to(scene.folder / HEALTHY)
+    scene.copy(upper)
+    scene.add(3, HEALTHY, upper)
+    scene.publish()
+
+    with pytest.raises(
+        FatalConsumerError, match=r"public\.HEALTHY.* is that of table public\.heal"
+    ):
+        scene.run(spark)
+    assert scene.keys(spark, HEALTHY) == [1, 2, 3]
+
+    # Where it does, both are there, however they come.
+    (scene.folder / upper).unlink()
+    scene.copy(upper, HEALTHY)
+    scene.publish()
+    scene.run(spark)
+    assert scene.keys(spark, HEALTHY) == scene.keys(spark, upper) == [1, 2]
