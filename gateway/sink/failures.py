@@ -9,7 +9,7 @@ from confluent_kafka import KafkaError
 
 from gateway.errors import ConfigError, FatalError, FencedError, GatewayError, TransientError
 
-__all__ = ["classify_kafka_error", "is_fenced", "is_refusal"]
+__all__ = ["classify_kafka_error", "is_fenced", "is_missing", "is_refusal"]
 
 _FENCED: Final = frozenset(
     {
@@ -91,6 +91,11 @@ def is_fenced(error: KafkaError) -> bool:
     return error.code() in _FENCED
 
 
+def is_missing(error: KafkaError) -> bool:
+    """A topic or partition is not there, which was there when it was looked for."""
+    return error.code() in _MISSING
+
+
 def classify_kafka_error(
     error: KafkaError,
     *,
@@ -151,8 +156,7 @@ def classify_kafka_error(
     if code in _MISSING:
         return FatalError(
             f"{doing}: a topic is missing{place}: {text}",
-            hint="somebody deleted it while the gateway ran: its records are gone for its "
-            "consumers; drop the slot and repeat the initial copy",
+            hint="look who has deleted it",
         )
     if code in _REFUSED:
         return FatalError(f"{doing}: Kafka refuses it{place}: {text}")

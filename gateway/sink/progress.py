@@ -151,7 +151,7 @@ class KafkaProgress:
         """The record that asks the gateway of this slot."""
         return self._record("request", request.name, encode_request(request))
 
-    def forget_offsets(self, topics: Iterable[str]) -> list[Record]:
+    def encode_forgotten(self, topics: Iterable[str]) -> list[Record]:
         """The records that forget the next offsets of some topics."""
         return [self._record("offsets", topic, None) for topic in topics]
 

@@ -52,7 +52,7 @@ def forget_offsets(
         FatalError: one of them does not let us in.
     """
     progress = KafkaProgress(kafka, identity, schema_ids, topic=topic)
-    send(kafka, progress.forget_offsets(topics), f"writing to topic {topic}")
+    send(kafka, progress.encode_forgotten(topics), f"writing to topic {topic}")
 
 
 def send(kafka: Mapping[str, str | int | bool], records: Iterable[Record], doing: str) -> None:

@@ -22,12 +22,12 @@ from typing import Final, TypeAlias, TypeVar
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
-from gateway.errors import GatewayError, KafkaTransactionTimeout
+from gateway.errors import GatewayError, KafkaTransactionTimeout, LostRecordsError
 from gateway.records import Record
 from gateway.sink.batches import ProduceBatch, make_batches
 from gateway.sink.clients import make_client, producer_properties
 from gateway.sink.complaints import PATIENCE_S, Complaints
-from gateway.sink.failures import classify_kafka_error, is_fenced, is_refusal
+from gateway.sink.failures import classify_kafka_error, is_fenced, is_missing, is_refusal
 
 __all__ = ["KafkaTransactions"]
 
@@ -319,6 +319,13 @@ class KafkaTransactions:
                     hint='raise "transaction.timeout.ms" in [kafka] and transaction.max.timeout.ms '
                     "of the brokers",
                 )
+        if is_missing(error):
+            # Which one it is, the next attempt sees: it has lost its records.
+            where = f"topic {topic}" if topic else "a topic"
+            return LostRecordsError(
+                f"{doing}: {where} is gone: somebody has deleted it",
+                topics=() if topic is None else (topic,),
+            )
         self.fenced = self.fenced or is_fenced(error)
         return classify_kafka_error(
             error,
