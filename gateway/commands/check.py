@@ -341,6 +341,14 @@ def _alteration_findings(
             "GRANT USAGE ON SCHEMA pgsluice TO the role of source.dsn; GRANT SELECT ON pgsluice.key"
             " TO the role of source.dsn",
         )
+    if installation is not None and installation.readers:
+        yield Finding(
+            Severity.WARNING,
+            "event triggers: other roles may read their key, and so write DDL messages that are "
+            f"believed: {', '.join(installation.readers)}",
+            "right if they are of other gateways; else REVOKE SELECT ON pgsluice.key FROM them, "
+            "from the roles that they are members of, or membership of pg_read_all_data",
+        )
     defined = {publication.name for publication in definitions.publications}
     named = sorted({n for s in definitions.subscriptions for n in s.publications} - defined)
     if not named:

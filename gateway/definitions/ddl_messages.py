@@ -87,8 +87,11 @@ def open_message(message: LogicalMessage, xid: int | None, keys: Collection[Key]
         raise UnbelievedError("forged", "its code is not the event triggers'")
     try:
         said: Any = json.loads(body)
-        written, began = int(said["xid"]), parse_lsn(said["lsn"])
-    except (ValueError, KeyError, TypeError, RecursionError, GatewayError) as error:
+        xid_text, lsn_text = said["xid"], said["lsn"]
+        if not (isinstance(xid_text, str) and isinstance(lsn_text, str)):
+            raise TypeError("xid and lsn are texts")
+        written, began = int(xid_text), parse_lsn(lsn_text)
+    except (ValueError, LookupError, TypeError, RecursionError, GatewayError) as error:
         raise unreadable(message.prefix, error) from None
     if xid is None or written % _XIDS != xid % _XIDS or not _is_near(began, message.lsn):
         raise UnbelievedError("forged", f"it was written in transaction {written}")

@@ -43,6 +43,17 @@ PREFIXES: Final = frozenset({PREFIX, "pgsluice.rewritten"})
 """Of all of them."""
 
 
+_OIDS: Final = 1 << 32
+_UNREADABLE: Final = (
+    ValueError,
+    LookupError,
+    TypeError,
+    AttributeError,
+    ArithmeticError,
+    RecursionError,
+)
+
+
 @dataclass(frozen=True, slots=True)
 class Told:
     """The publications of the database, by name, and the parents of its partitions, by OID."""
@@ -60,11 +71,11 @@ def hear(before: Told | None, content: bytes) -> Told:
     try:
         said = json.loads(content)
         publications = {name: _publication(name, p) for name, p in said["publications"].items()}
-        parents = {int(child): int(parent) for child, parent in said["parents"]}
-        names = {str(name) for name in said["altered"]["publications"]}
-        tables = {int(oid) for oid in said["altered"]["tables"]}
-        trees = {int(oid) for oid in said["altered"]["trees"]}
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        parents = {_oid(child): _oid(parent) for child, parent in said["parents"]}
+        names = {_text(name) for name in said["altered"]["publications"]}
+        tables = {_oid(oid) for oid in said["altered"]["tables"]}
+        trees = {_oid(oid) for oid in said["altered"]["trees"]}
+    except _UNREADABLE as error:
         raise unreadable(PREFIX, error) from None
     if before is None:
         return Told(publications, parents)
@@ -86,9 +97,22 @@ def rewritten(content: bytes) -> frozenset[int]:
         UnbelievedError: it does not read.
     """
     try:
-        return frozenset(int(oid) for oid in json.loads(content)["tables"])
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        return frozenset(map(_oid, json.loads(content)["tables"]))
+    except _UNREADABLE as error:
         raise unreadable("pgsluice.rewritten", error) from None
+
+
+def _text(said: object) -> str:
+    if not isinstance(said, str) or "\0" in said:
+        raise TypeError("a text is expected")
+    said.encode()  # no half of a surrogate pair
+    return said
+
+
+def _oid(said: object) -> int:
+    if not isinstance(said, int) or isinstance(said, bool) or not 0 <= said < _OIDS:
+        raise TypeError("an OID is expected")
+    return said
 
 
 def filters_of(told: Told) -> set[str]:
@@ -119,12 +143,12 @@ def _publication(name: str, said: Mapping[str, Any]) -> Publication:
         operations=frozenset(map(Operation, said["operations"])),
         via_root=bool(said["via_root"]),
         all_tables=bool(said["all_tables"]),
-        schemas=tuple(sorted(map(str, said["schemas"]))),
+        schemas=tuple(sorted(map(_text, said["schemas"]))),
         relations=tuple(
             PublishedRelation(
-                int(oid),
-                None if where is None else str(where),
-                None if columns is None else tuple(map(str, columns)),
+                _oid(oid),
+                None if where is None else _text(where),
+                None if columns is None else tuple(map(_text, columns)),
                 None,
             )
             for oid, where, columns in said["tables"]

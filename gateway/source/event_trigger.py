@@ -18,6 +18,8 @@ Invariants:
 - Who may not alter a publication cannot make those wait who may: the locks are rows of a table
   that nobody else can read, one row for each publication. The table is unlogged, and so in no
   publication either.
+- No DDL fails because a message cannot be written: that is a warning, and what the catalog has
+  counts then. Temporary objects are nobody's concern, and write nothing.
 """
 
 from __future__ import annotations
@@ -25,12 +27,26 @@ from __future__ import annotations
 import re
 from typing import Final
 
-__all__ = ["FUNCTIONS", "INSTALL", "ROLE", "SETTING", "TRIGGERS"]
+__all__ = ["DEFINERS", "FUNCTIONS", "INSTALL", "ROLE", "SETTINGS", "TRIGGERS"]
 
 ROLE: Final = "pgsluice_ddl"
 """Owner of the functions."""
-SETTING: Final = "search_path=pg_catalog, pg_temp"
-"""What ``pg_proc.proconfig`` of each function has."""
+_PATH: Final = "search_path=pg_catalog, pg_temp"
+_FORMATS: Final = frozenset(
+    {
+        *(_PATH, "DateStyle=ISO", "TimeZone=UTC", "IntervalStyle=postgres"),
+        *("extra_float_digits=3", "bytea_output=hex", "quote_all_identifiers=off"),
+    }
+)
+SETTINGS: Final = {
+    "emit": frozenset({_PATH}),
+    "tell": _FORMATS,
+    "publications_altered": frozenset({_PATH}),
+    "table_rewritten": frozenset({_PATH}),
+}
+"""By function, what ``pg_proc.proconfig`` has."""
+DEFINERS: Final = frozenset({"publications_altered", "table_rewritten"})
+"""Functions with SECURITY DEFINER."""
 TRIGGERS: Final = ("pgsluice_altered", "pgsluice_dropped", "pgsluice_rewritten")
 
 INSTALL: Final = """\
@@ -43,6 +59,9 @@ DECLARE
     role pg_catalog.pg_roles;
     other text;
 BEGIN
+    -- Who may read the key stays who may: only what is made now is nobody's.
+    PERFORM pg_catalog.set_config('pgsluice.is_new', (
+        pg_catalog.to_regclass('pgsluice.key') IS NULL)::text, true);
     SELECT * INTO role FROM pg_catalog.pg_roles WHERE rolname = 'pgsluice_ddl';
     IF role.oid IS NULL THEN
         CREATE ROLE pgsluice_ddl NOLOGIN;
@@ -180,7 +199,7 @@ BEGIN
                 FILTER (WHERE t.relkind = 'p' OR i.inhparent IS NOT NULL)
         INTO tables, trees
         FROM pg_catalog.pg_event_trigger_ddl_commands() AS c
-        JOIN pg_catalog.pg_class AS t ON t.oid = c.objid
+        JOIN pg_catalog.pg_class AS t ON t.oid = c.objid AND t.relpersistence <> 't'
         LEFT JOIN pg_catalog.pg_inherits AS i ON i.inhrelid = t.oid AND t.relispartition
         WHERE c.classid = 'pg_catalog.pg_class'::pg_catalog.regclass;
     END IF;
@@ -200,9 +219,16 @@ BEGIN
         END LOOP;
     END IF;
     IF altered IS NOT NULL OR tables IS NOT NULL OR trees IS NOT NULL
-        OR TG_TAG IN ('ALTER TYPE', 'ALTER COLLATION')
+        OR (TG_TAG IN ('ALTER TYPE', 'ALTER COLLATION') AND EXISTS (
+            SELECT FROM pg_catalog.pg_event_trigger_ddl_commands() AS c
+            WHERE c.schema_name IS DISTINCT FROM 'pg_temp'))
     THEN
-        PERFORM pgsluice.tell(altered, tables, trees);
+        BEGIN
+            PERFORM pgsluice.tell(altered, tables, trees);
+        EXCEPTION WHEN OTHERS THEN
+            RAISE WARNING 'pgsluice is not told of this % (SQLSTATE %): %',
+                TG_TAG, SQLSTATE, SQLERRM;
+        END;
     END IF;
 END
 $$;
@@ -213,13 +239,17 @@ DECLARE
     rewritten pg_catalog.oid := pg_catalog.pg_event_trigger_table_rewrite_oid();
 BEGIN
     -- 2: a column has computed values; 4: another type, or USING. Not where the rows are stored.
-    IF pg_catalog.pg_event_trigger_table_rewrite_reason() & 6 <> 0 THEN
+    IF pg_catalog.pg_event_trigger_table_rewrite_reason() & 6 <> 0 AND EXISTS (
+        SELECT FROM pg_catalog.pg_class AS c WHERE c.oid = rewritten AND c.relpersistence <> 't')
+    THEN
         PERFORM pgsluice.emit('pgsluice.rewritten', pg_catalog.jsonb_build_object('tables', (
             SELECT pg_catalog.jsonb_agg(DISTINCT t.relid::pg_catalog.oid::pg_catalog.int8) FROM (
                 SELECT rewritten
                 UNION SELECT a.relid FROM pg_catalog.pg_partition_ancestors(rewritten) AS a
             ) AS t (relid))));
     END IF;
+EXCEPTION WHEN OTHERS THEN
+    RAISE WARNING 'pgsluice is not told of this % (SQLSTATE %): %', TG_TAG, SQLSTATE, SQLERRM;
 END
 $$;
 
@@ -233,6 +263,32 @@ BEGIN
                 AND NOT pg_catalog.has_function_privilege('pgsluice_ddl', f.oid, 'EXECUTE') LOOP
         EXECUTE pg_catalog.format('GRANT EXECUTE ON FUNCTION %s TO pgsluice_ddl',
                                   each::pg_catalog.regprocedure);
+    END LOOP;
+END
+$install$;
+DO $install$
+DECLARE
+    each record;
+BEGIN
+    -- Rights that ALTER DEFAULT PRIVILEGES of the installer has given to others.
+    FOR each IN
+        SELECT pg_catalog.format('FUNCTION %s', f.oid::pg_catalog.regprocedure) AS what, a.grantee
+        FROM pg_catalog.pg_proc AS f CROSS JOIN LATERAL pg_catalog.aclexplode(f.proacl) AS a
+        WHERE f.pronamespace = 'pgsluice'::pg_catalog.regnamespace AND a.grantee <> f.proowner
+        UNION ALL
+        SELECT pg_catalog.format('TABLE %s', c.oid::pg_catalog.regclass), a.grantee
+        FROM pg_catalog.pg_class AS c CROSS JOIN LATERAL pg_catalog.aclexplode(c.relacl) AS a
+        WHERE c.relnamespace = 'pgsluice'::pg_catalog.regnamespace AND a.grantee <> c.relowner
+        AND pg_catalog.current_setting('pgsluice.is_new') = 'true'
+        UNION ALL
+        SELECT 'SCHEMA pgsluice', a.grantee
+        FROM pg_catalog.pg_namespace AS n CROSS JOIN LATERAL pg_catalog.aclexplode(n.nspacl) AS a
+        WHERE n.nspname = 'pgsluice' AND a.grantee <> n.nspowner
+        AND pg_catalog.current_setting('pgsluice.is_new') = 'true'
+    LOOP
+        EXECUTE pg_catalog.format('REVOKE ALL ON %s FROM %s', each.what,
+            CASE WHEN each.grantee = 0 THEN 'PUBLIC'
+                 ELSE pg_catalog.quote_ident(pg_catalog.pg_get_userbyid(each.grantee)) END);
     END LOOP;
 END
 $install$;

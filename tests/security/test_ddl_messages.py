@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from hashlib import sha256
 
 import pytest
 
@@ -46,6 +47,16 @@ def forged(where: str, oid: int) -> str:
 
 def emit(connection: Connection, prefix: str, content: str | bytes, *, inside: bool = True) -> None:
     connection.execute("SELECT pg_logical_emit_message(%s, %s, %s)", (inside, prefix, content))
+
+
+def emit_signed(connection: Connection, prefix: str, body: str) -> None:
+    """Write a message as somebody who knows the key can, with whatever in it."""
+    row = connection.execute("SELECT inner_key, outer_key FROM pgsluice.key").fetchone()
+    assert row is not None
+    inner, outer = row
+    text = prefix.encode() + b"\n" + body.encode()
+    code = sha256(outer + sha256(inner + text).digest()).hexdigest()
+    emit(connection, prefix, f"{code} {body}")
 
 
 def bodies(connection: Connection, slot: str) -> list[bytes]:
@@ -107,8 +118,20 @@ def test_what_anybody_can_write_into_the_stream_is_not_believed(
             connection.execute(
                 "SELECT pgsluice.emit('pgsluice.publications', %s)", (forged(where, oid),)
             )
-        for body in ("{}", '{"altered": 1}', forged("(a > 1)", oid).replace("insert", "select")):
+        for body in (
+            *("{}", '{"altered": 1}', f'{{"altered": {"[" * 1_000}{"]" * 1_000}}}'),
+            forged("(a > 1)", oid).replace("insert", "select"),
+            *(
+                forged("(a > 1)", oid).replace('"tables": []', f'"tables": [{value}]', 1)
+                for value in ("1e30", "-1", "null", '"a"', "[1]", "4294967296")
+            ),
+            forged("(a > 1)", oid).replace(f"[[{oid}", "[[4294967296"),
+        ):
             connection.execute("SELECT pgsluice.emit('pgsluice.publications', %s)", (body,))
+        emit_signed(connection, "pgsluice.rewritten", '{"xid": 1e400, "lsn": "0/0"}')
+        for field, value in (("xid", 1), ("xid", [1]), ("lsn", 1), ("lsn", None)):
+            body = json.dumps({field: value, "tables": []})
+            emit_signed(connection, "pgsluice.rewritten", body)
         connection.execute("SELECT pgsluice.emit('pgsluice.rewritten', '{\"tables\": 1}')")
         connection.execute("INSERT INTO t VALUES (4, 4), (9, 4), (14, 4)")
         ended = s.run_to(current_lsn(connection))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
@@ -47,6 +49,25 @@ TYPES = ("text", "int2", "int8", "oid", "regclass", "name", "jsonb", "bytea", "v
 def is_superuser(connection: Connection, role: str) -> bool:
     query = "SELECT rolsuper FROM pg_catalog.pg_roles WHERE rolname = %s"
     return bool(value_of(connection, query, role))
+
+
+def watch(connection: Connection) -> None:
+    """Begin to keep what the event triggers say."""
+    connection.execute(
+        "SELECT pg_create_logical_replication_slot('peek_' || current_database(), 'pgoutput')"
+    )
+
+
+def messages(connection: Connection) -> list[dict[str, Any]]:
+    """What the event triggers have said since the last call, in order."""
+    found = connection.execute(
+        "SELECT data FROM pg_logical_slot_get_binary_changes("
+        "'peek_' || current_database(), NULL, NULL, 'proto_version', '1',"
+        " 'publication_names', 'p', 'messages', 'true')"
+    ).fetchall()
+    # 'M', flags, LSN, prefix, length, content. Source: logicalrep_write_message in proto.c.
+    contents = [bytes(data)[10:].partition(b"\0")[2][4:] for (data,) in found if data[:1] == b"M"]
+    return [json.loads(content.partition(b" ")[2]) for content in contents]
 
 
 def fire(connection: Connection) -> None:
@@ -156,6 +177,101 @@ def test_locks_that_anybody_can_take_hold_nothing_up(
         connection.execute("ALTER PUBLICATION p DROP TABLE t")
 
 
+def test_no_statement_fails_because_a_message_cannot_be_written(database: Database) -> None:
+    with database.connect() as connection:
+        connection.execute(INSTALL.encode())
+        connection.execute("CREATE TABLE t (a int PRIMARY KEY, b int)")
+        connection.execute("CREATE TYPE mood AS ENUM ('sad')")
+        connection.execute("REFRESH MATERIALIZED VIEW pgsluice.key WITH NO DATA")
+        notices: list[str | None] = []
+        connection.add_notice_handler(lambda diagnostic: notices.append(diagnostic.message_primary))
+        connection.execute("ALTER TYPE mood ADD VALUE 'happy'")
+        connection.execute("CREATE PUBLICATION p FOR TABLE t")
+        connection.execute("ALTER TABLE t ALTER b TYPE bigint USING b + 1")
+        assert [str(notice)[:15] for notice in notices] == ["pgsluice is not"] * 3
+
+
+def test_temporary_objects_write_nothing(database: Database, attacker: Attacker) -> None:
+    with database.connect() as connection, attacker.connect() as evil:
+        connection.execute(INSTALL.encode())
+        watch(connection)
+        fire(evil)
+        evil.execute("CREATE TEMPORARY TABLE tree (a int) PARTITION BY LIST (a)")
+        evil.execute("CREATE TEMPORARY TABLE leaf PARTITION OF tree FOR VALUES IN (1)")
+        evil.execute('CREATE COLLATION pg_temp.c FROM "C"; ALTER COLLATION pg_temp.c RENAME TO d')
+        assert messages(connection) == []
+
+
+GRANTS = (
+    "GRANT SELECT ON pgsluice.key TO {0}; GRANT USAGE ON SCHEMA pgsluice TO {0}",
+    "GRANT SELECT (inner_key) ON pgsluice.key TO {0}; GRANT USAGE ON SCHEMA pgsluice TO {0}",
+    "GRANT pgsluice_ddl TO {0}",
+    "GRANT pg_read_all_data TO {0}",
+    "CREATE ROLE {0}_g; GRANT {0}_g TO {0}; GRANT pg_read_all_data TO {0}_g",
+)
+ALTERED = (
+    ("GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA pgsluice TO {0}", "can be called by role {0}"),
+    ("GRANT SELECT ON pgsluice.key TO PUBLIC", "every role may read"),
+    ("GRANT INSERT, UPDATE ON pgsluice.locks TO {0}", "role {0} has INSERT on pgsluice.locks"),
+    ("GRANT CREATE ON SCHEMA pgsluice TO {0}", "role {0} has CREATE on schema pgsluice"),
+    ("CREATE RULE r AS ON UPDATE TO pgsluice.locks DO INSTEAD NOTHING", "a rule or a trigger"),
+    ("ALTER FUNCTION pgsluice.emit(text, jsonb) SECURITY DEFINER", "not as this release"),
+    ("ALTER FUNCTION pgsluice.publications_altered() SECURITY INVOKER", "not as this release"),
+    ("ALTER FUNCTION pgsluice.table_rewritten() SET work_mem = '64kB'", "not as this release"),
+    ("CREATE FUNCTION pgsluice.tell() RETURNS int LANGUAGE sql AS 'SELECT 1'", "one name"),
+    ("ALTER EVENT TRIGGER pgsluice_altered ENABLE", "not ENABLE ALWAYS"),
+    ("ALTER EVENT TRIGGER pgsluice_dropped ENABLE REPLICA", "not ENABLE ALWAYS"),
+    ("ALTER EVENT TRIGGER pgsluice_rewritten DISABLE", "not ENABLE ALWAYS"),
+    ("DROP EVENT TRIGGER pgsluice_rewritten", "pgsluice_rewritten is missing"),
+    ("ALTER ROLE pgsluice_ddl BYPASSRLS", "with the rights of pgsluice_ddl"),
+)
+
+
+def test_whoever_has_rights_that_nobody_needs_is_named(
+    database: Database, attacker: Attacker
+) -> None:
+    name = attacker.name
+    with database.connect() as connection:
+        connection.execute(INSTALL.encode())
+        for grant in GRANTS:
+            connection.execute("BEGIN")
+            connection.execute(grant.format(name).encode())
+            found = find_installation(connection)
+            connection.execute("ROLLBACK")
+            assert found is not None
+            assert (found.problems, name in found.readers) == ((), True), grant
+        for statement, problem in ALTERED:
+            connection.execute("BEGIN")
+            connection.execute(statement.format(name).encode())
+            found = find_installation(connection)
+            connection.execute("ROLLBACK")
+            assert found is not None
+            assert any(problem.format(name) in each for each in found.problems), statement
+            assert found.key is None
+
+
+def test_default_privileges_of_the_installer_give_nobody_a_right(
+    database: Database, attacker: Attacker
+) -> None:
+    name = attacker.name
+    with database.connect() as connection, attacker.connect() as evil:
+        for what in ("SELECT, UPDATE ON TABLES", "EXECUTE ON FUNCTIONS", "ALL ON SCHEMAS"):
+            connection.execute(f"ALTER DEFAULT PRIVILEGES GRANT {what} TO {name}".encode())
+        connection.execute(INSTALL.encode())
+        with pytest.raises(psycopg.errors.InsufficientPrivilege):
+            evil.execute("TABLE pgsluice.key")
+        found = find_installation(connection)
+        assert found is not None
+        assert (found.problems, name in found.readers) == ((), False)
+        # A role that was given the right keeps it when the script is run again.
+        connection.execute(
+            f"GRANT USAGE ON SCHEMA pgsluice TO {name};"
+            f"GRANT SELECT ON pgsluice.key TO {name}".encode()
+        )
+        connection.execute(INSTALL.encode())
+        evil.execute("TABLE pgsluice.key")
+
+
 def test_a_gateway_that_makes_the_slot_is_waited_for(database: Database) -> None:
     with database.connect() as first, database.connect() as second:
         lock_first_start(first, "s")
@@ -174,7 +290,7 @@ def test_an_installation_of_before_is_found_and_replaced(database: Database) -> 
         found = find_installation(connection)
         assert found is not None
         assert found.problems == ()
-        connection.execute("ALTER FUNCTION pgsluice.tell(text[], bigint[], bigint[]) RESET ALL")
+        connection.execute("ALTER FUNCTION pgsluice.tell RESET ALL")
         found = find_installation(connection)
         assert found is not None
         assert any("pgsluice.tell" in problem for problem in found.problems)
