@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from gateway.definitions.ddl_messages import unreadable
@@ -56,10 +56,18 @@ _UNREADABLE: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """The publications of the database, by name, and the parents of its partitions, by OID."""
+    """What publications and trees are at a place of the stream.
+
+    Attributes:
+        publications: Of the database, by name.
+        parents: Of its partitions, by OID.
+        excepted: OIDs of what FOR ALL TABLES leaves out, by the publication's name; not of those
+            of which an earlier release's triggers have told.
+    """
 
     publications: Mapping[str, Publication]
     parents: Mapping[int, int]
+    excepted: Mapping[str, frozenset[int]] = field(default_factory=dict)
 
 
 def hear(before: Told | None, content: bytes) -> Told:
@@ -71,6 +79,11 @@ def hear(before: Told | None, content: bytes) -> Told:
     try:
         said = json.loads(content)
         publications = {name: _publication(name, p) for name, p in said["publications"].items()}
+        excepted = {
+            _text(name): frozenset(map(_oid, p["excepted"]))
+            for name, p in said["publications"].items()
+            if "excepted" in p
+        }
         parents = {_oid(child): _oid(parent) for child, parent in said["parents"]}
         names = {_text(name) for name in said["altered"]["publications"]}
         tables = {_oid(oid) for oid in said["altered"]["tables"]}
@@ -78,7 +91,7 @@ def hear(before: Told | None, content: bytes) -> Told:
     except _UNREADABLE as error:
         raise unreadable(PREFIX, error) from None
     if before is None:
-        return Told(publications, parents)
+        return Told(publications, parents, excepted)
     heard = {
         name: _with_tables(publication, publications.get(name), tables)
         for name, publication in before.publications.items()
@@ -87,7 +100,9 @@ def hear(before: Told | None, content: bytes) -> Told:
     heard |= {name: publications[name] for name in names & publications.keys()}
     kept = {child: parent for child, parent in before.parents.items() if parent not in trees}
     kept |= {child: parent for child, parent in parents.items() if parent in trees}
-    return Told(heard, kept)
+    left_out = {name: oids for name, oids in before.excepted.items() if name not in names}
+    left_out |= {name: excepted[name] for name in names & excepted.keys()}
+    return Told(heard, kept, left_out)
 
 
 def rewritten(content: bytes) -> frozenset[int]:
@@ -170,7 +185,7 @@ def as_told(catalog: Catalog, told: Told, known: Mapping[int, Table]) -> Catalog
         name: replace(
             found,
             relations=tuple(_relations(found, publication, tables)),
-            excepted=publication.excepted,
+            excepted=told.excepted.get(name, publication.excepted),
         )
         if (found := told.publications.get(name)) is not None
         else publication

@@ -163,7 +163,10 @@ SELECT pgsluice.emit('pgsluice.publications', pg_catalog.jsonb_build_object(
                      FROM pg_catalog.pg_attribute AS a WHERE a.attrelid = r.prrelid
                      AND a.attnum = ANY (r.prattrs::pg_catalog.int2[])))), '[]')
                 FROM pg_catalog.pg_publication_rel AS r WHERE r.prpubid = p.oid
-                AND coalesce(pg_catalog.to_jsonb(r) ->> 'prexcept', 'false') = 'false'))), '{}')
+                AND coalesce(pg_catalog.to_jsonb(r) ->> 'prexcept', 'false') = 'false'),
+            'excepted', ARRAY(
+                SELECT r.prrelid::pg_catalog.int8 FROM pg_catalog.pg_publication_rel AS r
+                WHERE r.prpubid = p.oid AND pg_catalog.to_jsonb(r) ->> 'prexcept' = 'true'))), '{}')
         FROM pg_catalog.pg_publication AS p),
     'parents', (
         SELECT coalesce(pg_catalog.jsonb_agg(pg_catalog.jsonb_build_array(

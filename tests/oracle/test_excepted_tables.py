@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from gateway.definitions.told import hear
 from gateway.embedded.postgres import MAJORS
+from gateway.source.event_trigger import FUNCTIONS
 from gateway.source.published import read_listed
 from tests.support.gateway_scene import value_of
 from tests.support.servers import Database
@@ -34,6 +36,37 @@ def test_rows_of_the_catalog_that_are_marked_are_no_tables_to_publish(database: 
     (left,) = marked.relations
     assert (left.table_oid, left.where, left.columns) == (a, "(id > 1)", ("id",))
     assert marked.excepted == {b}
+
+
+def test_a_ddl_message_says_what_is_excepted_and_does_not_list_it(database: Database) -> None:
+    """The event triggers' own function, on a catalog as 19 has it."""
+    with database.connect() as connection:
+        connection.execute(TABLES)
+        connection.execute(
+            "CREATE PUBLICATION p FOR TABLE a, b; CREATE PUBLICATION q FOR ALL TABLES;"
+            "CREATE TABLE relations AS SELECT *, prrelid = 'b'::regclass AS prexcept"
+            " FROM pg_publication_rel; ALTER TABLE relations REPLICA IDENTITY FULL;"
+            "CREATE SCHEMA pgsluice; CREATE TABLE said (content text);"
+            "ALTER TABLE said REPLICA IDENTITY FULL;"
+            "CREATE FUNCTION pgsluice.emit(text, jsonb) RETURNS void LANGUAGE sql"
+            " AS 'INSERT INTO public.said VALUES ($2::text)'"
+        )
+        body = FUNCTIONS["tell"].replace("pg_catalog.pg_publication_rel", "public.relations")
+        connection.execute(
+            "CREATE FUNCTION pgsluice.tell(publications text[], tables bigint[], trees bigint[])"
+            f" RETURNS void LANGUAGE sql AS $${body}$$".encode()
+        )
+        connection.execute("SELECT pgsluice.tell(NULL, NULL, NULL)")
+        first = hear(None, value_of(connection, "SELECT content FROM said").encode())
+        connection.execute("UPDATE relations SET prexcept = false; DELETE FROM said")
+        connection.execute("SELECT pgsluice.tell(ARRAY['p'], NULL, NULL)")
+        second = hear(first, value_of(connection, "SELECT content FROM said").encode())
+        a, b = (value_of(connection, "SELECT %s::regclass::oid", name) for name in "ab")
+
+    assert first.excepted == {"p": {b}, "q": frozenset()}
+    assert [r.table_oid for r in first.publications["p"].relations] == [a]
+    assert second.excepted == {"p": frozenset(), "q": frozenset()}
+    assert {r.table_oid for r in second.publications["p"].relations} == {a, b}
 
 
 @pytest.mark.skipif(max(MAJORS) < 19, reason="there is no embedded PostgreSQL 19 yet")
