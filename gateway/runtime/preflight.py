@@ -18,8 +18,8 @@ import psycopg
 from gateway.config import Settings
 from gateway.definitions.model import Plan
 from gateway.errors import ConfigError, FatalError, GatewayError, TransientError
-from gateway.source.connection import ServerFacts, classify_server_error
-from gateway.source.publications import missing_rights
+from gateway.source.connection import ServerFacts, classify_server_error, read_only
+from gateway.source.publications import check_publications, missing_rights
 from gateway.source.slot import slot_status
 from gateway.source.supported import unsupported
 
@@ -82,6 +82,12 @@ def plan_refusals(
                 hint="let the owner of the tables run:\n" + "\n".join(statements),
             ),
         )
+    elif connection.info.parameter_status("default_transaction_read_only") == "on":
+        missing = check_publications(connection, plan, prefix=settings.source.slot)
+        if missing:
+            made = "run this on its primary:\n" + "\n".join(missing)
+            failed = "the gateway's publications cannot be made"
+            yield "publications", read_only(connection, failed, on_standby=made)
 
 
 def _check_spool(settings: Settings) -> None:

@@ -9,22 +9,22 @@ from typing import Any, Final
 import psycopg
 
 from gateway.definitions.shape import Shape
+from gateway.source.trees import tree_of
 
 __all__ = ["read_shapes", "shapes_digest"]
 
 _Connection = psycopg.Connection[Any]
 
-_FILES: Final = """
+_FILES: Final = f"""
 SELECT t.oid, l.oid, l.relfilenode
 FROM pg_catalog.unnest(%(tables)s::pg_catalog.oid[]) AS t (oid)
 JOIN pg_catalog.pg_class AS r ON r.oid = t.oid
 CROSS JOIN LATERAL (
     SELECT r.oid WHERE r.relkind <> 'p'
     UNION ALL
-    SELECT p.relid::pg_catalog.oid FROM pg_catalog.pg_partition_tree(r.oid) AS p
-    WHERE r.relkind = 'p' AND p.isleaf) AS leaf (oid)
+    ({tree_of("r.oid")} SELECT t.oid FROM tree AS t WHERE r.relkind = 'p')) AS leaf (oid)
 JOIN pg_catalog.pg_class AS l ON l.oid = leaf.oid AND l.relkind = 'r'
-"""
+"""  # noqa: S608
 _COLUMNS: Final = """
 SELECT a.attrelid, a.attnum, a.xmin::pg_catalog.text, pg_catalog.left(pg_catalog.md5(
     (pg_catalog.to_jsonb(a) - 'attmissingval')::pg_catalog.text), 8)

@@ -13,6 +13,7 @@ from gateway.definitions.model import Collation, Column, Table
 from gateway.pgoutput.messages import ReplicaIdentity
 from gateway.source.connection import classify_server_error
 from gateway.source.shape_queries import read_shapes
+from gateway.source.trees import tree_of
 
 __all__ = [
     "describe_column",
@@ -37,12 +38,12 @@ _TABLES: Final = """
             FROM pg_catalog.pg_partition_ancestors(c.oid) WITH ORDINALITY AS a(relid, nr)
             WHERE relid <> c.oid ORDER BY nr) ELSE '{}' END,
         CASE WHEN c.relkind = 'p' THEN ARRAY(
-            SELECT l.oid FROM pg_catalog.pg_partition_tree(c.oid) AS t
-            JOIN pg_catalog.pg_class AS l ON l.oid = t.relid
+            $tree
+            SELECT l.oid FROM tree AS t JOIN pg_catalog.pg_class AS l ON l.oid = t.oid
             WHERE l.relkind = 'r' AND l.relpersistence = 'p' ORDER BY l.oid) ELSE '{}' END
     FROM pg_catalog.pg_class AS c JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace
     WHERE c.oid = ANY(%s) AND c.relkind IN ('r', 'p')
-    ORDER BY n.nspname, c.relname"""
+    ORDER BY n.nspname, c.relname""".replace("$tree", tree_of("c.oid"))
 
 _COLUMNS: Final = """
     SELECT a.attrelid, a.attname, a.attnum, a.atttypid, a.atttypmod,
@@ -213,10 +214,10 @@ def estimated_rows(connection: _Connection) -> dict[tuple[str, str], int]:
     Those of a partitioned table are its leaves'. Tables without statistics are left out.
     """
     rows = connection.execute(
-        "SELECT n.nspname, c.relname, (CASE WHEN c.relkind = 'r' THEN nullif(c.reltuples, -1)"
-        " ELSE (SELECT pg_catalog.sum(l.reltuples) FROM pg_catalog.pg_partition_tree(c.oid) AS t"
-        " JOIN pg_catalog.pg_class AS l ON l.oid = t.relid"
-        " WHERE t.isleaf AND l.reltuples >= 0) END)::bigint"
+        "SELECT n.nspname, c.relname, (CASE WHEN c.relkind = 'r' THEN nullif(c.reltuples, -1)"  # noqa: S608
+        f" ELSE ({tree_of('c.oid')} SELECT pg_catalog.sum(l.reltuples) FROM tree AS t"
+        " JOIN pg_catalog.pg_class AS l ON l.oid = t.oid"
+        " WHERE l.relkind <> 'p' AND l.reltuples >= 0) END)::bigint"
         " FROM pg_catalog.pg_class AS c JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace"
         " WHERE c.relkind IN ('r', 'p') AND c.oid >= %s",
         (FIRST_NORMAL_OID,),

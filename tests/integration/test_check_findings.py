@@ -1,0 +1,43 @@
+"""What `pgsluice check` finds is named once, for what it is, and `run` says the same."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import psycopg
+import pytest
+
+from tests.support.gateway_scene import Scene
+from tests.support.servers import Database
+
+pytestmark = [pytest.mark.postgres, pytest.mark.kafka]
+
+PLAIN = "CREATE PUBLICATION p FOR TABLE wide; CREATE SUBSCRIPTION {s} CONNECTION '' PUBLICATION p;"
+
+
+def test_large_values_a_filter_beyond_the_identity_and_a_role_that_only_reads(
+    scene: Callable[..., Scene], database: Database
+) -> None:
+    with database.connect() as connection:
+        connection.execute("CREATE TABLE wide (a int PRIMARY KEY, b text, c int)")
+    s = scene(PLAIN)
+    large = s.cli("check")
+    only_reads = psycopg.conninfo.make_conninfo(
+        database.dsn, options="-c default_transaction_read_only=on"
+    )
+    environment = {"PGSLUICE_SOURCE__DSN": only_reads}
+    reading = [
+        s.cli(*command, environment=environment) for command in (["check"], ["run", "--endpos=0/1"])
+    ]
+    s.project.definitions = s.project.definitions.replace("TABLE wide", "TABLE wide WHERE (c > 1)")
+    filtered = s.cli("check")
+
+    assert "table public.wide: large values of b that an UPDATE leaves as they" in large.out
+    for ended in reading:
+        said = ended.out + ended.err
+        assert ended.code == 1, said
+        assert "default_transaction_read_only is on" in said
+        assert "standby" not in said
+    assert filtered.code == 1, filtered.out
+    assert (filtered.out + filtered.err).count("REPLICA IDENTITY FULL lets a filter") == 1
+    assert "insert_only" not in filtered.out + filtered.err
