@@ -42,6 +42,7 @@ from gateway.records import Watermark
 from gateway.runtime.copies import begin, make_slot, put_into_force, take_requests
 from gateway.runtime.copy_jobs import CopyReport
 from gateway.runtime.foreign_texts import believable, refused_requests
+from gateway.runtime.held_looks import HeldLooks
 from gateway.runtime.intake import Intake
 from gateway.runtime.leadership import lock_first_start, start_stream
 from gateway.runtime.lost_records import copied_again
@@ -98,6 +99,7 @@ class Attempt:
         ask_server: Filters that the server evaluates may come up.
         standby: Says whether a failover would change what is published.
         lost: Topics that an attempt before has found to lack records.
+        held_looks: Says when to look at what is held.
         stood_by: Another process had the slot at first.
         definitions: Those in force, where a gateway has streamed; None: as the file has them.
         faults: Of tables that a copy could not read; they are held until definitions take over.
@@ -114,6 +116,7 @@ class Attempt:
     close_timeout_s: Callable[[], float]
     time_is_up: Callable[[], bool]
     standby: Standby
+    held_looks: HeldLooks
     was_down: bool = True
     ask_server: bool = False
     lost: frozenset[str] = frozenset()
@@ -331,6 +334,7 @@ class Attempt:
             sink=sink,
             watermark=going_on.watermark,
             taken={request.name for request in recovered.requests},
+            held_looks=self.held_looks,
         )
         self.streaming_since = time.monotonic()
         self.standby.lead()

@@ -22,6 +22,7 @@ from gateway.routing.ports import UnexpectedFilterError
 from gateway.runtime.attempt import Attempt
 from gateway.runtime.copy_jobs import CopyReport, CopyStanding
 from gateway.runtime.garbage import clear_up
+from gateway.runtime.held_looks import HeldLooks
 from gateway.runtime.leadership import StoppedWaiting
 from gateway.runtime.pipeline import GRACE, Outcome
 from gateway.runtime.retries import Retries
@@ -67,6 +68,7 @@ class Daemon:
         self._pause = pause
         self._reload = reload
         self.counters = Counters()
+        self._held_looks = HeldLooks(settings.definitions.watch_interval_s)
         self._standby = Standby(settings, self.counters, reload)
         self._tell_copy = report_copy
         self._was_down = True
@@ -149,6 +151,7 @@ class Daemon:
             close_timeout_s=self._close_timeout_s,
             time_is_up=self._time_is_up,
             standby=self._standby,
+            held_looks=self._held_looks,
             was_down=self._was_down,
             ask_server=self._ask_server,
             definitions=self._definitions,

@@ -37,6 +37,7 @@ from gateway.observe import Counters, event
 from gateway.records import CopyRequest, CopyState, Refusal, Watermark
 from gateway.routing import RoutingSettings
 from gateway.runtime.foreign_texts import refused_requests
+from gateway.runtime.held_looks import HeldLooks
 from gateway.runtime.ownership import claim_topics
 from gateway.runtime.plan import read_definitions, read_plan
 from gateway.runtime.provision import (
@@ -59,9 +60,6 @@ _LOG: Final = logging.getLogger(__name__)
 _LISTEN_S: Final = 0.25
 _ALIVE_S: Final = 30.0
 _RETRY_S: Final = 5.0
-_HELD_LOOKS: Final = 4
-"""Held tables are looked at after so many looks at the catalog, then ever more rarely."""
-_HELD_AT_MOST_S: Final = 600.0
 _JOIN_S: Final = 5.0
 _READ_S: Final = 30.0
 _MOST_SAID: Final = 20_000
@@ -111,6 +109,7 @@ class Reloader:
         names: ``[topics] names`` as they are configured.
         copies: How far the copies of all tables are by now.
         requested: Asked often; True once after a person asked for the definitions to be read.
+        held_looks: Says when to look at what is held.
         taken: Names of requests that may still be there, although they have been taken.
 
     Attributes:
@@ -132,6 +131,7 @@ class Reloader:
         names: Mapping[str, str],
         copies: Callable[[], Sequence[CopyState]],
         requested: Callable[[], bool],
+        held_looks: HeldLooks,
         taken: Collection[str] = (),
     ) -> None:
         self._settings = settings
@@ -159,9 +159,8 @@ class Reloader:
         self.requests: tuple[CopyRequest, ...] = ()
         self._counters = counters
         self._read = ""  # fingerprint of the definitions that are looked at
-        self._held_for = _HELD_LOOKS * (settings.definitions.watch_interval_s or _ALIVE_S)
-        self._look_for_held = time.monotonic() + self._held_for
         self.unfit: Mapping[str, str] = {}
+        self._held_looks = held_looks
         self._thread = threading.Thread(target=self._run, name="pgsluice reload", daemon=True)
 
     def __enter__(self) -> Reloader:
@@ -258,11 +257,10 @@ class Reloader:
         told = self._told()
         self._pending |= departed or changed or told is not self._compared
         self._compared = told
-        if (self._plan.held or self._counters.refusal) and time.monotonic() >= self._look_for_held:
-            # A role that was granted, or a schema that the registry takes now, is in no digest.
-            self._held_for = min(self._held_for * 2, _HELD_AT_MOST_S)
-            self._look_for_held = time.monotonic() + self._held_for
-            self._pending = True
+        held = bool(self._plan.held or self._counters.refusal)
+        settled = all(state.is_settled for state in self._copies())
+        # A role that was granted, or a schema that the registry takes now, is in no digest.
+        self._pending |= self._held_looks.due(time.monotonic(), held=held, settled=settled)
 
     def _consider(self, connection: psycopg.Connection, *, asked: bool) -> bool:
         """Look for new definitions and prepare them; return False when it is to be tried again."""

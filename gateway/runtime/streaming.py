@@ -31,6 +31,7 @@ from gateway.runtime.copier import TableCopier
 from gateway.runtime.copies import take_requests
 from gateway.runtime.copy_jobs import CopyReport
 from gateway.runtime.garbage import clear_up
+from gateway.runtime.held_looks import HeldLooks
 from gateway.runtime.intake import Intake
 from gateway.runtime.pipeline import Outcome, Pipeline
 from gateway.runtime.provision import Setup
@@ -60,6 +61,7 @@ class Streaming:
         unreadable: Says of tables, by OID, why they cannot be read.
         faults: Of tables that the copy could not read.
         taken: Names of the requests that have been taken.
+        held_looks: Says when to look at what is held.
         takeover: What takes over where it ended with `Outcome.REACHED_SWITCH`.
     """
 
@@ -78,6 +80,7 @@ class Streaming:
     sink: TransactionalSink
     watermark: Watermark
     taken: set[str]
+    held_looks: HeldLooks
     takeover: Takeover | None = None
     faults: dict[TableId, Fault] = field(default_factory=dict)
 
@@ -140,6 +143,7 @@ class Streaming:
                     names=setup.names,
                     copies=self._copies,
                     requested=self.reload,
+                    held_looks=self.held_looks,
                     taken=self.taken,
                 )
             )

@@ -23,6 +23,13 @@ __all__ = [
 # Of a condition: data exceptions, and what is said of its text.
 _OF_CONDITIONS: Final = ("22", "42", "38", "39", "P0", "54")
 
+# What only the files of one table, or the plan of its query, can bring about while it is read.
+_OF_TABLES: Final = {
+    "53400": "raise the limit for the role of source.dsn (temp_file_limit), then `pgsluice resume`",
+    "58030": "a file of the table cannot be read: repair it, then `pgsluice resume`",
+    "58P01": "a file of the table is not there: restore it, then `pgsluice resume`",
+}
+
 
 class TableAltered(TransientError):
     """The table is no longer as the plan has it: a new plan is needed."""
@@ -82,7 +89,7 @@ def copy_error(error: psycopg.Error, table: Table, *, conditions: bool) -> Gatew
         )
     if error.sqlstate == "55000" and "restricted" in text:
         if table.kind == "p" and "foreign" in text:
-            return FatalError(
+            return TableUnreadable(
                 f"{doing}: one of its partitions is a foreign table, which is not read: {text}",
                 hint="publish its other partitions, or detach that one",
             )
@@ -95,6 +102,11 @@ def copy_error(error: psycopg.Error, table: Table, *, conditions: bool) -> Gatew
         return ConditionError(f"{doing}: the condition on its rows fails: {text}")
     if error.sqlstate == "42703":
         return TableAltered(altered)
+    if error.sqlstate in _OF_TABLES:
+        # Elsewhere they may pass, or are the WAL's.
+        return TableUnreadable(
+            f"{doing}: {text} (SQLSTATE {error.sqlstate})", hint=_OF_TABLES[error.sqlstate]
+        )
     found = classify_server_error(error.sqlstate, text, doing=doing)
     if isinstance(found, FatalError):
         return TableUnreadable(found.message, hint=found.hint)

@@ -18,7 +18,7 @@ from typing import Any, Final
 import psycopg
 
 from gateway.definitions.model import Table
-from gateway.errors import FatalError
+from gateway.source.chunk_errors import TableUnreadable
 
 __all__ = ["LiteralType", "UnsafeType", "literal_types"]
 
@@ -78,7 +78,7 @@ _NAMES: Final = """
         pg_catalog.unnest(%(modifiers)s::pg_catalog.int4[])) AS w (oid, modifier)"""
 
 
-class UnsafeType(FatalError):
+class UnsafeType(TableUnreadable):
     """Values of this type cannot be given to the server without running code of its owner."""
 
 

@@ -136,3 +136,38 @@ def test_by_policy_a_table_that_cannot_be_published_stops_the_gateway(
         rows = s.source_rows(FILTERED)
 
     assert s.rebuilt("t") == rows == [(8, 8), (9, 9)]
+
+
+def test_what_only_a_copy_can_show_of_a_table_holds_it_and_the_others_go_on(
+    scene: MakeScene, database: Database
+) -> None:
+    with database.connect() as connection:
+        connection.execute(
+            "CREATE TABLE u (a int PRIMARY KEY); INSERT INTO u VALUES (1);"
+            "CREATE DOMAIN checked AS int CHECK (VALUE > 0); CREATE TYPE pair AS (a checked);"
+            "CREATE TABLE typed (k pair PRIMARY KEY);"
+            "INSERT INTO typed SELECT ROW(n)::pair FROM generate_series(1, 1200) AS n;"
+            "CREATE TABLE tree (a int, PRIMARY KEY (a)) PARTITION BY RANGE (a);"
+            "CREATE TABLE near PARTITION OF tree FOR VALUES FROM (0) TO (9);"
+            "CREATE FOREIGN DATA WRAPPER none; CREATE SERVER away FOREIGN DATA WRAPPER none"
+        )
+        connection.execute(
+            "ALTER TABLE tree DROP CONSTRAINT tree_pkey; ALTER TABLE tree REPLICA IDENTITY FULL;"
+            "ALTER TABLE near REPLICA IDENTITY FULL;"
+            "CREATE FOREIGN TABLE far PARTITION OF tree FOR VALUES FROM (9) TO (99) SERVER away"
+        )
+        s = scene(
+            "CREATE PUBLICATION p FOR TABLE u, typed, tree WITH (publish_via_partition_root);"
+            "CREATE SUBSCRIPTION {s} CONNECTION '' PUBLICATION p;"
+        )
+        process = s.project.start()
+        wait_until(lambda: s.cli("status").out.count(": held, ") == 2, 60, "two to be held")
+        status = s.cli("status")
+        connection.execute("INSERT INTO u VALUES (2); INSERT INTO tree VALUES (1)")
+        published_to(s, current_lsn(connection))
+
+        assert status.code == 1
+        assert "public.u: ready" in status.out
+        assert "checked, which is in it, would run code of its owner" in status.out
+        assert process.terminate() == 0, process.log()
+    assert s.rebuilt("u") == [(1,), (2,)]

@@ -13,6 +13,7 @@ from gateway.config import load_settings
 from gateway.lsn import ZERO_LSN, parse_lsn
 from gateway.observe import Counters
 from gateway.records import Watermark
+from gateway.runtime.held_looks import HeldLooks
 from gateway.runtime.plan import read_definitions, read_plan
 from gateway.runtime.reload import Reloader
 from tests.support.gateway_scene import (
@@ -322,6 +323,7 @@ def test_a_watch_that_fails_for_no_known_reason_ends_the_loop_with_that(
             names={},
             copies=tuple,
             requested=broken,
+            held_looks=HeldLooks(0.0),
         )
 
     def end() -> None:
