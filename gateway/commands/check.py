@@ -329,8 +329,12 @@ def _alteration_findings(
     if installation is not None and installation.problems:
         yield Finding(
             Severity.ERROR,
-            f"event triggers: {installation.problems[0]}; their messages are ignored, and other "
-            "roles may gain rights by them",
+            f"event triggers: {installation.problems[0]}"
+            + (
+                "; their messages are ignored, and other roles may gain rights by them"
+                if installation.key is None
+                else ""
+            ),
             'run the script of "Altered publications" in docs/operations.md of this release as the '
             "superuser who owns them, or DROP SCHEMA pgsluice CASCADE",
         )

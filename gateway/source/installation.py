@@ -129,8 +129,8 @@ def find_installation(connection: _Connection) -> Installation | None:
         keys = connection.execute(_KEY, (owners,)).fetchall()
         excess = connection.execute(_EXCESS, (ROLE,)).fetchall()
         readers = tuple(name for (name,) in connection.execute(_READERS))
+        unseen = tuple(_trigger_problems({name: enabled for name, enabled, _ in triggers}))
         problems = (
-            *_trigger_problems({name: enabled for name, enabled, _ in triggers}),
             *_function_problems(functions),
             *_key_problems(keys),
             *(f"{who} has {what} on {name}" for who, name, what in excess),
@@ -145,7 +145,8 @@ def find_installation(connection: _Connection) -> Installation | None:
     except psycopg.Error as error:
         text = error.diag.message_primary or str(error)
         raise classify_server_error(error.sqlstate, text, doing="looking for triggers") from None
-    return Installation(problems, enabled >= _ANNOUNCING, may_read, readers, key)
+    # What the triggers do see is still said by nobody else.
+    return Installation((*problems, *unseen), enabled >= _ANNOUNCING, may_read, readers, key)
 
 
 def _trigger_problems(triggers: Mapping[str, str]) -> Iterator[str]:
