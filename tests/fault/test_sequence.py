@@ -69,6 +69,7 @@ def test_a_sequence_of_faults_leaves_no_trace(
     # In one process: what an attempt leaves behind would add up.
     resets = [reset(stage) for _ in range(RESETS)]
     stage.check()
+    say(f"resets: {[usage.rss_kb for usage in resets]} kB")
     first, last = (least(part) for part in (resets[:4], resets[-4:]))
     assert last.descriptors <= first.descriptors + 2, resets
     assert last.rss_kb <= first.rss_kb + FLAT_KB, resets
