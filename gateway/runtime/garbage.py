@@ -12,8 +12,9 @@ __all__ = ["clear_up", "give_back_large_blocks", "rare_collections"]
 
 _M_MMAP_THRESHOLD: Final = -3  # malloc.h
 _M_ARENA_MAX: Final = -8
-_ARENAS: Final = 2
-"""Heaps of glibc, which by itself makes up to eight for each core."""
+_ARENAS: Final = 1
+"""Heaps of glibc, which by itself makes up to eight for each core. What is freed by another thread
+than has allocated it goes back to the heap that it came from, so more of them would gain little."""
 _LARGE_BLOCK: Final = 4 << 20
 
 _OBJECTS: Final = 500_000
@@ -38,7 +39,7 @@ def rare_collections() -> Iterator[None]:
 
 
 def give_back_large_blocks() -> None:
-    """Have the C library return each large block when it is freed, and make few heaps.
+    """Have the C library return each large block when it is freed, and make one heap.
 
     By itself glibc learns from each large block that is freed, and keeps as much from then on. And
     each attempt has threads of its own, whose heaps grew by 0.8 MB an attempt, up to 30 MB. Once in
