@@ -149,7 +149,7 @@ class Subscription:
             TransientConsumerError: the file system fails.
         """
         if self.manifest.marker >= 0:
-            hint = "the gateway makes it anew when it starts, and copies the tables again"
+            hint = "the gateway makes it again when it starts, and copies the tables again"
             self.hold(FatalConsumerError(f"topic {self._topic} is gone", hint=hint))
 
     def release(self) -> None:

@@ -24,7 +24,7 @@ _CLOSING: Final = frozenset({pb.ASCII_41, pb.ASCII_93, pb.END_P})
 _FLAT: Final = frozenset(
     {pb.ASCII_44, pb.ASCII_59, pb.AND, pb.OR, pb.WHEN, pb.THEN, pb.ELSE, pb.SQL_COMMENT}
 )
-"""What stands between the items of one list."""
+"""Separators of the items of one list."""
 
 
 class TooDeepError(postgast.PgQueryError):  # type: ignore[misc]

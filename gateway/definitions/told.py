@@ -56,7 +56,7 @@ _UNREADABLE: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """What publications and trees are at a place of the stream.
+    """Publications and trees at a position of the stream.
 
     Attributes:
         publications: Of the database, by name.

@@ -16,7 +16,7 @@ from gateway.errors import ProtocolError
 __all__ = ["MOST_BYTES", "check_datum"]
 
 MOST_BYTES: Final = 64 << 20
-"""Of a datum: more than Kafka takes as it is usually set up."""
+"""Bytes of one datum: more than Kafka takes as it is usually set up."""
 _MOST_VALUES: Final = 2_000_000
 _DEEPEST: Final = 64
 _LONGEST_VARINT: Final = 10

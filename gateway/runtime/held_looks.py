@@ -1,7 +1,7 @@
 """Times at which held tables are looked at again: ever more rarely, from one attempt to the next.
 
 What is held for a reason that only a copy has shown is copied again for that, which ends an attempt
-when it fails once more. Times that began anew with each attempt would copy it for ever.
+when it fails once more. Times that began again with each attempt would copy it for ever.
 """
 
 from __future__ import annotations

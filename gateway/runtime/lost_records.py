@@ -1,4 +1,4 @@
-"""Lost records of topics: what Kafka has told to be written, and does not have any more. Pure.
+"""Lost records of topics: acknowledged by Kafka, and not there any more. Pure.
 
 The progress topic knows behind which record each partition ended. A partition that ends before that
 has lost records, whatever the reason: the topic was deleted and made again, or a replica that was

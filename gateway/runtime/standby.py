@@ -41,7 +41,7 @@ class DefinitionsChanged(Exception):
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """What a look has found.
+    """The result of one comparison with the definitions in force.
 
     Attributes:
         watermark: As committed by whoever leads; None: there is none.

@@ -22,7 +22,7 @@ __all__ = ["WIRE_BYTES", "RegisteredSchemas", "unframed"]
 WIRE_BYTES: Final = 5
 """Confluent's wire format: 0, then the schema's id in four bytes."""
 _MOST_SCHEMAS: Final = 256
-"""Of one reader; a topic has a few. More are somebody who has the registry asked without end."""
+"""Schemas that one reader asks the registry for. A topic has a few; more are an attack on it."""
 _LONGEST_SCHEMA: Final = 4 << 20
 
 

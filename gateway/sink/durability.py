@@ -15,7 +15,7 @@ _DAY_MS: Final = 86_400_000
 
 @dataclass(frozen=True, slots=True)
 class Risk:
-    """What can be lost, in which topics, and what to set.
+    """A risk of losing records: in which topics, and the setting that ends it.
 
     Attributes:
         grave: What was acknowledged can go; otherwise it is by design, and worth knowing.

@@ -31,7 +31,7 @@ _UNSETTLED: Final = (
 
 @dataclass(frozen=True, slots=True)
 class LogBounds:
-    """Of one partition, records of open Kafka transactions included."""
+    """Offsets of one partition, records of open Kafka transactions included."""
 
     start: int
     end: int

@@ -58,7 +58,7 @@ _FARTHER: Final = 16
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """What a marker says of owners.
+    """The owners that a marker names.
 
     Attributes:
         writer: None: it does not say.
