@@ -18,7 +18,7 @@ from gateway.source.connection import server_facts
 from gateway.source.running import has_sessions
 from gateway.source.slot import slot_status
 
-__all__ = ["READ_S", "ask"]
+__all__ = ["READ_S", "ask", "reads_slot"]
 
 READ_S: Final = 30.0
 """How long reading what the gateway has committed may take."""
@@ -71,5 +71,10 @@ def ask(
 
 def _is_running(connection: psycopg.Connection, slot: str) -> bool:
     """Whether a gateway streams, or copies tables for definitions that are taking over."""
+    return reads_slot(connection, slot) or has_sessions(connection, slot)
+
+
+def reads_slot(connection: psycopg.Connection, slot: str) -> bool:
+    """Whether a gateway reads the replication slot."""
     status = slot_status(connection, slot)
-    return (status is not None and status.active) or has_sessions(connection, slot)
+    return status is not None and status.active

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
+from functools import partial
 
-from gateway.commands.asking import READ_S, ask
+from gateway.commands.asking import READ_S, ask, reads_slot
 from gateway.commands.schemas import CollectedSchemas, routes_of
 from gateway.config import Settings
 from gateway.definitions.changes import copy_states
@@ -45,7 +47,12 @@ def reload(settings: Settings, *, timeout_s: float) -> int:
             settings,
             connection,
             "",
-            _Answer(definitions, plan, None if known is None else known.refusal),
+            _Answer(
+                definitions,
+                plan,
+                None if known is None else known.refusal,
+                partial(reads_slot, connection, settings.source.slot),
+            ),
             timeout_s,
             absent=SlotError(
                 f'no gateway reads replication slot "{settings.source.slot}"',
@@ -66,12 +73,20 @@ class _Answer:
 
     Args:
         before: What it refused before it was asked.
+        is_streaming: Whether it reads the slot: it does not while new definitions take over.
     """
 
-    def __init__(self, definitions: Definitions, plan: Plan, before: Refusal | None) -> None:
+    def __init__(
+        self,
+        definitions: Definitions,
+        plan: Plan,
+        before: Refusal | None,
+        is_streaming: Callable[[], bool],
+    ) -> None:
         self._definitions = definitions
         self._plan = plan
         self._before = before
+        self._is_streaming = is_streaming
 
     def __call__(self, found: Recovered) -> bool:
         """Return whether they are.
@@ -83,6 +98,8 @@ class _Answer:
         if refusal is not None and refusal != self._before:
             raise FatalError(f"{refused(refusal)}; the old ones stay in force", hint=refusal.hint)
         if not _is_in_force(found.watermark, self._definitions, self._plan):
+            return False
+        if not self._is_streaming():
             return False
         for table in self._plan.held:
             say(
