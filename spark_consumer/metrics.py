@@ -67,10 +67,16 @@ class Figures:
 
     @property
     def lag(self) -> float:
-        """Seconds since the source committed what waits to be applied; 0 when nothing does."""
-        if self.waiting_since is None:
+        """Seconds since the source committed what waits to be applied; 0 when nothing does.
+
+        While nothing is read, nobody knows what waits: since the commit of what was applied last.
+        """
+        since = self.waiting_since
+        if since is None and self.held is not None:
+            since = self.commit_time
+        if since is None:
             return 0.0
-        return max(0.0, time.time() - self.waiting_since / 1_000_000)
+        return max(0.0, time.time() - since / 1_000_000)
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:

@@ -37,6 +37,13 @@ def test_figures_are_served_by_subscription() -> None:
     assert 'pgsluice_consumer_phase_seconds_total{subscription="s\\"1",phase="apply"} 0.0' in text
 
 
+def test_a_held_subscription_lags_since_what_it_has_applied() -> None:
+    figures = Figures(commit_time=int((time.time() - 600) * 1_000_000))
+    assert figures.lag == 0
+    figures.held = "topic s.transaction is gone"
+    assert 600 <= figures.lag < 660
+
+
 def test_an_address_that_cannot_be_used_is_named() -> None:
     complaint = "metrics_listen: 'nowhere' cannot be used"
     with pytest.raises(SettingsError, match=complaint), serve("nowhere", (), {}, Pulse()):
