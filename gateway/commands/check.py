@@ -29,7 +29,8 @@ from gateway.runtime.lost_records import lost_records
 from gateway.runtime.ownership import refuse_foreign_topics
 from gateway.runtime.plan import read_definitions
 from gateway.runtime.preflight import local_refusals, plan_refusals, server_refusals
-from gateway.runtime.provision import known_plan, make_evaluator, slot_identity, table_topics
+from gateway.runtime.provision import known_plan, make_evaluator, slot_identity
+from gateway.runtime.topics import table_topics
 from gateway.sink.durability import risks
 from gateway.sink.log_bounds import read_log_bounds
 from gateway.sink.progress import read_progress

@@ -16,7 +16,8 @@ from gateway.display import say
 from gateway.routing.ports import SchemaIds
 from gateway.routing.routes import RelationRoutes
 from gateway.runtime.plan import read_definitions, read_plan
-from gateway.runtime.provision import Topics, routing_settings, table_topics
+from gateway.runtime.provision import routing_settings
+from gateway.runtime.topics import Topics, table_topics
 from gateway.source.catalog import ServerCatalog
 from gateway.source.connection import ServerFacts, connect, server_facts
 

@@ -53,18 +53,19 @@ from gateway.runtime.plan import PlanReader
 from gateway.runtime.provision import (
     Outside,
     Setup,
-    check_partitions,
     commit_claim,
     make_evaluator,
     make_sink,
     recall,
     set_up,
     slot_identity,
+    warn_of_risks,
     with_topics,
 )
 from gateway.runtime.standby import DefinitionsChanged, Standby
 from gateway.runtime.start import Decision, Facts, GoOn, StartOver, decide, look
 from gateway.runtime.streaming import Streaming
+from gateway.runtime.topics import check_partitions
 from gateway.sink.producer import Recovered, TransactionalSink
 from gateway.sink.progress import read_progress, read_systems
 from gateway.sink.registry import Registry
@@ -101,6 +102,7 @@ class Attempt:
         lost: Topics that an attempt before has found to lack records.
         held_looks: Says when to look at what is held.
         stood_by: Another process had the slot at first.
+        warned: Risks of topics that the log has named.
         definitions: Those in force, where a gateway has streamed; None: as the file has them.
         faults: Of tables that a copy could not read; they are held until definitions take over.
         streaming_since: When the loop began, in seconds of the monotonic clock; None: not yet.
@@ -121,6 +123,7 @@ class Attempt:
     ask_server: bool = False
     lost: frozenset[str] = frozenset()
     stood_by: bool = False
+    warned: frozenset[str] = frozenset()
     definitions: Definitions | None = None
     faults: Mapping[TableId, Fault] = field(default_factory=dict)
     streaming_since: float | None = None
@@ -142,6 +145,7 @@ class Attempt:
             registry = Registry(settings.registry, on_wait=self._look_at_the_clock)
             stack.callback(registry.close)
             setup = set_up(settings, connection, registry, self.definitions, self.faults)
+            self.warned |= warn_of_risks(setup.risks, self.warned)
             evaluator = self._evaluator()
             stack.callback(evaluator.close)
             outside = Outside(connection, registry, evaluator)

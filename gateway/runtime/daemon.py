@@ -76,6 +76,7 @@ class Daemon:
         self._definitions: Definitions | None = None
         self._faults: Mapping[TableId, Fault] = {}
         self._lost: frozenset[str] = frozenset()
+        self._warned: frozenset[str] = frozenset()
 
     def run(self) -> Outcome:
         """Run until stopped or at endpos; try again after what may pass.
@@ -106,6 +107,7 @@ class Daemon:
                     outcome = attempt.run()
                 finally:
                     self._definitions, self._faults = attempt.definitions, attempt.faults
+                    self._warned = attempt.warned
                 if outcome not in _ENDLESS:
                     return outcome
                 self._was_down = attempt.streaming_since is None
@@ -157,6 +159,7 @@ class Daemon:
             definitions=self._definitions,
             faults=self._faults,
             lost=self._lost,
+            warned=self._warned,
         )
 
     def _report_copy(self, standing: CopyStanding) -> None:

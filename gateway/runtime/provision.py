@@ -7,8 +7,8 @@ nothing (`check`, `schemas`, `slot drop`) stand on the same ground as the daemon
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Final
 
@@ -21,14 +21,7 @@ from gateway.definitions.model import Definitions, Fault, Plan
 from gateway.definitions.renamed import kept_topics
 from gateway.descriptors import wait_readable
 from gateway.envelope.envelope import package_version
-from gateway.envelope.naming import (
-    error_topic,
-    find_collisions,
-    message_topic,
-    topic_of,
-    transaction_topic,
-)
-from gateway.errors import ConfigError, DefinitionError, FatalError
+from gateway.errors import DefinitionError
 from gateway.lsn import ZERO_LSN
 from gateway.observe import event
 from gateway.records import Batch, CopyState, Watermark
@@ -37,12 +30,13 @@ from gateway.routing.routes import RelationRoutes
 from gateway.runtime.ownership import refuse_foreign_topics
 from gateway.runtime.plan import PlanReader, read_definitions, read_plan, recalled_plan
 from gateway.runtime.preflight import plan_refusals, server_refusals
+from gateway.runtime.topics import TOPICS_TIMEOUT_S, Topics, ensure_all_topics
+from gateway.sink.durability import Risk
 from gateway.sink.identity import SlotIdentity
 from gateway.sink.producer import TransactionalSink
 from gateway.sink.progress import KafkaProgress, read_progress
 from gateway.sink.registry import Registry
-from gateway.sink.sizes import batch_bytes, most_bytes
-from gateway.sink.topics import TopicSpec, describe_topics, ensure_topics, progress_topic_spec
+from gateway.sink.topics import describe_topics
 from gateway.source.catalog import ServerCatalog
 from gateway.source.connection import ServerFacts, server_facts
 from gateway.source.evaluator import ServerEvaluator
@@ -52,13 +46,9 @@ from gateway.source.slot import slot_status
 from gateway.source.watch import whole_digest
 
 __all__ = [
-    "TOPICS_TIMEOUT_S",
     "Outside",
     "Setup",
-    "Topics",
-    "check_partitions",
     "commit_claim",
-    "ensure_all_topics",
     "known_plan",
     "make_evaluator",
     "make_sink",
@@ -68,14 +58,12 @@ __all__ = [
     "routing_settings",
     "set_up",
     "slot_identity",
-    "table_topics",
+    "warn_of_risks",
     "with_topics",
 ]
 
 _LOG: Final = logging.getLogger(__name__)
 
-TOPICS_TIMEOUT_S: Final = 10.0
-"""How long creating and checking topics may take."""
 _READ_S: Final = 30.0
 _SHORTEST_PATIENCE_S: Final = 60.0
 
@@ -88,6 +76,7 @@ class Setup:
         catalog: What `gateway.source.watch.whole_digest` said before the plan was read.
         tells: The stream tells how publications of the database are altered.
         names: ``[topics] names`` as they are configured.
+        risks: How Kafka could lose what it has acknowledged.
     """
 
     facts: ServerFacts
@@ -99,21 +88,7 @@ class Setup:
     catalog: str
     tells: bool
     names: Mapping[str, str]
-
-
-@dataclass(frozen=True, slots=True)
-class Topics:
-    """What the topics allow.
-
-    Attributes:
-        partitions: Of each table's topic.
-        most_bytes: Of a record, by topic: `gateway.records.wire_size`.
-        batch_bytes: Of a batch of records for any of them; None: as large as the producer makes it.
-    """
-
-    partitions: Mapping[str, int]
-    most_bytes: Mapping[str, int] = field(default_factory=dict)
-    batch_bytes: int | None = None
+    risks: tuple[Risk, ...]
 
 
 def set_up(
@@ -169,7 +144,9 @@ def set_up(
         event(_LOG, logging.WARNING, "definition", detail=warning)
     protocol = negotiate(plan.subscriptions, facts.version_num)
     names, size = settings.topics.names, topics.batch_bytes
-    return Setup(facts, definitions, plan, routing, protocol, size, catalog, tells, names)
+    return Setup(
+        facts, definitions, plan, routing, protocol, size, catalog, tells, names, topics.risks
+    )
 
 
 def register(
@@ -298,6 +275,24 @@ def with_topics(
     return replace(settings, topics=replace(settings.topics, names=kept))
 
 
+def warn_of_risks(risks: Iterable[Risk], warned: Collection[str]) -> frozenset[str]:
+    """Log in one line how Kafka could lose what it has acknowledged; return what was named.
+
+    Nothing where all of it is in `warned`. What is only worth knowing is for `check`.
+    """
+    grave = [risk for risk in risks if risk.grave]
+    named = frozenset(risk.hint for risk in grave)
+    if not named <= frozenset(warned):
+        event(
+            _LOG,
+            logging.WARNING,
+            "Kafka may lose records",
+            detail="; ".join(risk.message for risk in grave),
+            hint="; ".join(dict.fromkeys(risk.hint for risk in grave)),
+        )
+    return named
+
+
 @dataclass(frozen=True, slots=True)
 class Outside:
     """What routing asks, for as long as an attempt lasts."""
@@ -379,40 +374,6 @@ def make_evaluator(
     )
 
 
-def table_topics(plan: Plan, settings: Settings) -> list[TopicSpec]:
-    """Return the topics of all subscriber tables, each once.
-
-    Raises:
-        ConfigError: two tables would share a topic, or an override is invalid.
-    """
-    owner: dict[str, tuple[str, int]] = {}
-    specs: dict[str, TopicSpec] = {}
-    published = [(p.subscription, p.target_oid, p.operations) for p in plan.publishes]
-    unpublished = plan.targets.difference((name, oid) for name, oid, _ in published)
-    published += [(*table, frozenset()) for table in sorted(unpublished)]
-    for subscription, oid, operations in published:
-        table = plan.tables[oid]
-        topic = topic_of(subscription, table.schema, table.name, settings.topics.names)
-        identity = (subscription, oid)
-        if owner.setdefault(topic, identity) != identity:
-            raise ConfigError(
-                f"two subscriber tables share the topic {topic!r}",
-                key="topics.names",
-                hint="give one of them another name",
-            )
-        keyed = bool(table.identity)
-        truncates = any(o.value == "truncate" for o in operations)
-        specs[topic] = TopicSpec(
-            topic,
-            settings.topics.partitions,
-            settings.topics.config,
-            settings.topics.replication_factor,
-            partitions_at_creation_only=True,
-            forbid_compaction=not keyed or (truncates and settings.topics.truncate == "publish"),
-        )
-    return list(specs.values())
-
-
 def slot_identity(facts: ServerFacts, settings: Settings) -> SlotIdentity:
     """Return under which key this gateway's watermark stands in Kafka."""
     return SlotIdentity(facts.system_identifier, facts.database, settings.source.slot)
@@ -445,61 +406,4 @@ def make_sink(
     patience_s = max(_SHORTEST_PATIENCE_S, settings.limits.retry_for_s)
     return TransactionalSink(
         {**settings.kafka, **limit}, identity, progress, patience_s=patience_s, on_away=on_away
-    )
-
-
-def _refuse_collisions(names: Sequence[str]) -> None:
-    """Refuse names that Kafka takes for the same metric name: they differ in '.' and '_' only."""
-    for group in find_collisions(names):
-        raise ConfigError(
-            f"the topics {', '.join(group)} collide in Kafka, which takes '.' and '_' for one",
-            key="topics.names",
-            hint="give one of them another name",
-        )
-
-
-def check_partitions(now: Mapping[str, int], known: Mapping[str, Sequence[int]]) -> None:
-    """Refuse a topic that has another number of partitions than when it was last written to.
-
-    Args:
-        now: By topic, its partitions.
-        known: By topic, what was kept of each partition at the last write.
-    """
-    for topic, partitions in now.items():
-        before = len(known.get(topic, ()))
-        if before not in (0, partitions):
-            raise FatalError(
-                f"topic {topic} has {partitions} partitions, it had {before}",
-                hint="records of one key would change their partition: restore the number, or "
-                "start over with a new topic ([topics] names) and `pgsluice slot drop`",
-            )
-
-
-def ensure_all_topics(settings: Settings, plan: Plan, *, timeout_s: float) -> Topics:
-    """Create or check every topic; return what they allow.
-
-    Raises:
-        ConfigError: two tables would share a topic, or names collide.
-        FatalError: a topic that exists is not as it must be.
-        TransientError: Kafka does not answer in time.
-    """
-    tables = table_topics(plan, settings)
-    factor = settings.topics.replication_factor
-    names = [transaction_topic(s.name) for s in plan.subscriptions]
-    if settings.messages.prefixes:
-        names.append(message_topic(settings.gateway.name))
-    quarantined = settings.on_error.quarantined
-    if quarantined:
-        names.append(error_topic(settings.gateway.name))
-    specs = [
-        *tables,
-        *(TopicSpec(name, replication_factor=factor, forbid_compaction=True) for name in names),
-        progress_topic_spec(settings.topics.progress, replication_factor=factor),
-    ]
-    _refuse_collisions([spec.name for spec in specs])
-    found = ensure_topics(settings.kafka, specs, timeout_s=timeout_s)
-    return Topics(
-        {spec.name: found[spec.name].partitions for spec in tables},
-        most_bytes(settings.kafka, found.values(), sure="size" in quarantined),
-        batch_bytes(settings.kafka, found.values()),
     )

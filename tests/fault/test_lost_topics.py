@@ -40,7 +40,7 @@ def test_a_topic_that_is_deleted_while_the_gateway_is_down_is_copied_again_or_st
     with database.connect() as connection:
         make_tables(connection)
         s = scene(DEFINITIONS)
-        s.run_to(current_lsn(connection))
+        first = s.run_to(current_lsn(connection))
         s.reader.delete(s.topic("t"))
         connection.execute("INSERT INTO t VALUES (3); INSERT INTO other VALUES (3)")
 
@@ -56,6 +56,7 @@ def test_a_topic_that_is_deleted_while_the_gateway_is_down_is_copied_again_or_st
         connection.execute("INSERT INTO other VALUES (4)")
         s.run_to(current_lsn(connection))
 
+    assert first.err.count("one replica") == 1, "the risk is named at a start, and what to set"
     assert stopped.code == 1
     assert s.topic("t") in stopped.err
     assert "pgsluice copy" in stopped.err
