@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 import psycopg
@@ -264,11 +265,14 @@ def test_identity_problems_are_what_an_update_or_delete_natively_says(
         connection.execute(GENERATED)
     else:
         connection.execute("DROP TABLE unlogged")
-    definitions = parse_definitions(
-        f"CREATE PUBLICATION p {publication}; CREATE SUBSCRIPTION s CONNECTION '' PUBLICATION p"
-    )
+    text = f"CREATE PUBLICATION p {publication}; CREATE SUBSCRIPTION s CONNECTION '' PUBLICATION p"
+    definitions = parse_definitions(text)
     catalog = read_catalog(connection, definitions)
     problems = find_problems(definitions, catalog, missing_identity="refuse")
+    for problem in problems:
+        named = re.match(r"(?:ONLY )?(\w+)", text[problem.position or 0 :])
+        assert named is not None
+        assert named[1] in ({table, "tree", "grown"} if "FOR TABLE" in text else {"CREATE"})
     ours = [(p.message.split("\nline ")[0], p.hint or "") for p in problems]
     connection.execute(f"CREATE PUBLICATION p {publication}".encode())
     writes = (f"UPDATE {table} SET a = 1", f"DELETE FROM {table}")
