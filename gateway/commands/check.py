@@ -290,7 +290,7 @@ def _table_findings(plan: Plan) -> Iterator[Finding]:
                 f"table {table}: large values of {', '.join(lost)} that an UPDATE leaves as they "
                 "are are not in its record, which names them in `unchanged`",
                 "where a consumer ignores that, and writes NULL: "
-                f"ALTER TABLE {table} REPLICA IDENTITY FULL",
+                f"ALTER TABLE {table.sql} REPLICA IDENTITY FULL",
             )
         else:
             yield Finding(
@@ -298,7 +298,7 @@ def _table_findings(plan: Plan) -> Iterator[Finding]:
                 f"table {table}: when an UPDATE of the key makes a row enter a filter, large "
                 f"unchanged values of {', '.join(lost)} are not in the WAL; the subscriber gets "
                 "NULL, as a native one does",
-                f"ALTER TABLE {table} REPLICA IDENTITY FULL, if such updates happen",
+                f"ALTER TABLE {table.sql} REPLICA IDENTITY FULL, if such updates happen",
             )
 
 

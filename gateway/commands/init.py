@@ -15,6 +15,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from gateway.definitions.combine import make_plan
 from gateway.definitions.model import Plan, Table
 from gateway.definitions.parser import parse_definitions
+from gateway.display import shown
 from gateway.errors import ConfigError, FatalError
 from gateway.source.catalog import read_catalog
 from gateway.source.connection import ServerFacts, connect, server_facts
@@ -146,8 +147,10 @@ def _definitions(connection: psycopg.Connection, facts: ServerFacts, name: str) 
     refused = _refused(plan, catalog.tables)
     sizes = _sizes(connection, tables)
     lines = list(_lines(connection, facts, name, tables, refused, sizes))
-    lines += [f"-- {table}: unlogged, so its changes are not in the WAL" for (table,) in
-              connection.execute(_UNLOGGED)]  # fmt: skip
+    lines += [
+        f"-- {_in_comment(table)}: unlogged, so its changes are not in the WAL"
+        for (table,) in connection.execute(_UNLOGGED)
+    ]
     return "\n".join(lines) + "\n"
 
 
@@ -188,7 +191,8 @@ def _lines(
         yield f"CREATE PUBLICATION {publication} FOR TABLE"
         for place, table in enumerate(taken):
             end = "," if place + 1 < len(taken) else ""
-            yield f"    {_quoted(connection, table)}{end}  -- {_key(table)}; {sizes[table.oid]}"
+            about = f"{_in_comment(_key(table))}; {sizes[table.oid]}"
+            yield f"    {_quoted(connection, table)}{end}  -- {about}"
         yield "WITH (publish_via_partition_root = true);"
         yield ""
         yield "-- CONNECTION is not used: the gateway reads the database of [source] dsn."
@@ -199,17 +203,17 @@ def _lines(
         yield ""
         yield "-- Left out, because PostgreSQL would refuse writes to them:"
     for oid, reason in refused.items():
-        table = tables[oid]
-        yield f"-- {_quoted(connection, table)}; {sizes[oid]}"
+        table, name = tables[oid], _in_comment(_quoted(connection, tables[oid]))
+        yield f"-- {name}; {sizes[oid]}"
         yield f"--     {_in_comment(reason)}"
         if not table.identity:
-            yield f"--     ALTER TABLE {_quoted(connection, table)} ADD PRIMARY KEY (...); or"
-            yield f"--     ALTER TABLE {_quoted(connection, table)} REPLICA IDENTITY FULL;"
+            yield f"--     ALTER TABLE {name} ADD PRIMARY KEY (...); or"
+            yield f"--     ALTER TABLE {name} REPLICA IDENTITY FULL;"
 
 
 def _in_comment(text: str) -> str:
-    """A name may have a line break, which would end the comment."""
-    return " ".join(text.split())
+    """Return text that ends no comment: the name of a table or column may have a line break."""
+    return shown(text)
 
 
 def _quoted(connection: psycopg.Connection, table: Table) -> str:

@@ -12,7 +12,7 @@ import psycopg
 from gateway.commands.asyncapi import document
 from gateway.config import Settings
 from gateway.definitions.model import Plan
-from gateway.display import say
+from gateway.display import lines_shown, say
 from gateway.routing.ports import SchemaIds
 from gateway.routing.routes import RelationRoutes
 from gateway.runtime.plan import read_definitions, read_plan
@@ -68,8 +68,8 @@ def show_schemas(settings: Settings, *, asyncapi: bool = False) -> int:
             topic_names=settings.topics.names,
             partitions={topic.name: topic.partitions for topic in table_topics(plan, settings)},
         )
-    json.dump(shown, sys.stdout, indent=2, ensure_ascii=False)
-    sys.stdout.write("\n")
+    # An escape of a character stands for that character in JSON as well.
+    print(lines_shown(json.dumps(shown, indent=2, ensure_ascii=False)), flush=True)
     return 0
 
 

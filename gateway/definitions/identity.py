@@ -72,7 +72,7 @@ def find_identity_problems(
             (
                 "Column used in the publication WHERE expression is not part of the replica "
                 "identity.",
-                f"{_ENLARGE.format(table=table)} {_REMEDY}",
+                f"{_ENLARGE.format(table=table.sql)} {_REMEDY}",
                 _filter_misses_identity,
             ),
             (

@@ -7,6 +7,7 @@ for each subscription and each relation whose changes can arrive, how it is publ
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
@@ -15,6 +16,8 @@ from typing import Final
 from gateway.definitions.shape import Shape
 from gateway.errors import DefinitionError
 from gateway.pgoutput.messages import ReplicaIdentity
+
+_PLAIN: Final = re.compile(r"[a-z_][a-z0-9_$]*", re.ASCII)
 
 
 class Operation(Enum):
@@ -183,6 +186,14 @@ class Table:
 
     def __str__(self) -> str:
         return f"{self.schema}.{self.name}"
+
+    @property
+    def sql(self) -> str:
+        """Its name for a statement that somebody is to run: another role may have chosen it."""
+        return ".".join(
+            part if _PLAIN.fullmatch(part) else '"' + part.replace('"', '""') + '"'
+            for part in (self.schema, self.name)
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,9 +1,10 @@
 """The figures in Prometheus' format: made when they are asked for, from what the loop has posted.
 
-Labels name subscriptions, tables and kinds, never values. Tables are as many as the definitions
-have; one that is left out while the gateway runs stays with its last value until the next start.
-Counters whose labels are known beforehand are there with 0: what appears with its first event has
-no increase, so no alert could see that event.
+Labels name subscriptions, tables and kinds, never values, and are escaped as everywhere
+(`gateway.display`). Tables are as many as the definitions have; one that is left out while the
+gateway runs stays with its last value until the next start. Counters whose labels are known
+beforehand are there with 0: what appears with its first event has no increase, so no alert could
+see that event.
 """
 
 from __future__ import annotations
@@ -20,8 +21,10 @@ from prometheus_client.core import (
     Metric,
 )
 from prometheus_client.registry import Collector
+from prometheus_client.samples import Sample
 
 from gateway.definitions.ddl_messages import REASONS
+from gateway.display import shown
 from gateway.envelope.envelope import package_version
 from gateway.errors import TransientError, UnfitKind
 from gateway.monitor.health import lag_seconds
@@ -74,6 +77,9 @@ class Exposition(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """Yield everything; see `Collector`."""
+        return map(_harmless, self._collect())
+
+    def _collect(self) -> Iterator[Metric]:
         version = _gauge("info", "1; the version is a label.", ("version",))
         version.add_metric([package_version()], 1)
         yield version
@@ -89,6 +95,19 @@ class Exposition(Collector):
             yield from _of_loop(figures)
         if status is not None:
             yield from _of_status(status)
+
+
+def _harmless(metric: Metric) -> Metric:
+    """Escape the labels; of samples that are alike then, the first is left.
+
+    Names are joined by points, so that a table of one schema can be called like one of another.
+    """
+    found: dict[tuple[str, ...], Sample] = {}
+    for sample in metric.samples:
+        labels = {name: shown(value) for name, value in sample.labels.items()}
+        found.setdefault((sample.name, *labels.values()), sample._replace(labels=labels))
+    metric.samples = list(found.values())
+    return metric
 
 
 def _of_process(figures: Figures, slot: str, tables: Collection[str]) -> Iterator[Metric]:

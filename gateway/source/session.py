@@ -13,7 +13,8 @@ from collections.abc import Callable, Generator
 from typing import Any, Final, TypeVar
 
 import psycopg
-from psycopg.abc import PQGen
+from psycopg.abc import Buffer, PQGen
+from psycopg.adapt import Loader
 from psycopg.rows import TupleRow
 from psycopg.waiting import Ready, Wait
 
@@ -31,6 +32,18 @@ _RESTRICTS_SINCE: Final = {14: 140013, 15: 150008, 16: 160004}
 _RESTRICT: Final = (
     "SELECT pg_catalog.set_config('restrict_nonsystem_relation_kind', 'view, foreign-table', false)"
 )
+_TEXTS: Final = ("text", "name", "varchar")
+
+
+class _Text(Loader):
+    """Reads text that need not be UTF-8: databases of one server share some of their catalogs.
+
+    A role, a database or a prepared transaction keeps the bytes of the database it was made in,
+    whatever the encoding there. No name of ours is among them; it is shown with escapes.
+    """
+
+    def load(self, data: Buffer) -> str:
+        return str(data, "utf-8", "backslashreplace")
 
 
 class Session(psycopg.Connection[TupleRow]):
@@ -106,9 +119,12 @@ def open_session(complete: str, *, on_wait: OnWait = keep_waiting) -> Session:
 
     def connect() -> Session:
         try:
-            return Session.connect(complete, autocommit=True)
+            session = Session.connect(complete, autocommit=True)
         except psycopg.Error as error:
             raise classify_connect_failure(complete, str(error)) from None
+        for name in _TEXTS:
+            session.adapters.register_loader(name, _Text)
+        return session
 
     session = call_in_background(connect, on_wait=on_wait, discard=Session.close)
     session.on_wait = on_wait

@@ -1,0 +1,128 @@
+"""Names that other roles choose: in definitions, statements and metrics, in any encoding."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from urllib.request import urlopen
+
+import psycopg
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+from psycopg import sql
+from psycopg.conninfo import make_conninfo
+
+from gateway.definitions.parser import parse_definitions
+from gateway.embedded.processes import free_port
+from gateway.lsn import Lsn
+from gateway.monitor.metrics import Exposition
+from gateway.monitor.status import Status, TableStatus
+from tests.security.conftest import Attacker
+from tests.support.gateway_scene import Scene, cli, wait_until_confirmed
+from tests.support.servers import Database
+from tests.support.waiting import wait_until
+
+DEFINITIONS = (
+    "CREATE PUBLICATION p FOR ALL TABLES; CREATE SUBSCRIPTION {s} CONNECTION '' PUBLICATION p;"
+)
+SUBSCRIBE = "\nCREATE SUBSCRIPTION e CONNECTION '' PUBLICATION s_tables;--"
+DROP = "x; DROP TABLE t; --"
+EVIL = 'a\r\n\x1b[2J\x7f\x9b31m\u202e"\\'
+
+
+@pytest.mark.postgres
+@pytest.mark.kafka
+def test_a_name_becomes_no_statement_of_somebody_who_can_do_more(
+    scene: Callable[..., Scene], database: Database, attacker: Attacker, tmp_path: Path
+) -> None:
+    with database.connect() as connection:
+        connection.execute("GRANT CREATE ON SCHEMA public TO PUBLIC")
+        connection.execute("CREATE TABLE t (a int PRIMARY KEY)")
+    with attacker.connect() as mallory:
+        for name, column in (
+            ("key", f"k{SUBSCRIBE}"),
+            (f"none{SUBSCRIBE[:-1]}", "a"),
+            (f"u{SUBSCRIBE}", "a"),
+            (DROP, "a"),
+        ):
+            names = sql.Identifier(name), sql.Identifier(column)
+            mallory.execute(
+                sql.SQL("CREATE {} TABLE {} ({} int {}, b text)").format(
+                    sql.SQL("UNLOGGED" if name[0] == "u" else ""),
+                    *names,
+                    sql.SQL("" if name[0] == "n" else "PRIMARY KEY"),
+                )
+            )
+
+    made = cli("init", database.dsn, "--folder", str(tmp_path / "shop"), "--subscription", "s")
+    text = (tmp_path / "shop" / "replication.sql").read_text()
+    checked = scene(DEFINITIONS).cli("check")
+
+    assert made.code == 0, made.err
+    assert [each.name for each in parse_definitions(text).subscriptions] == ["s"], text
+    assert f'ALTER TABLE public."{DROP}" REPLICA IDENTITY FULL' in checked.out
+    assert "ALTER TABLE public.x;" not in checked.out
+
+
+@pytest.mark.postgres
+@pytest.mark.kafka
+def test_a_transaction_of_another_database_has_a_name_in_any_encoding(
+    scene: Callable[..., Scene], database: Database
+) -> None:
+    name, gid = f"latin_{database.name}", sql.Literal(f"caf\u00e9_{database.name}")
+    port = free_port()
+    with database.connect() as connection:
+        connection.execute("CREATE TABLE t (a int PRIMARY KEY)")
+        connection.execute(
+            f"CREATE DATABASE {name} ENCODING 'LATIN1' TEMPLATE template0"
+            " LC_COLLATE 'C' LC_CTYPE 'C'".encode()
+        )
+        try:
+            s = scene(DEFINITIONS, http={"listen": f"127.0.0.1:{port}"})
+            with psycopg.connect(make_conninfo(database.dsn, dbname=name), autocommit=True) as far:
+                far.execute("CREATE TABLE t (a int); BEGIN; INSERT INTO t VALUES (1)")
+                far.execute(sql.SQL("PREPARE TRANSACTION {}").format(gid))
+                try:
+                    checked = s.cli("check")
+                    gateway = s.project.start()
+                    wait_until(lambda: awaited(port), 60, "the slot to wait")
+                    waits = awaited(port)
+                finally:
+                    far.execute(sql.SQL("ROLLBACK PREPARED {}").format(gid))
+            gateway.wait_until_copied()
+            connection.execute("INSERT INTO t VALUES (1)")
+            wait_until_confirmed(connection, s.slot)
+            assert gateway.terminate() == 0
+        finally:
+            connection.execute(f"DROP DATABASE {name} WITH (FORCE)".encode())
+    assert checked.code == 0, checked.err
+    assert r"caf\\xe9_" in checked.out
+    assert r"caf\\xe9_" in str(waits[0])
+
+
+def awaited(port: int) -> list[str]:
+    """What the gateway says on ``/status`` that it waits for."""
+    with suppress(OSError), urlopen(f"http://127.0.0.1:{port}/status") as answer:
+        return [name for wait in json.load(answer).get("waits", ()) for name in wait["awaited"]]
+    return []
+
+
+def test_the_labels_of_metrics_are_escaped_and_each_is_there_once() -> None:
+    tables = [
+        TableStatus("s", f"public.{EVIL}", "held", 0),
+        *(TableStatus("s", "a.b.c", "ready", n) for n in (1, 2)),  # b.c of a, and c of a.b
+    ]
+    status = Status("slot", None, Lsn(1), Lsn(1), tuple(tables))
+
+    text = Exposition(lambda: None, lambda: status, dict, "slot").text().decode()
+
+    assert text.isascii()
+    assert "\x1b" not in text and "\r" not in text and "\x7f" not in text
+    found = [
+        (sample.name, *sample.labels.values())
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    ]
+    assert len(set(found)) == len(found)
