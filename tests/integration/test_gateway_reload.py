@@ -152,7 +152,8 @@ def test_definitions_that_are_refused_leave_the_old_ones_in_force(
         define(s, EUROPE.replace("region = 'EU'", "regoin = 'EU'"))
 
         os.kill(process.pid, signal.SIGHUP)
-        process.wait_for("the old ones stay in force")
+        refused = "changed definitions are refused since"
+        wait_until(lambda: refused in s.cli("status").out, 60, "them to be refused")
         ended = s.cli("reload")
 
         connection.execute("INSERT INTO orders VALUES (1001, 'EU', 1, 'n'), (1002, 'US', 1, 'n')")

@@ -97,7 +97,7 @@ def test_a_takeover_ends_the_other_gateway_and_can_be_taken_back(
     production, staging = both
     name = production.slot
     gateway = production.project.start()
-    gateway.wait_for("all tables are copied")
+    gateway.wait_until_copied()
     with production.connect() as connection:
         wait_until_confirmed(connection, production.slot)
 
