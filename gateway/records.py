@@ -40,6 +40,25 @@ def _length_bytes(length: int) -> int:
 
 CopyStateKind: TypeAlias = Literal["pending", "copying", "ready", "missing", "held", "gone"]
 
+HeldCause: TypeAlias = Literal["", "lost", "partitions"]
+"""What holds a table until a person asks for its copy: its topic has lost records, or has another
+number of partitions. Empty: it is published again by itself, as soon as it can be."""
+
+
+def hint_of(cause: HeldCause, table: object) -> str:
+    """Return how a table comes back that is held for something; `table` is its name."""
+    if cause == "lost":
+        return f"find out why, then `pgsluice copy {table}`"
+    if cause == "partitions":
+        return (
+            f"let readers know, then `pgsluice copy {table}`; or give it a new topic in [topics] "
+            "names"
+        )
+    return (
+        "alter the table or the definitions so that it can be published; it is copied then by "
+        "itself"
+    )
+
 
 @dataclass(frozen=True, slots=True)
 class CopyState:
@@ -56,6 +75,7 @@ class CopyState:
         oid: Of the table in the source; 0 when it is not known.
         taken: How the table is published: `gateway.definitions.remembered`.
         reason: Why it is held.
+        cause: Of one that is held, whether a person has to ask for its copy.
         topic: That has its rows; empty when it is not known.
         asked: What of a table that is ready is to be copied once more, because somebody asked for
             it: the condition that rows fulfil, empty for the whole table; None: nothing. `progress`
@@ -78,6 +98,7 @@ class CopyState:
     topic: str = ""
     asked: str | None = None
     published: int = 0
+    cause: HeldCause = ""
 
     @property
     def is_settled(self) -> bool:

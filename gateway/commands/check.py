@@ -25,7 +25,7 @@ from gateway.monitor.status import retention_problem
 from gateway.pgoutput.messages import ReplicaIdentity
 from gateway.routing.routes import RelationRoutes
 from gateway.rowfilter.pushdown import is_exact_on, pushed
-from gateway.runtime.lost_records import lost_records
+from gateway.runtime.lost_records import changed_partitions, lost_records
 from gateway.runtime.ownership import refuse_foreign_topics
 from gateway.runtime.plan import read_definitions
 from gateway.runtime.preflight import local_refusals, plan_refusals, server_refusals
@@ -35,7 +35,7 @@ from gateway.sink.durability import risks
 from gateway.sink.log_bounds import read_log_bounds
 from gateway.sink.progress import read_progress
 from gateway.sink.registry import Registry
-from gateway.sink.topics import describe_topics
+from gateway.sink.topics import describe_topics, unfit_topics
 from gateway.source.connection import ServerFacts, connect, server_facts, wal_flush_lsn
 from gateway.source.excess import excess_rights, planned_code
 from gateway.source.installation import find_installation
@@ -421,7 +421,8 @@ def _topic_findings(settings: Settings, facts: ServerFacts, plan: Plan) -> Itera
     """Say what Kafka has lost of what was written, and what its settings let it lose."""
     identity, progress = slot_identity(facts, settings), settings.topics.progress
     markers = [transaction_topic(subscription.name) for subscription in plan.subscriptions]
-    tables = [spec.name for spec in table_topics(plan, settings)]
+    specs = table_topics(plan, settings)
+    tables = [spec.name for spec in specs]
     found = describe_topics(settings.kafka, [*markers, *tables, progress])
     if progress not in found:
         return
@@ -436,13 +437,22 @@ def _topic_findings(settings: Settings, facts: ServerFacts, plan: Plan) -> Itera
     there = {t: found[t].partitions for t in written if t in found}
     lost = lost_records(written, read_log_bounds(settings.kafka, there))
     lost |= {topic: "it does not exist any more" for topic in written if topic not in found}
+    changed = changed_partitions(there, {t: o for t, o in written.items() if t not in lost})
+    for why in changed.values():
+        yield Finding(
+            Severity.ERROR,
+            f"kafka: {why}",
+            "its table is held until somebody asks for its copy: `pgsluice copy TABLE`",
+        )
+    for _, error in sorted(unfit_topics(specs, found).items()):
+        yield Finding(Severity.ERROR, f"kafka: {error.message}", error.hint or "")
     for topic, why in sorted(lost.items()):
         yield Finding(
             Severity.ERROR,
             f"kafka: topic {topic} has lost records: {why}",
             "its table is copied again at the next start"
             if settings.topics.on_lost_records == "copy"
-            else "`pgsluice copy TABLE --no-wait` asks for its table, which the next start copies",
+            else "its table is held until somebody asks for its copy: `pgsluice copy TABLE`",
         )
     others = [found.pop(progress)]
     for risk in risks(found.values(), others):

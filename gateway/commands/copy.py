@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 
 import psycopg
@@ -80,6 +81,10 @@ def copy(
                 key="source.slot",
                 hint="`pgsluice run` copies all tables when it starts for the first time",
             )
+        if not (where or cancel):
+            # A table that waits for this can be copied, as any other.
+            waiting = tuple(replace(state, cause="") for state in known.copies)
+            known = replace(known, copies=waiting)
         plan = read_plan(settings, connection, definitions, known)
         schema, name = (None, None) if table is None else _table(plan, known, table)
         request = CopyRequest(uuid.uuid4().hex, schema, name, subscription, where, cancel)

@@ -138,7 +138,7 @@ class TopicsTable:
             one it had (``keep``).
         on_lost_records: What becomes of a table whose topic, or the marker topic beside it, has
             lost records (deleted, or cut by an unclean election): it is copied again (``copy``), or
-            the gateway stops until somebody has asked for that (``stop``).
+            held until somebody asks for its copy (``stop``).
         config: Further topic settings at creation.
     """
 

@@ -109,6 +109,9 @@ def copy_states(
         state = known.pop(key, None)
         definition = "" if state is None else state.definition
         held = CopyState(*key, "held", None, definition, oid=table.oid, reason=table.reason)
+        if table.cause:
+            topic = "" if names is None else topic_of(*key, names)
+            held = replace(held, cause=table.cause, topic=topic)
         if state is not None and state.state == "held":
             held = replace(held, consistent_point=state.consistent_point)
         found.append(held)

@@ -88,7 +88,14 @@ def make_plan(
         reason = f"{fault.reason} ({fault.statement})" if fault.statement else fault.reason
         is_listed = named.has(subscription, table)
         return HeldTable(
-            subscription, table.schema, table.name, oid, reason, fault.statement, is_listed
+            subscription,
+            table.schema,
+            table.name,
+            oid,
+            reason,
+            fault.statement,
+            is_listed,
+            fault.cause,
         )
 
     held: dict[TableId, HeldTable] = {}

@@ -16,6 +16,7 @@ from typing import Final
 from gateway.definitions.shape import Shape
 from gateway.errors import DefinitionError
 from gateway.pgoutput.messages import ReplicaIdentity
+from gateway.records import HeldCause
 
 _PLAIN: Final = re.compile(r"[a-z_][a-z0-9_$]*", re.ASCII)
 
@@ -336,11 +337,13 @@ class Fault:
     Attributes:
         statement: SQL with which an owner or a superuser mends it; empty where none does.
         always: Also a table that the file names is held for it, and no definitions are refused.
+        cause: Whether a person has to ask for its copy.
     """
 
     reason: str
     statement: str = ""
     always: bool = False
+    cause: HeldCause = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -350,6 +353,7 @@ class HeldTable:
     Attributes:
         statement: As of the `Fault`.
         listed: Whether the file names it; otherwise it has come in by itself.
+        cause: As of the `Fault`.
     """
 
     subscription: str
@@ -359,6 +363,7 @@ class HeldTable:
     reason: str
     statement: str = ""
     listed: bool = True
+    cause: HeldCause = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from gateway.definitions.remembered import describe
 from gateway.envelope.schema import key_of
 from gateway.records import CopyRequest, CopyState
 
-__all__ = ["concerned", "new_partitions", "oids_of", "refusal", "take"]
+__all__ = ["concerned", "is_asked", "new_partitions", "oids_of", "refusal", "released", "take"]
 
 
 def new_partitions(plan: Plan, states: Iterable[CopyState]) -> dict[TableKey, frozenset[int]]:
@@ -85,6 +85,25 @@ def _why_nobody(plan: Plan, request: CopyRequest) -> str:
         if (held.schema, held.table) == (request.schema, request.table):
             return f"table {held.schema}.{held.table} is held: {held.reason}"
     return f"nobody copies table {request.schema}.{request.table}"
+
+
+def is_asked(state: CopyState, requests: Iterable[CopyRequest]) -> bool:
+    """Whether somebody asks for the copy of a whole table."""
+    return any(
+        request.table in (None, state.table)
+        and request.schema in (None, state.schema)
+        and request.subscription in (None, state.subscription)
+        for request in requests
+        if not request.where and not request.cancel
+    )
+
+
+def released(states: Iterable[CopyState], requests: Sequence[CopyRequest]) -> tuple[CopyState, ...]:
+    """Return the states when tables that waited for a request have got one."""
+    return tuple(
+        replace(state, cause="") if state.cause and is_asked(state, requests) else state
+        for state in states
+    )
 
 
 def oids_of(plan: Plan, requests: Iterable[CopyRequest]) -> frozenset[int]:

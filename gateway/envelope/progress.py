@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from io import BytesIO
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias, get_args
 
 import fastavro
 
@@ -23,7 +23,7 @@ from gateway.envelope.datums import read_datum, write_datum
 from gateway.envelope.naming import topic_part
 from gateway.errors import ProtocolError
 from gateway.lsn import Lsn
-from gateway.records import CopyRequest, CopyState, LastCommit, Refusal, Watermark
+from gateway.records import CopyRequest, CopyState, HeldCause, LastCommit, Refusal, Watermark
 
 __all__ = [
     "PROGRESS_FORMAT",
@@ -46,7 +46,7 @@ __all__ = [
 _PARTS: Final = ("position", "copy", "offsets", "request")
 _TOPIC: Final = re.compile(r"[A-Za-z0-9._-]{1,249}")
 
-PROGRESS_FORMAT: Final = 7
+PROGRESS_FORMAT: Final = 8
 """Version of the records' meaning that this gateway writes and understands."""
 
 
@@ -189,6 +189,8 @@ def _fault(value: ProgressValue, name: str) -> str | None:
                 return "it is of another table than its key"
             if not 0 <= value.oid < 1 << 32:
                 return f"{value.oid} is no OID"
+            if value.cause not in get_args(HeldCause):
+                return "it is held for what holds no table"
         case CopyRequest():
             if value.table is None and value.where:
                 return "a condition without a table"

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from gateway.lsn import Lsn, format_lsn
 from gateway.monitor.health import refused, takeover_refused
-from gateway.records import CopyState, Refusal
+from gateway.records import CopyState, HeldCause, Refusal, hint_of
 from gateway.source.running import Task, Wait
 from gateway.source.slot import SlotStatus
 
@@ -68,6 +68,7 @@ class TableStatus:
         published: Those of them that the subscription was sent, after its filters.
         estimate: Of all its rows, by the server's statistics; None: not known.
         reason: Why it is held.
+        cause: Whether a person has to ask for its copy.
         asked: Of a table that is ready, the condition of the rows that are to be copied again;
             empty for the whole table; None: nothing is. The rows are of that copy then.
     """
@@ -80,6 +81,7 @@ class TableStatus:
     estimate: int | None = None
     reason: str = ""
     asked: str | None = None
+    cause: HeldCause = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -309,12 +311,8 @@ def table_problem(table: TableStatus) -> Problem | None:
     """Say what is wrong with a table; None: nothing."""
     named = f"table {table.table} of subscription {table.subscription}"
     if table.state == "held":
-        return Problem(
-            Severity.ACT,
-            f"{named} is held: {table.reason}",
-            "alter the table or the definitions so that it can be published; it is copied "
-            "then by itself",
-        )
+        hint = hint_of(table.cause, table.table)
+        return Problem(Severity.ACT, f"{named} is held: {table.reason}", hint)
     if table.state == "missing":
         return Problem(
             Severity.ACT,
@@ -344,6 +342,7 @@ def tables_of(
             estimate=estimate(c),
             reason=c.reason,
             asked=c.asked,
+            cause=c.cause,
         )
         for c in copies
         if c.state != "gone"

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -65,7 +65,6 @@ from gateway.runtime.provision import (
 from gateway.runtime.standby import DefinitionsChanged, Standby
 from gateway.runtime.start import Decision, Facts, GoOn, StartOver, decide, look
 from gateway.runtime.streaming import Streaming
-from gateway.runtime.topics import check_partitions
 from gateway.sink.producer import Recovered, TransactionalSink
 from gateway.sink.progress import read_progress, read_systems
 from gateway.sink.registry import Registry
@@ -199,23 +198,38 @@ class Attempt:
                     return Outcome.START_ANEW
                 if self.standby.refuses(recovered.watermark):
                     return Outcome.START_ANEW
-                if recovered.watermark is not None:
-                    self.settings = settings = with_topics(
-                        settings, setup.plan, recovered.watermark.copies, setup.names
-                    )
-                    setup = recall(
-                        setup,
-                        settings,
-                        connection,
-                        recovered.watermark,
-                        was_down=self.was_down,
-                    )
-                going_on = self._take_over(setup, outside, intake, sink, made, recovered)
+                setup, lost = self._look_for_losses(setup, outside, recovered)
+                going_on = self._take_over(setup, outside, intake, sink, made, recovered, lost)
                 if going_on is not None:
                     going_on = self._take_requests(setup, outside, sink, recovered, going_on)
             if going_on is None:
                 return Outcome.START_ANEW
             return self._go_on(setup, outside, intake, sink, going_on, recovered)
+
+    def _look_for_losses(
+        self, setup: Setup, outside: Outside, recovered: Recovered
+    ) -> tuple[Setup, frozenset[str]]:
+        """Return the setup with what is recalled, and the topics whose tables are copied again.
+
+        Without the tables that are held for what has happened to their topics.
+        """
+        configured, watermark = self.settings, recovered.watermark
+        while watermark is not None:
+            self.settings = with_topics(configured, setup.plan, watermark.copies, setup.names)
+            setup = recall(
+                setup, self.settings, outside.connection, watermark, was_down=self.was_down
+            )
+            lost = find_lost(self.settings, setup, recovered, self.lost)
+            if not lost.faults:
+                return setup, lost.topics
+            setup = set_up(
+                configured,
+                outside.connection,
+                outside.registry,
+                setup.definitions,
+                {**self.faults, **lost.faults},
+            )
+        return setup, frozenset()
 
     def _take_over(
         self,
@@ -225,10 +239,12 @@ class Attempt:
         sink: TransactionalSink,
         made: Lsn | None,
         recovered: Recovered,
+        lost: Collection[str],
     ) -> GoOn | None:
-        """Decide by the watermark, nobody else writing; None: the slot was given up, start anew."""
-        check_partitions(setup.routing.partitions, recovered.offsets)
-        lost = find_lost(self.settings, setup, recovered, self.lost)
+        """Decide by the watermark, nobody else writing; None: the slot was given up, start anew.
+
+        `lost`: topics whose tables are copied again.
+        """
         if lost and recovered.watermark is not None:
             states = copied_again(recovered.watermark.copies, lost, setup.routing.topic_names)
             recovered = replace(recovered, watermark=replace(recovered.watermark, copies=states))

@@ -13,10 +13,17 @@ from dataclasses import replace
 from gateway.copy import Progress
 from gateway.definitions.model import Plan
 from gateway.envelope.naming import topic_of, transaction_topic
-from gateway.records import CopyRequest, CopyState
+from gateway.records import CopyState
 from gateway.sink.log_bounds import LogBounds
 
-__all__ = ["copied_again", "lost_markers", "lost_records", "table_topics_of", "unasked"]
+__all__ = [
+    "changed_partitions",
+    "copied_again",
+    "lost_markers",
+    "lost_records",
+    "table_topics_of",
+    "topic_of_state",
+]
 
 _NOT_THERE = frozenset({"pending", "missing", "held", "gone"})
 
@@ -80,34 +87,29 @@ def copied_again(
     """Return the states in which the tables of `topics` are to be copied from their beginning."""
     return tuple(
         replace(state, state="pending", consistent_point=None, progress=Progress(), asked=None)
-        if state.state in ("ready", "copying") and _topic(state, names) in topics
+        if state.state in ("ready", "copying") and topic_of_state(state, names) in topics
         else state
         for state in states
     )
 
 
-def unasked(
-    states: Iterable[CopyState],
-    topics: Collection[str],
-    names: Mapping[str, str],
-    requests: Iterable[CopyRequest],
-) -> list[str]:
-    """Return those of `topics` for whose copy nobody has asked."""
-    asked = [request for request in requests if not request.where and not request.cancel]
-    return sorted(
-        {
-            _topic(state, names)
-            for state in states
-            if _topic(state, names) in topics
-            and not any(
-                request.table in (None, state.table)
-                and request.schema in (None, state.schema)
-                and request.subscription in (None, state.subscription)
-                for request in asked
-            )
-        }
-    )
+def changed_partitions(
+    now: Mapping[str, int], known: Mapping[str, Sequence[int]]
+) -> dict[str, str]:
+    """Return the topics that have another number of partitions than when they were written to.
+
+    Args:
+        now: By topic, its partitions.
+        known: By topic, what was kept of each partition at the last write.
+    """
+    return {
+        topic: f"topic {topic} has {partitions} partitions, it had {before}: records of one key "
+        "would change their partition"
+        for topic, partitions in now.items()
+        if (before := len(known.get(topic, ()))) not in (0, partitions)
+    }
 
 
-def _topic(state: CopyState, names: Mapping[str, str]) -> str:
+def topic_of_state(state: CopyState, names: Mapping[str, str]) -> str:
+    """Return the topic of a table; `names` as in ``[topics]``."""
     return state.topic or topic_of(state.subscription, state.schema, state.table, names)

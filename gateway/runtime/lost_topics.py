@@ -1,35 +1,61 @@
 """Topics that have lost records: found at a start, and after an attempt that has met one.
 
-See `gateway.runtime.lost_records` for what counts as lost. Their tables are pending then, which is
-committed before what was known of the topics is forgotten: a crash in between finds it again.
+See `gateway.runtime.lost_records` for what counts as lost. By ``[topics] on_lost_records``, their
+tables are pending then, which is committed before what was known of the topics is forgotten: a
+crash in between finds it again. Or they are held until somebody asks for a copy, as is a table
+whose topic has other partitions than it had: what was known of the topic is kept for as long.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Final
 
 from gateway.config import Settings
-from gateway.envelope.naming import transaction_topic
+from gateway.definitions.combine import TableId
+from gateway.definitions.model import Fault
+from gateway.definitions.requests import is_asked
+from gateway.envelope.naming import topic_of, transaction_topic
 from gateway.errors import FatalError
 from gateway.observe import event
-from gateway.runtime.lost_records import lost_markers, lost_records, table_topics_of, unasked
+from gateway.records import CopyState, HeldCause, hint_of
+from gateway.runtime.lost_records import (
+    changed_partitions,
+    lost_markers,
+    lost_records,
+    table_topics_of,
+    topic_of_state,
+)
 from gateway.runtime.provision import Setup, slot_identity
 from gateway.sink.log_bounds import read_log_bounds
 from gateway.sink.producer import Recovered
 from gateway.sink.registry import Registry
 from gateway.sink.requests import forget_offsets
 
-__all__ = ["find_lost", "forget_lost", "unknown_ends"]
+__all__ = ["LostTopics", "find_lost", "forget_lost", "unknown_ends"]
 
 _LOG: Final = logging.getLogger(__name__)
 
 
+@dataclass(frozen=True, slots=True)
+class LostTopics:
+    """What is to be done for topics that are not what they were when they were written to.
+
+    Attributes:
+        topics: Those whose tables are copied again.
+        faults: Of tables that are to be held until somebody asks for their copy.
+    """
+
+    topics: frozenset[str] = frozenset()
+    faults: Mapping[TableId, Fault] = field(default_factory=dict)
+
+
 def find_lost(
     settings: Settings, setup: Setup, recovered: Recovered, seen: Collection[str]
-) -> set[str]:
-    """Return the topics that lack what was written to them, and say so.
+) -> LostTopics:
+    """Find the topics that lack what was written to them, or have other partitions; say so.
 
     Args:
         settings: The configuration.
@@ -38,45 +64,72 @@ def find_lost(
         seen: Topics that an attempt before has found to lack records.
 
     Raises:
-        FatalError: the policy is to stop, and nobody has asked for a copy of one.
+        FatalError: a table would have to be held, and ``[definitions] on_table_error`` is to stop.
         TransientError: Kafka does not answer.
     """
-    watermark, kafka = recovered.watermark, settings.kafka
-    if watermark is None:
-        return set()
-    partitions, names = setup.routing.partitions, setup.routing.topic_names
-    subscriptions = [subscription.name for subscription in setup.plan.subscriptions]
+    if recovered.watermark is None:
+        return LostTopics()
+    states, names = recovered.watermark.copies, setup.routing.topic_names
+    held = {topic_of_state(state, names): state for state in states if state.cause}
+    asked = {topic_of_state(s, names) for s in states if is_asked(s, recovered.requests)}
+    copied = {(copy.subscription, copy.target_oid) for copy in setup.plan.copies}
+    lost, faults = set(), {}
+    for table_id, topic, cause, why in _found(settings, setup, recovered, seen, held):
+        again = cause == "lost" and settings.topics.on_lost_records == "copy"
+        again |= topic in asked or table_id in setup.plan.departed
+        holds = not again and (cause == "partitions" or table_id in copied)
+        hint = hint_of(cause, setup.plan.tables[table_id[1]])
+        if topic not in held:
+            event(
+                _LOG,
+                logging.ERROR,
+                "records lost in Kafka" if cause == "lost" else "partitions changed in Kafka",
+                topic=topic,
+                because=why,
+                then="the table is held" if holds else "the table is copied again",
+                hint=hint if holds else "",
+            )
+        if not holds:
+            lost.add(topic)
+        elif settings.definitions.on_table_error == "stop":
+            raise FatalError(why, hint=f"{hint} at the next start, with --no-wait")
+        else:
+            faults[table_id] = Fault(why, always=True, cause=cause)
+    return LostTopics(frozenset(lost), faults)
+
+
+def _found(
+    settings: Settings,
+    setup: Setup,
+    recovered: Recovered,
+    seen: Collection[str],
+    held: Mapping[str, CopyState],
+) -> Iterator[tuple[TableId, str, HeldCause, str]]:
+    """Yield table, topic and what has happened to it, of the tables of the plan."""
+    assert recovered.watermark is not None
+    plan, names, partitions = setup.plan, setup.routing.topic_names, setup.routing.partitions
+    subscriptions = [subscription.name for subscription in plan.subscriptions]
     markers = {transaction_topic(name): name for name in subscriptions}
     known = {topic: n for topic, n in partitions.items() if topic in recovered.offsets}
-    bounds = read_log_bounds(kafka, {**known, **dict.fromkeys(markers, 1)})
-    found = lost_records(recovered.offsets, {topic: bounds[topic] for topic in known})
+    bounds = read_log_bounds(settings.kafka, {**known, **dict.fromkeys(markers, 1)})
+    lost = lost_records(recovered.offsets, {topic: bounds[topic] for topic in known})
     for topic in set(seen).intersection(known):
-        found.setdefault(topic, "it was deleted while the gateway wrote to it")
-    gone = lost_markers(subscriptions, watermark.copies, bounds)
+        lost.setdefault(topic, "it was deleted while the gateway wrote to it")
+    gone = lost_markers(subscriptions, recovered.watermark.copies, bounds)
     gone |= {name for topic, name in markers.items() if topic in seen}
     for name in sorted(gone):
-        for topic in table_topics_of(setup.plan, names, [name]):
-            found[topic] = f"the markers in {transaction_topic(name)} are gone"
-    for topic, why in sorted(found.items()):
-        event(
-            _LOG,
-            logging.ERROR,
-            "records lost in Kafka",
-            topic=topic,
-            because=why,
-            policy=settings.topics.on_lost_records,
-        )
-    if found and settings.topics.on_lost_records == "stop":
-        waiting = unasked(watermark.copies, found, names, recovered.requests)
-        if waiting:
-            raise FatalError(
-                f"Kafka has lost records of topic {waiting[0]}"
-                f"{f' and {len(waiting) - 1} more' if len(waiting) > 1 else ''}: "
-                f"{found[waiting[0]]}",
-                hint="find out why; then ask for the tables with `pgsluice copy TABLE "
-                '--no-wait`, or set [topics] on_lost_records = "copy", and start again',
-            )
-    return set(found)
+        for topic in table_topics_of(plan, names, [name]):
+            lost[topic] = f"the markers in {transaction_topic(name)} are gone"
+    changed = changed_partitions(partitions, recovered.offsets)
+    for name, oid in sorted(plan.targets):
+        table = plan.tables[oid]
+        topic = topic_of(name, table.schema, table.name, names)
+        if topic in lost:
+            yield (name, oid), topic, "lost", f"Kafka has lost records of {topic}: {lost[topic]}"
+        elif topic in changed:
+            yield (name, oid), topic, "partitions", changed[topic]
+        elif topic in held:  # and found when that began
+            yield (name, oid), topic, held[topic].cause, held[topic].reason
 
 
 def forget_lost(

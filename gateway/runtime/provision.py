@@ -19,6 +19,7 @@ from gateway.config import Settings
 from gateway.definitions.combine import TableId
 from gateway.definitions.model import Definitions, Fault, Plan
 from gateway.definitions.renamed import kept_topics
+from gateway.definitions.requests import released
 from gateway.descriptors import wait_readable
 from gateway.envelope.envelope import package_version
 from gateway.errors import DefinitionError
@@ -160,7 +161,8 @@ def register(
 
     Returns:
         What the topics allow, the settings of routing, and the tables that have to be held since
-        the registry refuses their schemas, with its reason: the plan is to be made without them.
+        their topic cannot be used or the registry refuses their schemas, with the reason: the plan
+        is to be made without them.
 
     Raises:
         ForeignTopics: those of a subscription are another gateway's; nothing was created.
@@ -170,8 +172,11 @@ def register(
     """
     subscriptions = [subscription.name for subscription in plan.subscriptions]
     refuse_foreign_topics(settings, connection, facts, registry, subscriptions)
-    topics = ensure_all_topics(settings, plan, timeout_s=TOPICS_TIMEOUT_S)
+    holds = settings.definitions.on_table_error == "hold"
+    topics = ensure_all_topics(settings, plan, timeout_s=TOPICS_TIMEOUT_S, holds=holds)
     routing = routing_settings(settings, facts, plan, topics)
+    if topics.refused:
+        return topics, routing, dict(topics.refused)
     routes = RelationRoutes(plan, routing, ServerCatalog(connection), registry)
     refused = routes.register_all(_holdable(settings, plan))
     return topics, routing, {table_id: Fault(why) for table_id, why in refused.items()}
@@ -226,7 +231,10 @@ def published_before(
     topic, identity = settings.topics.progress, slot_identity(facts, settings)
     watermark = None
     if describe_topics(settings.kafka, [topic]):
-        watermark = read_progress(settings.kafka, topic, identity, _READ_S).watermark
+        recovered = read_progress(settings.kafka, topic, identity, _READ_S)
+        watermark = recovered.watermark
+        if watermark is not None:
+            watermark = replace(watermark, copies=released(watermark.copies, recovered.requests))
     if refused is not None and (watermark is None or not watermark.copies):
         raise refused
     return watermark

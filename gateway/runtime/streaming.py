@@ -18,7 +18,7 @@ from typing import Final
 from gateway.config import Settings
 from gateway.definitions.combine import TableId
 from gateway.definitions.model import Fault, Plan
-from gateway.definitions.requests import new_partitions, oids_of
+from gateway.definitions.requests import new_partitions, oids_of, released
 from gateway.errors import FatalError
 from gateway.lsn import Lsn, format_lsn
 from gateway.observe import Counters, event
@@ -165,6 +165,7 @@ class Streaming:
                 copier.altered
                 or self.routes.is_astray
                 or new_partitions(setup.plan, self.watermark.copies)
+                or released(self.watermark.copies, asked) != self.watermark.copies
             ):
                 asked = ()
             if outcome is Outcome.REACHED_SWITCH:

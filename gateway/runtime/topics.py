@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from gateway.config import Settings
-from gateway.definitions.model import Plan
+from gateway.definitions.combine import TableId
+from gateway.definitions.model import Fault, Plan
 from gateway.envelope.naming import (
     error_topic,
     find_collisions,
@@ -20,7 +21,7 @@ from gateway.sink.durability import Risk, risks
 from gateway.sink.sizes import batch_bytes, most_bytes
 from gateway.sink.topics import TopicSpec, ensure_topics, progress_topic_spec
 
-__all__ = ["TOPICS_TIMEOUT_S", "Topics", "check_partitions", "ensure_all_topics", "table_topics"]
+__all__ = ["TOPICS_TIMEOUT_S", "Topics", "ensure_all_topics", "table_topics"]
 
 TOPICS_TIMEOUT_S: Final = 10.0
 """How long creating and checking topics may take."""
@@ -35,12 +36,14 @@ class Topics:
         most_bytes: Of a record, by topic: `gateway.records.wire_size`.
         batch_bytes: Of a batch of records for any of them; None: as large as the producer makes it.
         risks: How Kafka could lose what it has acknowledged.
+        refused: Tables whose topic cannot be had or is not as it must be, and why.
     """
 
     partitions: Mapping[str, int]
     most_bytes: Mapping[str, int] = field(default_factory=dict)
     batch_bytes: int | None = None
     risks: tuple[Risk, ...] = ()
+    refused: Mapping[TableId, Fault] = field(default_factory=dict)
 
 
 def table_topics(plan: Plan, settings: Settings) -> list[TopicSpec]:
@@ -49,8 +52,12 @@ def table_topics(plan: Plan, settings: Settings) -> list[TopicSpec]:
     Raises:
         ConfigError: two tables would share a topic, or an override is invalid.
     """
-    owner: dict[str, tuple[str, int]] = {}
-    specs: dict[str, TopicSpec] = {}
+    return list(_specs_by_table(plan, settings).values())
+
+
+def _specs_by_table(plan: Plan, settings: Settings) -> dict[TableId, TopicSpec]:
+    owner: dict[str, TableId] = {}
+    specs: dict[TableId, TopicSpec] = {}
     published = [(p.subscription, p.target_oid, p.operations) for p in plan.publishes]
     unpublished = plan.targets.difference((name, oid) for name, oid, _ in published)
     published += [(*table, frozenset()) for table in sorted(unpublished)]
@@ -66,7 +73,7 @@ def table_topics(plan: Plan, settings: Settings) -> list[TopicSpec]:
             )
         keyed = bool(table.identity)
         truncates = any(o.value == "truncate" for o in operations)
-        specs[topic] = TopicSpec(
+        specs[identity] = TopicSpec(
             topic,
             settings.topics.partitions,
             settings.topics.config,
@@ -74,7 +81,7 @@ def table_topics(plan: Plan, settings: Settings) -> list[TopicSpec]:
             partitions_at_creation_only=True,
             forbid_compaction=not keyed or (truncates and settings.topics.truncate == "publish"),
         )
-    return list(specs.values())
+    return specs
 
 
 def _refuse_collisions(names: Sequence[str]) -> None:
@@ -87,32 +94,24 @@ def _refuse_collisions(names: Sequence[str]) -> None:
         )
 
 
-def check_partitions(now: Mapping[str, int], known: Mapping[str, Sequence[int]]) -> None:
-    """Refuse a topic that has another number of partitions than when it was last written to.
+def ensure_all_topics(
+    settings: Settings, plan: Plan, *, timeout_s: float, holds: bool = False
+) -> Topics:
+    """Create or check every topic; return what they allow.
 
     Args:
-        now: By topic, its partitions.
-        known: By topic, what was kept of each partition at the last write.
-    """
-    for topic, partitions in now.items():
-        before = len(known.get(topic, ()))
-        if before not in (0, partitions):
-            raise FatalError(
-                f"topic {topic} has {partitions} partitions, it had {before}",
-                hint="records of one key would change their partition: restore the number, or "
-                "start over with a new topic ([topics] names) and `pgsluice slot drop`",
-            )
-
-
-def ensure_all_topics(settings: Settings, plan: Plan, *, timeout_s: float) -> Topics:
-    """Create or check every topic; return what they allow.
+        settings: The configuration.
+        plan: Whose topics these are.
+        timeout_s: For each of a few requests.
+        holds: Tables whose topic cannot be had, or is not as it must be, can be held.
 
     Raises:
         ConfigError: two tables would share a topic, or names collide.
         FatalError: a topic that exists is not as it must be.
         TransientError: Kafka does not answer in time.
     """
-    tables = table_topics(plan, settings)
+    by_table = _specs_by_table(plan, settings)
+    tables = list(by_table.values())
     factor = settings.topics.replication_factor
     names = [transaction_topic(s.name) for s in plan.subscriptions]
     if settings.messages.prefixes:
@@ -124,10 +123,28 @@ def ensure_all_topics(settings: Settings, plan: Plan, *, timeout_s: float) -> To
     progress = progress_topic_spec(settings.topics.progress, replication_factor=factor)
     specs = [*tables, *markers, progress]
     _refuse_collisions([spec.name for spec in specs])
-    found = ensure_topics(settings.kafka, specs, timeout_s=timeout_s)
+    refused: dict[str, FatalError] = {}
+    found = ensure_topics(
+        settings.kafka, specs, timeout_s=timeout_s, refused=refused if holds else None
+    )
+    if error := next(
+        (refused[spec.name] for spec in [*markers, progress] if spec.name in refused), None
+    ):
+        raise error
+    if tables and all(spec.name not in found for spec in tables):
+        raise refused[tables[0].name]
     return Topics(
-        {spec.name: found[spec.name].partitions for spec in tables},
+        {spec.name: found[spec.name].partitions for spec in tables if spec.name in found},
         most_bytes(settings.kafka, found.values(), sure="size" in quarantined),
         batch_bytes(settings.kafka, found.values()),
-        tuple(risks([found[spec.name] for spec in [*tables, *markers]], [found[progress.name]])),
+        tuple(risks([found[n] for n in found if n != progress.name], [found[progress.name]])),
+        {
+            table_id: Fault(_line(refused[spec.name]), always=True)
+            for table_id, spec in by_table.items()
+            if spec.name in refused
+        },
     )
+
+
+def _line(error: FatalError) -> str:
+    return f"{error.message} ({error.hint})" if error.hint else error.message

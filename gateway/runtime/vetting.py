@@ -68,7 +68,7 @@ def find_faults(
     reasons = dict(_shape_faults(settings, connection, plan))
     reasons |= topic_faults(plan, known, settings.topics.names, reserved_topics(settings, plan))
     faults |= {table_id: Fault(why) for table_id, why in reasons.items()}
-    return faults | dict(_oversized(settings, plan))
+    return faults | dict(_oversized(settings, plan)) | dict(_until_asked(settings, known))
 
 
 def reserved_topics(settings: Settings, plan: Plan) -> list[str]:
@@ -108,6 +108,20 @@ def _shape_faults(
                 why = error.message
         if why is not None:
             yield table_id, why
+
+
+def _until_asked(
+    settings: Settings, states: Iterable[CopyState]
+) -> Iterator[tuple[TableId, Fault]]:
+    """The tables that are held until somebody asks for their copy, or gives them another topic."""
+    copied = "lost" if settings.topics.on_lost_records == "copy" else ""
+    for state in states:
+        if state.cause in ("", copied):
+            continue
+        name = f"{state.subscription}.{state.schema}.{state.table}"
+        if settings.topics.names.get(name, state.topic) == state.topic:
+            fault = Fault(state.reason, always=True, cause=state.cause)
+            yield (state.subscription, state.oid), fault
 
 
 def _oversized(settings: Settings, plan: Plan) -> Iterator[tuple[TableId, Fault]]:

@@ -26,6 +26,7 @@ __all__ = [
     "describe_topics",
     "ensure_topics",
     "progress_topic_spec",
+    "unfit_topics",
 ]
 
 _POLICY: Final = "cleanup.policy"
@@ -96,13 +97,16 @@ def ensure_topics(
     topics: Sequence[TopicSpec],
     *,
     timeout_s: float = 30.0,
+    refused: dict[str, FatalError] | None = None,
 ) -> dict[str, TopicDescription]:
-    """Create the topics that are missing and check those that exist; all of them, described.
+    """Create the topics that are missing and check those that exist; return what exists then.
 
     Args:
         kafka: librdkafka properties of the user.
         topics: What is needed; names are unique.
         timeout_s: For each of the (at most four) requests.
+        refused: Gets what is wrong with single topics, by name, instead of raising it. One that
+            exists and is not as it must be is returned all the same.
 
     Raises:
         TransientError: Kafka does not answer in time.
@@ -110,21 +114,35 @@ def ensure_topics(
             against the need. All topics are looked at before the first one is made.
     """
     wanted = {spec.name: spec for spec in topics}
-    existing = describe_topics(kafka, list(wanted), timeout_s=timeout_s)
-    for description in existing.values():
-        _check(wanted[description.name], description)
-    missing = [spec for spec in topics if spec.name not in existing]
+    problems: dict[str, FatalError] = {}
+    found = describe_topics(kafka, list(wanted), timeout_s=timeout_s)
+    _check(wanted, found, problems, refused)
+    missing = [spec for spec in topics if spec.name not in found]
     if not missing:
-        return existing
+        return found
     admin = make_client(AdminClient, admin_properties(kafka))
     futures = admin.create_topics([_new_topic(spec) for spec in missing], request_timeout=timeout_s)
     for name, future in futures.items():
-        _result(future, timeout_s, f"creating topic {name}", ok=KafkaError.TOPIC_ALREADY_EXISTS)
-    made = _wait_until_visible(kafka, missing, timeout_s)
-    for spec in missing:
-        # Somebody else may have been faster, with other settings.
-        _check(spec, made[spec.name])
-    return {**existing, **made}
+        try:
+            _result(future, timeout_s, f"creating topic {name}", ok=KafkaError.TOPIC_ALREADY_EXISTS)
+        except FatalError as error:
+            problems[name] = error
+    _refuse(problems, refused)
+    made = _wait_until_visible(kafka, [s for s in missing if s.name not in problems], timeout_s)
+    # Somebody else may have been faster, with other settings.
+    _check(wanted, made, problems, refused)
+    return {**found, **made}
+
+
+def unfit_topics(
+    topics: Sequence[TopicSpec], found: Mapping[str, TopicDescription]
+) -> dict[str, FatalError]:
+    """Return what is wrong with topics that exist, by name."""
+    problems: dict[str, FatalError] = {}
+    for spec in topics:
+        if spec.name in found and (error := _problem(spec, found[spec.name])) is not None:
+            problems[spec.name] = error
+    return problems
 
 
 def describe_topics(
@@ -209,27 +227,45 @@ def _has_leaders(topic: TopicMetadata) -> bool:
     return bool(topic.partitions) and all(p.leader >= 0 for p in topic.partitions.values())
 
 
-def _check(spec: TopicSpec, found: TopicDescription) -> None:
+def _check(
+    wanted: Mapping[str, TopicSpec],
+    found: Mapping[str, TopicDescription],
+    problems: dict[str, FatalError],
+    refused: dict[str, FatalError] | None,
+) -> None:
+    problems |= unfit_topics([wanted[name] for name in found], found)
+    _refuse(problems, refused)
+
+
+def _refuse(problems: Mapping[str, FatalError], refused: dict[str, FatalError] | None) -> None:
+    if refused is not None:
+        refused |= problems
+    elif problems:
+        raise next(iter(problems.values()))
+
+
+def _problem(spec: TopicSpec, found: TopicDescription) -> FatalError | None:
     if found.partitions != spec.partitions and not spec.partitions_at_creation_only:
-        raise FatalError(
+        return FatalError(
             f"topic {spec.name} has {found.partitions} partitions, {spec.partitions} expected",
             hint="records of one key would change their partition: restore the number, or let "
             "the gateway write to a new topic and repeat the initial copy",
         )
     policy = found.config.get(_POLICY, "delete")
     if spec.forbid_compaction and found.is_compacted:
-        raise FatalError(
+        return FatalError(
             f"topic {spec.name} has cleanup.policy={policy}, but takes records that compaction "
             "would lose (without a key, or of TRUNCATE)",
             hint='set cleanup.policy=delete; for TRUNCATE alone, [topics] truncate = "skip" '
             "leaves it out",
         )
     if spec.require_compaction and policy != "compact":
-        raise FatalError(
+        return FatalError(
             f"topic {spec.name} has cleanup.policy={policy}, but must keep the last record of "
             "every key",
             hint="set cleanup.policy=compact before anything is deleted from it",
         )
+    return None
 
 
 def _result(future: Future[Any], timeout_s: float, doing: str, *, ok: int) -> Any:

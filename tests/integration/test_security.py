@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from confluent_kafka.admin._acl import AclBinding, AclOperation, AclPermissionType
+from confluent_kafka.admin._resource import ResourcePatternType, ResourceType
 
 from gateway.errors import FatalError, GatewayError
 from gateway.records import Batch
@@ -15,7 +17,7 @@ from gateway.sink.producer import TransactionalSink
 from gateway.sink.progress import KafkaProgress
 from gateway.sink.topics import TopicSpec, describe_topics, ensure_topics, progress_topic_spec
 from tests.support.gateway_process import GatewayProcess, GatewayProject
-from tests.support.gateway_scene import cli
+from tests.support.gateway_scene import Ended, cli
 from tests.support.rebuild import Rebuilt
 from tests.support.secured import (
     DATABASE,
@@ -101,6 +103,69 @@ def test_the_documented_rights_are_enough_for_the_gateway(
     for gateway in (copied, streamed):
         assert gateway.wait() == 0, gateway.log()
         assert PASSWORD not in gateway.log()
+
+
+def test_rights_to_create_topics_are_checked_before_publications_are_changed(
+    secured: Secured, tmp_path: Path
+) -> None:
+    granted = (
+        "CREATE PUBLICATION p FOR TABLE t1, t2;CREATE SUBSCRIPTION s2 CONNECTION '' PUBLICATION p;"
+    )
+    another = (
+        "CREATE PUBLICATION q FOR TABLE t3;"
+        "CREATE SUBSCRIPTION ungranted CONNECTION '' PUBLICATION q;"
+    )
+    admin = secured.admin()
+    grant_documented_acls(admin, {"subscription": "s2"})
+    denied = AclBinding(
+        ResourceType.TOPIC,
+        "s2.public.t2",
+        ResourcePatternType.LITERAL,
+        f"User:{GATEWAY}",
+        "*",
+        AclOperation.CREATE,
+        AclPermissionType.DENY,
+    )
+    for future in admin.create_acls([denied]).values():
+        future.result()
+    project = secured.project(tmp_path, another)
+    project.slot = "denied"
+    project.extra = {**project.extra, "source": {"dsn": secured.postgres.dsn(DATABASE)}}
+    environment = secured.environment()
+    del environment["PGSLUICE_SOURCE__DSN_FILE"]
+
+    with secured.postgres.connect(DATABASE) as connection:
+
+        def run() -> Ended:
+            row = connection.execute("SELECT pg_current_wal_insert_lsn()::text").fetchone()
+            config = ("--config", str(project.write()))
+            return cli("run", "--endpos", str(row and row[0]), *config, environment=environment)
+
+        def made() -> list[tuple[object, ...]]:
+            return connection.execute(
+                "SELECT pubname::text, tablename::text FROM pg_publication_tables"
+                " WHERE pubname LIKE 'denied%' UNION ALL"
+                " SELECT slot_name::text, 'a slot' FROM pg_replication_slots"
+                " WHERE slot_name = 'denied' ORDER BY 1, 2"
+            ).fetchall()
+
+        first = run()
+        before = made()
+        project.definitions = granted
+        allowed = run()
+        published = made()
+        project.definitions = granted + another
+        changed = run()
+        after = made()
+
+    for refused in (first, changed):
+        assert refused.code == 1
+        assert "not authorised" in refused.err and "Create" in refused.err, refused.err
+    assert before == [], "nothing was made in PostgreSQL"
+    assert allowed.code == 0, allowed.err
+    assert {table for _, table in published} == {"t1", "a slot"}
+    assert "s2.public.t2: not authorised" in allowed.err, "the table is held, the other goes on"
+    assert after == published
 
 
 def test_each_server_is_named_when_its_certificate_is_not_trusted(

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from gateway.copy import Progress
+from gateway.definitions.requests import is_asked, released
 from gateway.lsn import Lsn
 from gateway.records import CopyRequest, CopyState
-from gateway.runtime.lost_records import copied_again, lost_markers, lost_records, unasked
+from gateway.runtime.lost_records import (
+    changed_partitions,
+    copied_again,
+    lost_markers,
+    lost_records,
+)
 from gateway.sink.log_bounds import LogBounds
 
 
@@ -63,12 +71,30 @@ def test_a_marker_topic_without_a_record_is_lost_where_something_was_published()
     assert lost_markers(["s"], STATES, {"s.transaction": ends(1)}) == set()
 
 
-def test_whoever_asks_for_a_copy_knows_of_the_loss() -> None:
-    topics = {"s.public.t", "s.public.u"}
-
-    assert unasked(STATES, topics, {}, []) == ["s.public.t", "s.public.u"]
+def test_whoever_asks_for_a_copy_of_the_whole_table_knows_of_the_loss() -> None:
+    t, u = STATES[0], STATES[1]
     one = CopyRequest("n", "public", "t")
-    assert unasked(STATES, topics, {}, [one]) == ["s.public.u"]
     part = CopyRequest("n", "public", "u", None, "a > 5")
-    assert unasked(STATES, topics, {}, [one, part]) == ["s.public.u"]
-    assert unasked(STATES, topics, {}, [CopyRequest("n", None, None, "s")]) == []
+
+    assert is_asked(t, [one]) and not is_asked(u, [one])
+    assert not is_asked(u, [one, part])
+    assert not is_asked(t, [CopyRequest("n", "public", "t", cancel=True)])
+    assert is_asked(u, [CopyRequest("n", None, None, "s")])
+    assert not is_asked(u, [CopyRequest("n", None, None, "new")])
+
+
+def test_only_what_is_asked_for_is_released() -> None:
+    held = [replace(state, state="held", cause="lost", reason="gone") for state in STATES[:2]]
+
+    after = released(held, [CopyRequest("n", "public", "t")])
+
+    assert [state.cause for state in after] == ["", "lost"]
+    assert released(held, []) == tuple(held)
+
+
+def test_a_topic_is_as_it_was_while_it_has_the_partitions_that_are_known() -> None:
+    now = {"t": 3, "u": 2, "new": 4}
+
+    (why,) = changed_partitions(now, {"t": (5, 0), "u": (1, 1)}).values()
+
+    assert "topic t has 3 partitions, it had 2" in why

@@ -1,0 +1,74 @@
+"""Topics that somebody has altered, or does not let the gateway make: one table's trouble."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._config import AlterConfigOpType, ConfigEntry, ConfigResource
+from confluent_kafka.admin._resource import ResourceType
+from confluent_kafka.cimpl import NewPartitions
+
+from tests.support.gateway_scene import Scene, current_lsn
+from tests.support.servers import Database
+
+pytestmark = [pytest.mark.postgres, pytest.mark.kafka, pytest.mark.slow]
+
+DEFINITIONS = (
+    "CREATE PUBLICATION p FOR TABLE squashed, split, other;"
+    "CREATE SUBSCRIPTION {s} CONNECTION '' PUBLICATION p;"
+)
+TABLES = ("squashed", "split", "other")
+
+
+def set_policy(admin: AdminClient, topic: str, policy: str) -> None:
+    entry = ConfigEntry("cleanup.policy", policy, incremental_operation=AlterConfigOpType.SET)
+    resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
+    for future in admin.incremental_alter_configs([resource]).values():
+        future.result(60)
+
+
+def test_a_topic_that_somebody_has_altered_holds_its_own_table_alone(
+    scene: Callable[..., Scene], database: Database, kafka: str
+) -> None:
+    admin = AdminClient({"bootstrap.servers": kafka})
+    with database.connect() as connection:
+        for table in TABLES:
+            connection.execute(
+                f"CREATE TABLE {table} (a int PRIMARY KEY);"
+                f"INSERT INTO {table} SELECT generate_series(1, 9)".encode()
+            )
+        s = scene(DEFINITIONS)
+        s.run_to(current_lsn(connection))
+        set_policy(admin, s.topic("squashed"), "compact")
+        for future in admin.create_partitions([NewPartitions(s.topic("split"), 3)]).values():
+            future.result(60)
+        before = {table: len(s.read(table)) for table in TABLES}
+
+        for key in (10, 11):  # at each start
+            for table in TABLES:
+                connection.execute(f"INSERT INTO {table} VALUES ({key})".encode())
+            s.run_to(current_lsn(connection))
+        status, checked = s.cli("status"), s.cli("check")
+
+        rows = [(key,) for key in range(1, 12)]
+        assert s.rebuilt("other") == sorted(rows, key=repr), "the others go on"
+        assert len(s.read("squashed")) == before["squashed"]
+        assert len(s.read("split")) == before["split"]
+        for said in ("cleanup.policy=compact", "has 3 partitions, it had 1"):
+            assert said in status.out and said in checked.out, status.out + checked.out
+        assert (status.code, checked.code) == (1, 1)
+
+        # What is repaired is copied by itself; what cannot be, when somebody asks for it.
+        set_policy(admin, s.topic("squashed"), "delete")
+        s.run_to(current_lsn(connection))
+        s.run_to(current_lsn(connection))
+        assert s.rebuilt("squashed") == sorted(rows, key=repr)
+        assert len(s.read("split")) == before["split"]
+        assert "the request is kept" in s.cli("copy", "split", "--no-wait").err
+        s.run_to(current_lsn(connection))
+        s.run_to(current_lsn(connection))
+
+        assert s.rebuilt("split") == sorted(rows, key=repr)
+        assert "held" not in s.cli("status").out
