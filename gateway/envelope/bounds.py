@@ -20,6 +20,8 @@ MOST_BYTES: Final = 64 << 20
 _MOST_VALUES: Final = 2_000_000
 _DEEPEST: Final = 64
 _LONGEST_VARINT: Final = 10
+_LONGEST_DECIMAL: Final = 64
+"""Bytes; a gateway writes 16 at most. The time that a number takes grows as the square of them."""
 _FIXED_SIZES: Final = {"null": 0, "boolean": 1, "float": 4, "double": 8}
 
 
@@ -80,12 +82,15 @@ class _Walk:
             self.value(schema[branch], depth + 1)
             return
         kind = schema if isinstance(schema, str) else schema["type"]
+        most = MOST_BYTES
+        if isinstance(schema, Mapping) and schema.get("logicalType") == "decimal":
+            most = _LONGEST_DECIMAL
         if kind in _FIXED_SIZES:
             self._pass(_FIXED_SIZES[kind])
         elif kind in ("int", "long"):
             self._number()
         elif kind in ("bytes", "string"):
-            self._pass(self._number())
+            self._pass(self._number(), most)
         elif kind in ("record", "error"):
             for field in schema["fields"]:
                 self.value(field["type"], depth + 1)
@@ -94,7 +99,7 @@ class _Walk:
             if not 0 <= symbol < len(schema["symbols"]):
                 self.fail(f"symbol {symbol} of an enum of {len(schema['symbols'])}")
         elif kind == "fixed":
-            self._pass(schema["size"])
+            self._pass(schema["size"], most)
         elif kind == "array":
             self._blocks(schema["items"], depth, keyed=False)
         elif kind == "map":
@@ -118,7 +123,9 @@ class _Walk:
                     self._pass(self._number())
                 self.value(item, depth + 1)
 
-    def _pass(self, size: int) -> None:
+    def _pass(self, size: int, most: int = MOST_BYTES) -> None:
+        if size > most:
+            self.fail(f"a value of {size} bytes, {most} can be")
         if not 0 <= size <= len(self._data) - self.at:
             self.fail(f"{size} bytes where {len(self._data) - self.at} are left")
         self.at += size

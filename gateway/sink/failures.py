@@ -64,6 +64,7 @@ _REFUSED: Final = frozenset(
         KafkaError._NOT_IMPLEMENTED,
     }
 )
+_UNREADABLE: Final = frozenset({KafkaError._BAD_COMPRESSION, KafkaError._BAD_MSG})
 _UNREACHABLE: Final = frozenset(
     {
         KafkaError._TIMED_OUT,
@@ -160,6 +161,14 @@ def classify_kafka_error(
         )
     if code in _REFUSED:
         return FatalError(f"{doing}: Kafka refuses it{place}: {text}")
+    if code in _UNREADABLE:
+        # The client stays there for ever; what stands behind it may be all that counts.
+        return FatalError(
+            f"{doing}: what is in Kafka cannot be read{place}: {text}",
+            hint="no gateway has written it: see who else may write to the topic; "
+            "kafka-delete-records removes what comes before the offset behind it (of a compacted "
+            "topic only while its cleanup.policy is compact,delete)",
+        )
     if error.fatal():
         return TransientError(
             f"{doing}: the producer is of no more use{place}: {text}",

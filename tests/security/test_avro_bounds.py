@@ -1,0 +1,110 @@
+"""Records that are small and take long, or that no client can decompress."""
+
+from __future__ import annotations
+
+import json
+import struct
+import time
+import uuid
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer
+
+from gateway.envelope.varint import encode_long
+from gateway.errors import FatalError, ProtocolError
+from gateway.records import Writer
+from gateway.sink.decoding import RegisteredSchemas
+from gateway.sink.owners import Owner, claim, read_owners
+from gateway.sink.registry import Registry
+from gateway.sink.requests import send
+from gateway.sink.topics import TopicSpec, ensure_topics
+from spark_consumer.survey import begins_copy
+from tests.spark.records import Col, StaticSchemas, TableTopic, value_schema
+
+LONG = 400_000
+"""Bytes of a number that takes most of a minute to be made."""
+DECIMAL = {"type": "bytes", "logicalType": "decimal", "precision": 38, "scale": 0}
+MARKER: dict[str, Any] = {
+    "type": "record",
+    "name": "Marker",
+    "namespace": "pgsluice",
+    "fields": [
+        {
+            "name": "writer",
+            "type": {
+                "type": "record",
+                "name": "Writer",
+                "fields": [
+                    {"name": "system_identifier", "type": DECIMAL},
+                    *({"name": n, "type": "string"} for n in ("database", "slot", "gateway")),
+                ],
+            },
+        }
+    ],
+}
+
+
+def number(size: int) -> bytes:
+    """A decimal of so many bytes, in Avro."""
+    return encode_long(size) + b"\x7f" + b"\xa5" * (size - 1)
+
+
+@pytest.mark.kafka
+def test_a_marker_with_a_long_number_and_one_that_cannot_be_decompressed(
+    kafka: str, registry: str
+) -> None:
+    properties = {"bootstrap.servers": kafka}
+    name = f"long{uuid.uuid4().hex[:8]}"
+    topic = f"{name}.transaction"
+    writer = Writer("1", "shop", "slot", "gw")
+    ensure_topics(properties, [TopicSpec(topic)])
+    with Registry({"url": registry}) as schemas:
+        claim(properties, schemas, writer, [name])
+        forged = struct.pack(">bI", 0, schemas.register(f"{topic}-forged", MARKER))
+        forged += number(LONG) + b"\0\0\0"
+        send(properties, [(topic, 0, None, forged, [])], "forging")
+
+        owners = read_owners(properties, schemas, [name])
+        with pytest.raises(ProtocolError, match=f"a value of {LONG} bytes"):
+            RegisteredSchemas(schemas).decode(forged)
+
+        produce_bomb(kafka, topic)
+        with pytest.raises(FatalError, match="cannot be read") as refused:
+            read_owners(properties, schemas, [name])
+
+    assert owners == {name: Owner(writer)}
+    assert topic in refused.value.message
+    assert "kafka-delete-records" in (refused.value.hint or "")
+
+
+def produce_bomb(kafka: str, topic: str) -> None:
+    """Produce some kilobytes that are more, decompressed, than a client takes."""
+    failed: list[object] = []
+    producer = Producer(
+        {
+            "bootstrap.servers": kafka,
+            "compression.type": "zstd",
+            "message.max.bytes": 200_000_000,
+            "queue.buffering.max.kbytes": 400_000,
+        }
+    )
+    producer.produce(topic, bytes(120 << 20), on_delivery=lambda error, _: failed.append(error))
+    producer.flush(60)
+    assert failed == [None]
+
+
+def test_a_long_number_does_not_hold_up_the_driver() -> None:
+    table = TableTopic(
+        StaticSchemas(), "s.public.t", [Col("a", "int", "integer")], ["a"], table="t"
+    )
+    table.truncate(0x90, 0, snapshot="first")
+    value = table.records[-1].value
+    assert value is not None
+    schema = json.loads(json.dumps(value_schema("public", "t", [Col("a", "int", "integer")])))
+    schema["fields"].append({"name": "more", "type": DECIMAL})
+    began = time.process_time()
+
+    assert begins_copy(value[5:] + number(LONG), schema)
+
+    assert time.process_time() - began < 5
