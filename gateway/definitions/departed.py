@@ -14,24 +14,29 @@ __all__ = ["with_departed"]
 
 
 def with_departed(
-    plan: Plan, before: Plan, gone: Collection[int], moved: Collection[int] = ()
+    plan: Plan,
+    before: Plan,
+    gone: Collection[int],
+    moved: Collection[int] = (),
+    untouched: Collection[tuple[str, int]] = (),
 ) -> Plan:
     """Return `plan` with what `before` published of the relations in `gone`.
 
     Nothing else of `plan` changes: there is nothing of them to copy, and nothing to ask of the
     server. What `plan` publishes itself, it publishes in its own way, but for the relations in
-    `moved`.
+    `moved`, and those in `untouched`, which has subscriptions with relations.
     """
     now = {
         (publish.subscription, publish.relation_oid)
         for publish in plan.publishes
         if publish.relation_oid not in moved
+        and (publish.subscription, publish.relation_oid) not in untouched
     }
     kept = [
         publish
         for publish in before.publishes
-        if publish.relation_oid in {*gone, *moved}
-        and (publish.subscription, publish.relation_oid) not in now
+        if (pair := (publish.subscription, publish.relation_oid)) not in now
+        and (publish.relation_oid in {*gone, *moved} or pair in untouched)
     ]
     if not kept:
         return plan

@@ -1,57 +1,32 @@
-"""What the stream itself tells of publications and partitions, where the source has it told. Pure.
+"""Publications and partitions at a position of the stream, from its DDL messages. Pure.
 
-The messages are written by the event triggers of `gateway.source.event_trigger`. Each has all as
-its transaction saw it, and says what it has altered. What others have altered meanwhile may be in
-it as it was; so the first message counts as a whole, and the others for what they have altered.
-Messages of another kind name a table whose rows an ALTER TABLE has given other values.
+A message counts for what its statement has altered, from its commit on. For all else it has what
+its transaction saw. The first one that saw everything before the stream's beginning is the base:
+whatever was committed since then is in it, or comes in a message of its own. A transaction may
+have been open for long, and have seen less; until there is a base, what no message was about stays
+as it was published.
 """
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
 
-from gateway.definitions.ddl_messages import unreadable
+from gateway.definitions.alterations import Alteration, has_types
 from gateway.definitions.expression import column_names
 from gateway.definitions.model import (
     Catalog,
-    Operation,
+    Definitions,
     Plan,
     Publication,
     Publish,
     PublishedRelation,
     Table,
 )
+from gateway.lsn import Lsn
 
-__all__ = [
-    "PREFIX",
-    "PREFIXES",
-    "Told",
-    "as_published",
-    "as_told",
-    "filters_of",
-    "hear",
-    "rewritten",
-]
-
-PREFIX: Final = "pgsluice.publications"
-"""Of the logical messages about publications and partitions."""
-PREFIXES: Final = frozenset({PREFIX, "pgsluice.rewritten"})
-"""Of all of them."""
-
-
-_OIDS: Final = 1 << 32
-_UNREADABLE: Final = (
-    ValueError,
-    LookupError,
-    TypeError,
-    AttributeError,
-    ArithmeticError,
-    RecursionError,
-)
+__all__ = ["Told", "as_published", "as_told", "concerns", "hear", "published_of", "untouched"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,132 +34,203 @@ class Told:
     """Publications and trees at a position of the stream.
 
     Attributes:
-        publications: Of the database, by name.
-        parents: Of its partitions, by OID.
-        excepted: OIDs of what FOR ALL TABLES leaves out, by the publication's name; not of those
-            of which an earlier release's triggers have told.
+        publications: By name; those that are not here are as in the catalog.
+        parents: OIDs of trees, by OID of the partition.
+        trees: OIDs of those whose partitions a message of their own has said.
+        lost: OIDs of trees of which a message did not say it: they are as in the catalog.
+        excepted: OIDs of what FOR ALL TABLES leaves out, by the publication's name; not those of
+            which an earlier release's triggers do not say it.
+        names: Names of publications that messages were about.
+        tables: OIDs of tables that messages were about.
+        has_base: Whether a message has said everything.
+        refused: Texts of filters that cannot be checked: their tables are as in the catalog.
     """
 
-    publications: Mapping[str, Publication]
-    parents: Mapping[int, int]
+    publications: Mapping[str, Publication] = field(default_factory=dict)
+    parents: Mapping[int, int] = field(default_factory=dict)
+    trees: frozenset[int] = frozenset()
+    lost: frozenset[int] = frozenset()
     excepted: Mapping[str, frozenset[int]] = field(default_factory=dict)
+    names: frozenset[str] = frozenset()
+    tables: frozenset[int] = frozenset()
+    has_base: bool = False
+    refused: frozenset[str] = frozenset()
+
+    def knows(self, tree: int) -> bool:
+        """Whether all partitions of a tree are in `parents`."""
+        return tree in self.trees or (self.has_base and tree not in self.lost)
 
 
-def hear(before: Told | None, content: bytes) -> Told:
-    """Return what counts after a message; `before`: None when it is the first.
+def hear(before: Told, now: Alteration, since: Lsn) -> Told:
+    """Return what counts after a message.
 
-    Raises:
-        UnbelievedError: it does not read.
+    Args:
+        before: What counted until then.
+        now: The message.
+        since: Position where the stream begins; what was committed after it comes in the stream.
     """
-    try:
-        said = json.loads(content)
-        publications = {name: _publication(name, p) for name, p in said["publications"].items()}
-        excepted = {
-            _text(name): frozenset(map(_oid, p["excepted"]))
-            for name, p in said["publications"].items()
-            if "excepted" in p
+    is_base = not before.has_base and now.as_of is not None and now.as_of >= since
+    told = _based_on(before, now) if is_base else before
+    publications = {n: p for n, p in told.publications.items() if n not in now.names}
+    excepted = {n: oids for n, oids in told.excepted.items() if n not in now.names}
+    parents = {child: tree for child, tree in told.parents.items() if tree not in now.trees}
+    if now.unsaid:
+        publications = {
+            name: publication
+            for name, publication in publications.items()
+            if now.tables.isdisjoint(r.table_oid for r in publication.relations)
         }
-        parents = {_oid(child): _oid(parent) for child, parent in said["parents"]}
-        names = {_text(name) for name in said["altered"]["publications"]}
-        tables = {_oid(oid) for oid in said["altered"]["tables"]}
-        trees = {_oid(oid) for oid in said["altered"]["trees"]}
-    except _UNREADABLE as error:
-        raise unreadable(PREFIX, error) from None
-    if before is None:
-        return Told(publications, parents, excepted)
-    heard = {
-        name: _with_tables(publication, publications.get(name), tables)
-        for name, publication in before.publications.items()
-        if name not in names
-    }
-    heard |= {name: publications[name] for name in names & publications.keys()}
-    kept = {child: parent for child, parent in before.parents.items() if parent not in trees}
-    kept |= {child: parent for child, parent in parents.items() if parent in trees}
-    left_out = {name: oids for name, oids in before.excepted.items() if name not in names}
-    left_out |= {name: excepted[name] for name in names & excepted.keys()}
-    return Told(heard, kept, left_out)
+        trees, lost = told.trees - now.trees, told.lost | now.trees
+    else:
+        publications = {
+            name: _with_tables(publication, now.publications.get(name), now.tables)
+            for name, publication in publications.items()
+        }
+        publications |= {n: p for n, p in now.publications.items() if n in now.names}
+        excepted |= {n: oids for n, oids in now.excepted.items() if n in now.names}
+        parents |= {child: tree for child, tree in now.parents.items() if tree in now.trees}
+        trees, lost = told.trees | now.trees, told.lost - now.trees
+    return Told(
+        publications=publications,
+        parents=parents,
+        trees=trees,
+        lost=lost,
+        excepted=excepted,
+        names=told.names | now.names,
+        tables=told.tables | now.tables,
+        has_base=told.has_base,
+        refused=told.refused,
+    )
 
 
-def rewritten(content: bytes) -> frozenset[int]:
-    """Return the OIDs of a table whose rows have other values now, and of the trees that it is in.
-
-    Raises:
-        UnbelievedError: it does not read.
-    """
-    try:
-        return frozenset(map(_oid, json.loads(content)["tables"]))
-    except _UNREADABLE as error:
-        raise unreadable("pgsluice.rewritten", error) from None
-
-
-def _text(said: object) -> str:
-    if not isinstance(said, str) or "\0" in said:
-        raise TypeError("a text is expected")
-    said.encode()  # no half of a surrogate pair
-    return said
-
-
-def _oid(said: object) -> int:
-    if not isinstance(said, int) or isinstance(said, bool) or not 0 <= said < _OIDS:
-        raise TypeError("an OID is expected")
-    return said
-
-
-def filters_of(told: Told) -> set[str]:
-    """Return the texts of all row filters."""
-    relations = (r for publication in told.publications.values() for r in publication.relations)
-    return {relation.where for relation in relations if relation.where is not None}
+def _based_on(before: Told, base: Alteration) -> Told:
+    """Take everything from a message but what messages before it were about."""
+    publications = {n: p for n, p in base.publications.items() if n not in before.names}
+    excepted = {n: oids for n, oids in base.excepted.items() if n not in before.names}
+    known = before.trees | before.lost
+    parents = {child: tree for child, tree in base.parents.items() if tree not in known}
+    return replace(
+        before,
+        publications={**publications, **before.publications},
+        excepted={**excepted, **before.excepted},
+        parents={**parents, **before.parents},
+        has_base=True,
+    )
 
 
 def _with_tables(
     before: Publication, now: Publication | None, altered: Collection[int]
 ) -> Publication:
-    """Take the filters and column lists of altered tables; columns may be called otherwise now."""
-    if now is None or not altered:
+    """Take altered tables as they are: with their columns' names of now, or not at all any more."""
+    if not altered:
         return before
-    found = {relation.table_oid: relation for relation in now.relations}
-    return replace(
-        before,
-        relations=tuple(
-            found.get(relation.table_oid, relation) if relation.table_oid in altered else relation
-            for relation in before.relations
-        ),
+    found = {} if now is None else {r.table_oid: r for r in now.relations}
+    relations = tuple(
+        relation if relation.table_oid not in altered else found[relation.table_oid]
+        for relation in before.relations
+        if relation.table_oid not in altered or relation.table_oid in found
     )
+    return replace(before, relations=relations)
 
 
-def _publication(name: str, said: Mapping[str, Any]) -> Publication:
-    return Publication(
-        name=name,
-        operations=frozenset(map(Operation, said["operations"])),
-        via_root=bool(said["via_root"]),
-        all_tables=bool(said["all_tables"]),
-        schemas=tuple(sorted(map(_text, said["schemas"]))),
-        relations=tuple(
-            PublishedRelation(
-                _oid(oid),
-                None if where is None else _text(where),
-                None if columns is None else tuple(map(_text, columns)),
-                None,
-            )
-            for oid, where, columns in said["tables"]
-        ),
-        generated=bool(said["generated"]),
+def published_of(definitions: Definitions) -> frozenset[str]:
+    """Return the names of the publications that subscriptions have."""
+    return frozenset(name for s in definitions.subscriptions for name in s.publications)
+
+
+def concerns(plan: Plan, now: Alteration, told: Told) -> bool:
+    """Whether a message may change how subscriptions publish tables, or what these hold.
+
+    Any role can alter what it has made itself, again and again: to read the catalog each time
+    would hold up everybody else.
+
+    Args:
+        plan: As it is.
+        now: The message.
+        told: What counts after it.
+    """
+    if now.names or now.types is None:
+        return True
+    ours = plan.tables.keys() | {table.oid for table in plan.held}
+    if not ours.isdisjoint(now.tables | now.collated) or has_types(plan, now.types):
+        return True
+    return any(not told.has_base or not ours.isdisjoint(_above(told, oid)) for oid in now.trees)
+
+
+def _above(told: Told, tree: int) -> Iterator[int]:
+    seen: set[int] = set()
+    above: int | None = tree
+    while above is not None and above not in seen:
+        yield above
+        seen.add(above)
+        above = told.parents.get(above)
+
+
+def untouched(before: Plan, now: Plan, told: Told, gone: Collection[int]) -> set[tuple[str, int]]:
+    """Return what no message was about and is published otherwise `now`, while there is no base.
+
+    By subscription and OID of the relation. The catalog has alterations whose messages are still
+    to come.
+
+    Args:
+        before: The plan until now.
+        now: The plan with the catalog of now, where `told` says nothing else.
+        told: What messages have said.
+        gone: OIDs of relations that were dropped.
+    """
+    if told.has_base:
+        return set()
+    publications = {s.name: frozenset(s.publications) for s in now.subscriptions}
+    after = {(p.subscription, p.relation_oid): p for p in now.publishes}
+    held = {(table.subscription, table.oid) for table in now.held}
+    found = set()
+    for publish in before.publishes:
+        pair = (publish.subscription, publish.relation_oid)
+        new = after.get(pair)
+        if publish == new or (publish.subscription, publish.target_oid) in held:
+            continue
+        ancestors = before.tables[publish.relation_oid].ancestors
+        family = {publish.relation_oid, publish.target_oid, *ancestors}
+        if not family.isdisjoint(told.tables | told.trees | told.lost):
+            continue
+        named = publications.get(publish.subscription, frozenset())
+        unnamed = named - told.names
+        if unnamed == named or (unnamed and _is_of_others(publish, new, told.names, gone)):
+            found.add(pair)
+    return found
+
+
+def _is_of_others(
+    before: Publish, now: Publish | None, names: Collection[str], gone: Collection[int]
+) -> bool:
+    """Whether none of the publications `names` has the relation, or had it, as far as is known."""
+    if now is None:
+        return before.relation_oid in gone
+    filters = (*before.filters.values(), *now.filters.values())
+    # Where all rows are published, nothing says by which publication.
+    return (
+        before.operations == now.operations
+        and all(filters)
+        and not any(clause.publication in names for clauses in filters for clause in clauses)
     )
 
 
 def as_told(catalog: Catalog, told: Told, known: Mapping[int, Table]) -> Catalog:
-    """Return `catalog` with publications and trees as they were told.
+    """Return `catalog` with publications and trees as the stream has them.
 
     Args:
         catalog: As of now.
         told: At a place of the stream.
         known: Tables by OID that have been published; those that are gone now are taken from it.
     """
-    tables = _with_trees({**known, **catalog.tables}, told.parents)
+    tables = {**known, **catalog.tables}
+    parents = {oid: t.ancestors[0] for oid, t in tables.items() if t.ancestors}
+    parents = {child: tree for child, tree in parents.items() if not told.knows(tree)}
+    tables = _with_trees(tables, {**parents, **told.parents})
     publications = {
         name: replace(
             found,
-            relations=tuple(_relations(found, publication, tables)),
+            relations=tuple(_relations(found, publication, tables, told.refused)),
             excepted=told.excepted.get(name, publication.excepted),
         )
         if (found := told.publications.get(name)) is not None
@@ -195,16 +241,18 @@ def as_told(catalog: Catalog, told: Told, known: Mapping[int, Table]) -> Catalog
 
 
 def _relations(
-    told: Publication, now: Publication, tables: Mapping[int, Table]
+    told: Publication, now: Publication, tables: Mapping[int, Table], refused: Collection[str]
 ) -> Iterator[PublishedRelation]:
-    """The tables of a publication; as of now where a filter has columns that are gone."""
+    """The tables of a publication; as of now where a filter is refused or has columns no more."""
     present = {relation.table_oid: relation for relation in now.relations}
     for relation in told.relations:
         table = tables.get(relation.table_oid)
         if table is None:
             continue
         columns = {column.name for column in table.columns}
-        if relation.where is None or columns.issuperset(column_names(relation.where)):
+        if relation.where is None or (
+            relation.where not in refused and columns.issuperset(column_names(relation.where))
+        ):
             yield relation
         elif relation.table_oid in present:
             yield present[relation.table_oid]

@@ -29,7 +29,13 @@ class UnexpectedFilterError(TransientError):
 
 
 class Replanner(Protocol):
-    """Reads the plan anew when the stream shows that it may have changed."""
+    """Reads the plan again when the stream shows that it may have changed.
+
+    Attributes:
+        refused_filters: Number of DDL messages with a filter that was not believed.
+    """
+
+    refused_filters: int
 
     def now(self, again: int | None) -> Plan | None:
         """Return the plan as of now; None when it is the same.
@@ -49,7 +55,7 @@ class Replanner(Protocol):
         """Return the plan from a DDL message on about altered publications, or None.
 
         Raises:
-            UnbelievedError: it does not read, or has a filter that no publication can have.
+            UnbelievedError: it does not read.
             TransientError: the server cannot be asked.
         """
 

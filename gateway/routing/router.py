@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Final
 
+from gateway.definitions.alterations import PREFIXES as TOLD
 from gateway.definitions.ddl_messages import Reason
-from gateway.definitions.told import PREFIXES as TOLD
 from gateway.envelope.envelope import TransactionContext, gateway_part
 from gateway.envelope.headers import HeaderMaker
 from gateway.envelope.markers import (

@@ -10,11 +10,11 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
 
 from gateway.copy import ChunkedCopy
+from gateway.definitions.alterations import PREFIX, rewritten
 from gateway.definitions.ddl_messages import Reason, UnbelievedError
 from gateway.definitions.model import Operation, Plan, Publish, TableCopy
 from gateway.definitions.remembered import key_signature
 from gateway.definitions.shape import unseen_changes
-from gateway.definitions.told import PREFIX, rewritten
 from gateway.envelope.envelope import EnvelopeEncoder
 from gateway.envelope.headers import HeaderMaker
 from gateway.envelope.markers import encode_copy
@@ -192,7 +192,7 @@ class RelationRoutes:
         """
         if self._reader is None:
             return
-        before = self._now
+        before, refused = self._now, self._reader.refused_filters
         try:
             content = self._reader.believe(message, xid)
             if message.prefix != PREFIX:
@@ -202,6 +202,8 @@ class RelationRoutes:
         except UnbelievedError as error:
             self.ignored[error.reason] += 1
             return
+        if self._reader.refused_filters > refused:
+            self.ignored["filter"] += 1
         if plan is None:
             return
         self._adopt(plan)

@@ -18,8 +18,8 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Final, TypeAlias, cast
 
+from gateway.definitions.alterations import PREFIX
 from gateway.definitions.model import Operation
-from gateway.definitions.told import PREFIX
 from gateway.descriptors import wait_readable
 from gateway.errors import GatewayError
 from gateway.pgoutput.messages import UNCHANGED

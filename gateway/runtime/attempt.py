@@ -29,11 +29,11 @@ from typing import Final
 import psycopg
 
 from gateway.config import Settings
+from gateway.definitions.alterations import PREFIXES as TOLD
 from gateway.definitions.combine import TableId
 from gateway.definitions.model import Definitions, Fault, Plan
 from gateway.definitions.requests import new_partitions, oids_of
 from gateway.definitions.server import SUFFIXES
-from gateway.definitions.told import PREFIXES as TOLD
 from gateway.errors import TransientError
 from gateway.failpoints import fail_point
 from gateway.lsn import ZERO_LSN, Lsn
@@ -334,6 +334,7 @@ class Attempt:
             going_on.watermark,
             before=setup.catalog,
             tells=setup.tells,
+            since=going_on.confirmed_lsn or ZERO_LSN,
         )
         routes = outside.routes(
             setup.plan, setup.routing, reader=reader, ask_server=self.ask_server

@@ -20,6 +20,7 @@ from typing import Final
 import psycopg
 
 from gateway.config import Settings
+from gateway.definitions.alterations import Alteration, read_alteration
 from gateway.definitions.combine import TableId, make_plan
 from gateway.definitions.ddl_messages import Key, UnbelievedError, open_message
 from gateway.definitions.departed import with_departed
@@ -29,7 +30,15 @@ from gateway.definitions.model import Catalog, Definitions, Fault, Plan, Table
 from gateway.definitions.parser import parse_definitions
 from gateway.definitions.remembered import known_tables, oids_of, recall, texts_of
 from gateway.definitions.shape import unseen_changes
-from gateway.definitions.told import Told, as_published, as_told, filters_of, hear
+from gateway.definitions.told import (
+    Told,
+    as_published,
+    as_told,
+    concerns,
+    hear,
+    published_of,
+    untouched,
+)
 from gateway.errors import ConfigError, GatewayError, TransientError
 from gateway.lsn import ZERO_LSN, Lsn
 from gateway.observe import event
@@ -224,6 +233,10 @@ class PlanReader:
         plan: As it was read at the start, with what was recalled.
         before: What `gateway.source.watch.whole_digest` said before that.
         tells: The stream tells how publications of the database are altered.
+        since: Position where the stream begins.
+
+    Attributes:
+        refused_filters: Number of DDL messages with a filter that was not believed.
     """
 
     def __init__(
@@ -236,6 +249,7 @@ class PlanReader:
         *,
         before: str,
         tells: bool = False,
+        since: Lsn = ZERO_LSN,
     ) -> None:
         self._settings = settings
         self._connection = connection
@@ -245,6 +259,9 @@ class PlanReader:
         self._watch = CatalogWatch(definitions, before)
         self._left = {relation_oid for _, relation_oid in plan.earlier}
         self._tells = tells
+        self._since = max(since, watermark.end_lsn)
+        self._published = published_of(definitions)
+        self.refused_filters = 0
         self._told: Told | None = None
         self._told_at = ZERO_LSN
         self._keys: tuple[Key, ...] = ()
@@ -284,16 +301,53 @@ class PlanReader:
     def hear(self, content: bytes, commit_lsn: Lsn) -> Plan | None:
         """Return the plan from a message on that tells how publications were altered.
 
-        None when it is as it was, or cannot be made.
+        None when it is as it was, or cannot be made. A table whose filter cannot be checked is as
+        in the catalog.
 
         Raises:
-            UnbelievedError: it does not read, or has a filter that no publication can have.
+            UnbelievedError: it does not read.
             TransientError: the connection is gone.
         """
-        told = hear(self._told, content)
-        check_filters(self._connection, filters_of(told))
-        self._told, self._told_at = told, commit_lsn
+        now = read_alteration(content, self._published)
+        before = self._told or Told()
+        told = hear(before, now, self._since)
+        matters = concerns(self._plan, now, told)
+        if matters or told.has_base != before.has_base:
+            told = replace(told, refused=told.refused | self._refused(now))
+        if matters or told.has_base:
+            self._told = told  # partitions of a tree that is attached later are in it
+        if not matters:
+            return None
+        self._told_at = commit_lsn
         return self._read()
+
+    def _refused(self, now: Alteration) -> set[str]:
+        """Return filters of a message that cannot be checked, or that no publication can have."""
+        try:
+            check_filters(self._connection, now.filters)
+        except UnbelievedError:
+            pass
+        else:
+            return set()
+        found = set()
+        for name, relation in (
+            (p.name, r) for p in now.publications.values() for r in p.relations if r.where
+        ):
+            try:
+                check_filters(self._connection, [relation.where or ""])
+            except UnbelievedError as error:
+                found.add(relation.where or "")
+                event(
+                    _LOG,
+                    logging.WARNING,
+                    "a table is published as in the catalog: the filter that a DDL message has for "
+                    "it cannot be checked",
+                    publication=name,
+                    oid=relation.table_oid,
+                    because=str(error).partition("\n")[0],
+                )
+        self.refused_filters += 1
+        return found
 
     def believe(self, message: LogicalMessage, xid: int | None) -> bytes:
         """Return the body of a DDL message that the event triggers have written.
@@ -355,10 +409,16 @@ class PlanReader:
             return None
         gone = set(self._plan.tables) - existing_relations(self._connection, self._plan.tables)
         before = self._plan
+        stay: set[tuple[str, int]] = set()
         if told is not None:
-            kept = [p for p in before.publishes if p.subscription in self._defined]
+            stay = untouched(before, plan, told, gone)
+            kept = [
+                p
+                for p in before.publishes
+                if p.subscription in self._defined or (p.subscription, p.relation_oid) in stay
+            ]
             before = replace(before, publishes=tuple(kept))
-        plan = with_departed(plan, before, gone | self._left, self._left)
+        plan = with_departed(plan, before, gone | self._left, self._left, stay)
         if self._tells and told is None:
             plan = with_departed(plan, before, before.tables, before.tables)
         if plan == self._plan and not unseen_changes(self._plan.tables, plan):

@@ -2,9 +2,12 @@
 
 Optional, and made by a superuser: `INSTALL` has the statements. Whatever alters a publication, the
 partitions of a tree, a column that a filter names, or a type, writes a transactional logical
-message: what the publications of the database are from there on. A gateway that lags then applies
-each definition at its place. An ALTER TABLE that gives rows other values names that table.
-`gateway.definitions.told` reads the messages.
+message, which says what was altered, and how all publications and partitions were then. A gateway
+that lags applies each definition at its place. An ALTER TABLE that gives rows other values names
+that table. `gateway.definitions.alterations` reads the messages.
+
+A message is written in a transaction that may end much later, so it says up to which position of
+the WAL it has what others have committed (``as_of``), and nothing where that cannot be known.
 
 Invariants:
 
@@ -18,8 +21,9 @@ Invariants:
 - Who may not alter a publication cannot make those wait who may: the locks are rows of a table
   that nobody else can read, one row for each publication. The table is unlogged, and so in no
   publication either.
-- No DDL fails because a message cannot be written: that is a warning, and what the catalog has
-  counts then. Temporary objects are nobody's concern, and write nothing.
+- No DDL fails because a message cannot be written, or is too large with what others have defined:
+  then it says less, at last only what was altered, and if not even that, there is a warning. What
+  it does not say is as in the catalog. Temporary objects are nobody's concern, and write nothing.
 """
 
 from __future__ import annotations
@@ -106,6 +110,7 @@ REVOKE ALL ON SCHEMA pgsluice FROM PUBLIC;
 DROP FUNCTION IF EXISTS pgsluice.publications_altered();
 DROP FUNCTION IF EXISTS pgsluice.table_rewritten();
 DROP FUNCTION IF EXISTS pgsluice.tell(text[], bigint[], bigint[]);
+DROP FUNCTION IF EXISTS pgsluice.tell(jsonb, pg_lsn, boolean);
 DROP FUNCTION IF EXISTS pgsluice.emit(text, jsonb);
 
 CREATE MATERIALIZED VIEW IF NOT EXISTS pgsluice.key AS
@@ -136,15 +141,12 @@ BEGIN
 END
 $$;
 
-CREATE FUNCTION pgsluice.tell(publications text[], tables bigint[], trees bigint[])
+CREATE FUNCTION pgsluice.tell(altered jsonb, as_of pg_lsn, unsaid boolean)
 RETURNS void LANGUAGE sql SET search_path = pg_catalog, pg_temp SET "DateStyle" = 'ISO'
 SET "TimeZone" = 'UTC' SET "IntervalStyle" = 'postgres' SET extra_float_digits = 3
 SET bytea_output = 'hex' SET quote_all_identifiers = off AS $$
 SELECT pgsluice.emit('pgsluice.publications', pg_catalog.jsonb_build_object(
-    'altered', pg_catalog.jsonb_build_object(
-        'publications', coalesce(pg_catalog.to_jsonb(publications), '[]'),
-        'tables', coalesce(pg_catalog.to_jsonb(tables), '[]'),
-        'trees', coalesce(pg_catalog.to_jsonb(trees), '[]')),
+    'altered', altered, 'as_of', as_of::pg_catalog.text, 'unsaid', unsaid,
     'publications', (
         SELECT coalesce(pg_catalog.jsonb_object_agg(p.pubname, pg_catalog.jsonb_build_object(
             'operations', pg_catalog.array_remove(ARRAY[
@@ -167,27 +169,48 @@ SELECT pgsluice.emit('pgsluice.publications', pg_catalog.jsonb_build_object(
             'excepted', ARRAY(
                 SELECT r.prrelid::pg_catalog.int8 FROM pg_catalog.pg_publication_rel AS r
                 WHERE r.prpubid = p.oid AND pg_catalog.to_jsonb(r) ->> 'prexcept' = 'true'))), '{}')
-        FROM pg_catalog.pg_publication AS p),
+        FROM pg_catalog.pg_publication AS p
+        WHERE NOT unsaid AND (as_of IS NOT NULL OR altered -> 'publications' ? p.pubname OR EXISTS (
+            SELECT FROM pg_catalog.pg_publication_rel AS r WHERE r.prpubid = p.oid
+            AND altered -> 'tables' @> pg_catalog.to_jsonb(r.prrelid::pg_catalog.int8)))),
     'parents', (
         SELECT coalesce(pg_catalog.jsonb_agg(pg_catalog.jsonb_build_array(
             i.inhrelid::pg_catalog.int8, i.inhparent::pg_catalog.int8)), '[]')
         FROM pg_catalog.pg_inherits AS i
-        JOIN pg_catalog.pg_class AS c ON c.oid = i.inhrelid WHERE c.relispartition)))
+        JOIN pg_catalog.pg_class AS c ON c.oid = i.inhrelid
+        WHERE c.relispartition AND NOT unsaid AND (as_of IS NOT NULL
+            OR altered -> 'trees' @> pg_catalog.to_jsonb(i.inhparent::pg_catalog.int8)))))
 $$;
 
 CREATE FUNCTION pgsluice.publications_altered() RETURNS event_trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-    altered pg_catalog.text[]; tables pg_catalog.int8[]; trees pg_catalog.int8[];
-    each pg_catalog.oid;
+    names pg_catalog.text[]; tables pg_catalog.int8[]; trees pg_catalog.int8[];
+    types pg_catalog.int8[]; collated pg_catalog.int8[]; each record; altered pg_catalog.jsonb;
+    as_of pg_catalog.pg_lsn; failure pg_catalog.text;
+    -- The snapshot of such a transaction is from before, and its locks come too late for it.
+    unsaid pg_catalog.bool := pg_catalog.current_setting('transaction_isolation')
+        NOT IN ('read committed', 'read uncommitted');
 BEGIN
     IF TG_EVENT = 'sql_drop' THEN
         SELECT pg_catalog.array_agg(DISTINCT CASE WHEN d.object_type = 'publication'
                                              THEN d.address_names[1] ELSE d.address_args[1] END)
-        INTO altered FROM pg_catalog.pg_event_trigger_dropped_objects() AS d
-        WHERE d.object_type IN ('publication', 'publication relation', 'publication namespace');
+        INTO names FROM pg_catalog.pg_event_trigger_dropped_objects() AS d
+        WHERE d.object_type IN ('publication', 'publication namespace')
+        OR (d.object_type = 'publication relation' AND TG_TAG = 'ALTER PUBLICATION');
+        IF TG_TAG NOT IN ('ALTER PUBLICATION', 'DROP PUBLICATION') THEN
+            -- A column went, and with it the table from publications that named it. Not whole
+            -- tables: the stream may still have rows of those.
+            SELECT pg_catalog.array_agg(DISTINCT t.oid::pg_catalog.oid::pg_catalog.int8) INTO tables
+            FROM pg_catalog.pg_event_trigger_dropped_objects() AS d,
+                pg_catalog.to_regclass(pg_catalog.format('%I.%I', d.address_names[1],
+                                                         d.address_names[2])) AS t (oid)
+            WHERE d.object_type = 'publication relation' AND t.oid IS NOT NULL;
+            -- Who drops a schema does not wait for those who alter the publications that have it.
+            unsaid := unsaid OR names IS NOT NULL;
+        END IF;
     ELSE
-        SELECT pg_catalog.array_agg(DISTINCT p.pubname::pg_catalog.text) INTO altered
+        SELECT pg_catalog.array_agg(DISTINCT p.pubname::pg_catalog.text) INTO names
         FROM pg_catalog.pg_event_trigger_ddl_commands() AS c
         LEFT JOIN pg_catalog.pg_publication_rel AS r ON r.oid = c.objid
             AND c.classid = 'pg_catalog.pg_publication_rel'::pg_catalog.regclass
@@ -206,33 +229,63 @@ BEGIN
         LEFT JOIN pg_catalog.pg_inherits AS i ON i.inhrelid = t.oid AND t.relispartition
         WHERE c.classid = 'pg_catalog.pg_class'::pg_catalog.regclass;
     END IF;
+    IF TG_TAG = 'ALTER TYPE' THEN
+        SELECT pg_catalog.array_agg(coalesce(t.reltype, c.objid)::pg_catalog.int8) INTO types
+        FROM pg_catalog.pg_event_trigger_ddl_commands() AS c
+        LEFT JOIN pg_catalog.pg_class AS t ON t.oid = c.objid
+            AND c.classid = 'pg_catalog.pg_class'::pg_catalog.regclass
+        WHERE c.schema_name IS DISTINCT FROM 'pg_temp';
+    ELSIF TG_TAG = 'ALTER COLLATION' THEN
+        SELECT pg_catalog.array_agg(DISTINCT a.attrelid::pg_catalog.int8) INTO collated
+        FROM pg_catalog.pg_event_trigger_ddl_commands() AS c
+        JOIN pg_catalog.pg_attribute AS a ON a.attcollation = c.objid
+        JOIN pg_catalog.pg_class AS t ON t.oid = a.attrelid
+        WHERE t.relkind IN ('r', 'p') AND t.relpersistence <> 't';
+    END IF;
+    IF pg_catalog.num_nonnulls(names, tables, trees, types, collated) = 0 THEN
+        RETURN;
+    END IF;
     IF TG_TAG = 'ALTER PUBLICATION' THEN
         -- Who alters a publication waits here for who has altered it, and sees what they did.
-        FOR each IN SELECT p.oid FROM pg_catalog.pg_publication AS p
-                    WHERE p.pubname = ANY (altered) ORDER BY p.oid LOOP
-            PERFORM FROM pgsluice.locks AS l WHERE l.publication = each FOR UPDATE;
-            IF NOT FOUND THEN
-                BEGIN
-                    INSERT INTO pgsluice.locks VALUES (each) ON CONFLICT DO NOTHING;
-                    PERFORM FROM pgsluice.locks AS l WHERE l.publication = each FOR UPDATE;
-                EXCEPTION WHEN serialization_failure THEN
+        FOR each IN SELECT p.oid, p.pubname FROM pg_catalog.pg_publication AS p
+                    WHERE p.pubname = ANY (names) ORDER BY p.oid LOOP
+            BEGIN
+                PERFORM FROM pgsluice.locks AS l WHERE l.publication = each.oid FOR UPDATE;
+                IF NOT FOUND THEN
+                    INSERT INTO pgsluice.locks VALUES (each.oid) ON CONFLICT DO NOTHING;
+                    PERFORM FROM pgsluice.locks AS l WHERE l.publication = each.oid FOR UPDATE;
+                END IF;
+            EXCEPTION
+                WHEN serialization_failure THEN
                     NULL;  -- REPEATABLE READ: the row is younger than the snapshot
-                END;
-            END IF;
+                WHEN lock_not_available THEN
+                    RAISE lock_not_available USING MESSAGE = pg_catalog.format(
+                        'publication %I was altered in a transaction that is still open',
+                        each.pubname), HINT = 'lock_timeout has ended the wait for its end.';
+            END;
         END LOOP;
     END IF;
-    IF altered IS NOT NULL OR tables IS NOT NULL OR trees IS NOT NULL
-        OR (TG_TAG IN ('ALTER TYPE', 'ALTER COLLATION') AND EXISTS (
-            SELECT FROM pg_catalog.pg_event_trigger_ddl_commands() AS c
-            WHERE c.schema_name IS DISTINCT FROM 'pg_temp'))
-    THEN
-        BEGIN
-            PERFORM pgsluice.tell(altered, tables, trees);
-        EXCEPTION WHEN OTHERS THEN
-            RAISE WARNING 'pgsluice is not told of this % (SQLSTATE %): %',
-                TG_TAG, SQLSTATE, SQLERRM;
-        END;
+    altered := pg_catalog.jsonb_build_object(
+        'publications', coalesce(pg_catalog.to_jsonb(names), '[]'),
+        'tables', coalesce(pg_catalog.to_jsonb(tables), '[]'),
+        'trees', coalesce(pg_catalog.to_jsonb(trees), '[]'),
+        'types', coalesce(pg_catalog.to_jsonb(types), '[]'),
+        'collated', coalesce(pg_catalog.to_jsonb(collated), '[]'));
+    -- Whatever was committed before is in the message, unless filters of others are very long.
+    as_of := pg_catalog.pg_current_wal_insert_lsn();
+    IF unsaid OR (SELECT sum(pg_catalog.pg_column_size(r.prqual)) > 1000000
+                  FROM pg_catalog.pg_publication_rel AS r) THEN
+        as_of := NULL;
     END IF;
+    FOR step IN 1 .. 3 LOOP
+        BEGIN  -- with all; with what is altered; that it is altered
+            PERFORM pgsluice.tell(altered, CASE step WHEN 1 THEN as_of END, unsaid OR step = 3);
+            RETURN;
+        EXCEPTION WHEN OTHERS THEN
+            failure := pg_catalog.format('(SQLSTATE %s): %s', SQLSTATE, SQLERRM);
+        END;
+    END LOOP;
+    RAISE WARNING 'pgsluice is not told of this % %', TG_TAG, failure;
 END
 $$;
 
@@ -300,7 +353,7 @@ GRANT SELECT ON pgsluice.key TO pgsluice_ddl;
 GRANT SELECT, INSERT, UPDATE ON pgsluice.locks TO pgsluice_ddl;
 REVOKE ALL ON ALL FUNCTIONS IN SCHEMA pgsluice FROM PUBLIC;
 ALTER FUNCTION pgsluice.emit(text, jsonb) OWNER TO pgsluice_ddl;
-ALTER FUNCTION pgsluice.tell(text[], bigint[], bigint[]) OWNER TO pgsluice_ddl;
+ALTER FUNCTION pgsluice.tell(jsonb, pg_lsn, boolean) OWNER TO pgsluice_ddl;
 ALTER FUNCTION pgsluice.publications_altered() OWNER TO pgsluice_ddl;
 ALTER FUNCTION pgsluice.table_rewritten() OWNER TO pgsluice_ddl;
 REVOKE CREATE ON SCHEMA pgsluice FROM pgsluice_ddl;
@@ -310,14 +363,14 @@ CREATE EVENT TRIGGER pgsluice_altered ON ddl_command_end
                  'ALTER TYPE', 'ALTER COLLATION')
     EXECUTE FUNCTION pgsluice.publications_altered();
 CREATE EVENT TRIGGER pgsluice_dropped ON sql_drop
-    WHEN TAG IN ('ALTER PUBLICATION', 'DROP PUBLICATION')
     EXECUTE FUNCTION pgsluice.publications_altered();
 CREATE EVENT TRIGGER pgsluice_rewritten ON table_rewrite
     EXECUTE FUNCTION pgsluice.table_rewritten();
 ALTER EVENT TRIGGER pgsluice_altered ENABLE ALWAYS;
 ALTER EVENT TRIGGER pgsluice_dropped ENABLE ALWAYS;
 ALTER EVENT TRIGGER pgsluice_rewritten ENABLE ALWAYS;
-SELECT pgsluice.tell(NULL, NULL, NULL);
+SELECT pgsluice.tell('{"publications": [], "tables": [], "trees": [], "types": [], "collated": []}',
+    pg_catalog.pg_current_wal_insert_lsn(), false);
 COMMIT;
 """
 """Run by a superuser in the source database, PostgreSQL 15 and later; may be run again."""

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
-from gateway.definitions.told import hear
+from gateway.definitions.alterations import read_alteration
+from gateway.definitions.told import Told, hear
 from gateway.embedded.postgres import MAJORS
+from gateway.lsn import ZERO_LSN
 from gateway.source.event_trigger import FUNCTIONS
 from gateway.source.published import read_listed
 from tests.support.gateway_scene import value_of
@@ -53,14 +57,18 @@ def test_a_ddl_message_says_what_is_excepted_and_does_not_list_it(database: Data
         )
         body = FUNCTIONS["tell"].replace("pg_catalog.pg_publication_rel", "public.relations")
         connection.execute(
-            "CREATE FUNCTION pgsluice.tell(publications text[], tables bigint[], trees bigint[])"
+            "CREATE FUNCTION pgsluice.tell(altered jsonb, as_of pg_lsn, unsaid boolean)"
             f" RETURNS void LANGUAGE sql AS $${body}$$".encode()
         )
-        connection.execute("SELECT pgsluice.tell(NULL, NULL, NULL)")
-        first = hear(None, value_of(connection, "SELECT content FROM said").encode())
-        connection.execute("UPDATE relations SET prexcept = false; DELETE FROM said")
-        connection.execute("SELECT pgsluice.tell(ARRAY['p'], NULL, NULL)")
-        second = hear(first, value_of(connection, "SELECT content FROM said").encode())
+        told, found = Told(), []
+        for names in ([], ["p"]):
+            altered = json.dumps({"publications": names, "tables": [], "trees": []})
+            connection.execute("SELECT pgsluice.tell(%s::jsonb, '0/1', false)", (altered,))
+            content = value_of(connection, "SELECT content FROM said").encode()
+            told = hear(told, read_alteration(content, ("p", "q")), ZERO_LSN)
+            found.append(told)
+            connection.execute("UPDATE relations SET prexcept = false; DELETE FROM said")
+        first, second = found
         a, b = (value_of(connection, "SELECT %s::regclass::oid", name) for name in "ab")
 
     assert first.excepted == {"p": {b}, "q": frozenset()}

@@ -24,6 +24,7 @@ TABLES = (
     "CREATE TABLE t (a int PRIMARY KEY, b int, c text);CREATE TABLE u (a int PRIMARY KEY, b int);"
 )
 ALTERATIONS = (
+    "ALTER TABLE t ALTER b SET STATISTICS 10",  # says nothing but that the filter may be another
     "ALTER PUBLICATION p SET TABLE t WHERE (a % 2 = 1), u",
     "ALTER PUBLICATION p SET TABLE t, u WHERE (a > 20)",
     "ALTER PUBLICATION p SET (publish = 'insert, delete')",
@@ -103,6 +104,63 @@ def test_a_gateway_that_stops_at_each_place_goes_on_with_the_definition_of_that_
             s.run_to(end)
         assert "publications p: an alteration counts at its place" in s.cli("check").out
         native.wait_until_applied(ends[-1])
+
+    assert s.rebuilt("t") == native.rows("t")
+    assert s.rebuilt("u") == native.rows("u")
+
+
+def test_a_table_leaves_at_its_place_with_the_column_that_its_filter_names(
+    scene: MakeScene, database: Database, make_database: DatabaseFactory
+) -> None:
+    with database.connect() as connection:
+        connection.execute(f"{TABLES} {INSTALL}".encode())
+        connection.execute(
+            "CREATE PUBLICATION p FOR TABLE t WHERE (b > 3), u WITH (publish = 'insert')"
+        )
+        native = NativeSubscription(database, make_database, TABLES, ["p"])
+        s = scene(DEFINED, **QUICK)
+        process = started(s)
+        with lagging(process):
+            connection.execute("INSERT INTO t VALUES (1, 1), (5, 5)")
+            connection.execute("ALTER TABLE t DROP COLUMN b CASCADE")
+            connection.execute("INSERT INTO t VALUES (2, 'x'), (6, 'x'); INSERT INTO u VALUES (1)")
+            connection.execute("ALTER PUBLICATION p SET TABLE u WHERE (a > 1)")
+            connection.execute("INSERT INTO t VALUES (7, 'x'); INSERT INTO u VALUES (0), (2)")
+        finish(s, process, native, current_lsn(connection))
+
+    assert s.rebuilt("t") == native.rows("t")
+    assert [row[0] for row in native.rows("t")] == [5]
+    assert s.rebuilt("u") == native.rows("u")
+
+
+def test_a_transaction_that_has_seen_older_definitions_changes_only_what_it_has_altered(
+    scene: MakeScene, database: Database, make_database: DatabaseFactory
+) -> None:
+    with database.connect() as connection, database.connect() as other:
+        connection.execute(f"{TABLES} {INSTALL}".encode())
+        connection.execute("CREATE PUBLICATION p FOR TABLE t WHERE (a > 3)")
+        connection.execute("CREATE PUBLICATION q FOR TABLE u WHERE (a > 3)")
+        native = NativeSubscription(database, make_database, TABLES, ["p", "q"])
+        s = scene(
+            "CREATE SUBSCRIPTION {s} CONNECTION '' PUBLICATION p, q;",
+            definitions={"watch_interval_s": 0.0},
+        )
+        s.run_to("0/1")
+        # It is decoded after a start, and has q as it was before.
+        other.execute("BEGIN; ALTER PUBLICATION p SET TABLE t WHERE (a % 2 = 0)")
+        connection.execute("ALTER PUBLICATION q SET TABLE u WHERE (a % 2 = 1)")
+        write(connection, 10)
+        s.run_to(current_lsn(connection))
+        other.execute("COMMIT")
+        write(connection, 20)
+        # Altered while nobody reads, and seen in the catalog too soon.
+        connection.execute("ALTER PUBLICATION q SET TABLE u WHERE (a > 1000)")
+        write(connection, 30)
+        connection.execute("ALTER PUBLICATION p SET TABLE t WHERE (a % 3 = 0)")
+        write(connection, 40)
+        end = current_lsn(connection)
+        s.run_to(end)
+        native.wait_until_applied(end)
 
     assert s.rebuilt("t") == native.rows("t")
     assert s.rebuilt("u") == native.rows("u")
@@ -193,3 +251,32 @@ def test_a_partition_that_moves_is_published_as_it_stood_at_each_row(
         assert s.rebuilt(name) == native[0].rows(name)
     for name in ("r1", "r2", "q1"):
         assert s.rebuilt(name, f"{s.slot}_l") == native[1].rows(name)
+
+
+def test_partitions_of_a_tree_that_is_attached_as_a_whole_are_known(
+    scene: MakeScene, database: Database, make_database: DatabaseFactory
+) -> None:
+    with database.connect() as connection:
+        connection.execute(f"{TREES}; {INSTALL}".encode())
+        connection.execute(
+            "CREATE PUBLICATION p FOR TABLE r WITH (publish_via_partition_root = true)"
+        )
+        there = f"{TREES.partition('INSERT')[0]} CREATE TABLE others PARTITION OF r DEFAULT"
+        native = NativeSubscription(database, make_database, there, ["p"])
+        s = scene(
+            "CREATE SUBSCRIPTION {s} CONNECTION '' PUBLICATION p;",
+            definitions={"watch_interval_s": 0.0},
+        )
+        s.run_to("0/1")
+        connection.execute("ALTER TABLE r ALTER b SET STATISTICS 10; INSERT INTO r VALUES (3, '3')")
+        connection.execute("CREATE TABLE m (a int PRIMARY KEY, b text) PARTITION BY RANGE (a)")
+        connection.execute("CREATE TABLE m1 PARTITION OF m FOR VALUES FROM (200) TO (250)")
+        connection.execute("INSERT INTO m VALUES (201, 'nobody')")
+        connection.execute("ALTER TABLE r ATTACH PARTITION m FOR VALUES FROM (200) TO (300)")
+        connection.execute("INSERT INTO r VALUES (202, 'both')")
+        end = current_lsn(connection)
+        s.run_to(end)
+        native.wait_until_applied(end)
+
+    assert s.rebuilt("r") == native.rows("r")
+    assert (202, "both") in native.rows("r")

@@ -34,6 +34,18 @@ EXCEPTION WHEN insufficient_privilege THEN
 END
 $$;
 """
+TABLE = """
+CREATE TABLE t (a int PRIMARY KEY, b int); CREATE TABLE u (a int PRIMARY KEY);
+CREATE PUBLICATION p FOR TABLE t WHERE (a > 1); CREATE PUBLICATION q FOR TABLE u;
+"""
+OF_COLUMNS = """
+CREATE SCHEMA other; CREATE DOMAIN number AS int; CREATE TYPE other.kind AS ENUM ('a');
+CREATE FUNCTION twice(int) RETURNS int LANGUAGE sql IMMUTABLE AS 'SELECT 2 * $1';
+CREATE TABLE t (a int, b number, k other.kind, d int GENERATED ALWAYS AS (twice(7)) STORED);
+CREATE PUBLICATION pa FOR TABLE t (a); CREATE PUBLICATION pb FOR TABLE t (b);
+CREATE PUBLICATION pk FOR TABLE t (k);
+CREATE PUBLICATION pd FOR TABLE t WHERE (d > 1) WITH (publish = 'insert');
+"""
 RELATIONS = {
     "pg_inherits": "*",
     "pg_class": "*",
@@ -68,6 +80,12 @@ def messages(connection: Connection) -> list[dict[str, Any]]:
     # 'M', flags, LSN, prefix, length, content. Source: logicalrep_write_message in proto.c.
     contents = [bytes(data)[10:].partition(b"\0")[2][4:] for (data,) in found if data[:1] == b"M"]
     return [json.loads(content.partition(b" ")[2]) for content in contents]
+
+
+def listed(connection: Connection) -> set[str]:
+    """Names of the publications that have a table."""
+    query = "SELECT p.pubname FROM pg_publication AS p JOIN pg_publication_rel ON prpubid = p.oid"
+    return {str(name) for (name,) in connection.execute(query)}
 
 
 def fire(connection: Connection) -> None:
@@ -127,7 +145,7 @@ def test_nobody_else_can_call_the_functions_or_read_the_key(
     with database.connect() as connection, attacker.connect() as evil:
         connection.execute(INSTALL.encode())
         for statement in (
-            "SELECT pgsluice.tell(NULL, NULL, NULL)",
+            "SELECT pgsluice.tell(NULL, NULL, NULL::boolean)",
             "SELECT pgsluice.emit('pgsluice.rewritten', '{}')",
             "TABLE pgsluice.key",
             "BEGIN; LOCK TABLE pgsluice.locks",
@@ -168,10 +186,11 @@ def test_locks_that_anybody_can_take_hold_nothing_up(
         connection.execute("ALTER PUBLICATION p SET (publish = 'insert')")
         lock_first_start(connection, slot)
 
-        # Who may alter the publication waits for who has altered it, as ever.
+        # Who may alter the publication waits for who has altered it: said first, it would be lost.
         other.execute("BEGIN; ALTER PUBLICATION p SET (publish = 'insert, update')")
         connection.execute("SET lock_timeout = '100ms'")
-        with pytest.raises(psycopg.errors.LockNotAvailable):
+        why = "publication p was altered in a transaction that is still open\nHINT:  lock_timeout"
+        with pytest.raises(psycopg.errors.LockNotAvailable, match=why):
             connection.execute("ALTER PUBLICATION p DROP TABLE t")
         other.execute("COMMIT")
         connection.execute("ALTER PUBLICATION p DROP TABLE t")
@@ -189,6 +208,96 @@ def test_no_statement_fails_because_a_message_cannot_be_written(database: Databa
         connection.execute("CREATE PUBLICATION p FOR TABLE t")
         connection.execute("ALTER TABLE t ALTER b TYPE bigint USING b + 1")
         assert [str(notice)[:15] for notice in notices] == ["pgsluice is not"] * 3
+
+
+def test_what_others_define_keeps_nothing_out_of_a_message(
+    database: Database, attacker: Attacker
+) -> None:
+    with database.connect() as connection, attacker.connect() as evil:
+        connection.execute(INSTALL.encode())
+        connection.execute(f"GRANT CREATE ON DATABASE {database.name} TO {attacker.name}".encode())
+        connection.execute(TABLE.encode())
+        evil.execute("CREATE SCHEMA mallory; CREATE TABLE mallory.m (a text PRIMARY KEY)")
+        watch(connection)
+        connection.execute("ALTER PUBLICATION p SET (publish = 'insert')")
+        (first,) = messages(connection)
+        assert (first["as_of"] is None, set(first["publications"])) == (False, {"p", "q"})
+
+        numbers = ",".join(map(str, range(300_000)))
+        long = f"a = ANY ('{{{numbers}}}')"
+        evil.execute(f"CREATE PUBLICATION long FOR TABLE mallory.m WHERE ({long})".encode())
+        messages(connection)
+        for statement in (
+            "ALTER PUBLICATION p SET (publish = 'insert, delete')",
+            "ALTER TABLE t RENAME a TO c",
+            "ALTER TABLE t DROP COLUMN c CASCADE",
+        ):
+            connection.execute(statement.encode())
+        altered, renamed, dropped = messages(connection)
+        assert all(len(json.dumps(said)) < 1_000 for said in (altered, renamed, dropped))
+        assert (altered["as_of"], set(altered["publications"])) == (None, {"p"})
+        assert renamed["publications"]["p"]["tables"][0][1] == "(c > 1)"
+        t = value_of(connection, "SELECT 't'::regclass::oid")
+        assert (dropped["altered"]["tables"], dropped["unsaid"]) == ([t], False)
+        assert dropped["publications"] == {}
+
+
+def test_a_table_that_goes_from_a_publication_with_a_column_is_named(database: Database) -> None:
+    with database.connect() as connection:
+        connection.execute(INSTALL.encode())
+        for statement in (
+            "ALTER TABLE t DROP COLUMN a CASCADE",
+            "DROP DOMAIN number CASCADE",
+            "DROP TYPE other.kind CASCADE",
+            "DROP SCHEMA other CASCADE",
+            "DROP FUNCTION twice(int) CASCADE",
+        ):
+            connection.execute(OF_COLUMNS.encode())
+            t = value_of(connection, "SELECT 't'::regclass::oid")
+            before = listed(connection)
+            watch(connection)
+            connection.execute(statement.encode())
+            said, *_ = messages(connection)
+            assert said["altered"]["tables"] == [t], statement
+            lost = before - listed(connection)
+            assert lost, statement
+            assert lost.isdisjoint(name for name, p in said["publications"].items() if p["tables"])
+            # A table that is dropped goes without a message: its rows may still be in the stream.
+            connection.execute("DROP TABLE t CASCADE")
+            assert messages(connection) == []
+            connection.execute("SELECT pg_drop_replication_slot('peek_' || current_database())")
+            connection.execute("DROP PUBLICATION pa, pb, pk, pd; DROP FUNCTION IF EXISTS twice")
+            connection.execute("DROP DOMAIN IF EXISTS number; DROP SCHEMA IF EXISTS other CASCADE")
+
+
+def test_who_drops_a_schema_waits_for_nobody_and_says_only_that(database: Database) -> None:
+    with database.connect() as connection, database.connect() as other:
+        connection.execute(INSTALL.encode())
+        connection.execute("CREATE SCHEMA s; CREATE SCHEMA r; CREATE TABLE t (a int PRIMARY KEY)")
+        connection.execute("CREATE PUBLICATION p FOR TABLE t, TABLES IN SCHEMA s, r")
+        watch(connection)
+        other.execute("BEGIN; ALTER PUBLICATION p SET (publish = 'insert')")
+        connection.execute("SET lock_timeout = '5s'; DROP SCHEMA s")
+        (said,) = messages(connection)
+        assert (said["altered"]["publications"], said["unsaid"]) == (["p"], True)
+        assert said["publications"] == {}
+        other.execute("COMMIT")
+
+
+def test_a_transaction_that_sees_what_was_before_says_only_what_it_has_altered(
+    database: Database,
+) -> None:
+    with database.connect() as connection, database.connect() as other:
+        connection.execute(INSTALL.encode())
+        connection.execute(TABLE.encode())
+        watch(connection)
+        other.execute("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1")
+        connection.execute("ALTER PUBLICATION p SET TABLE t WHERE (a < 5)")
+        other.execute("ALTER PUBLICATION p SET (publish = 'insert'); COMMIT")
+        *before, last = messages(connection)
+        assert before[-1]["publications"]["p"]["tables"][0][1] == "(a < 5)"
+        assert last["altered"]["publications"] == ["p"]
+        assert (last["as_of"], last["unsaid"], last["publications"]) == (None, True, {})
 
 
 def test_temporary_objects_write_nothing(database: Database, attacker: Attacker) -> None:

@@ -227,6 +227,8 @@ class Gateway:
         """See `gateway.routing.ports.Replanner`."""
         return self.replanned.pop() if self.replanned else None
 
+    refused_filters = 0
+
     def believe(self, message: LogicalMessage, xid: int | None) -> bytes:
         """See `gateway.routing.ports.Replanner`."""
         return message.content

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from gateway.definitions.told import PREFIXES
+from gateway.definitions.alterations import PREFIXES
 from gateway.source.event_trigger import FUNCTIONS, INSTALL
 
 

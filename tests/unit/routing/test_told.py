@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from gateway.definitions.told import PREFIX
+from gateway.definitions.alterations import PREFIX
 from gateway.lsn import Lsn
 from gateway.pgoutput.messages import Insert, LogicalMessage
 from gateway.transactions import Transaction
