@@ -25,7 +25,7 @@ from gateway.monitor.status import retention_problem
 from gateway.pgoutput.messages import ReplicaIdentity
 from gateway.routing.routes import RelationRoutes
 from gateway.rowfilter.pushdown import is_exact_on, pushed
-from gateway.runtime.lost_records import changed_partitions, lost_records
+from gateway.runtime.lost_records import MADE_AGAIN, changed_partitions, lost_records
 from gateway.runtime.ownership import refuse_foreign_topics
 from gateway.runtime.plan import read_definitions
 from gateway.runtime.preflight import local_refusals, plan_refusals, server_refusals
@@ -35,6 +35,7 @@ from gateway.sink.durability import risks
 from gateway.sink.log_bounds import read_log_bounds
 from gateway.sink.progress import read_progress
 from gateway.sink.registry import Registry
+from gateway.sink.topic_ids import other_topics, read_topic_ids
 from gateway.sink.topics import describe_topics, unfit_topics
 from gateway.source.connection import ServerFacts, connect, server_facts, wal_flush_lsn
 from gateway.source.excess import excess_rights, planned_code
@@ -437,6 +438,8 @@ def _topic_findings(settings: Settings, facts: ServerFacts, plan: Plan) -> Itera
     there = {t: found[t].partitions for t in written if t in found}
     lost = lost_records(written, read_log_bounds(settings.kafka, there))
     lost |= {topic: "it does not exist any more" for topic in written if topic not in found}
+    ids = read_topic_ids(settings.kafka, recovered.topic_ids.keys() & found.keys())
+    lost |= dict.fromkeys(other_topics(recovered.topic_ids, ids), MADE_AGAIN)
     changed = changed_partitions(there, {t: o for t, o in written.items() if t not in lost})
     for why in changed.values():
         yield Finding(

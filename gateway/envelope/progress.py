@@ -8,7 +8,6 @@ prefix, by schemas/progress.avsc.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from io import BytesIO
@@ -31,6 +30,7 @@ __all__ = [
     "ProgressKey",
     "ProgressKind",
     "ProgressValue",
+    "TopicOffsets",
     "checked_state",
     "copy_name",
     "decode_key",
@@ -46,7 +46,7 @@ __all__ = [
 _PARTS: Final = ("position", "copy", "offsets", "request")
 _TOPIC: Final = re.compile(r"[A-Za-z0-9._-]{1,249}")
 
-PROGRESS_FORMAT: Final = 8
+PROGRESS_FORMAT: Final = 9
 """Version of the records' meaning that this gateway writes and understands."""
 
 
@@ -75,8 +75,21 @@ class Position:
     refusal: Refusal | None = None
 
 
-ProgressValue: TypeAlias = Position | CopyState | tuple[int, ...] | CopyRequest
-"""By the kind of the key; the tuple has the next offset of each partition."""
+@dataclass(frozen=True, slots=True)
+class TopicOffsets:
+    """Where a topic ended.
+
+    Attributes:
+        next: Next offset of each partition; the index is the partition. Empty for markers.
+        topic_id: Kafka's ID of it; empty where none is known.
+    """
+
+    next: tuple[int, ...]
+    topic_id: str = ""
+
+
+ProgressValue: TypeAlias = Position | CopyState | TopicOffsets | CopyRequest
+"""By the kind of the key."""
 
 
 def copy_name(state: CopyState) -> str:
@@ -126,9 +139,9 @@ def encode_copy_state(state: CopyState) -> bytes:
     return _value(copy={**asdict(state), "progress": progress})
 
 
-def encode_offsets(partitions: Sequence[int]) -> bytes:
-    """Encode the next offsets of a topic; the index is the partition."""
-    return _value(offsets=list(partitions))
+def encode_offsets(offsets: TopicOffsets) -> bytes:
+    """Encode where a topic ended."""
+    return _value(offsets={"next": list(offsets.next), "topic_id": offsets.topic_id})
 
 
 def encode_request(request: CopyRequest) -> bytes:
@@ -197,8 +210,8 @@ def _fault(value: ProgressValue, name: str) -> str | None:
             if (value.table is None) != (value.schema is None):
                 return "a table without a schema"
             # Its condition is refused by name when it is looked at: somebody waits for it.
-        case _:
-            if any(offset < 0 for offset in value):
+        case TopicOffsets():
+            if any(offset < 0 for offset in value.next):
                 return "an offset below zero"
     return None
 
@@ -244,7 +257,7 @@ def _value_of(datum: dict[str, Any], name: str) -> ProgressValue:
         )
     if (request := datum["request"]) is not None:
         return CopyRequest(name, **request)
-    return tuple(datum["offsets"])
+    return TopicOffsets(tuple(datum["offsets"]["next"]), datum["offsets"]["topic_id"])
 
 
 def _last_commit(datum: Any) -> LastCommit | None:

@@ -250,7 +250,7 @@ class Attempt:
             recovered = replace(recovered, watermark=replace(recovered.watermark, copies=states))
         # Before anything is written; again, as it may have been long since the first look.
         self._claim(setup, outside)
-        sink.begin_behind(unknown_ends(self.settings, setup, recovered))
+        sink.begin_behind(unknown_ends(self.settings, setup, recovered), setup.topic_ids)
         # For the whole plan: what cannot be published is refused before anything is done.
         routes = outside.routes(setup.plan, setup.routing, ask_server=self.ask_server)
         routes.register_all()
@@ -288,7 +288,8 @@ class Attempt:
         )
         if lost:
             forget_lost(self.settings, setup, outside.registry, recovered, lost)
-            sink.begin_behind(unknown_ends(self.settings, setup, recovered, lost))
+            ends = unknown_ends(self.settings, setup, recovered, lost)
+            sink.begin_behind(ends, setup.topic_ids)
         return replace(decision, watermark=watermark)
 
     def _take_requests(

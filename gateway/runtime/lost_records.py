@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
+from typing import Final
 
 from gateway.copy import Progress
 from gateway.definitions.model import Plan
@@ -17,6 +18,7 @@ from gateway.records import CopyState
 from gateway.sink.log_bounds import LogBounds
 
 __all__ = [
+    "MADE_AGAIN",
     "changed_partitions",
     "copied_again",
     "lost_markers",
@@ -25,6 +27,7 @@ __all__ = [
     "topic_of_state",
 ]
 
+MADE_AGAIN: Final = "it was deleted and made again: Kafka knows it by another ID"
 _NOT_THERE = frozenset({"pending", "missing", "held", "gone"})
 
 

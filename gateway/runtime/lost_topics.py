@@ -22,6 +22,7 @@ from gateway.errors import FatalError
 from gateway.observe import event
 from gateway.records import CopyState, HeldCause, hint_of
 from gateway.runtime.lost_records import (
+    MADE_AGAIN,
     changed_partitions,
     lost_markers,
     lost_records,
@@ -33,6 +34,7 @@ from gateway.sink.log_bounds import read_log_bounds
 from gateway.sink.producer import Recovered
 from gateway.sink.registry import Registry
 from gateway.sink.requests import forget_offsets
+from gateway.sink.topic_ids import other_topics
 
 __all__ = ["LostTopics", "find_lost", "forget_lost", "unknown_ends"]
 
@@ -110,13 +112,15 @@ def _found(
     plan, names, partitions = setup.plan, setup.routing.topic_names, setup.routing.partitions
     subscriptions = [subscription.name for subscription in plan.subscriptions]
     markers = {transaction_topic(name): name for name in subscriptions}
-    known = {topic: n for topic, n in partitions.items() if topic in recovered.offsets}
+    known = {t: n for t, n in partitions.items() if t in recovered.offsets}
     bounds = read_log_bounds(settings.kafka, {**known, **dict.fromkeys(markers, 1)})
     lost = lost_records(recovered.offsets, {topic: bounds[topic] for topic in known})
+    others = other_topics(recovered.topic_ids, setup.topic_ids)
+    lost |= {topic: MADE_AGAIN for topic in others if topic in partitions}
     for topic in set(seen).intersection(known):
         lost.setdefault(topic, "it was deleted while the gateway wrote to it")
     gone = lost_markers(subscriptions, recovered.watermark.copies, bounds)
-    gone |= {name for topic, name in markers.items() if topic in seen}
+    gone |= {name for topic, name in markers.items() if topic in seen or topic in others}
     for name in sorted(gone):
         for topic in table_topics_of(plan, names, [name]):
             lost[topic] = f"the markers in {transaction_topic(name)} are gone"

@@ -78,6 +78,7 @@ class Setup:
         tells: The stream tells how publications of the database are altered.
         names: ``[topics] names`` as they are configured.
         risks: How Kafka could lose what it has acknowledged.
+        topic_ids: Kafka's ID of each topic of a table or of markers.
     """
 
     facts: ServerFacts
@@ -90,6 +91,7 @@ class Setup:
     tells: bool
     names: Mapping[str, str]
     risks: tuple[Risk, ...]
+    topic_ids: Mapping[str, str]
 
 
 def set_up(
@@ -146,7 +148,17 @@ def set_up(
     protocol = negotiate(plan.subscriptions, facts.version_num)
     names, size = settings.topics.names, topics.batch_bytes
     return Setup(
-        facts, definitions, plan, routing, protocol, size, catalog, tells, names, topics.risks
+        facts,
+        definitions,
+        plan,
+        routing,
+        protocol,
+        size,
+        catalog,
+        tells,
+        names,
+        topics.risks,
+        topics.ids,
     )
 
 
@@ -267,7 +279,9 @@ def recall(
         return setup
     topics = ensure_all_topics(settings, plan, timeout_s=TOPICS_TIMEOUT_S)
     routing = routing_settings(settings, setup.facts, plan, topics)
-    return replace(setup, plan=plan, routing=routing, batch_bytes=topics.batch_bytes)
+    return replace(
+        setup, plan=plan, routing=routing, batch_bytes=topics.batch_bytes, topic_ids=topics.ids
+    )
 
 
 def with_topics(

@@ -19,6 +19,7 @@ from gateway.envelope.naming import (
 from gateway.errors import ConfigError, FatalError
 from gateway.sink.durability import Risk, risks
 from gateway.sink.sizes import batch_bytes, most_bytes
+from gateway.sink.topic_ids import read_topic_ids
 from gateway.sink.topics import TopicSpec, ensure_topics, progress_topic_spec
 
 __all__ = ["TOPICS_TIMEOUT_S", "Topics", "ensure_all_topics", "table_topics"]
@@ -37,6 +38,7 @@ class Topics:
         batch_bytes: Of a batch of records for any of them; None: as large as the producer makes it.
         risks: How Kafka could lose what it has acknowledged.
         refused: Tables whose topic cannot be had or is not as it must be, and why.
+        ids: Kafka's ID of each topic of a table or of markers.
     """
 
     partitions: Mapping[str, int]
@@ -44,6 +46,7 @@ class Topics:
     batch_bytes: int | None = None
     risks: tuple[Risk, ...] = ()
     refused: Mapping[TableId, Fault] = field(default_factory=dict)
+    ids: Mapping[str, str] = field(default_factory=dict)
 
 
 def table_topics(plan: Plan, settings: Settings) -> list[TopicSpec]:
@@ -143,6 +146,7 @@ def ensure_all_topics(
             for table_id, spec in by_table.items()
             if spec.name in refused
         },
+        read_topic_ids(settings.kafka, found.keys() - {progress.name}, timeout_s=timeout_s),
     )
 
 

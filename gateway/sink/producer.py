@@ -26,9 +26,9 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from operator import itemgetter
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 from typing import Final, Protocol, Self
 
 from gateway.errors import (
@@ -43,6 +43,7 @@ from gateway.observe import event
 from gateway.records import RESENDABLE, Batch, CopyRequest, Cut, Record, Watermark
 from gateway.sink.identity import SlotIdentity
 from gateway.sink.offsets import Ledger
+from gateway.sink.topic_ids import other_topics, read_topic_ids
 from gateway.sink.transactions import KafkaTransactions
 
 __all__ = ["ProgressStore", "Recovered", "TransactionalSink"]
@@ -63,7 +64,9 @@ class ProgressStore(Protocol):
     def encode(self, watermark: Watermark, taken: Iterable[CopyRequest] = ()) -> list[Record]:
         """The records that say so, and forget the requests that are taken."""
 
-    def encode_offsets(self, offsets: Mapping[str, tuple[int, ...]]) -> list[Record]:
+    def encode_offsets(
+        self, offsets: Mapping[str, tuple[int, ...]], topic_ids: Mapping[str, str]
+    ) -> list[Record]:
         """The records that keep the next offsets of some topics; the index is the partition."""
 
     def read(self, timeout_s: float) -> Recovered:
@@ -79,12 +82,14 @@ class Recovered:
         offsets: By topic, behind the last record of each partition; the index is the partition.
         requests: Those that were not taken yet, in the order in which they came.
         unreadable: What was passed over, and why: records that no gateway has written.
+        topic_ids: By topic, Kafka's ID of the one that was written to, markers' topics included.
     """
 
     watermark: Watermark | None
     offsets: Mapping[str, tuple[int, ...]]
     requests: tuple[CopyRequest, ...] = ()
     unreadable: tuple[str, ...] = ()
+    topic_ids: Mapping[str, str] = field(default_factory=dict)
 
 
 class TransactionalSink:
@@ -119,6 +124,7 @@ class TransactionalSink:
         self._patience_s = patience_s
         self._clock = clock
         self._ends: Mapping[str, tuple[int, ...]] = {}
+        self._topic_ids: Mapping[str, str] = {}
         self._ledger = Ledger({})
         self._committed: Recovered | None = None
         self._transactions = self._connect()
@@ -173,14 +179,19 @@ class TransactionalSink:
         """
         self._holds_slot = holds_slot
 
-    def begin_behind(self, ends: Mapping[str, tuple[int, ...]]) -> None:
+    def begin_behind(
+        self,
+        ends: Mapping[str, tuple[int, ...]],
+        topic_ids: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
         """Let the first ranges begin where partitions end now; call while not `busy`.
 
         Args:
             ends: By topic, for those that nothing is known of, or nothing that counts: what the
                 progress topic has of these is gone from there.
+            topic_ids: Kafka's ID of each topic that is written to.
         """
-        self._ends = ends
+        self._ends, self._topic_ids = ends, topic_ids
         if self._committed is not None:
             known = {t: o for t, o in self._committed.offsets.items() if t not in ends}
             self._committed = replace(self._committed, offsets=known)
@@ -317,7 +328,11 @@ class TransactionalSink:
                 return raised
         self._on_away("")
         if batch.watermark is not None:
-            self._committed = Recovered(batch.watermark, self._ledger.next_offsets())
+            ids = {} if self._committed is None else self._committed.topic_ids
+            if batch.cut is not None:
+                ids = self._topic_ids
+            offsets = self._ledger.next_offsets()
+            self._committed = Recovered(batch.watermark, offsets, topic_ids=ids)
             self._pieces = []
         return None
 
@@ -362,8 +377,14 @@ class TransactionalSink:
                 hint="somebody has deleted it, or an unclean election has cut it",
             )
         self._transactions.produce(self._ledger.close(cut))
-        changed = self._ledger.take_changed()
-        self._transactions.produce(self._progress.encode_offsets(changed))
+        changed = {**self._new_markers(), **self._ledger.take_changed()}
+        self._transactions.produce(self._progress.encode_offsets(changed, self._topic_ids))
+
+    def _new_markers(self) -> dict[str, tuple[int, ...]]:
+        """Return the topics of markers whose IDs are to be kept: they have no offsets there."""
+        known = {} if self._committed is None else self._committed.topic_ids
+        now = {topic: self._topic_ids.get(topic) for topic in self._marker_topics}
+        return {topic: () for topic, one in now.items() if one and known.get(topic) != one}
 
     def _resume(self, failure: GatewayError) -> list[Batch] | None:
         """Replace the producer after `failure`; return what is to be sent again, or None.
@@ -399,6 +420,7 @@ class TransactionalSink:
         """Compare what is committed with what had been before; see `_resume`."""
         assert self._pieces
         before, last = self._committed, self._pieces[-1].watermark
+        self._look_for_others()
         found = self._read(_READ_S)
         if _same(found, before):
             return self._pieces
@@ -408,6 +430,19 @@ class TransactionalSink:
             "the watermark in Kafka is neither the last one nor the next one",
             hint="another gateway has written for the same slot; start this one again",
         )
+
+    def _look_for_others(self) -> None:
+        """Refuse to go on where another topic has come under the name of one that is written to.
+
+        Raises:
+            LostRecordsError: it has.
+            TransientError: Kafka does not answer.
+        """
+        now = read_topic_ids(self._kafka, self._topic_ids)
+        if lost := other_topics(self._topic_ids, now):
+            raise LostRecordsError(
+                f"topic {', '.join(lost)}: somebody has deleted it and made it again", topics=lost
+            )
 
     def _connect(self) -> KafkaTransactions:
         return KafkaTransactions(

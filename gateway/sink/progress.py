@@ -37,6 +37,7 @@ from gateway.envelope.progress import (
     ProgressKey,
     ProgressKind,
     ProgressValue,
+    TopicOffsets,
     checked_state,
     copy_name,
     decode_key,
@@ -155,11 +156,15 @@ class KafkaProgress:
         """The records that forget the next offsets of some topics."""
         return [self._record("offsets", topic, None) for topic in topics]
 
-    def encode_offsets(self, offsets: Mapping[str, tuple[int, ...]]) -> list[Record]:
-        """The records that carry the next offsets of some topics."""
+    def encode_offsets(
+        self, offsets: Mapping[str, tuple[int, ...]], topic_ids: Mapping[str, str]
+    ) -> list[Record]:
+        """The records that carry the next offsets of some topics, and which topics these are."""
         return [
-            self._record("offsets", topic, encode_offsets(partitions))
-            for topic, partitions in offsets.items()
+            self._record(
+                "offsets", topic, encode_offsets(TopicOffsets(next_, topic_ids.get(topic, "")))
+            )
+            for topic, next_ in offsets.items()
         ]
 
     def read(self, timeout_s: float) -> Recovered:
@@ -294,6 +299,7 @@ def _recovered(records: Iterable[tuple[ProgressKey, ProgressValue]]) -> Recovere
     copies: list[CopyState] = []
     requests: list[CopyRequest] = []
     offsets: dict[str, tuple[int, ...]] = {}
+    topic_ids: dict[str, str] = {}
     for key, value in records:
         match value:
             case Position():
@@ -302,10 +308,13 @@ def _recovered(records: Iterable[tuple[ProgressKey, ProgressValue]]) -> Recovere
                 copies.append(value)
             case CopyRequest():
                 requests.append(value)
-            case _:
-                offsets[key.name] = value
+            case TopicOffsets():
+                if value.next:
+                    offsets[key.name] = value.next
+                if value.topic_id:
+                    topic_ids[key.name] = value.topic_id
     if position is None:
-        return Recovered(None, offsets, tuple(requests))
+        return Recovered(None, offsets, tuple(requests), topic_ids=topic_ids)
     watermark = Watermark(
         position.end_lsn,
         position.timeline,
@@ -314,7 +323,7 @@ def _recovered(records: Iterable[tuple[ProgressKey, ProgressValue]]) -> Recovere
         position.last,
         position.refusal,
     )
-    return Recovered(watermark, offsets, tuple(requests))
+    return Recovered(watermark, offsets, tuple(requests), topic_ids=topic_ids)
 
 
 def read_systems(

@@ -6,6 +6,16 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from confluent_kafka import (
+    OFFSET_BEGINNING,
+    Consumer,
+    KafkaError,
+    Message,
+    Producer,
+    TopicPartition,
+)
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
 
 from tests.support.gateway_scene import Scene, current_lsn, wait_until_confirmed
 from tests.support.servers import Database
@@ -97,6 +107,66 @@ def test_a_table_that_has_lost_records_is_held_until_somebody_asks_for_it(
     assert s.rebuilt("other") == [(1,), (3,), (4,), (5,)]
     assert begun(s, "other") == 1
     assert "held" not in status.out, status.out
+
+
+def test_a_topic_that_is_made_again_and_filled_is_another_topic(
+    scene: Callable[..., Scene], database: Database, kafka: str
+) -> None:
+    with database.connect() as connection:
+        make_tables(connection)
+        s = scene(DEFINITIONS)
+        s.run_to(current_lsn(connection))
+        fill_again(kafka, s, s.topic("t"))
+        connection.execute("INSERT INTO t VALUES (3); INSERT INTO other VALUES (3)")
+        checked = s.cli("check")
+        s.run_to(current_lsn(connection))
+        s.run_to(current_lsn(connection))
+        assert (begun(s, "t"), begun(s, "other")) == (2, 1), "and no other, and once"
+        assert s.rebuilt("t") == [(1,), (2,), (3,)]
+
+        before = [len(s.read(table)) for table in ("t", "other")]
+        fill_again(kafka, s, f"{s.slot}.transaction")
+        s.run_to(current_lsn(connection))
+        after = [s.read(table) for table in ("t", "other")]
+        assert all(records[n].op == "t" for n, records in zip(before, after, strict=True))
+        s.run_to(current_lsn(connection))
+
+    assert [len(s.read(table)) for table in ("t", "other")] == [len(r) for r in after], "once"
+    assert checked.code == 1 and "made again" in checked.out, checked.out
+    assert s.rebuilt("t") == [(1,), (2,), (3,)]
+    assert s.rebuilt("other") == [(1,), (3,)]
+
+
+def raw_records(kafka: str, topic: str) -> list[Message]:
+    """All records of a topic's one partition, as they are."""
+    consumer = Consumer(
+        {"bootstrap.servers": kafka, "group.id": "raw", "enable.partition.eof": True}
+    )
+    consumer.assign([TopicPartition(topic, 0, OFFSET_BEGINNING)])
+    found: list[Message] = []
+    try:
+        while True:
+            message = consumer.poll(60)
+            assert message is not None
+            if (error := message.error()) is not None:
+                assert error.code() == KafkaError._PARTITION_EOF
+                return found
+            found.append(message)
+    finally:
+        consumer.close()
+
+
+def fill_again(kafka: str, scene: Scene, topic: str) -> None:
+    """Let somebody delete a topic, make it again, and fill it past where it ended."""
+    records = [(m.key(), m.value(), m.headers()) for m in raw_records(kafka, topic)]
+    scene.reader.delete(topic)
+    admin = AdminClient({"bootstrap.servers": kafka})
+    made = admin.create_topics([NewTopic(topic, 1)])[topic]
+    made.result(60)
+    producer = Producer({"bootstrap.servers": kafka})
+    for key, value, headers in records * 4:
+        producer.produce(topic, value, key, headers=headers)
+    assert producer.flush(60) == 0
 
 
 def test_a_topic_that_is_deleted_while_the_gateway_writes_stalls_no_other_table(
