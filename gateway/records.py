@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, Literal, TypeAlias
@@ -47,11 +48,12 @@ number of partitions. Empty: it is published again by itself, as soon as it can 
 
 def hint_of(cause: HeldCause, table: object) -> str:
     """Return how a table comes back that is held for something; `table` is its name."""
+    word = shlex.quote(str(table))  # which another role may have chosen
     if cause == "lost":
-        return f"find out why, then `pgsluice copy {table}`"
+        return f"find out why, then `pgsluice copy {word}`"
     if cause == "partitions":
         return (
-            f"let readers know, then `pgsluice copy {table}`; or give it a new topic in [topics] "
+            f"let readers know, then `pgsluice copy {word}`; or give it a new topic in [topics] "
             "names"
         )
     return (

@@ -7,7 +7,6 @@ for each subscription and each relation whose changes can arrive, how it is publ
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
@@ -15,10 +14,9 @@ from typing import Final
 
 from gateway.definitions.shape import Shape
 from gateway.errors import DefinitionError
+from gateway.identifiers import quote_identifier
 from gateway.pgoutput.messages import ReplicaIdentity
 from gateway.records import HeldCause
-
-_PLAIN: Final = re.compile(r"[a-z_][a-z0-9_$]*", re.ASCII)
 
 
 class Operation(Enum):
@@ -191,10 +189,7 @@ class Table:
     @property
     def sql(self) -> str:
         """Its name for a statement that somebody is to run: another role may have chosen it."""
-        return ".".join(
-            part if _PLAIN.fullmatch(part) else '"' + part.replace('"', '""') + '"'
-            for part in (self.schema, self.name)
-        )
+        return f"{quote_identifier(self.schema)}.{quote_identifier(self.name)}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any, Final
 
+from gateway.identifiers import quote_identifier
 from gateway.lsn import Lsn, format_lsn
 from gateway.monitor.health import refused, takeover_refused
 from gateway.records import CopyState, HeldCause, Refusal, hint_of
@@ -193,7 +194,9 @@ class Status:
                     "the slot and the watermark were dropped; publications are left: "
                     + ", ".join(self.publications),
                     "`pgsluice run` begins anew and copies all tables; to remove them: "
-                    + "; ".join(f'DROP PUBLICATION "{name}"' for name in self.publications),
+                    + "; ".join(
+                        f"DROP PUBLICATION {quote_identifier(n)}" for n in self.publications
+                    ),
                 )
             elif self.durable_lsn is not None:
                 yield Problem(

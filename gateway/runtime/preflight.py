@@ -18,6 +18,7 @@ import psycopg
 from gateway.config import Settings
 from gateway.definitions.model import Plan
 from gateway.errors import ConfigError, FatalError, GatewayError, TransientError
+from gateway.identifiers import quote_identifier
 from gateway.source.connection import ServerFacts, classify_server_error, read_only
 from gateway.source.publications import check_publications, missing_rights
 from gateway.source.slot import slot_status
@@ -50,7 +51,7 @@ def server_refusals(
             "source",
             FatalError(
                 f"role {facts.user} may not replicate",
-                hint=f'ALTER ROLE "{facts.user}" REPLICATION;',
+                hint=f"ALTER ROLE {quote_identifier(facts.user)} REPLICATION;",
             ),
         )
     if slot_status(connection, settings.source.slot) is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -16,9 +17,11 @@ from psycopg.conninfo import make_conninfo
 
 from gateway.definitions.parser import parse_definitions
 from gateway.embedded.processes import free_port
+from gateway.identifiers import quote_identifier
 from gateway.lsn import Lsn
 from gateway.monitor.metrics import Exposition
 from gateway.monitor.status import Status, TableStatus
+from gateway.records import hint_of
 from tests.security.conftest import Attacker
 from tests.support.gateway_scene import Scene, cli, wait_until_confirmed
 from tests.support.servers import Database
@@ -64,6 +67,24 @@ def test_a_name_becomes_no_statement_of_somebody_who_can_do_more(
     assert [each.name for each in parse_definitions(text).subscriptions] == ["s"], text
     assert f'ALTER TABLE public."{DROP}" REPLICA IDENTITY FULL' in checked.out
     assert "ALTER TABLE public.x;" not in checked.out
+
+
+@pytest.mark.postgres
+def test_names_in_suggested_statements_are_quoted_as_postgresql_does(database: Database) -> None:
+    odd = [DROP, EVIL, "", "a", "_a1", "1a", "a$", "A", "\u00e9", 'a"b', "a b", "a.b", "a\n"]
+    with database.connect() as connection:
+        words = [word for (word,) in connection.execute("SELECT word FROM pg_get_keywords()")]
+        for name, quoted in connection.execute(
+            "SELECT n, quote_ident(n) FROM unnest(%s::text[]) AS n", ([*odd, *words],)
+        ):
+            assert quote_identifier(name) == quoted
+
+
+def test_names_in_suggested_commands_are_one_word_for_the_shell() -> None:
+    for cause in ("lost", "partitions"):
+        hint = hint_of(cause, "public.x; touch /tmp/$(id)'`")
+        command = hint.partition("then `")[2].rpartition("`")[0]
+        assert shlex.split(command) == ["pgsluice", "copy", "public.x; touch /tmp/$(id)'`"]
 
 
 @pytest.mark.postgres
