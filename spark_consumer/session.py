@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import re
+import shutil
 import sys
+import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any, Final
 
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
@@ -82,6 +86,7 @@ def build_session(settings: ConsumerSettings, jars: Iterable[str] = ()) -> Spark
     conf = SparkConf().setAppName("pgsluice consume")
     conf.setAll(list((_local(jars, settings) | dict(settings.spark)).items()))
     if "PYSPARK_GATEWAY_PORT" not in os.environ and SparkContext._gateway is None:
+        os.environ["SPARK_LOCAL_DIRS"] = ",".join(_private_folders(settings))
         # A signal to the whole process group must not end the JVM before the job has stopped.
         gateway = launch_gateway(  # type: ignore[no-untyped-call]
             SparkConf().setAll(on_the_command_line(conf.getAll())),
@@ -153,6 +158,28 @@ def on_the_command_line(conf: Iterable[tuple[str, str]]) -> list[tuple[str, str]
     Secrets are left out: they reach the JVM over its socket, with all other settings.
     """
     return [(key, value) for key, value in conf if not _SECRET.search(key)]
+
+
+def _private_folders(settings: ConsumerSettings) -> Iterator[str]:
+    """Make folders for what Spark writes while it sorts, which holds rows; gone with the process.
+
+    Spark makes its own ones there such that every user of the machine can read them.
+
+    Raises:
+        SettingsError: one of the places cannot be written to.
+    """
+    places = os.environ.get("SPARK_LOCAL_DIRS") or settings.spark.get("spark.local.dir")
+    for place in (places or tempfile.gettempdir()).split(","):
+        try:
+            Path(place).mkdir(parents=True, exist_ok=True)
+            made = tempfile.mkdtemp(prefix="pgsluice-spark-", dir=place)
+        except OSError as error:
+            raise SettingsError(
+                f"{place}, a folder for Spark's temporary files, cannot be used: {error.strerror}",
+                hint="name another one: [consumer.spark] spark.local.dir",
+            ) from None
+        atexit.register(shutil.rmtree, made, ignore_errors=True)
+        yield made
 
 
 def _local(jars: Iterable[str], settings: ConsumerSettings) -> dict[str, str]:

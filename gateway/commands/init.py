@@ -104,7 +104,9 @@ def init(
         folder.mkdir(parents=True, exist_ok=True)
         files = ((settings, written), (definitions, text), (trigger, _TRIGGER_HEAD + INSTALL))
         for path, content in files:
-            path.write_text(content, encoding="utf-8")
+            # No file that somebody has put there, nor what a link of theirs leads to.
+            with path.open("x", encoding="utf-8") as file:
+                file.write(content)
             print(f"{path} written")
     except OSError as error:
         raise FatalError(f"{folder} cannot be written: {error.strerror}") from error

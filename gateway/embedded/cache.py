@@ -6,13 +6,20 @@ can be deleted at any time while nothing runs; it is fetched again.
 
 import fcntl
 import os
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from gateway.errors import ConfigError
+
 
 def cache_folder() -> Path:
-    """The cache folder, created when it is not there."""
+    """The cache folder, created when it is not there.
+
+    Raises:
+        ConfigError: another user may write there, from where programs are started.
+    """
     named = os.environ.get("PGSLUICE_CACHE")
     if named:
         folder = Path(named).expanduser().absolute()
@@ -20,6 +27,12 @@ def cache_folder() -> Path:
         base = os.environ.get("XDG_CACHE_HOME")
         folder = (Path(base) if base else Path.home() / ".cache") / "pgsluice"
     folder.mkdir(parents=True, exist_ok=True)
+    found, user = folder.stat(), os.geteuid()
+    if found.st_mode & stat.S_IWOTH or (user != 0 and found.st_uid not in (user, 0)):
+        raise ConfigError(
+            f"{folder}, the cache of downloaded programs, can be written to by other users",
+            hint="name another folder in PGSLUICE_CACHE",
+        )
     return folder
 
 

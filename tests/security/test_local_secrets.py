@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import os
 import stat
+import subprocess
+import sys
 from pathlib import Path
 from urllib.error import HTTPError
 from urllib.request import urlopen
@@ -13,13 +17,31 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
+from gateway.embedded import jars
+from gateway.embedded.cache import cache_folder
+from gateway.embedded.java import java_home
 from gateway.embedded.kafka import EmbeddedKafka
 from gateway.embedded.postgres import EmbeddedPostgres
 from gateway.embedded.registry import EmbeddedRegistry
+from gateway.errors import ConfigError
 from spark_consumer.session import on_the_command_line
+from tests.support.gateway_scene import cli
+from tests.support.servers import Database
 
 SECRET = "seen-by-nobody-else"
 REGISTRY_USER = "gateway:known-to-one-user"
+JOB = """
+import json, sys
+from pathlib import Path
+from spark_consumer.config import ConsumerSettings
+from spark_consumer.session import open_session
+
+with open_session(ConsumerSettings({}, "", "", "", (), spark=json.loads(sys.argv[1]))) as spark:
+    env = spark._jvm.org.apache.spark.SparkEnv.get()
+    for each in env.blockManager().diskBlockManager().localDirsString():
+        print(Path(each).parent.parent, oct(Path(each).parent.stat().st_mode & 0o777))
+"""
+"""Prints where there are folders for rows that are sorted, and who may see what is there."""
 
 
 def command_lines() -> bytes:
@@ -70,6 +92,54 @@ def test_secrets_of_spark_reach_its_jvm_past_the_command_line() -> None:
         ("spark.driver.memory", "2g"),
     ]
     assert on_the_command_line(settings) == [("spark.driver.memory", "2g")]
+
+
+def test_programs_come_from_no_folder_that_others_may_write_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PGSLUICE_CACHE", str(tmp_path))
+    tmp_path.chmod(0o777)
+    with pytest.raises(ConfigError, match="can be written to by other users"):
+        jars.folder("kafka")
+    tmp_path.chmod(0o755)
+    assert cache_folder() == tmp_path
+
+
+@pytest.mark.postgres
+def test_init_writes_through_no_link(database: Database, tmp_path: Path) -> None:
+    folder, target = tmp_path / "shop", tmp_path / "target"
+    folder.mkdir()
+    (folder / "replication.sql").symlink_to(target)
+
+    made = cli("init", database.dsn, "--folder", str(folder))
+
+    assert made.code == 1
+    assert "cannot be written: File exists" in made.err
+    assert not target.exists()
+
+
+@pytest.mark.spark
+@pytest.mark.java
+def test_rows_that_spark_sorts_on_disk_are_in_a_folder_of_its_user(tmp_path: Path) -> None:
+    tmp_path.chmod(0o755)
+    places = [str(tmp_path / "one"), str(tmp_path / "other")]
+
+    job = subprocess.run(
+        [sys.executable, "-c", JOB, json.dumps({"spark.local.dir": ",".join(places)})],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=tmp_path,
+        env={
+            **{name: value for name, value in os.environ.items() if name != "SPARK_LOCAL_DIRS"},
+            "JAVA_HOME": str(java_home()),
+            "SPARK_LOCAL_IP": "127.0.0.1",
+        },
+    )
+
+    assert job.returncode == 0, job.stderr
+    assert job.stdout.split("\n")[:-1] == [f"{place} 0o700" for place in places]
+    assert [list(Path(place).iterdir()) for place in places] == [[], []], "left behind"
 
 
 @pytest.mark.kafka
