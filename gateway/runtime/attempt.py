@@ -46,7 +46,7 @@ from gateway.runtime.held_looks import HeldLooks
 from gateway.runtime.intake import Intake
 from gateway.runtime.leadership import lock_first_start, start_stream
 from gateway.runtime.lost_records import copied_again
-from gateway.runtime.lost_topics import find_lost, forget_lost, unknown_ends
+from gateway.runtime.lost_topics import forget_lost, hold_lost, unknown_ends
 from gateway.runtime.ownership import claim_topics
 from gateway.runtime.pipeline import Outcome
 from gateway.runtime.plan import PlanReader
@@ -56,11 +56,9 @@ from gateway.runtime.provision import (
     commit_claim,
     make_evaluator,
     make_sink,
-    recall,
     set_up,
     slot_identity,
     warn_of_risks,
-    with_topics,
 )
 from gateway.runtime.standby import DefinitionsChanged, Standby
 from gateway.runtime.start import Decision, Facts, GoOn, StartOver, decide, look
@@ -198,38 +196,21 @@ class Attempt:
                     return Outcome.START_ANEW
                 if self.standby.refuses(recovered.watermark):
                     return Outcome.START_ANEW
-                setup, lost = self._look_for_losses(setup, outside, recovered)
+                self.settings, setup, lost = hold_lost(
+                    settings,
+                    setup,
+                    outside,
+                    recovered,
+                    self.lost,
+                    self.faults,
+                    was_down=self.was_down,
+                )
                 going_on = self._take_over(setup, outside, intake, sink, made, recovered, lost)
                 if going_on is not None:
                     going_on = self._take_requests(setup, outside, sink, recovered, going_on)
             if going_on is None:
                 return Outcome.START_ANEW
             return self._go_on(setup, outside, intake, sink, going_on, recovered)
-
-    def _look_for_losses(
-        self, setup: Setup, outside: Outside, recovered: Recovered
-    ) -> tuple[Setup, frozenset[str]]:
-        """Return the setup with what is recalled, and the topics whose tables are copied again.
-
-        Without the tables that are held for what has happened to their topics.
-        """
-        configured, watermark = self.settings, recovered.watermark
-        while watermark is not None:
-            self.settings = with_topics(configured, setup.plan, watermark.copies, setup.names)
-            setup = recall(
-                setup, self.settings, outside.connection, watermark, was_down=self.was_down
-            )
-            lost = find_lost(self.settings, setup, recovered, self.lost)
-            if not lost.faults:
-                return setup, lost.topics
-            setup = set_up(
-                configured,
-                outside.connection,
-                outside.registry,
-                setup.definitions,
-                {**self.faults, **lost.faults},
-            )
-        return setup, frozenset()
 
     def _take_over(
         self,

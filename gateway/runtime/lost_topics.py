@@ -29,14 +29,21 @@ from gateway.runtime.lost_records import (
     table_topics_of,
     topic_of_state,
 )
-from gateway.runtime.provision import Setup, slot_identity
+from gateway.runtime.provision import (
+    Outside,
+    Setup,
+    recall,
+    set_up,
+    slot_identity,
+    with_topics,
+)
 from gateway.sink.log_bounds import read_log_bounds
 from gateway.sink.producer import Recovered
 from gateway.sink.registry import Registry
 from gateway.sink.requests import forget_offsets
 from gateway.sink.topic_ids import other_topics
 
-__all__ = ["LostTopics", "find_lost", "forget_lost", "unknown_ends"]
+__all__ = ["LostTopics", "find_lost", "forget_lost", "hold_lost", "unknown_ends"]
 
 _LOG: Final = logging.getLogger(__name__)
 
@@ -52,6 +59,47 @@ class LostTopics:
 
     topics: frozenset[str] = frozenset()
     faults: Mapping[TableId, Fault] = field(default_factory=dict)
+
+
+def hold_lost(
+    settings: Settings,
+    setup: Setup,
+    outside: Outside,
+    recovered: Recovered,
+    seen: Collection[str],
+    faults: Mapping[TableId, Fault],
+    *,
+    was_down: bool,
+) -> tuple[Settings, Setup, frozenset[str]]:
+    """Return settings and setup for what was committed, and whose topics are to be copied again.
+
+    The setup has what is recalled, and not the tables that are held for what became of their
+    topics; the settings have the topics that renamed tables keep.
+
+    Args:
+        settings: The configuration.
+        setup: As it follows from that alone.
+        outside: With the connection to the source.
+        recovered: What was committed.
+        seen: As in `find_lost`.
+        faults: Of tables that are held for something else.
+        was_down: As in `gateway.runtime.provision.recall`.
+
+    Raises:
+        FatalError, TransientError: as `find_lost` and `gateway.runtime.provision.set_up`.
+    """
+    watermark, connection = recovered.watermark, outside.connection
+    if watermark is None:
+        return settings, setup, frozenset()
+    held = dict(faults)
+    while True:
+        kept = with_topics(settings, setup.plan, watermark.copies, setup.names)
+        setup = recall(setup, kept, connection, watermark, was_down=was_down)
+        lost = find_lost(kept, setup, recovered, seen)
+        if not lost.faults:
+            return kept, setup, lost.topics
+        held |= lost.faults
+        setup = set_up(settings, connection, outside.registry, setup.definitions, held)
 
 
 def find_lost(
@@ -88,13 +136,13 @@ def find_lost(
                 "records lost in Kafka" if cause == "lost" else "partitions changed in Kafka",
                 topic=topic,
                 because=why,
-                then="the table is held" if holds else "the table is copied again",
+                then="held" if holds else "copied again" if table_id in copied else "goes on",
                 hint=hint if holds else "",
             )
         if not holds:
             lost.add(topic)
         elif settings.definitions.on_table_error == "stop":
-            raise FatalError(why, hint=f"{hint} at the next start, with --no-wait")
+            raise FatalError(why, hint=f"{hint}; with --no-wait, then start again")
         else:
             faults[table_id] = Fault(why, always=True, cause=cause)
     return LostTopics(frozenset(lost), faults)

@@ -84,6 +84,8 @@ def test_a_table_that_has_lost_records_is_held_until_somebody_asks_for_it(
         s.run_to(current_lsn(connection))
         s.reader.delete(s.topic("t"))
         connection.execute("INSERT INTO t VALUES (3); INSERT INTO other VALUES (3)")
+        stopped = s.cli("run", environment={"PGSLUICE_DEFINITIONS__ON_TABLE_ERROR": "stop"})
+        assert stopped.code == 1 and "pgsluice copy public.t" in stopped.err, stopped.err
         s.run_to(current_lsn(connection))
         connection.execute("INSERT INTO t VALUES (4); INSERT INTO other VALUES (4)")
         s.run_to(current_lsn(connection))
@@ -100,13 +102,21 @@ def test_a_table_that_has_lost_records_is_held_until_somebody_asks_for_it(
         assert s.cli("copy", "t").code == 0, gateway.log()
         connection.execute("INSERT INTO t VALUES (5); INSERT INTO other VALUES (5)")
         wait_until_confirmed(connection, s.slot)
-        assert gateway.terminate() == 0, gateway.log()
-        status = s.cli("status")
+        assert s.rebuilt("t") == [(1,), (2,), (3,), (4,), (5,)]
+        assert "held" not in s.cli("status").out
 
-    assert s.rebuilt("t") == [(1,), (2,), (3,), (4,), (5,)]
-    assert s.rebuilt("other") == [(1,), (3,), (4,), (5,)]
+        # While it writes, as well.
+        s.reader.delete(s.topic("t"))
+        connection.execute("INSERT INTO t VALUES (6); INSERT INTO other VALUES (6)")
+        wait_until(
+            lambda: "pgsluice copy public.t" in s.cli("status").out, 60, "the table to be held"
+        )
+        wait_until_confirmed(connection, s.slot)
+        assert gateway.terminate() == 0, gateway.log()
+
+    assert s.read("t") == []
+    assert s.rebuilt("other") == [(1,), (3,), (4,), (5,), (6,)]
     assert begun(s, "other") == 1
-    assert "held" not in status.out, status.out
 
 
 def test_a_topic_that_is_made_again_and_filled_is_another_topic(

@@ -10,7 +10,7 @@ import pytest
 
 from gateway.lsn import Lsn
 from gateway.monitor.status import Severity, TableStatus, retention_problem
-from gateway.records import Refusal
+from gateway.records import HeldCause, Refusal
 from gateway.source.running import Task, Wait
 from tests.unit.monitor.figures import SLOT, status
 
@@ -58,6 +58,16 @@ def test_a_table_that_is_not_ready_is_named(state: str, severity: Severity) -> N
     assert problem.severity is severity
     assert "table public.t of subscription nsw" in problem.message
     assert ("it has no identity" in problem.message) == (state == "held")
+
+
+@pytest.mark.parametrize("cause", ["lost", "partitions"])
+def test_a_table_that_waits_for_a_request_says_what_to_ask_for(cause: HeldCause) -> None:
+    tables = [TableStatus("nsw", "public.t", "held", reason="it is gone", cause=cause)]
+
+    (problem,) = replace(status(), tables=tables).problems()
+
+    assert "it is gone" in problem.message
+    assert "pgsluice copy public.t" in (problem.hint or "")
 
 
 @pytest.mark.parametrize(
