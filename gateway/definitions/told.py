@@ -60,6 +60,13 @@ class Told:
         """Whether all partitions of a tree are in `parents`."""
         return tree in self.trees or (self.has_base and tree not in self.lost)
 
+    def is_same(self, before: Told) -> bool:
+        """Whether it says the same as `before` of everything; never while there is no base."""
+        return before.has_base and (
+            (self.publications, self.excepted, self.parents, self.lost, self.refused)
+            == (before.publications, before.excepted, before.parents, before.lost, before.refused)
+        )
+
 
 def hear(before: Told, now: Alteration, since: Lsn) -> Told:
     """Return what counts after a message.

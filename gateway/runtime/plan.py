@@ -48,6 +48,7 @@ from gateway.rowfilter.permitted import is_collation
 from gateway.rowfilter.pushdown import is_exact_on, push_down
 from gateway.runtime.vetting import find_faults
 from gateway.source.catalog import read_catalog
+from gateway.source.connection import wal_flush_lsn
 from gateway.source.immutable import check_filters
 from gateway.source.installation import read_key
 from gateway.source.shapes import has_unseen_changes
@@ -264,6 +265,7 @@ class PlanReader:
         self.refused_filters = 0
         self._told: Told | None = None
         self._told_at = ZERO_LSN
+        self._read_at = ZERO_LSN
         self._keys: tuple[Key, ...] = ()
         self._next_look = 0.0
         defined = {publication.name for publication in definitions.publications}
@@ -318,6 +320,8 @@ class PlanReader:
             self._told = told  # partitions of a tree that is attached later are in it
         if not matters:
             return None
+        if told.is_same(before) and commit_lsn < self._read_at:
+            return None  # an ALTER TYPE, which the catalog had when it was read
         self._told_at = commit_lsn
         return self._read()
 
@@ -386,6 +390,7 @@ class PlanReader:
 
     def _read(self) -> Plan | None:
         told = self._told
+        self._read_at = wal_flush_lsn(self._connection)
         try:
             plan = read_plan(
                 self._settings,

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 
 import pytest
 
 from gateway.config import load_settings
-from gateway.lsn import ZERO_LSN
+from gateway.lsn import ZERO_LSN, Lsn, parse_lsn
 from gateway.records import Watermark
 from gateway.runtime.plan import PlanReader, read_definitions, read_plan
 from gateway.source.connection import connect
@@ -15,6 +16,7 @@ from gateway.source.watch import whole_digest
 from tests.support.gateway_scene import (
     Connection,
     Scene,
+    current_lsn,
     value_of,
     wait_for_copy_marker,
 )
@@ -97,6 +99,35 @@ def test_a_plan_that_is_as_it_was_is_not_read_again(source: tuple[Connection, Ma
     reader = readers[-1]
     connection.execute("ALTER PUBLICATION p SET TABLE t WHERE (a > 6)")
     assert reader.now(None) is not None
+
+
+def test_a_type_that_is_altered_in_a_loop_costs_one_read_of_the_catalog(
+    source: tuple[Connection, MakeReader],
+) -> None:
+    connection, make = source
+    connection.execute("CREATE TYPE mood AS ENUM ('a'); CREATE TABLE m (a mood PRIMARY KEY)")
+    connection.execute("ALTER PUBLICATION p ADD TABLE m")
+    mood = value_of(connection, "SELECT 'mood'::regtype::oid")
+    nothing: dict[str, list[int]] = {"publications": [], "tables": [], "trees": []}
+    said = {"altered": nothing | {"types": [mood]}, "as_of": "F/0", "parents": []}
+    content = json.dumps(said | {"publications": {}}).encode()
+
+    def reads(reader: PlanReader, commit_lsn: Lsn) -> bool:
+        before = next_xid(connection)
+        reader.hear(content, commit_lsn)
+        return next_xid(connection) > before
+
+    def one_read() -> bool:
+        reader = make("ALTER TYPE mood RENAME VALUE 'a' TO 'b'")
+        connection.execute("ALTER TYPE mood RENAME VALUE 'b' TO 'a'")
+        altered = parse_lsn(current_lsn(connection))
+        connection.execute("INSERT INTO u SELECT count(*) FROM u")
+        found = [reads(reader, altered) for _ in range(4)]
+        later = parse_lsn(current_lsn(connection))
+        return [*found, reads(reader, later)] == [True, False, False, False, True]
+
+    # Other tests write to this server, but not all the time.
+    wait_until(one_read, 10, "one read of the catalog for what it had")
 
 
 def test_a_publication_that_is_altered_while_the_watch_is_interrupted_is_followed(
