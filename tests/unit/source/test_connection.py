@@ -57,6 +57,9 @@ def test_only_a_replication_connection_asks_for_a_walsender(
         ("57P01", TransientError),
         ("57014", TransientError),
         ("58P01", SlotError),
+        ("53400", TransientError),  # configuration_limit_exceeded, of insufficient resources
+        ("58030", TransientError),  # io_error, outside PostgreSQL
+        ("42725", FatalError),  # ambiguous_function, of access rules and syntax
         ("42501", FatalError),
         ("42P01", FatalError),
         ("XX000", FatalError),
