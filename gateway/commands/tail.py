@@ -25,6 +25,9 @@ def tail(
 ) -> int:
     """Print a line for each change of ``SUBSCRIPTION`` or ``SUBSCRIPTION.[SCHEMA.]TABLE``.
 
+    Returns:
+        1 when records could not be read, which the log names; else 0.
+
     Args:
         settings: Where Kafka and the registry are.
         what: Which changes.
@@ -36,14 +39,16 @@ def tail(
         TransientError: Kafka or the registry cannot be reached.
     """
     topics = topics_of(what, list_topics(settings.kafka), settings.topics.names)
+    unreadable = 0
     with closing(Registry(settings.registry)) as registry:
         for record in follow(
             settings.kafka, registry, topics, from_beginning=from_beginning, to_end=to_end
         ):
+            unreadable += not record.is_readable
             line = change_line(record)
             if line is not None:
                 say(line)
-    return 0
+    return 1 if unreadable else 0
 
 
 def topics_of(what: str, known: list[str], names: Mapping[str, str]) -> list[str]:
@@ -78,10 +83,24 @@ def change_line(record: Followed) -> str | None:
     value = record.value
     if value is None or record.headers.get("rekey") == "old":
         return None
-    if not value.keys() >= _OF_A_CHANGE:
+    if not _is_change(value):
         return None  # a marker, or whatever else somebody has written there
     did = _did(value, record.headers.get("rekey"))
     return f"{record.headers.get('lsn', '')}  {record.topic}  {did}"
+
+
+def _is_change(value: Mapping[str, Any]) -> bool:
+    """Whether it is built as a change is, whoever has written it."""
+    if not value.keys() >= _OF_A_CHANGE or value["op"] not in ("c", "u", "d", "t", "r"):
+        return False
+    before, after, unchanged = value["before"], value["after"], value["unchanged"]
+    whole = isinstance(after, Mapping) or value["op"] in ("d", "t")
+    parts = all(one is None or isinstance(one, Mapping) for one in (before, after))
+    source, listed = isinstance(value["source"], Mapping), isinstance(unchanged, list)
+    if not (whole and parts and source and listed) or "identity" not in value["source"]:
+        return False
+    names = all(isinstance(name, str) for name in unchanged)
+    return names and (not before or not after or before.keys() <= after.keys())
 
 
 def _did(value: Mapping[str, Any], rekey: str | None) -> str:
@@ -90,7 +109,7 @@ def _did(value: Mapping[str, Any], rekey: str | None) -> str:
         case "t":
             return "TRUNCATE"
         case "d":
-            return f"DELETE {_shown(_known(before))}"
+            return f"DELETE {_shown(_known(before or {}))}"
         case "r":
             return f"COPY {_shown(after)}"
         case "c" if rekey != "new":

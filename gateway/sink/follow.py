@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
+import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from io import BytesIO
 from typing import Any, Final
 
-import fastavro
 from confluent_kafka import (
     OFFSET_BEGINNING,
     Consumer,
@@ -19,13 +17,16 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import AdminClient
 
-from gateway.errors import FatalError
+from gateway.errors import ProtocolError
+from gateway.observe import event
 from gateway.sink.clients import admin_properties, consumer_properties, make_client
+from gateway.sink.decoding import RegisteredSchemas
 from gateway.sink.failures import classify_kafka_error
 from gateway.sink.registry import Registry
 
 __all__ = ["Followed", "follow", "list_topics"]
 
+_LOG: Final = logging.getLogger(__name__)
 _ANSWER_S: Final = 15.0
 _POLL_S: Final = 0.2
 
@@ -36,11 +37,13 @@ class Followed:
 
     Attributes:
         value: None: a tombstone.
+        is_readable: Whether it is a record of its schema; the log says why it is not.
     """
 
     topic: str
     value: Mapping[str, Any] | None
     headers: Mapping[str, str]
+    is_readable: bool = True
 
 
 def list_topics(kafka: Mapping[str, str | int | bool]) -> list[str]:
@@ -75,10 +78,11 @@ def follow(
 
     Raises:
         TransientError: Kafka or the registry cannot be reached.
-        FatalError: not authorised, or a record is not the gateway's.
+        FatalError: not authorised.
     """
     consumer = make_client(Consumer, consumer_properties(kafka))
-    schemas: dict[int, Any] = {}
+    # Of each topic its own: one that names too many schemas is not read, and all others are.
+    schemas = {topic: RegisteredSchemas(registry) for topic in topics}
     try:
         left = _assign(consumer, topics, from_beginning=from_beginning)
         while left or not to_end:
@@ -87,7 +91,7 @@ def follow(
                 continue
             error = message.error()
             if error is None:
-                yield _decoded(message, registry, schemas)
+                yield _decoded(message, schemas)
             elif error.code() == KafkaError._PARTITION_EOF:
                 left.discard((message.topic(), message.partition()))
             elif not error.retriable() and error.code() != KafkaError._ALL_BROKERS_DOWN:
@@ -113,21 +117,24 @@ def _assign(
     return {(partition.topic, partition.partition) for partition in assigned}
 
 
-def _decoded(message: Message, registry: Registry, schemas: dict[int, Any]) -> Followed:
+def _decoded(message: Message, schemas: Mapping[str, RegisteredSchemas]) -> Followed:
     topic, wire = message.topic() or "", message.value()
     headers = {
-        name: value.decode() if isinstance(value, bytes) else str(value)
+        name: value.decode(errors="replace") if isinstance(value, bytes) else str(value)
         for name, value in dict(message.headers() or ()).items()
     }
     if wire is None:
         return Followed(topic, None, headers)
-    assert isinstance(wire, bytes)
-    if len(wire) < 5 or wire[0] != 0:
-        raise FatalError(f"topic {topic} has a record that is not in Confluent's wire format")
-    schema_id = int.from_bytes(wire[1:5])
-    if schema_id not in schemas:
-        schemas[schema_id] = fastavro.parse_schema(json.loads(registry.text_of(schema_id)))
-    schema = schemas[schema_id]
-    datum = fastavro.schemaless_reader(BytesIO(wire[5:]), schema, schema)
-    assert isinstance(datum, dict)
-    return Followed(topic, datum, headers)
+    try:
+        return Followed(topic, schemas[topic].decode(wire), headers)
+    except ProtocolError as error:
+        event(
+            _LOG,
+            logging.WARNING,
+            "record cannot be read, passed over",
+            topic=topic,
+            partition=message.partition(),
+            offset=message.offset(),
+            error=error.reason,
+        )
+        return Followed(topic, None, headers, is_readable=False)

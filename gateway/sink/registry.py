@@ -126,20 +126,8 @@ class Registry:
         except Exception as error:  # the HTTP library's own classes, whichever it is
             raise self._classify(error, subject) from None
 
-    def text_of(self, schema_id: int) -> str:
-        """Return the schema of an id, as it was registered.
-
-        Raises:
-            TransientError: the registry cannot be reached.
-            FatalError: it refuses the request, or has no such schema.
-        """
-        try:
-            return self._client.get_schema(schema_id).schema_str or ""
-        except Exception as error:  # as above
-            raise self._classify(error, "") from None
-
     def find_text(self, schema_id: int) -> str | None:
-        """As `text_of`; None when the registry has no such schema.
+        """Return the schema of an id, as it was registered; None: the registry has none such.
 
         Raises:
             TransientError: the registry cannot be reached.

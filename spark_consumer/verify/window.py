@@ -7,6 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import reduce
 from typing import Any
 
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.avro.functions import from_avro
@@ -15,6 +17,7 @@ from pyspark.sql.types import StructType
 from spark_consumer.config import ConsumerSettings
 from spark_consumer.decode import read_offsets, row_type, wire
 from spark_consumer.errors import TransientConsumerError
+from spark_consumer.failures import as_error
 from spark_consumer.layout import Layout, key_layout, value_layout
 from spark_consumer.position import Position
 from spark_consumer.registry import Schemas
@@ -35,17 +38,24 @@ class Window:
     Args:
         frame: partition, offset, op, key, old, row, unsent, xid, lsn, seq, commit_lsn; None when
             there is nothing.
+        topic: for errors.
     """
 
-    def __init__(self, frame: DataFrame | None) -> None:
+    def __init__(self, frame: DataFrame | None, topic: str = "") -> None:
         self._frame = frame
+        self._topic = topic
 
     def keys(self) -> set[Row]:
-        """The keys that changes name."""
+        """The keys that changes name.
+
+        Raises:
+            ConsumerError: a record cannot be read, or the topic cannot.
+        """
         if self._frame is None:
             return set()
         both = self._frame.select(F.explode(F.array("key", "old")).alias("key"))
-        return {tuple(row.key) for row in both.where("key IS NOT NULL").distinct().collect()}
+        found = _collected(both.where("key IS NOT NULL").distinct(), self._topic)
+        return {tuple(row.key) for row in found}
 
     def changes(self, after: Position | None = None, unseen: Iterable[int] = ()) -> list[Change]:
         """The changes in order.
@@ -54,6 +64,9 @@ class Window:
             after: leave out what a table has at this position, but for the transactions `unseen`;
                 None for everything.
             unseen: the low 32 bits of their ids.
+
+        Raises:
+            ConsumerError: a record cannot be read, or the topic cannot.
         """
         if self._frame is None:
             return []
@@ -67,9 +80,16 @@ class Window:
             wanted = " OR ".join([*later, f"partition NOT IN ({known})"])
             listed = ", ".join(str(xid & 0xFFFFFFFF) for xid in unseen)
             frame = frame.where(f"{wanted} OR xid IN ({listed})" if listed else wanted)
-        rows = frame.collect()
+        rows = _collected(frame, self._topic)
         rows.sort(key=lambda row: (row.lsn, row.seq, row.offset))
         return [_change(row) for row in rows]
+
+
+def _collected(frame: DataFrame, topic: str) -> list[Any]:
+    try:
+        return frame.collect()
+    except (PySparkException, Py4JError) as error:
+        raise as_error(f"topic {topic}", error) from error
 
 
 def _change(row: Any) -> Change:
@@ -133,7 +153,7 @@ def read_window(
         if piece.changes
         for frame in _decoded(spark, records, piece, schemas, columns, key)
     ]
-    return Window(reduce(DataFrame.unionByName, frames) if frames else None)
+    return Window(reduce(DataFrame.unionByName, frames) if frames else None, end.topic)
 
 
 def _decoded(

@@ -15,6 +15,7 @@ from gateway.commands.verify.source import SourceReader, SourceTable
 from gateway.commands.verify.targets import Target
 from gateway.copy import Snapshot
 from gateway.lsn import Lsn
+from spark_consumer.errors import ContractError
 from spark_consumer.manifests import Manifest, TableState
 from spark_consumer.verify.compare import Difference, compare, settle
 from spark_consumer.verify.rebuilt import RebuiltTables
@@ -54,6 +55,7 @@ class _Table:
         again: By key, the rows that were read later, under the snapshot of the round.
         suspects: Keys that are to be read again.
         trouble: Why the last round says nothing.
+        damaged: Its topic has what no gateway writes: no round says anything.
     """
 
     target: Target
@@ -65,6 +67,7 @@ class _Table:
     suspects: set[Row] = field(default_factory=set)
     difference: Difference | None = None
     trouble: str | None = None
+    damaged: bool = False
 
     @property
     def name(self) -> str:
@@ -77,6 +80,8 @@ class _Table:
     @property
     def settled(self) -> bool:
         """Nothing is left to look at again."""
+        if self.damaged:
+            return True
         return self.trouble is None and not self.suspects and not self.difference
 
     def differing(self) -> set[Row] | None:
@@ -192,6 +197,7 @@ def _read(reader: SourceReader, table: _Table) -> None:
 
 def _round(reader: SourceReader, rebuilt: RebuiltTables, tables: Sequence[_Table]) -> Manifest:
     """Bring all tables to one state, and compare them; return the state."""
+    tables = [table for table in tables if not table.damaged]
     for table in tables:
         again = table.trouble is not None or (table.difference and not table.key)
         if again:
@@ -230,6 +236,8 @@ def _noting(table: _Table, manifest: Manifest) -> Iterator[None]:
         yield
     except DisturbedError as error:
         table.trouble = error.message
+    except ContractError as error:
+        table.trouble, table.damaged = error.message, True
 
 
 def _compare(
@@ -315,6 +323,6 @@ def _judged(tables: Iterable[_Table], verdicts: Iterable[Verdict]) -> list[Verdi
             lines += difference.lines(table.columns, table.key)
         else:
             lines = [f"equal: {difference.rows} rows"]
-        equal = difference is not None and table.settled
+        equal = difference is not None and table.settled and table.trouble is None
         found.append(Verdict(table.name, equal, tuple(lines)))
     return sorted(found, key=lambda verdict: verdict.name)
