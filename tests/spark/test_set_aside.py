@@ -13,6 +13,7 @@ import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 from delta.tables import DeltaTable
+from pyspark.sql.types import IntegerType
 
 from spark_consumer.config import ConsumerSettings
 from spark_consumer.errors import FatalConsumerError
@@ -165,19 +166,24 @@ def test_a_copy_from_another_topic_takes_the_table_over_and_fences_the_first(
     scene.copy(HEALTHY)
     scene.publish()
     scene.run(spark)
-    second = replace(first, topic=f"{scene.name}-renamed", records=[])
+    # Its first record, the copy's, has offset 0, and the column another type.
+    retyped = [COLUMNS[0], Col("b", "int", "integer")]
+    second = replace(first, topic=f"{scene.name}-renamed", records=[], columns=retyped)
     scene.topics.create(second.topic)
     scene.settings = replace(scene.settings, topics=(second.topic,))
     scene.tables["second"] = second
     scene.tables["second"].truncate(scene.end_lsn, 0, snapshot="first")
-    second.change("r", scene.end_lsn, 0, after={"a": 7, "b": "from the second"})
+    second.change("r", scene.end_lsn, 0, after={"a": 7, "b": 70})
     scene.publish()
     scene.add(3, HEALTHY)
-    scene.add(8, "second")
+    scene.add(8, "second", b=80)
     scene.publish()
     scene.run(spark)
 
     assert scene.keys(spark, HEALTHY) == [7, 8]
+    assert spark.read.load(str(scene.folder / HEALTHY), format="delta").schema["b"].dataType == (
+        IntegerType()
+    )
 
 
 def test_a_held_table_ends_the_wait_with_its_reason_and_one_that_is_gone_keeps_nothing_waiting(
