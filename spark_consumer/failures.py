@@ -27,6 +27,7 @@ from spark_consumer.errors import (
 )
 
 __all__ = [
+    "MemoryShortError",
     "SparkFailedError",
     "StoppedError",
     "TableTransientError",
@@ -49,6 +50,7 @@ _PASSING: Final = (
 _PASSING_TEXT: Final = ("Connection refused", "leader epoch", "Failed to create new KafkaAdmin")
 _NO_RECORD: Final = ("MALFORMED_RECORD_IN_PARSING", "MALFORMED_AVRO", "org.apache.avro.")
 """What Spark's text has when a record is not what its schema says."""
+_NO_MEMORY: Final = "java.lang.OutOfMemoryError"
 _LONGEST: Final = 300
 
 
@@ -58,6 +60,10 @@ class TableTransientError(TransientConsumerError):
 
 class SparkFailedError(TableTransientError):
     """Spark failed while a table was worked on."""
+
+
+class MemoryShortError(SparkFailedError):
+    """Spark had less memory than what it was to read takes."""
 
 
 class StoppedError(TransientConsumerError):
@@ -96,6 +102,12 @@ def as_error(label: str, error: Exception) -> ConsumerError:
             return ContractError(
                 f"{label}: a record is not what its Avro schema says",
                 hint=f"is the topic written by something else than the gateway? {COPY_AGAIN}",
+            )
+        if _NO_MEMORY in str(error):
+            return MemoryShortError(
+                f"{label}: a record takes more memory than Spark has",
+                hint="raise spark.driver.memory; a record that is small compressed can be of any "
+                "size: who may write to the topic?",
             )
         return SparkFailedError(
             f"{label}: Spark failed ({_kind(error)})",

@@ -23,7 +23,7 @@ from spark_consumer.config import ConsumerSettings
 from spark_consumer.display import logger
 from spark_consumer.errors import SettingsError
 
-__all__ = ["TUNED", "build_session", "check_session", "open_session"]
+__all__ = ["ALIVE", "TUNED", "build_session", "check_session", "open_session"]
 
 _log: Final = logger(__name__)
 _SPARK: Final = "4.1"
@@ -52,6 +52,10 @@ TUNED: Final = {
     "spark.ui.showConsoleProgress": "false",
 }
 """What the job needs and what makes it fast; for spark-submit the same as ``--conf``."""
+
+ALIVE: Final = {"spark.executor.killOnFatalError.depth": "0"}
+"""For a session whose driver does the work: a record that takes more memory than there is ends what
+was asked, and not the JVM. Some kilobytes, compressed, can be hundreds of megabytes."""
 
 
 _SECRET: Final = re.compile("secret|password|token|access[.]?key", re.IGNORECASE)
@@ -193,6 +197,7 @@ def _local(jars: Iterable[str], settings: ConsumerSettings) -> dict[str, str]:
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.sql.shuffle.partitions": str(min(cores, 4)),
+        **ALIVE,
     }
     if paths := [*settings.jars, *jars]:
         made["spark.jars"] = ",".join(dict.fromkeys(paths))

@@ -17,8 +17,9 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from spark_consumer.config import ConsumerSettings, source_options
 from spark_consumer.display import logger
-from spark_consumer.errors import ConsumerError, FatalConsumerError
+from spark_consumer.errors import ConsumerError, ContractError, FatalConsumerError
 from spark_consumer.failures import (
+    MemoryShortError,
     StoppedError,
     TableTransientError,
     as_error,
@@ -236,7 +237,7 @@ class Subscription:
             if self.stopping.is_set() and not isinstance(error, ConsumerError):
                 _log.warning("batch abandoned: subscription=%s: %s", self.name, cause(error))
                 return
-            self.failure = every_table(error) or as_error("its markers", error)
+            self.failure = every_table(error) or _of_markers(as_error("its markers", error))
 
     def _process(self, records: DataFrame) -> None:
         self._check_journal()
@@ -281,3 +282,10 @@ class Subscription:
         for withdrawn in self._witness.withdrawn:
             _log.warning("%s", told(self.name, withdrawn))
         self._witness.withdrawn.clear()
+
+
+def _of_markers(error: ConsumerError) -> ConsumerError:
+    """A marker that takes more memory than there is does so again; the others need not wait."""
+    if isinstance(error, MemoryShortError):
+        return ContractError(error.message, hint=error.hint)
+    return error

@@ -250,7 +250,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
-    from spark_consumer.session import TUNED
+    from spark_consumer.session import ALIVE, TUNED
 
     folder = tmp_path_factory.mktemp("spark")
     os.environ["JAVA_HOME"] = str(java_home())
@@ -258,6 +258,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     settings = {
         **TUNED,
+        **ALIVE,
         "spark.jars": ",".join(str(jar) for jar in jars.jars("spark")),
         "spark.sql.shuffle.partitions": "2",
         "spark.sql.warehouse.dir": str(folder / "warehouse"),

@@ -14,6 +14,7 @@ from urllib.error import HTTPError, URLError
 from urllib.request import urlopen
 
 import pytest
+from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 
 from gateway.embedded.processes import free_port
@@ -201,6 +202,41 @@ def test_markers_that_cannot_be_read_hold_their_subscription_and_no_other(
         run(replace(settings, endpos=0x200), spark, stopping=threading.Event())
     assert ended.match("no schema with id 999999")
     assert ended.match("has format 99")
+
+
+def test_a_marker_of_some_kilobytes_that_takes_more_memory_than_there_is(
+    spark: SparkSession,
+    kafka: str,
+    registry: str,
+    make_settings: Callable[..., ConsumerSettings],
+) -> None:
+    ids = RegisteredSchemas(registry)
+    healthy, bombed = victims = [Victim(kafka, ids, kind) for kind in ("healthy", "bombed")]
+    jvm: Any = spark._jvm
+    most = int(jvm.java.lang.Runtime.getRuntime().maxMemory())
+    failed: list[object] = []
+    producer = Producer(
+        {
+            "bootstrap.servers": kafka,
+            "compression.type": "gzip",
+            "message.max.bytes": 1_000_000_000,
+            "queue.buffering.max.kbytes": 2_000_000,
+        }
+    )
+    producer.produce(
+        bombed.topics.marker_topic,
+        bytes(min(most * 7 // 10, 900_000_000)),
+        on_delivery=lambda error, _: failed.append(error),
+    )
+    producer.flush(100)
+    assert failed == [None]
+    settings = replace(make_settings(*victims), available_now=True)
+
+    with pytest.raises(FatalConsumerError, match="a record takes more memory than Spark has"):
+        run(settings, spark, stopping=threading.Event())
+
+    manifest = state_at(healthy.name, at=None, warehouse=settings.warehouse, spark=spark)
+    assert manifest.end_lsn == 0x100
 
 
 def test_a_topic_that_the_broker_refuses_is_no_broker_that_does_not_answer(kafka: str) -> None:
