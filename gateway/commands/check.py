@@ -20,7 +20,7 @@ from gateway.definitions.expression import column_names
 from gateway.definitions.model import Definitions, Operation, Plan
 from gateway.display import lines_shown, say
 from gateway.envelope.naming import error_topic, transaction_topic
-from gateway.errors import GatewayError
+from gateway.errors import FatalError, GatewayError
 from gateway.monitor.status import retention_problem
 from gateway.pgoutput.messages import ReplicaIdentity
 from gateway.routing.routes import RelationRoutes
@@ -35,7 +35,7 @@ from gateway.sink.durability import risks
 from gateway.sink.log_bounds import read_log_bounds
 from gateway.sink.progress import read_progress
 from gateway.sink.registry import Registry
-from gateway.sink.topic_ids import other_topics, read_topic_ids
+from gateway.sink.topic_ids import ids_of, other_topics, read_topics, unwritable
 from gateway.sink.topics import describe_topics, unfit_topics
 from gateway.source.connection import ServerFacts, connect, server_facts, wal_flush_lsn
 from gateway.source.excess import excess_rights, planned_code
@@ -424,7 +424,13 @@ def _topic_findings(settings: Settings, facts: ServerFacts, plan: Plan) -> Itera
     markers = [transaction_topic(subscription.name) for subscription in plan.subscriptions]
     specs = table_topics(plan, settings)
     tables = [spec.name for spec in specs]
-    found = describe_topics(settings.kafka, [*markers, *tables, progress])
+    refused: dict[str, FatalError] = {}
+    found = describe_topics(settings.kafka, [*markers, *tables, progress], refused=refused)
+    known = read_topics(settings.kafka, [*found, *refused])
+    refused |= unwritable(known)
+    for name, error in sorted((unfit_topics(specs, found) | refused).items()):
+        table = "; its table is held" if name in tables else ""
+        yield Finding(Severity.ERROR, f"kafka: {error.message}{table}", error.hint or "")
     if progress not in found:
         return
     if not found[progress].is_compacted:
@@ -437,9 +443,12 @@ def _topic_findings(settings: Settings, facts: ServerFacts, plan: Plan) -> Itera
     written = {t: o for t, o in recovered.offsets.items() if t in tables}
     there = {t: found[t].partitions for t in written if t in found}
     lost = lost_records(written, read_log_bounds(settings.kafka, there))
-    lost |= {topic: "it does not exist any more" for topic in written if topic not in found}
-    ids = read_topic_ids(settings.kafka, recovered.topic_ids.keys() & found.keys())
-    lost |= dict.fromkeys(other_topics(recovered.topic_ids, ids), MADE_AGAIN)
+    lost |= {
+        topic: "it does not exist any more"
+        for topic in written
+        if topic not in {**found, **refused}
+    }
+    lost |= dict.fromkeys(other_topics(recovered.topic_ids, ids_of(known)), MADE_AGAIN)
     changed = changed_partitions(there, {t: o for t, o in written.items() if t not in lost})
     for why in changed.values():
         yield Finding(
@@ -447,8 +456,6 @@ def _topic_findings(settings: Settings, facts: ServerFacts, plan: Plan) -> Itera
             f"kafka: {why}",
             "its table is held until somebody asks for its copy: `pgsluice copy TABLE`",
         )
-    for _, error in sorted(unfit_topics(specs, found).items()):
-        yield Finding(Severity.ERROR, f"kafka: {error.message}", error.hint or "")
     for topic, why in sorted(lost.items()):
         yield Finding(
             Severity.ERROR,

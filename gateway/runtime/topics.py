@@ -19,7 +19,7 @@ from gateway.envelope.naming import (
 from gateway.errors import ConfigError, FatalError
 from gateway.sink.durability import Risk, risks
 from gateway.sink.sizes import batch_bytes, most_bytes
-from gateway.sink.topic_ids import read_topic_ids
+from gateway.sink.topic_ids import ids_of, read_topics, unwritable
 from gateway.sink.topics import TopicSpec, ensure_topics, progress_topic_spec
 
 __all__ = ["TOPICS_TIMEOUT_S", "Topics", "ensure_all_topics", "table_topics"]
@@ -130,12 +130,15 @@ def ensure_all_topics(
     found = ensure_topics(
         settings.kafka, specs, timeout_s=timeout_s, refused=refused if holds else None
     )
-    if error := next(
-        (refused[spec.name] for spec in [*markers, progress] if spec.name in refused), None
-    ):
-        raise error
-    if tables and all(spec.name not in found for spec in tables):
-        raise refused[tables[0].name]
+    known = read_topics(settings.kafka, found, timeout_s=timeout_s)
+    denied = {**refused, **unwritable(known)}
+    for name, error in denied.items():
+        if not holds or name not in (spec.name for spec in tables):
+            raise error
+    usable = [name for name in found if name not in unwritable(known)]
+    if tables and all(spec.name not in usable for spec in tables):
+        raise denied[tables[0].name]
+    refused = denied
     return Topics(
         {spec.name: found[spec.name].partitions for spec in tables if spec.name in found},
         most_bytes(settings.kafka, found.values(), sure="size" in quarantined),
@@ -146,7 +149,7 @@ def ensure_all_topics(
             for table_id, spec in by_table.items()
             if spec.name in refused
         },
-        read_topic_ids(settings.kafka, found.keys() - {progress.name}, timeout_s=timeout_s),
+        ids_of({name: topic for name, topic in known.items() if name != progress.name}),
     )
 
 

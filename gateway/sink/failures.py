@@ -9,7 +9,7 @@ from confluent_kafka import KafkaError
 
 from gateway.errors import ConfigError, FatalError, FencedError, GatewayError, TransientError
 
-__all__ = ["classify_kafka_error", "is_fenced", "is_missing", "is_refusal"]
+__all__ = ["RIGHTS", "classify_kafka_error", "is_fenced", "is_missing", "is_refusal"]
 
 _FENCED: Final = frozenset(
     {
@@ -78,6 +78,14 @@ _UNREACHABLE: Final = frozenset(
 _TOPIC_IN_TEXT: Final = re.compile(r"ProduceRequest for (\S+) \[")
 
 
+RIGHTS: Final = (
+    "grant Describe and Write on the topics and on the transactional.id, DescribeConfigs on the "
+    "topics, Read on the progress topic, Describe on the group, and Create where topics are to be "
+    "made; docs/operations.md has them as a table"
+)
+"""Who may do too little gets this hint."""
+
+
 def is_refusal(complaint: KafkaError) -> bool:
     """A broker answers and does not let us in; trying again will not change that."""
     if complaint.code() == KafkaError._SSL:
@@ -144,9 +152,7 @@ def classify_kafka_error(
     if code in _AUTHORIZATION:
         return FatalError(
             f"{doing}: not authorised{place}: {text}",
-            hint="grant Describe and Write on the topics and on the transactional.id, "
-            "DescribeConfigs on the topics, Read on the progress topic, Describe on the group, and "
-            "Create where topics are to be made; docs/operations.md has them as a table",
+            hint=RIGHTS,
         )
     if is_refusal(error):
         return FatalError(

@@ -115,9 +115,11 @@ def ensure_topics(
     """
     wanted = {spec.name: spec for spec in topics}
     problems: dict[str, FatalError] = {}
-    found = describe_topics(kafka, list(wanted), timeout_s=timeout_s)
+    found = describe_topics(
+        kafka, list(wanted), timeout_s=timeout_s, refused=None if refused is None else problems
+    )
     _check(wanted, found, problems, refused)
-    missing = [spec for spec in topics if spec.name not in found]
+    missing = [spec for spec in topics if spec.name not in found and spec.name not in problems]
     if not missing:
         return found
     admin = make_client(AdminClient, admin_properties(kafka))
@@ -146,9 +148,19 @@ def unfit_topics(
 
 
 def describe_topics(
-    kafka: Mapping[str, str | int | bool], names: Sequence[str], *, timeout_s: float = 10.0
+    kafka: Mapping[str, str | int | bool],
+    names: Sequence[str],
+    *,
+    timeout_s: float = 10.0,
+    refused: dict[str, FatalError] | None = None,
 ) -> dict[str, TopicDescription]:
-    """Those of the topics that exist and can be written to, by name.
+    """Return those of the topics that exist and have leaders, by name.
+
+    Args:
+        kafka: librdkafka properties of the user.
+        names: Of the topics.
+        timeout_s: For each of the two requests.
+        refused: Gets those whose settings may not be read, instead of raising it.
 
     Raises:
         TransientError: Kafka does not answer in time.
@@ -169,7 +181,13 @@ def describe_topics(
     described: dict[str, TopicDescription] = {}
     for resource, future in futures.items():
         doing = f"describing topic {resource.name}"
-        entries = _result(future, timeout_s, doing, ok=KafkaError.UNKNOWN_TOPIC_OR_PART)
+        try:
+            entries = _result(future, timeout_s, doing, ok=KafkaError.UNKNOWN_TOPIC_OR_PART)
+        except FatalError as error:
+            if refused is None:
+                raise
+            refused[str(resource.name)] = error
+            continue
         if entries is None:
             continue  # deleted between the two requests
         config = {name: entry.value for name, entry in entries.items() if entry.value is not None}

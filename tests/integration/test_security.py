@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin._acl import AclBinding, AclOperation, AclPermissionType
 from confluent_kafka.admin._resource import ResourcePatternType, ResourceType
+from confluent_kafka.cimpl import NewTopic
 
 from gateway.errors import FatalError, GatewayError
 from gateway.records import Batch
@@ -109,25 +110,28 @@ def test_rights_to_create_topics_are_checked_before_publications_are_changed(
     secured: Secured, tmp_path: Path
 ) -> None:
     granted = (
-        "CREATE PUBLICATION p FOR TABLE t1, t2;CREATE SUBSCRIPTION s2 CONNECTION '' PUBLICATION p;"
+        "CREATE PUBLICATION p FOR TABLE t1, t2, t3, t4;"
+        "CREATE SUBSCRIPTION s2 CONNECTION '' PUBLICATION p;"
     )
     another = (
-        "CREATE PUBLICATION q FOR TABLE t3;"
+        "CREATE PUBLICATION q FOR TABLE t1;"
         "CREATE SUBSCRIPTION ungranted CONNECTION '' PUBLICATION q;"
     )
     admin = secured.admin()
     grant_documented_acls(admin, {"subscription": "s2"})
-    denied = AclBinding(
-        ResourceType.TOPIC,
-        "s2.public.t2",
-        ResourcePatternType.LITERAL,
-        f"User:{GATEWAY}",
-        "*",
-        AclOperation.CREATE,
-        AclPermissionType.DENY,
-    )
-    for future in admin.create_acls([denied]).values():
+    denied = {
+        "s2.public.t2": AclOperation.CREATE,
+        "s2.public.t3": AclOperation.WRITE,
+        "s2.public.t4": AclOperation.DESCRIBE_CONFIGS,
+    }
+    literal, deny = ResourcePatternType.LITERAL, AclPermissionType.DENY
+    acls = [
+        AclBinding(ResourceType.TOPIC, topic, literal, f"User:{GATEWAY}", "*", operation, deny)
+        for topic, operation in denied.items()
+    ]
+    for future in admin.create_acls(acls).values():
         future.result()
+    admin.create_topics([NewTopic("s2.public.t4", 1)])["s2.public.t4"].result()
     project = secured.project(tmp_path, another)
     project.slot = "denied"
     project.extra = {**project.extra, "source": {"dsn": secured.postgres.dsn(DATABASE)}}
@@ -135,6 +139,7 @@ def test_rights_to_create_topics_are_checked_before_publications_are_changed(
     del environment["PGSLUICE_SOURCE__DSN_FILE"]
 
     with secured.postgres.connect(DATABASE) as connection:
+        connection.execute("CREATE TABLE t4 (a int PRIMARY KEY)")
 
         def run() -> Ended:
             row = connection.execute("SELECT pg_current_wal_insert_lsn()::text").fetchone()
@@ -153,6 +158,7 @@ def test_rights_to_create_topics_are_checked_before_publications_are_changed(
         before = made()
         project.definitions = granted
         allowed = run()
+        checked = cli("check", "--config", str(project.write()), environment=environment)
         published = made()
         project.definitions = granted + another
         changed = run()
@@ -164,7 +170,11 @@ def test_rights_to_create_topics_are_checked_before_publications_are_changed(
     assert before == [], "nothing was made in PostgreSQL"
     assert allowed.code == 0, allowed.err
     assert {table for _, table in published} == {"t1", "a slot"}
-    assert "s2.public.t2: not authorised" in allowed.err, "the table is held, the other goes on"
+    for topic in denied:  # their tables are held, the other goes on
+        assert f"{topic}: not authorised" in allowed.err
+    for topic in ("s2.public.t3", "s2.public.t4"):
+        assert f"{topic}: not authorised" in checked.out
+    assert checked.code == 1
     assert after == published
 
 
