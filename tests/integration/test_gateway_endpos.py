@@ -6,8 +6,6 @@ from collections import Counter, defaultdict
 from collections.abc import Callable
 
 import pytest
-from confluent_kafka.admin import AdminClient
-from confluent_kafka.cimpl import NewPartitions
 
 from gateway.lsn import parse_lsn
 from tests.support.gateway_scene import Scene, assert_exactly_once, current_lsn, value_of
@@ -114,29 +112,6 @@ def test_several_partitions_keep_keys_order_and_totals_over_restarts(
         assert truncates == dict.fromkeys(range(4), 2)  # the copy's and the statement's
         assert [(int(a), b) for a, b in s.rebuilt("t")] == s.source_rows("SELECT a::int, b FROM t")
     assert_exactly_once(s, ["t"])
-
-
-def test_another_number_of_partitions_is_refused(
-    scene: MakeScene, database: Database, kafka: str
-) -> None:
-    with database.connect() as connection:
-        connection.execute("CREATE TABLE t (a int PRIMARY KEY); INSERT INTO t VALUES (1)")
-    s = scene(
-        "CREATE PUBLICATION p FOR TABLE t; CREATE SUBSCRIPTION {s} CONNECTION '' PUBLICATION p;"
-    )
-    s.run_to("0/1")
-    admin = AdminClient({"bootstrap.servers": kafka})
-    admin.create_partitions([NewPartitions(s.topic("t"), 3)])[s.topic("t")].result(30)
-    wait_until(
-        lambda: len(admin.list_topics(s.topic("t")).topics[s.topic("t")].partitions) == 3,
-        30,
-        "the new partitions",
-    )
-
-    ended = s.cli("run", "--endpos", "0/1")
-
-    assert ended.code == 1
-    assert f"topic {s.topic('t')} has 3 partitions, it had 1" in ended.err
 
 
 def test_markers_and_feedback_move_on_while_only_another_database_writes(
