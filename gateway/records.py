@@ -42,7 +42,7 @@ def _length_bytes(length: int) -> int:
 CopyStateKind: TypeAlias = Literal["pending", "copying", "ready", "missing", "held", "gone"]
 
 HeldCause: TypeAlias = Literal["", "lost", "partitions"]
-"""What holds a table until a person asks for its copy: its topic has lost records, or has another
+"""Reason to hold a table until somebody asks for its copy: its topic lost records, or has another
 number of partitions. Empty: it is published again by itself, as soon as it can be."""
 
 

@@ -26,9 +26,9 @@ __all__ = [
 ]
 
 PREFIX: Final = "pgsluice.publications"
-"""Of the logical messages about publications, partitions and types."""
+"""Prefixes of the logical messages about publications, partitions and types."""
 PREFIXES: Final = frozenset({PREFIX, "pgsluice.rewritten"})
-"""Of all of them."""
+"""Prefixes of all DDL messages."""
 
 _OIDS: Final = 1 << 32
 _FIRST_NORMAL_OID: Final = 16384

@@ -77,7 +77,7 @@ class Position:
 
 @dataclass(frozen=True, slots=True)
 class TopicOffsets:
-    """Where a topic ended.
+    """End of a topic.
 
     Attributes:
         next: Next offset of each partition; the index is the partition. Empty for markers.
@@ -89,7 +89,7 @@ class TopicOffsets:
 
 
 ProgressValue: TypeAlias = Position | CopyState | TopicOffsets | CopyRequest
-"""By the kind of the key."""
+"""Classes of values by the kind of the key."""
 
 
 def copy_name(state: CopyState) -> str:

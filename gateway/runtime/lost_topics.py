@@ -50,7 +50,7 @@ _LOG: Final = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class LostTopics:
-    """What is to be done for topics that are not what they were when they were written to.
+    """Measures for topics that are not what they were when they were written to.
 
     Attributes:
         topics: Those whose tables are copied again.

@@ -30,7 +30,7 @@ TOPICS_TIMEOUT_S: Final = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Topics:
-    """What the topics allow.
+    """Limits, IDs and faults of the topics of a plan.
 
     Attributes:
         partitions: Of each table's topic.

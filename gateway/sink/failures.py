@@ -83,7 +83,7 @@ RIGHTS: Final = (
     "topics, Read on the progress topic, Describe on the group, and Create where topics are to be "
     "made; docs/operations.md has them as a table"
 )
-"""Who may do too little gets this hint."""
+"""Hint for a principal whose rights do not suffice."""
 
 
 def is_refusal(complaint: KafkaError) -> bool:
