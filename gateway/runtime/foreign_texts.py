@@ -27,6 +27,9 @@ from gateway.source.conditions import check_condition, refuse_text
 __all__ = ["believable", "refused_requests"]
 
 _LOG: Final = logging.getLogger(__name__)
+_MOST_NAMED: Final = 20
+"""Who may write to the topic may write many; the log, and the page, are for others as well."""
+_LONGEST: Final = 500
 
 
 def believable(
@@ -43,8 +46,11 @@ def believable(
         states = tuple(_checked(connection, state, problems) for state in watermark.copies)
         if states != watermark.copies:
             recovered = replace(recovered, watermark=replace(watermark, copies=states))
-    for problem in problems:
-        event(_LOG, logging.WARNING, "record of the progress topic passed over", what=problem)
+    for problem in problems[:_MOST_NAMED]:
+        what = problem if len(problem) <= _LONGEST else f"{problem[:_LONGEST]}..."
+        event(_LOG, logging.WARNING, "record of the progress topic passed over", what=what)
+    if (more := len(problems) - _MOST_NAMED) > 0:
+        event(_LOG, logging.WARNING, "more records of the progress topic passed over", records=more)
     counters.passed_over += len(problems)
     return recovered
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -54,6 +55,8 @@ _POLL_S: Final = 0.2
 _FIRST_LOOK: Final = 64
 """Offsets before the end that are read at first; control records take offsets, too."""
 _FARTHER: Final = 16
+_MOST_NAMED: Final = 20
+"""Markers that cannot be read, of each topic, of which the log warns: there may be any number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,14 +172,17 @@ def _read_tails(
         places.append(place)
     consumer.assign(places)
     tails: dict[str, list[Said | None]] = {topic: [] for topic in topics}
-    left = set(topics)
+    left, unreadable = set(topics), Counter[str]()
     while left:
         message = consumer.poll(min(_POLL_S, _rest(deadline)))
         if message is None:
             continue
         topic, error = message.topic() or "", message.error()
         if error is None:
-            tails[topic].append(_said(message, registered))
+            level = logging.WARNING if unreadable[topic] < _MOST_NAMED else logging.DEBUG
+            said = _said(message, registered, level)
+            unreadable[topic] += said is None
+            tails[topic].append(said)
         elif error.code() == KafkaError._PARTITION_EOF:
             left.discard(topic)
         elif not error.retriable() and error.code() != KafkaError._ALL_BROKERS_DOWN:
@@ -191,7 +197,7 @@ def _rest(deadline: float) -> float:
     return rest
 
 
-def _said(message: Message, registered: RegisteredSchemas) -> Said | None:
+def _said(message: Message, registered: RegisteredSchemas, level: int) -> Said | None:
     """Return what a marker says of owners; None: it cannot be read, and is passed over."""
     topic = message.topic() or ""
     try:
@@ -204,7 +210,7 @@ def _said(message: Message, registered: RegisteredSchemas) -> Said | None:
     except ProtocolError as error:
         event(
             _LOG,
-            logging.WARNING,
+            level,
             "marker cannot be read, passed over",
             topic=topic,
             offset=message.offset(),
