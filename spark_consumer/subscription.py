@@ -36,7 +36,7 @@ from spark_consumer.rebuild import Rebuild
 from spark_consumer.registry import Schemas
 from spark_consumer.small import INTERPRETED, tuned
 from spark_consumer.topics import TopicStates
-from spark_consumer.witness import Found, Refused, Witness, told
+from spark_consumer.witness import Found, Refused, Witness, warnings
 
 __all__ = ["Subscription"]
 
@@ -268,19 +268,15 @@ class Subscription:
             raise TableTransientError(f"topic {self._topic} is gone, or was made anew")
 
     def _believed(self, read: Iterable[Found]) -> Iterator[Marker | Copy]:
+        refused: list[Refused] = []
         for one in self._witness.judge(read):
-            if not isinstance(one, Refused):
+            if isinstance(one, Refused):
+                refused.append(one)
+            else:
                 yield one
-                continue
-            self.rebuild.figures.refused += 1
-            _log.warning(
-                "marker passed over: subscription=%s offset=%d: %s",
-                self.name,
-                one.offset,
-                one.reason,
-            )
-        for withdrawn in self._witness.withdrawn:
-            _log.warning("%s", told(self.name, withdrawn))
+        self.rebuild.figures.refused += len(refused)
+        for line in warnings(self.name, refused, self._witness.withdrawn):
+            _log.warning("%s", line)
         self._witness.withdrawn.clear()
 
 

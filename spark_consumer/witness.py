@@ -19,9 +19,12 @@ from typing import Final, TypeAlias
 from spark_consumer.markers import Claim, Copy, Damaged, Marker, Owner
 from spark_consumer.names import lsn_text, part, transaction_topic
 
-__all__ = ["Found", "Refused", "Witness", "owner_before", "told"]
+__all__ = ["Found", "Refused", "Witness", "owner_before", "warnings"]
 
 Found: TypeAlias = Marker | Copy | Claim | Damaged
+_MOST_NAMED: Final = 20
+"""Whoever may write markers may write many; the log has other news as well."""
+_LONGEST: Final = 500
 _NAME: Final = re.compile("[A-Za-z0-9._-]{1,249}")
 
 
@@ -114,13 +117,20 @@ def owner_before(read: Sequence[Found], owner: Owner | None) -> Owner | None:
     return owner
 
 
-def told(subscription: str, withdrawn: tuple[int, int, int]) -> str:
-    """What to log of a claim that was withdrawn."""
-    offset, lesser, greater = withdrawn
-    return (
-        f"LSN goes backwards: subscription={subscription} marker={offset}"
-        f" end_lsn={lsn_text(lesser)} before={lsn_text(greater)}"
-    )
+def warnings(
+    subscription: str, refused: Sequence[Refused], withdrawn: Sequence[tuple[int, int, int]]
+) -> Iterator[str]:
+    """Yield what to log of markers that were read together: few lines, however many they are."""
+    for one in refused[:_MOST_NAMED]:
+        reason = one.reason if len(one.reason) <= _LONGEST else f"{one.reason[:_LONGEST]}..."
+        yield f"marker passed over: subscription={subscription} offset={one.offset}: {reason}"
+    if (more := len(refused) - _MOST_NAMED) > 0:
+        yield f"more markers passed over: subscription={subscription} markers={more}"
+    for offset, lesser, greater in withdrawn[:_MOST_NAMED]:
+        yield (
+            f"LSN goes backwards: subscription={subscription} marker={offset}"
+            f" end_lsn={lsn_text(lesser)} before={lsn_text(greater)}"
+        )
 
 
 def _named(owner: Owner) -> str:

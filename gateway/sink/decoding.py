@@ -27,6 +27,8 @@ WIRE_BYTES: Final = 5
 _MOST_SCHEMAS: Final = 256
 """Schemas that one reader asks the registry for. A topic has a few; more are an attack on it."""
 _LONGEST_SCHEMA: Final = 4 << 20
+_LONGEST_REASON: Final = 300
+"""Characters of what fastavro says of a record: where schemas do not match, it quotes both."""
 _OURS: Final = "pgsluice-"
 _EPOCH_DAYS: Final = 10_957
 _EPOCH_USECS: Final = 946_684_800_000_000
@@ -73,7 +75,8 @@ class RegisteredSchemas:
         try:
             datum = fastavro.schemaless_reader(BytesIO(data), schema, reader)
         except Exception as error:  # of fastavro, which has no class for all of them
-            raise ProtocolError(f"{type(error).__name__}: {error}", tag=b"", offset=0) from None
+            why = f"{type(error).__name__}: {str(error)[:_LONGEST_REASON]}"
+            raise ProtocolError(why, tag=b"", offset=0) from None
         if not isinstance(datum, dict):
             raise ProtocolError("not a record", tag=b"", offset=0)
         return datum

@@ -16,7 +16,7 @@ from spark_consumer.errors import ContractError, FatalConsumerError, TransientCo
 from spark_consumer.failures import SparkFailedError, as_error, every_table
 from spark_consumer.markers import Claim, Copy, Damaged, Marker, Range
 from spark_consumer.position import Gap, Position, Share, TopicState, share
-from spark_consumer.witness import Found, Refused, Witness, owner_before
+from spark_consumer.witness import Found, Refused, Witness, owner_before, warnings
 
 OURS = ("7001", "shop", "pgsluice")
 OTHERS = ("7002", "shop", "pgsluice")
@@ -207,3 +207,16 @@ def test_the_owner_of_past_markers_is_whose_they_were_then_and_not_who_wrote_fir
     assert list(refusals(witness(owner_before(read, third)), *read)) == [4, 7]
     assert owner_before(read[:2], OURS) == OURS
     assert owner_before(read, None) is None
+
+
+def test_however_many_markers_are_passed_over_the_log_is_short() -> None:
+    refused = [Refused(offset, "it names topic " + "x" * 100_000) for offset in range(1000)]
+    withdrawn = [(offset, 16, 32) for offset in range(1000)]
+
+    lines = list(warnings("s1", refused, withdrawn))
+
+    assert 2 < len(lines) < 50
+    assert max(map(len, lines)) < 1000
+    named = [line for line in lines if line.startswith("marker passed over")]
+    assert f"more markers passed over: subscription=s1 markers={1000 - len(named)}" in lines
+    assert any(line.startswith("LSN goes backwards: subscription=s1 marker=0") for line in lines)
