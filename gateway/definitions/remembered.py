@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from gateway.definitions.departed import with_departed
 from gateway.definitions.expression import column_names, refuse_nodes
+from gateway.definitions.keys import KeyColumns, key_of
 from gateway.definitions.model import (
     Collation,
     Column,
@@ -26,7 +27,6 @@ from gateway.definitions.model import (
     TableCopy,
 )
 from gateway.definitions.shape import read_shape, unseen_change, write_shape
-from gateway.envelope.schema import KeyColumns, key_of
 from gateway.pgoutput.messages import ReplicaIdentity
 from gateway.records import CopyState
 

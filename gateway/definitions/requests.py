@@ -13,9 +13,9 @@ from types import MappingProxyType
 
 from gateway.copy.progress import Progress
 from gateway.definitions.changes import TableKey, attached, key_of_copy
+from gateway.definitions.keys import key_of
 from gateway.definitions.model import Fault, Plan, TableCopy
 from gateway.definitions.remembered import describe
-from gateway.envelope.schema import key_of
 from gateway.records import CopyRequest, CopyState
 
 __all__ = ["concerned", "is_asked", "new_partitions", "oids_of", "refusal", "released", "take"]

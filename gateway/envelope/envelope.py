@@ -12,6 +12,7 @@ from functools import cache
 from importlib.metadata import version
 from typing import Any, Final, Literal, TypeAlias
 
+from gateway.definitions.keys import KeyColumns
 from gateway.envelope.encoders import (
     EMPTY_ARRAY,
     RowEncoder,
@@ -21,7 +22,7 @@ from gateway.envelope.encoders import (
     compile_row_encoder,
     compile_unchanged_encoder,
 )
-from gateway.envelope.schema import ColumnLike, KeyColumns, KeyKind, NumericMode, describe
+from gateway.envelope.schema import ColumnLike, KeyKind, NumericMode, describe
 from gateway.envelope.values import EPOCH_SHIFT_US
 from gateway.envelope.varint import PIECES, TAILS, encode_long, encode_text
 

@@ -7,34 +7,28 @@ schemas/envelope-key.avsc are what `describe` makes of the manual's table t1.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final, Literal, Protocol, TypeAlias
 
-from gateway.definitions.model import Table
+from gateway.definitions.keys import KeyColumns
 from gateway.envelope.naming import avro_name
 from gateway.errors import SchemaError
-from gateway.pgoutput.messages import ReplicaIdentity
 from schemas import load
 
 __all__ = [
     "AvroKind",
     "ColumnLike",
     "Field",
-    "KeyColumns",
     "KeyKind",
     "NumericMode",
     "TableSchema",
     "describe",
-    "key_of",
 ]
 
 NumericMode: TypeAlias = Literal["decimal", "string"]
 """``[types] numeric``: whether numeric(p, s) becomes an Avro decimal or its text."""
-
-KeyColumns: TypeAlias = tuple[str, ...] | None
-"""Names of the key's columns in table order, ``()`` for the whole row, None for no key."""
 
 MAX_DECIMAL_PRECISION: Final = 38
 """What Spark, Flink and Connect can hold."""
@@ -184,7 +178,7 @@ def describe(
         table_schema: The PostgreSQL schema the table is published under.
         table_name: The table.
         columns: The published columns, in table order.
-        key: See `key_of`; its columns must be among `columns`.
+        key: See `gateway.definitions.keys.key_of`; its columns must be among `columns`.
         numeric: ``string`` writes every numeric as text.
 
     Raises:
@@ -217,24 +211,6 @@ def describe(
         value_schema=_value_schema(namespace, fields, properties),
         key_schema=_key_schema(namespace, key_kind, key_fields) if key_fields else None,
     )
-
-
-def key_of(table: Table, published: Collection[str]) -> KeyColumns:
-    """Say what the key of `table` is when the columns `published` are published.
-
-    The replica identity columns; under FULL the primary key, else the whole row. There is none
-    under NOTHING and without a usable identity. A column list may leave out a part of it when
-    neither UPDATE nor DELETE is published: then there is none either, under FULL the whole row.
-    """
-    match table.replica_identity:
-        case ReplicaIdentity.NOTHING:
-            return None
-        case ReplicaIdentity.FULL:
-            complete = table.primary_key and set(table.primary_key) <= set(published)
-            return table.primary_key if complete else ()
-        case _:
-            complete = table.identity and set(table.identity) <= set(published)
-            return table.identity if complete else None
 
 
 def _field(column: ColumnLike, numeric: NumericMode) -> Field:

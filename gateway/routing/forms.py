@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+from gateway.definitions.keys import KeyColumns, key_of
 from gateway.definitions.model import Column, Plan, Publish, Table
-from gateway.envelope.schema import KeyColumns, key_of
 from gateway.errors import SchemaError
 from gateway.pgoutput.messages import Relation, RelationColumn, ReplicaIdentity, Type
 from gateway.routing.ports import CatalogReader

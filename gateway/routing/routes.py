@@ -12,13 +12,13 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from gateway.copy import ChunkedCopy
 from gateway.definitions.alterations import PREFIX, rewritten
 from gateway.definitions.ddl_messages import Reason, UnbelievedError
+from gateway.definitions.keys import key_of
 from gateway.definitions.model import Operation, Plan, Publish, TableCopy
 from gateway.definitions.remembered import key_signature
 from gateway.definitions.shape import unseen_changes
 from gateway.envelope.envelope import EnvelopeEncoder
 from gateway.envelope.headers import HeaderMaker
 from gateway.envelope.markers import encode_copy
-from gateway.envelope.schema import key_of
 from gateway.errors import SchemaError, SchemaRefusedError
 from gateway.lsn import Lsn
 from gateway.pgoutput.messages import LogicalMessage, Relation

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from gateway.copy import ChunkedCopy, Front
+from gateway.definitions.keys import key_of
 from gateway.definitions.model import Plan, Table, TableCopy
-from gateway.envelope.schema import key_of
 from gateway.routing.copies import CopyRoute
 from gateway.routing.counts import TopicCounter
 from gateway.routing.filters import Filters

@@ -17,12 +17,13 @@ from psycopg import sql
 
 from gateway.config import Settings
 from gateway.definitions.combine import TableId
+from gateway.definitions.keys import key_of
 from gateway.definitions.model import Column, Fault, Plan, Table
 from gateway.definitions.remembered import oversized
 from gateway.definitions.server import SUFFIXES
 from gateway.definitions.topics import topic_faults
 from gateway.envelope.naming import error_topic, message_topic, transaction_topic
-from gateway.envelope.schema import NumericMode, describe, key_of
+from gateway.envelope.schema import NumericMode, describe
 from gateway.errors import FilterError, SchemaError
 from gateway.records import CopyState
 from gateway.routing.binary import compile_row
