@@ -9,7 +9,7 @@ from bench import copy, encode, feed, groups, rows, subscriptions
 from bench.cases import CASES
 from bench.load import CHANGES_PER_TRANSACTION
 from bench.stream import measure, stop_on_sigterm
-from gateway.errors import FatalError
+from gateway.core.errors import FatalError
 
 _MAX_REPEATS = 15  # four slots each, of the 64 that the embedded server has
 

@@ -28,11 +28,11 @@ import psycopg
 from bench.latency import Reader
 from bench.load import make_rows
 from bench.processes import BenchError, cpu_s
-from gateway.compiled import INTERPRETED
-from gateway.embedded.kafka import EmbeddedKafka
-from gateway.embedded.postgres import EmbeddedPostgres
-from gateway.embedded.registry import EmbeddedRegistry
-from gateway.routing.compiled import why_not_built
+from devkit.embedded.kafka import EmbeddedKafka
+from devkit.embedded.postgres import EmbeddedPostgres
+from devkit.embedded.registry import EmbeddedRegistry
+from gateway._speedups.loader import INTERPRETED
+from gateway.routing.row.native import why_not_built
 
 __all__ = ["run"]
 

@@ -19,14 +19,14 @@ from typing import Final
 
 from bench.fixed import OneId
 from bench.processes import BenchError, cpu_s
-from gateway.descriptors import wait_readable
-from gateway.embedded.kafka import EmbeddedKafka
-from gateway.lsn import Lsn
-from gateway.records import Batch, Cut, Feed, Record, Watermark
-from gateway.sink.identity import SlotIdentity
-from gateway.sink.producer import TransactionalSink
-from gateway.sink.progress import KafkaProgress
-from gateway.sink.topics import TopicSpec, ensure_topics, progress_topic_spec
+from devkit.embedded.kafka import EmbeddedKafka
+from gateway.core.descriptors import wait_readable
+from gateway.core.lsn import Lsn
+from gateway.core.records import Batch, Cut, Feed, Record, Watermark
+from gateway.sink.clients.identity import SlotIdentity
+from gateway.sink.delivery.producer import TransactionalSink
+from gateway.sink.own_topics.progress import KafkaProgress
+from gateway.sink.topics.topics import TopicSpec, ensure_topics, progress_topic_spec
 
 __all__ = ["run"]
 

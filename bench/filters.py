@@ -15,12 +15,12 @@ from contextlib import closing
 
 import psycopg
 
+from devkit.embedded.postgres import EmbeddedPostgres
+from gateway.core.descriptors import wait_readable
 from gateway.definitions.model import Collation, Column
-from gateway.descriptors import wait_readable
-from gateway.embedded.postgres import EmbeddedPostgres
 from gateway.pgtypes.catalog import TYPES
 from gateway.rowfilter import AskedColumn, Question, place_filter
-from gateway.source.evaluator import ServerEvaluator
+from gateway.source.filters.evaluator import ServerEvaluator
 
 ROWS = 1_000
 ROUNDS = 30

@@ -20,10 +20,10 @@ from confluent_kafka import Consumer, TopicPartition
 
 from bench.processes import BenchError, Run, timed
 from bench.stream import stop_on_sigterm
-from gateway.embedded.kafka import EmbeddedKafka
-from gateway.embedded.postgres import EmbeddedPostgres
-from gateway.embedded.registry import EmbeddedRegistry
-from gateway.errors import FatalError
+from devkit.embedded.kafka import EmbeddedKafka
+from devkit.embedded.postgres import EmbeddedPostgres
+from devkit.embedded.registry import EmbeddedRegistry
+from gateway.core.errors import FatalError
 
 _TIMEOUT_S: Final = 1800.0
 _LIMIT_MIB: Final = 200

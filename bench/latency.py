@@ -29,9 +29,9 @@ from confluent_kafka.cimpl import NewTopic
 
 from bench.processes import BenchError
 from bench.stream import stop_on_sigterm
-from gateway.embedded.kafka import EmbeddedKafka
-from gateway.embedded.postgres import EmbeddedPostgres
-from gateway.embedded.registry import EmbeddedRegistry
+from devkit.embedded.kafka import EmbeddedKafka
+from devkit.embedded.postgres import EmbeddedPostgres
+from devkit.embedded.registry import EmbeddedRegistry
 
 ROUNDS: Final = 300
 RATES: Final = (100, 1_000, 3_000)

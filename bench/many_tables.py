@@ -11,8 +11,8 @@ from statistics import median
 from pyspark.sql import DataFrame, SparkSession
 
 from bench.rebuilt import Bench, Job, plain_merge
-from spark_consumer.manifests import TableState
-from spark_consumer.markers import Marker
+from spark_consumer.kafka.markers import Marker
+from spark_consumer.states.manifests import TableState
 
 __all__ = ["measure"]
 

@@ -19,10 +19,10 @@ from typing import Any, Final
 import psycopg
 
 from bench.processes import BenchError, cpu_s
-from gateway.descriptors import wait_readable
-from gateway.embedded.postgres import EmbeddedPostgres
-from gateway.lsn import ZERO_LSN, Lsn, parse_lsn
-from gateway.source.replication import ReplicationConnection
+from devkit.embedded.postgres import EmbeddedPostgres
+from gateway.core.descriptors import wait_readable
+from gateway.core.lsn import ZERO_LSN, Lsn, parse_lsn
+from gateway.source.stream.connection import ReplicationConnection
 
 __all__ = ["REGIONS", "Drain", "NativeSlots", "region_of"]
 

@@ -8,8 +8,8 @@ from statistics import median
 from pyspark.sql import SparkSession
 
 from bench.rebuilt import Bench, Job
-from spark_consumer.commits import Found
-from spark_consumer.tables import Table
+from spark_consumer.formats.delta.commit_metadata import Found
+from spark_consumer.formats.delta.table import Table
 
 __all__ = ["measure"]
 

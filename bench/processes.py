@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from gateway.errors import FatalError
+from gateway.core.errors import FatalError
 
 __all__ = ["BenchError", "Run", "cpu_s", "timed"]
 

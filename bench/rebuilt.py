@@ -1,7 +1,7 @@
 """Tables' topics as Spark writes them, with the markers, and the job that takes them.
 
-So millions of rows take no time to make; `spark_consumer.rebuild.Rebuild` takes the markers as it
-does in the job.
+So millions of rows take no time to make; `spark_consumer.job.rebuild.Rebuild` takes the markers as
+it does in the job.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from pyspark.sql import functions as F
 from pyspark.sql.avro.functions import to_avro
 
 import schemas
-from spark_consumer.config import ConsumerSettings
-from spark_consumer.decode import changes, read_offsets, wire
-from spark_consumer.layout import ColumnPlan, KeyLayout
-from spark_consumer.markers import Cut, Marker, Range
-from spark_consumer.rebuild import Rebuild
-from spark_consumer.survey import survey
-from spark_consumer.topics import Topics
+from spark_consumer.job.rebuild import Rebuild
+from spark_consumer.kafka.batch_profile import survey
+from spark_consumer.kafka.decode import changes, read_offsets, wire
+from spark_consumer.kafka.layout import ColumnPlan, KeyLayout
+from spark_consumer.kafka.markers import Cut, Marker, Range
+from spark_consumer.kafka.topics import Topics
+from spark_consumer.settings import ConsumerSettings
 
 __all__ = ["Bench", "Job", "plain_merge", "report", "timed"]
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from bench.encode import COLUMNS, make_rows
 from bench.fixed import FixedCatalog, OneId
-from gateway.compiled import INTERPRETED
+from gateway._speedups.loader import INTERPRETED
 from gateway.definitions.model import (
     ALL_OPERATIONS,
     Collation,
@@ -30,8 +30,8 @@ from gateway.definitions.model import (
 )
 from gateway.pgoutput.messages import ReplicaIdentity
 from gateway.routing import Router, RoutingSettings
-from gateway.routing.compiled import why_not_built
-from gateway.routing.routes import RelationRoutes
+from gateway.routing.build.relation_routes import RelationRoutes
+from gateway.routing.row.native import why_not_built
 from gateway.transactions import Assembler, Event, Series, Transaction
 
 __all__ = ["run"]

@@ -32,9 +32,9 @@ from bench.cases import CASES, Case
 from bench.figures import head, report
 from bench.load import Expected, Load, Shape
 from bench.processes import BenchError, Run, cpu_s, timed
-from gateway.embedded.kafka import EmbeddedKafka
-from gateway.embedded.postgres import EmbeddedPostgres
-from gateway.embedded.registry import EmbeddedRegistry
+from devkit.embedded.kafka import EmbeddedKafka
+from devkit.embedded.postgres import EmbeddedPostgres
+from devkit.embedded.registry import EmbeddedRegistry
 
 __all__ = ["measure", "stop_on_sigterm"]
 

@@ -29,7 +29,7 @@ from gateway.definitions.model import (
 )
 from gateway.pgoutput.messages import ReplicaIdentity
 from gateway.routing import Router, RoutingSettings
-from gateway.routing.routes import RelationRoutes
+from gateway.routing.build.relation_routes import RelationRoutes
 from gateway.transactions import Assembler, Transaction
 
 __all__ = ["measure", "run"]

@@ -18,10 +18,10 @@ from pyspark.sql import DataFrame, SparkSession
 
 from bench import many_tables, neighbours
 from bench.rebuilt import Bench, Job, plain_merge, report, timed
-from gateway.embedded.jars import jars
-from gateway.embedded.kafka import EmbeddedKafka
-from spark_consumer.config import ConsumerSettings
-from spark_consumer.session import build_session
+from devkit.embedded.kafka import EmbeddedKafka
+from gateway.jars.ivy import jars
+from spark_consumer.settings import ConsumerSettings
+from spark_consumer.spark.session import build_session
 
 __all__ = ["measure", "measure_bulk", "run"]
 

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Final
 
 from gateway.config import Settings, choose_group, each_group, find_settings, load_settings
-from gateway.display import lines_shown
-from gateway.errors import FatalError, GatewayError, TransientError, UsageError
-from gateway.lsn import Lsn, parse_lsn
+from gateway.core.display import lines_shown
+from gateway.core.errors import FatalError, GatewayError, TransientError, UsageError
+from gateway.core.lsn import Lsn, parse_lsn
 from gateway.observe import LogFormat, event, set_up_logging
 
 __all__ = ["command_line", "main"]
@@ -195,7 +195,7 @@ def _takeover(arguments: argparse.Namespace) -> int:
 
 
 def _demo(arguments: argparse.Namespace) -> int:
-    from gateway.demo.main import demo
+    from devkit.demo.main import demo
 
     return demo(keep=arguments.keep, postgres_major=arguments.postgres)
 

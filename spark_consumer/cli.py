@@ -10,12 +10,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
-from spark_consumer.config import ConsumerSettings
 from spark_consumer.errors import (
     FatalConsumerError,
     SettingsError,
     TransientConsumerError,
 )
+from spark_consumer.settings import ConsumerSettings
 from spark_consumer.settings_file import find_settings, load_settings
 
 __all__ = ["main"]
@@ -89,8 +89,8 @@ def _lsn(text: str) -> int:
 
 def _consume(settings: ConsumerSettings) -> int:
     # Late: pyspark takes a second to import.
-    from spark_consumer.job import run
-    from spark_consumer.session import open_session
+    from spark_consumer.job.job import run
+    from spark_consumer.spark.session import open_session
 
     with open_session(settings) as spark:
         return run(settings, spark)
@@ -98,7 +98,7 @@ def _consume(settings: ConsumerSettings) -> int:
 
 def _tables(settings: ConsumerSettings, at: str | None) -> int:
     from spark_consumer.reader import print_tables
-    from spark_consumer.session import open_session
+    from spark_consumer.spark.session import open_session
 
     with open_session(settings) as spark:
         for subscription in settings.subscriptions:

@@ -9,9 +9,9 @@ from pyspark.sql import DataFrame, SparkSession
 
 from spark_consumer.display import shown
 from spark_consumer.errors import SettingsError, TableError
-from spark_consumer.manifests import Manifest, Manifests
+from spark_consumer.formats.delta.table import rows_at
 from spark_consumer.names import lsn_text, table_folder
-from spark_consumer.tables import rows_at
+from spark_consumer.states.manifests import Manifest, Manifests
 
 __all__ = ["print_tables", "read", "state_at"]
 

@@ -13,8 +13,8 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any, Final
 
-from spark_consumer.config import ConsumerSettings
 from spark_consumer.errors import SettingsError
+from spark_consumer.settings import ConsumerSettings
 
 __all__ = ["find_settings", "load_settings"]
 

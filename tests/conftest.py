@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Any
 import hypothesis
 import pytest
 
-from gateway.embedded import jars
-from gateway.embedded.java import java_home
+from gateway.jars import ivy as jars
+from gateway.jars.java import java_home
 from tests.support import environment
 from tests.support.durations import Durations, path_to_write
 from tests.support.seeds import SEED
@@ -250,7 +250,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
-    from spark_consumer.session import ALIVE, TUNED
+    from spark_consumer.spark.session import ALIVE, TUNED
 
     folder = tmp_path_factory.mktemp("spark")
     os.environ["JAVA_HOME"] = str(java_home())

@@ -1,6 +1,6 @@
 """Compile the row path in place: ``python tools/build_rows.py``, which ``make setup`` runs.
 
-The C sources in ``gateway/routing/rows`` become ``gateway/routing/_rows.abi3.so``, and so on
+The C sources in ``gateway/_speedups/rows`` become ``gateway/_speedups/_rows.abi3.so``, and so on
 (`MODULES`), by the system's compiler or else by the one that is the package ``ziglang``, for this
 and all later versions of Python. Without a compiler or Python's headers the gateway works all the
 same, interpreted, and says so when it starts. Does nothing when nothing has changed. ``CC`` and
@@ -23,15 +23,16 @@ from typing import Final
 __all__ = ["MODULES", "NO_COMPILER", "build", "needs_package", "system_compiler"]
 
 ROOT: Final = Path(__file__).resolve().parent.parent
+SPEEDUPS: Final = ROOT / "gateway" / "_speedups"
 MODULES: Final = {
-    "gateway/routing/_rows.abi3.so": ROOT / "gateway" / "routing" / "rows",
-    "gateway/sink/_producing.abi3.so": ROOT / "gateway" / "sink" / "producing",
-    "gateway/source/_reading.abi3.so": ROOT / "gateway" / "source" / "reading",
-    "gateway/transactions/_scanning.abi3.so": ROOT / "gateway" / "transactions" / "scanning",
+    "gateway/_speedups/_rows.abi3.so": SPEEDUPS / "rows",
+    "gateway/_speedups/_producing.abi3.so": SPEEDUPS / "producing",
+    "gateway/_speedups/_reading.abi3.so": SPEEDUPS / "reading",
+    "gateway/_speedups/_scanning.abi3.so": SPEEDUPS / "scanning",
 }
 """Where each module stands in the tree, and the folder of its sources."""
 
-_SHARED: Final = ROOT / "gateway" / "native"  # what their sources include
+_SHARED: Final = tuple(SPEEDUPS.glob("*.h"))  # what their sources include
 
 NO_COMPILER: Final = 3
 """Exit code that asks for the package ``ziglang`` to be installed, and for another call."""
@@ -55,7 +56,7 @@ def build(tree: Path = ROOT) -> str | None:
 
 
 def _build(module: Path, sources: Path) -> str | None:
-    inputs = [Path(__file__), *_SHARED.iterdir(), *sources.iterdir()]
+    inputs = [Path(__file__), *_SHARED, *sources.iterdir()]
     newest = max(path.stat().st_mtime for path in inputs)
     if module.exists() and module.stat().st_mtime >= newest:
         return None

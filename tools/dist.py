@@ -13,8 +13,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from gateway.embedded.jars import jars
-from spark_consumer.session import AVRO_LIMITS
+from gateway.jars.ivy import jars
+from spark_consumer.spark.session import AVRO_LIMITS
 
 ROOT = Path(__file__).resolve().parent.parent
 

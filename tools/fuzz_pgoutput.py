@@ -16,7 +16,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Final
 
-from gateway.errors import FatalError, ProtocolError
+from gateway.core.errors import FatalError, ProtocolError
 from gateway.pgoutput.decoder import Decoder, decode_message
 from gateway.pgoutput.frames import XLOGDATA_HEADER
 from gateway.pgoutput.tuples import split_tuple

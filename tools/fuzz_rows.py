@@ -19,8 +19,10 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from bench.fixed import FixedCatalog, OneId
-from gateway.compiled import INTERPRETED
+from gateway._speedups.loader import INTERPRETED
 from gateway.copy import CopiedRow
+from gateway.core.errors import ProtocolError, UnfitKind
+from gateway.core.records import Record
 from gateway.definitions.model import (
     ALL_OPERATIONS,
     Collation,
@@ -35,14 +37,12 @@ from gateway.definitions.model import (
 )
 from gateway.envelope.envelope import TransactionContext
 from gateway.envelope.headers import HeaderMaker
-from gateway.errors import ProtocolError, UnfitKind
 from gateway.pgoutput.messages import ReplicaIdentity
-from gateway.records import Record
 from gateway.routing import Router, RoutingSettings
-from gateway.routing.compiled import why_not_built
-from gateway.routing.copies import CopyRoute
-from gateway.routing.routes import RelationRoutes
-from gateway.routing.state import TransactionState
+from gateway.routing.build.relation_routes import RelationRoutes
+from gateway.routing.row.copied_rows import CopyRoute
+from gateway.routing.row.native import why_not_built
+from gateway.routing.row.transaction_state import TransactionState
 from gateway.transactions import Assembler, Event, Series, Transaction
 from tools.fuzz_values import KINDS, ODD
 

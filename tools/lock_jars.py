@@ -13,8 +13,8 @@ import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 from typing import Final
 
-from gateway.embedded.checksums import lines_of
-from gateway.embedded.jars import manifest_path, retrieve
+from gateway.jars.checksums import lines_of
+from gateway.jars.ivy import manifest_path, retrieve
 
 CHECKSUMS: Final = Path(__file__).resolve().parent.parent / "ivy.sha256"
 

@@ -43,7 +43,7 @@ def main() -> int:
         STAMP.write_text(fingerprint)
     inside = str(VENV / "bin" / "python")
     compile_modules(inside)
-    return subprocess.call([inside, "-m", "gateway.embedded.fetch"])
+    return subprocess.call([inside, "-m", "gateway.jars.fetch"])
 
 
 def find_python() -> str | None:

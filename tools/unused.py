@@ -16,11 +16,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-PRODUCTION = ("gateway", "schemas", "spark_consumer")
+PRODUCTION = ("devkit", "gateway", "schemas", "spark_consumer")
 # What others' code calls, as the documents say.
 PUBLIC = {("spark_consumer.reader", "read")}
-# Its servers are for the tests and the benchmarks, too: these are its users as well.
-SERVERS, USERS_OF_SERVERS = "gateway.embedded.", ("tests", "bench")
+# Local servers and their jars are for the tests and the benchmarks, too: these are users as well.
+SERVERS, USERS_OF_SERVERS = ("devkit.embedded.", "gateway.jars."), ("tests", "bench")
 # Bases that call no method but dunders.
 QUIET = {"typing", "enum", "builtins"}
 

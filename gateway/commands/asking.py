@@ -9,14 +9,14 @@ from typing import Final
 import psycopg
 
 from gateway.config import Settings
-from gateway.errors import GatewayError
-from gateway.runtime.provision import slot_identity
-from gateway.runtime.reload import channel_of
-from gateway.sink.producer import Recovered
-from gateway.sink.progress import read_progress
-from gateway.source.connection import server_facts
-from gateway.source.running import has_sessions
-from gateway.source.slot import slot_status
+from gateway.core.errors import GatewayError
+from gateway.runtime.planning.reload import channel_of
+from gateway.runtime.planning.setup import slot_identity
+from gateway.sink.delivery.producer import Recovered
+from gateway.sink.own_topics.progress import read_progress
+from gateway.source.session.blockers import has_sessions
+from gateway.source.session.connection import server_facts
+from gateway.source.stream.slot import slot_status
 
 __all__ = ["READ_S", "ask", "reads_slot"]
 

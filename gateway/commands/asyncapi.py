@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 from urllib.parse import urlsplit
 
+from gateway.core.names import topic_of, transaction_topic
 from gateway.definitions.model import Operation, Plan
 from gateway.envelope.envelope import package_version
-from gateway.envelope.naming import topic_of, transaction_topic
 
 __all__ = ["document"]
 

@@ -16,33 +16,33 @@ import psycopg
 
 from gateway.commands.schemas import CollectedSchemas, routes_of
 from gateway.config import Settings
-from gateway.definitions.expression import column_names
+from gateway.core.display import lines_shown, say
+from gateway.core.errors import FatalError, GatewayError
+from gateway.core.names import error_topic, transaction_topic
 from gateway.definitions.model import Definitions, Operation, Plan
-from gateway.display import lines_shown, say
-from gateway.envelope.naming import error_topic, transaction_topic
-from gateway.errors import FatalError, GatewayError
+from gateway.definitions.sql.expression import column_names
 from gateway.monitor.status import retention_problem
 from gateway.pgoutput.messages import ReplicaIdentity
-from gateway.routing.routes import RelationRoutes
-from gateway.rowfilter.pushdown import is_exact_on, pushed
-from gateway.runtime.lost_records import MADE_AGAIN, changed_partitions, lost_records
-from gateway.runtime.ownership import refuse_foreign_topics
-from gateway.runtime.plan import read_definitions
-from gateway.runtime.preflight import local_refusals, plan_refusals, server_refusals
-from gateway.runtime.provision import known_plan, make_evaluator, slot_identity
-from gateway.runtime.topics import table_topics
-from gateway.sink.durability import risks
-from gateway.sink.log_bounds import read_log_bounds
-from gateway.sink.progress import read_progress
-from gateway.sink.registry import Registry
-from gateway.sink.topic_ids import ids_of, other_topics, read_topics, unwritable
-from gateway.sink.topics import describe_topics, unfit_topics
-from gateway.source.connection import ServerFacts, connect, server_facts, wal_flush_lsn
-from gateway.source.excess import excess_rights, planned_code
-from gateway.source.installation import find_installation
-from gateway.source.publications import check_publications, missing_rights
-from gateway.source.slot import SlotStatus, check_slot, slot_status
-from gateway.source.supported import untested
+from gateway.routing.build.relation_routes import RelationRoutes
+from gateway.rowfilter.server.pushdown import is_exact_on, pushed
+from gateway.runtime.planning.lost_records import MADE_AGAIN, changed_partitions, lost_records
+from gateway.runtime.planning.ownership import refuse_foreign_topics
+from gateway.runtime.planning.plan import read_definitions
+from gateway.runtime.planning.preflight import local_refusals, plan_refusals, server_refusals
+from gateway.runtime.planning.setup import known_plan, make_evaluator, slot_identity
+from gateway.runtime.planning.topics import table_topics
+from gateway.sink.own_topics.progress import read_progress
+from gateway.sink.registry.registry import Registry
+from gateway.sink.topics.durability import risks
+from gateway.sink.topics.log_bounds import read_log_bounds
+from gateway.sink.topics.topic_ids import ids_of, other_topics, read_topics, unwritable
+from gateway.sink.topics.topics import describe_topics, unfit_topics
+from gateway.source.provisioning.excess_privileges import excess_rights, planned_code
+from gateway.source.provisioning.own_publications import check_publications, missing_rights
+from gateway.source.provisioning.trigger_installation import find_installation
+from gateway.source.session.connection import ServerFacts, connect, server_facts, wal_flush_lsn
+from gateway.source.session.server_support import untested
+from gateway.source.stream.slot import SlotStatus, check_slot, slot_status
 
 __all__ = ["check", "print_statements"]
 

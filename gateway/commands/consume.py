@@ -1,7 +1,7 @@
 """``pgsluice consume``: the Spark job, in this process.
 
 Under spark-submit the session is there already, with its jars; otherwise one is made, in local
-mode unless ``[consumer] spark`` says otherwise, with the jars that `gateway.embedded.jars` fetches.
+mode unless ``[consumer] spark`` says otherwise, with the jars that `gateway.jars.ivy` fetches.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from collections.abc import Sequence
 from typing import Final
 
 from gateway.config import Settings
-from gateway.errors import ConfigError, FatalError, GatewayError, TransientError
-from gateway.lsn import Lsn
-from gateway.runtime.plan import read_definitions
-from spark_consumer.config import ConsumerSettings
+from gateway.core.errors import ConfigError, FatalError, GatewayError, TransientError
+from gateway.core.lsn import Lsn
+from gateway.runtime.planning.plan import read_definitions
 from spark_consumer.errors import ConsumerError, SettingsError, TransientConsumerError
+from spark_consumer.settings import ConsumerSettings
 
 __all__ = ["consume", "consumer_settings", "known_subscriptions", "show_tables", "translated"]
 
@@ -33,8 +33,8 @@ def consume(settings: Settings, *, subscriptions: Sequence[str], endpos: Lsn | N
     """
     wanted = consumer_settings(settings, known_subscriptions(settings, subscriptions), endpos)
     # Late: pyspark takes a second to import.
-    from spark_consumer.job import run
-    from spark_consumer.session import open_session
+    from spark_consumer.job.job import run
+    from spark_consumer.spark.session import open_session
 
     try:
         with open_session(wanted) as spark:
@@ -58,7 +58,7 @@ def show_tables(settings: Settings, *, subscriptions: Sequence[str], at: str | N
     """
     wanted = consumer_settings(settings, known_subscriptions(settings, subscriptions), None)
     from spark_consumer.reader import print_tables
-    from spark_consumer.session import open_session
+    from spark_consumer.spark.session import open_session
 
     try:
         with open_session(wanted) as spark:
@@ -120,7 +120,7 @@ def consumer_settings(
 
 
 def _jars() -> tuple[str, ...]:
-    from gateway.embedded.jars import jars
+    from gateway.jars.ivy import jars
 
     return tuple(str(path) for path in jars("spark"))
 

@@ -17,22 +17,22 @@ import psycopg
 from gateway.commands.asking import READ_S, ask
 from gateway.commands.consume import known_subscriptions
 from gateway.config import Settings
+from gateway.core.errors import ConfigError, SlotError, TransientError
+from gateway.core.records import CopyRequest, CopyState, Watermark
 from gateway.definitions.changes import key_of_copy
 from gateway.definitions.model import Plan, TableCopy
 from gateway.definitions.requests import concerned, refusal
-from gateway.errors import ConfigError, SlotError, TransientError
-from gateway.records import CopyRequest, CopyState, Watermark
-from gateway.runtime.plan import read_definitions, read_plan
-from gateway.runtime.provision import slot_identity
-from gateway.runtime.reload import LOOK_FOR_REQUESTS
-from gateway.sink.producer import Recovered
-from gateway.sink.progress import read_progress
-from gateway.sink.registry import Registry
-from gateway.sink.requests import send_request
-from gateway.sink.topics import describe_topics
-from gateway.source.conditions import check_condition
-from gateway.source.connection import connect, server_facts
-from gateway.source.rights import why_unreadable
+from gateway.runtime.planning.plan import read_definitions, read_plan
+from gateway.runtime.planning.reload import LOOK_FOR_REQUESTS
+from gateway.runtime.planning.setup import slot_identity
+from gateway.sink.delivery.producer import Recovered
+from gateway.sink.own_topics.progress import read_progress
+from gateway.sink.own_topics.requests import send_request
+from gateway.sink.registry.registry import Registry
+from gateway.sink.topics.topics import describe_topics
+from gateway.source.filters.conditions import check_condition
+from gateway.source.provisioning.privileges import why_unreadable
+from gateway.source.session.connection import connect, server_facts
 
 __all__ = ["copy"]
 

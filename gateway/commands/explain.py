@@ -18,23 +18,23 @@ from psycopg import sql
 
 from gateway.commands.schemas import CollectedSchemas, routes_of
 from gateway.config import Settings
+from gateway.core.display import say
+from gateway.core.errors import ConfigError, UsageError
+from gateway.core.names import topic_of
 from gateway.definitions.model import FilterClause, Operation, Plan, Publish, Table
-from gateway.display import say
-from gateway.envelope.naming import topic_of
-from gateway.errors import ConfigError, UsageError
 from gateway.pgtypes.records import split_record
-from gateway.routing.filters import Filters
-from gateway.runtime.plan import read_definitions
-from gateway.runtime.provision import known_plan
-from gateway.source.connection import (
+from gateway.routing.row.filters import Filters
+from gateway.runtime.planning.plan import read_definitions
+from gateway.runtime.planning.setup import known_plan
+from gateway.source.copy.key_columns import among, sorted_columns
+from gateway.source.copy.literals import LiteralType, literal_types
+from gateway.source.copy.relation_guard import lock
+from gateway.source.session.connection import (
     classify_server_error,
     connect,
     role_schemas,
     server_facts,
 )
-from gateway.source.guard import lock
-from gateway.source.key_columns import among, sorted_columns
-from gateway.source.literals import LiteralType, literal_types
 
 __all__ = ["explain"]
 

@@ -12,15 +12,15 @@ import psycopg
 from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
+from gateway.core.display import shown
+from gateway.core.errors import ConfigError, FatalError
 from gateway.definitions.combine import make_plan
 from gateway.definitions.model import Plan, Table
-from gateway.definitions.parser import parse_definitions
-from gateway.display import shown
-from gateway.errors import ConfigError, FatalError
-from gateway.source.catalog import read_catalog
-from gateway.source.connection import ServerFacts, connect, server_facts
-from gateway.source.event_trigger import INSTALL
-from gateway.source.tables import estimated_rows
+from gateway.definitions.sql.parser import parse_definitions
+from gateway.source.catalog.catalog import read_catalog
+from gateway.source.catalog.tables import estimated_rows
+from gateway.source.provisioning.event_trigger import INSTALL
+from gateway.source.session.connection import ServerFacts, connect, server_facts
 
 __all__ = ["init"]
 

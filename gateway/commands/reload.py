@@ -9,17 +9,17 @@ from functools import partial
 from gateway.commands.asking import READ_S, ask, reads_slot
 from gateway.commands.schemas import CollectedSchemas, routes_of
 from gateway.config import Settings
+from gateway.core.display import say
+from gateway.core.errors import FatalError, SlotError, TransientError
+from gateway.core.records import Refusal, Watermark
 from gateway.definitions.changes import copy_states
 from gateway.definitions.model import Definitions, Plan
-from gateway.display import say
-from gateway.errors import FatalError, SlotError, TransientError
 from gateway.monitor.health import refused
-from gateway.records import Refusal, Watermark
-from gateway.runtime.plan import read_definitions, read_plan
-from gateway.runtime.provision import slot_identity
-from gateway.sink.producer import Recovered
-from gateway.sink.progress import read_progress
-from gateway.source.connection import connect, server_facts
+from gateway.runtime.planning.plan import read_definitions, read_plan
+from gateway.runtime.planning.setup import slot_identity
+from gateway.sink.delivery.producer import Recovered
+from gateway.sink.own_topics.progress import read_progress
+from gateway.source.session.connection import connect, server_facts
 
 __all__ = ["reload"]
 

@@ -9,14 +9,14 @@ from typing import Final
 
 from gateway.commands.signals import end_in_time, reload_on_signal, stop_on_signals
 from gateway.config import Settings
-from gateway.lsn import Lsn
+from gateway.core.lsn import Lsn
 from gateway.monitor.notify import Notifier
 from gateway.monitor.watch import Watch
 from gateway.observe import Troubles, event
-from gateway.runtime.copy_jobs import CopyStanding
+from gateway.runtime.copy.jobs import CopyStanding
 from gateway.runtime.daemon import Daemon
-from gateway.runtime.garbage import give_back_large_blocks
-from gateway.runtime.preflight import local_refusals
+from gateway.runtime.loop.memory import give_back_large_blocks
+from gateway.runtime.planning.preflight import local_refusals
 
 __all__ = ["run"]
 

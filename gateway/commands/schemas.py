@@ -11,15 +11,15 @@ import psycopg
 
 from gateway.commands.asyncapi import document
 from gateway.config import Settings
+from gateway.core.display import lines_shown, say
 from gateway.definitions.model import Plan
-from gateway.display import lines_shown, say
+from gateway.routing.build.relation_routes import RelationRoutes
 from gateway.routing.ports import SchemaIds
-from gateway.routing.routes import RelationRoutes
-from gateway.runtime.plan import read_definitions, read_plan
-from gateway.runtime.provision import routing_settings
-from gateway.runtime.topics import Topics, table_topics
-from gateway.source.catalog import ServerCatalog
-from gateway.source.connection import ServerFacts, connect, server_facts
+from gateway.runtime.planning.plan import read_definitions, read_plan
+from gateway.runtime.planning.setup import routing_settings
+from gateway.runtime.planning.topics import Topics, table_topics
+from gateway.source.catalog.catalog import ServerCatalog
+from gateway.source.session.connection import ServerFacts, connect, server_facts
 
 __all__ = ["CollectedSchemas", "routes_of", "show_schemas"]
 

@@ -15,20 +15,20 @@ import psycopg
 
 from gateway.commands.takeover import take_over_from
 from gateway.config import Settings
-from gateway.display import say
-from gateway.errors import FatalError, SlotBusyError, SlotError
-from gateway.lsn import ZERO_LSN
-from gateway.records import Watermark
-from gateway.runtime.plan import read_definitions
-from gateway.runtime.provision import commit_claim, make_sink, slot_identity
-from gateway.sink.owners import read_owners
-from gateway.sink.progress import read_progress
-from gateway.sink.registry import Registry
-from gateway.sink.topics import describe_topics
-from gateway.source.connection import ServerFacts, connect, server_facts
-from gateway.source.publications import drop_publications
-from gateway.source.replication import ReplicationConnection
-from gateway.source.slot import check_owner, slot_status
+from gateway.core.display import say
+from gateway.core.errors import FatalError, SlotBusyError, SlotError
+from gateway.core.lsn import ZERO_LSN
+from gateway.core.records import Watermark
+from gateway.runtime.planning.plan import read_definitions
+from gateway.runtime.planning.setup import commit_claim, make_sink, slot_identity
+from gateway.sink.own_topics.owners import read_owners
+from gateway.sink.own_topics.progress import read_progress
+from gateway.sink.registry.registry import Registry
+from gateway.sink.topics.topics import describe_topics
+from gateway.source.provisioning.own_publications import drop_publications
+from gateway.source.session.connection import ServerFacts, connect, server_facts
+from gateway.source.stream.connection import ReplicationConnection
+from gateway.source.stream.slot import check_owner, slot_status
 
 __all__ = ["drop"]
 

@@ -9,22 +9,22 @@ from dataclasses import dataclass
 from typing import Final
 
 from gateway.config import Settings
+from gateway.core.display import say
+from gateway.core.errors import GatewayError, TransientError
+from gateway.core.lsn import ZERO_LSN, Lsn, format_lsn
+from gateway.core.records import Watermark
 from gateway.definitions.server import SUFFIXES
-from gateway.display import say
-from gateway.errors import GatewayError, TransientError
-from gateway.lsn import ZERO_LSN, Lsn, format_lsn
 from gateway.monitor.status import KAFKA, SOURCE, Severity, Status, TableStatus, tables_of
-from gateway.records import Watermark
-from gateway.runtime.plan import read_definitions
-from gateway.runtime.provision import slot_identity
-from gateway.sink.producer import Recovered
-from gateway.sink.progress import read_progress, read_slots
-from gateway.sink.topics import describe_topics
-from gateway.source.connection import ServerFacts, connect, server_facts, wal_flush_lsn
-from gateway.source.existing import read_existing
-from gateway.source.running import Wait, waits
-from gateway.source.slot import SlotStatus, slot_status
-from gateway.source.tables import estimated_rows
+from gateway.runtime.planning.plan import read_definitions
+from gateway.runtime.planning.setup import slot_identity
+from gateway.sink.delivery.producer import Recovered
+from gateway.sink.own_topics.progress import read_progress, read_slots
+from gateway.sink.topics.topics import describe_topics
+from gateway.source.catalog.tables import estimated_rows
+from gateway.source.provisioning.publication_state import read_existing
+from gateway.source.session.blockers import Wait, waits
+from gateway.source.session.connection import ServerFacts, connect, server_facts, wal_flush_lsn
+from gateway.source.stream.slot import SlotStatus, slot_status
 
 __all__ = ["read_status", "show_status"]
 

@@ -7,11 +7,11 @@ from contextlib import closing
 from typing import Any, Final
 
 from gateway.config import Settings
-from gateway.display import say
-from gateway.envelope.naming import topic_of, topic_part, transaction_topic
-from gateway.errors import ConfigError
-from gateway.sink.follow import Followed, follow, list_topics
-from gateway.sink.registry import Registry
+from gateway.core.display import say
+from gateway.core.errors import ConfigError
+from gateway.core.names import topic_of, topic_part, transaction_topic
+from gateway.sink.reading.topic_reader import Followed, follow, list_topics
+from gateway.sink.registry.registry import Registry
 
 __all__ = ["change_line", "tail", "topics_of"]
 

@@ -13,21 +13,21 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from gateway.config import Settings
-from gateway.display import say
-from gateway.errors import ConfigError, SlotBusyError
-from gateway.records import CopyRequest, Writer
-from gateway.runtime.ownership import writer_of
-from gateway.runtime.plan import read_definitions
-from gateway.runtime.provision import slot_identity
-from gateway.sink.identity import SlotIdentity
-from gateway.sink.owners import Owner, read_owners, take_over
-from gateway.sink.progress import read_progress
-from gateway.sink.registry import Registry
-from gateway.sink.requests import forget_offsets, send_request
-from gateway.sink.topics import ensure_topics, progress_topic_spec
-from gateway.sink.transactions import KafkaTransactions
-from gateway.source.connection import ServerFacts, connect, server_facts
-from gateway.source.slot import slot_status
+from gateway.core.display import say
+from gateway.core.errors import ConfigError, SlotBusyError
+from gateway.core.records import CopyRequest, Writer
+from gateway.runtime.planning.ownership import writer_of
+from gateway.runtime.planning.plan import read_definitions
+from gateway.runtime.planning.setup import slot_identity
+from gateway.sink.clients.identity import SlotIdentity
+from gateway.sink.delivery.transactions import KafkaTransactions
+from gateway.sink.own_topics.owners import Owner, read_owners, take_over
+from gateway.sink.own_topics.progress import read_progress
+from gateway.sink.own_topics.requests import forget_offsets, send_request
+from gateway.sink.registry.registry import Registry
+from gateway.sink.topics.topics import ensure_topics, progress_topic_spec
+from gateway.source.session.connection import ServerFacts, connect, server_facts
+from gateway.source.stream.slot import slot_status
 
 __all__ = ["take_over_from", "takeover"]
 

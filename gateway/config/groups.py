@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from gateway.config.tables import Settings
-from gateway.errors import ConfigError
+from gateway.core.errors import ConfigError
 
 __all__ = ["choose_group", "each_group"]
 

@@ -37,7 +37,7 @@ from gateway.config.tables import (
     TypesTable,
 )
 from gateway.config.values import convert, flatten
-from gateway.errors import ConfigError
+from gateway.core.errors import ConfigError
 
 __all__ = ["find_settings", "load_settings"]
 

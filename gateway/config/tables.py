@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, get_args
 
-from gateway.errors import UnfitKind
+from gateway.core.errors import UnfitKind
 
 __all__ = [
     "ConsumerTable",
@@ -107,7 +107,7 @@ class FiltersTable:
             the same collations and time zones; a standby is.
         timeout_s: How long it may work on one statement.
         pushdown: The walsender leaves out what no subscription takes, where that is exact
-            (`gateway.rowfilter.pushdown`).
+            (`gateway.rowfilter.server.pushdown`).
     """
 
     server: Literal["on", "off"] = "on"

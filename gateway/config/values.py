@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final, Literal, get_args, get_origin
 
-from gateway.errors import ConfigError
+from gateway.core.errors import ConfigError
 
 __all__ = ["convert", "flatten"]
 

@@ -56,9 +56,9 @@ is dealt with as any row that the chunk does not have. Where what is wanted depe
 key (`Chunk.by_key`), a change that keeps the key can make a row wanted, too, and is dealt with in
 the same way. A row of another range may go out by this, too: it is this row now.
 
-Where the server leaves out what nobody takes (`gateway.rowfilter.pushdown`), the stream is that of
-the rows which somebody takes, and so is R(P), as far as anybody looks. A change of the key that
-brings such a row in comes as an INSERT; one that lacks unchanged values is read again.
+Where the server leaves out what nobody takes (`gateway.rowfilter.server.pushdown`), the stream is
+that of the rows which somebody takes, and so is R(P), as far as anybody looks. A change of the key
+that brings such a row in comes as an INSERT; one that lacks unchanged values is read again.
 
 A table without a key has no ranges, and consumers keep it as a multiset: it is one chunk, behind
 a ``t``. What it costs: one transaction that lasts as long as reading the table takes, the
@@ -68,8 +68,8 @@ table's rows in a spool file, and a stream that waits while they are published.
 from gateway.copy.chunked import Chunk, ChunkedCopy, ChunkRequest
 from gateway.copy.front import Claim, Front
 from gateway.copy.lines import CopiedRow, Row, row_of
-from gateway.copy.progress import Key, Progress
 from gateway.copy.snapshot import Snapshot
+from gateway.core.copy_progress import Key, Progress
 
 __all__ = [
     "Chunk",

@@ -10,9 +10,9 @@ from itertools import chain
 from typing import NamedTuple, TypeAlias
 
 from gateway.copy.lines import CopiedRow, Row, key_of_line, row_of
-from gateway.copy.progress import Key, Progress
 from gateway.copy.snapshot import Snapshot
-from gateway.lsn import Lsn
+from gateway.core.copy_progress import Key, Progress
+from gateway.core.lsn import Lsn
 from gateway.pgoutput.messages import UNCHANGED, ColumnValue
 
 __all__ = ["Chunk", "ChunkRequest", "ChunkedCopy"]

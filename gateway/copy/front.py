@@ -11,8 +11,8 @@ from collections import deque
 from dataclasses import dataclass, replace
 
 from gateway.copy.chunked import Chunk, ChunkRequest
-from gateway.copy.progress import Key
 from gateway.copy.snapshot import Snapshot
+from gateway.core.copy_progress import Key
 
 __all__ = ["Claim", "Front"]
 

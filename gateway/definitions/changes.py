@@ -12,10 +12,10 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
+from gateway.core.names import topic_of
+from gateway.core.records import CopyState
 from gateway.definitions.model import Plan, Publish, TableCopy
-from gateway.definitions.remembered import describe, has_same_key, relations_of, unseen_since
-from gateway.envelope.naming import topic_of
-from gateway.records import CopyState
+from gateway.definitions.tables.remembered import describe, has_same_key, relations_of, unseen_since
 
 __all__ = ["attached", "copy_states", "departed", "fingerprint_of", "key_of_copy"]
 
@@ -76,7 +76,7 @@ def copy_states(
         states: Of all tables, as the watermark has them.
         reconcile: Tables that exist under another definition are copied. Otherwise the new
             definition counts from now on, as natively after ALTER PUBLICATION.
-        names: Of topics: `gateway.envelope.naming.topic_of`; None: topics stay what they are.
+        names: Of topics: `gateway.core.names.topic_of`; None: topics stay what they are.
     """
     known = {(state.subscription, state.schema, state.table): state for state in states}
     found = []

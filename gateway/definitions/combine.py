@@ -11,8 +11,8 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Literal
 
+from gateway.core.errors import DefinitionError
 from gateway.definitions.identity import find_identity_problems
-from gateway.definitions.listed import Listed
 from gateway.definitions.membership import Entry, Membership
 from gateway.definitions.model import (
     Catalog,
@@ -29,7 +29,7 @@ from gateway.definitions.model import (
     TableCopy,
 )
 from gateway.definitions.server import plan_server_publications
-from gateway.errors import DefinitionError
+from gateway.definitions.tables.listed import Listed
 
 __all__ = [
     "MissingIdentity",

@@ -7,8 +7,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from gateway.core.errors import ConfigError
 from gateway.definitions.model import Definitions
-from gateway.errors import ConfigError
 
 __all__ = ["only_group"]
 

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from gateway.definitions.expression import column_names
+from gateway.core.errors import DefinitionError
 from gateway.definitions.membership import Membership
 from gateway.definitions.model import Operation, Publication, Table
-from gateway.errors import DefinitionError
+from gateway.definitions.sql.expression import column_names
 from gateway.pgoutput.messages import ReplicaIdentity
 
 __all__ = ["IDENTIFYING", "find_identity_problems", "identity_gap"]

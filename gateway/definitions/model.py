@@ -12,11 +12,11 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final
 
-from gateway.definitions.shape import Shape
-from gateway.errors import DefinitionError
-from gateway.identifiers import quote_identifier
+from gateway.core.errors import DefinitionError
+from gateway.core.identifiers import quote_identifier
+from gateway.core.records import HeldCause
+from gateway.definitions.tables.shape import Shape
 from gateway.pgoutput.messages import ReplicaIdentity
-from gateway.records import HeldCause
 
 
 class Operation(Enum):

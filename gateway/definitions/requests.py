@@ -11,12 +11,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 
-from gateway.copy.progress import Progress
+from gateway.core.copy_progress import Progress
+from gateway.core.records import CopyRequest, CopyState
 from gateway.definitions.changes import TableKey, attached, key_of_copy
-from gateway.definitions.keys import key_of
 from gateway.definitions.model import Fault, Plan, TableCopy
-from gateway.definitions.remembered import describe
-from gateway.records import CopyRequest, CopyState
+from gateway.definitions.tables.keys import key_of
+from gateway.definitions.tables.remembered import describe
 
 __all__ = ["concerned", "is_asked", "new_partitions", "oids_of", "refusal", "released", "take"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
-from gateway.definitions.expression import column_names
+from gateway.core.errors import ConfigError
 from gateway.definitions.identity import IDENTIFYING, identity_gap
 from gateway.definitions.model import (
     ALL_OPERATIONS,
@@ -14,7 +14,7 @@ from gateway.definitions.model import (
     ServerPublication,
     Table,
 )
-from gateway.errors import ConfigError
+from gateway.definitions.sql.expression import column_names
 from gateway.pgoutput.messages import ReplicaIdentity
 
 __all__ = ["SUFFIXES", "plan_server_publications"]

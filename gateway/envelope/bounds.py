@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final, NoReturn
 
-from gateway.errors import ProtocolError
+from gateway.core.errors import ProtocolError
 
 __all__ = ["MOST_BYTES", "check_datum"]
 

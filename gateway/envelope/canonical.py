@@ -13,8 +13,8 @@ from struct import Struct
 from typing import Final
 from zlib import crc32
 
+from gateway.core.errors import SchemaError, ValueFormatError
 from gateway.envelope.schema import TableSchema
-from gateway.errors import SchemaError, ValueFormatError
 from gateway.pgoutput.messages import ColumnValue
 from gateway.pgtypes.datetimes.iso import parse_timestamptz
 

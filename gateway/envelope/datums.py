@@ -10,8 +10,8 @@ from typing import Any
 import fastavro
 from fastavro.types import Schema
 
+from gateway.core.errors import ProtocolError
 from gateway.envelope.bounds import check_datum
-from gateway.errors import ProtocolError
 from schemas import load
 
 __all__ = ["read_datum", "write_datum"]

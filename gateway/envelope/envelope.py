@@ -12,8 +12,8 @@ from functools import cache
 from importlib.metadata import version
 from typing import Any, Final, Literal, TypeAlias
 
-from gateway.definitions.keys import KeyColumns
-from gateway.envelope.encoders import (
+from gateway.definitions.tables.keys import KeyColumns
+from gateway.envelope.encoding.encoders import (
     EMPTY_ARRAY,
     RowEncoder,
     compile_canonical_key,
@@ -22,9 +22,9 @@ from gateway.envelope.encoders import (
     compile_row_encoder,
     compile_unchanged_encoder,
 )
+from gateway.envelope.encoding.values import EPOCH_SHIFT_US
+from gateway.envelope.encoding.varint import PIECES, TAILS, encode_long, encode_text
 from gateway.envelope.schema import ColumnLike, KeyKind, NumericMode, describe
-from gateway.envelope.values import EPOCH_SHIFT_US
-from gateway.envelope.varint import PIECES, TAILS, encode_long, encode_text
 
 __all__ = [
     "CONNECTOR",

@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import cache
 from typing import Final
 
-from gateway.lsn import header_lsn
-from gateway.records import Header
+from gateway.core.lsn import header_lsn
+from gateway.core.records import Header
 
 __all__ = ["HeaderMaker"]
 

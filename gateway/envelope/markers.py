@@ -3,7 +3,8 @@
 Written by fastavro with the schemas in ``schemas/``; but END and PROGRESS, of which a transaction
 has one for each subscription, are put together by hand. Encoders return Avro bytes without the wire
 format's prefix; those of markers also without the first two fields, which say who writes. They are
-the same in all markers of a feed and stand in `gateway.records.Feed.prefix`: see `encode_writer`.
+the same in all markers of a feed and stand in `gateway.core.records.Feed.prefix`: see
+`encode_writer`.
 """
 
 from __future__ import annotations
@@ -12,12 +13,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Final
 
+from gateway.core.errors import UnfitKind
+from gateway.core.records import CopyState, PartitionOffsets, Writer
 from gateway.envelope.datums import write_datum
-from gateway.envelope.values import EPOCH_SHIFT_US
-from gateway.envelope.varint import encode_long, encode_text
-from gateway.errors import UnfitKind
+from gateway.envelope.encoding.values import EPOCH_SHIFT_US
+from gateway.envelope.encoding.varint import encode_long, encode_text
 from gateway.pgoutput.messages import LogicalMessage
-from gateway.records import CopyState, PartitionOffsets, Writer
 
 __all__ = [
     "encode_claim",

@@ -15,14 +15,14 @@ from typing import Any, Final, Literal, TypeAlias, get_args
 
 import fastavro
 
-from gateway.copy.progress import Progress
-from gateway.definitions.expression import refuse_nodes
-from gateway.definitions.remembered import description_fault
+from gateway.core.copy_progress import Progress
+from gateway.core.errors import ProtocolError
+from gateway.core.lsn import Lsn
+from gateway.core.names import topic_part
+from gateway.core.records import CopyRequest, CopyState, HeldCause, LastCommit, Refusal, Watermark
+from gateway.definitions.sql.expression import refuse_nodes
+from gateway.definitions.tables.remembered import description_fault
 from gateway.envelope.datums import read_datum, write_datum
-from gateway.envelope.naming import topic_part
-from gateway.errors import ProtocolError
-from gateway.lsn import Lsn
-from gateway.records import CopyRequest, CopyState, HeldCause, LastCommit, Refusal, Watermark
 
 __all__ = [
     "PROGRESS_FORMAT",

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final, Literal, Protocol, TypeAlias
 
-from gateway.definitions.keys import KeyColumns
-from gateway.envelope.naming import avro_name
-from gateway.errors import SchemaError
+from gateway.core.errors import SchemaError
+from gateway.core.names import avro_name
+from gateway.definitions.tables.keys import KeyColumns
 from schemas import load
 
 __all__ = [
@@ -178,7 +178,7 @@ def describe(
         table_schema: The PostgreSQL schema the table is published under.
         table_name: The table.
         columns: The published columns, in table order.
-        key: See `gateway.definitions.keys.key_of`; its columns must be among `columns`.
+        key: See `gateway.definitions.tables.keys.key_of`; its columns must be among `columns`.
         numeric: ``string`` writes every numeric as text.
 
     Raises:

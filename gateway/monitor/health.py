@@ -11,8 +11,8 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Final
 
+from gateway.core.records import Refusal
 from gateway.observe import Figures
-from gateway.records import Refusal
 
 __all__ = [
     "doing",

@@ -15,7 +15,7 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final
 
 from gateway.config import Settings
-from gateway.errors import ConfigError
+from gateway.core.errors import ConfigError
 from gateway.monitor.health import lag_seconds, why_not_alive, why_not_ready
 from gateway.monitor.hosts import is_own_host
 from gateway.monitor.http_server import serving

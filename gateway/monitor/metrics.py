@@ -1,7 +1,7 @@
 """The figures in Prometheus' format: made when they are asked for, from what the loop has posted.
 
 Labels name subscriptions, tables and kinds, never values, and are escaped as everywhere
-(`gateway.display`). Tables are as many as the definitions have; one that is left out while the
+(`gateway.core.display`). Tables are as many as the definitions have; one that is left out while the
 gateway runs stays with its last value until the next start. Counters whose labels are known
 beforehand are there with 0: what appears with its first event has no increase, so no alert could
 see that event.
@@ -23,14 +23,14 @@ from prometheus_client.core import (
 from prometheus_client.registry import Collector
 from prometheus_client.samples import Sample
 
-from gateway.definitions.ddl_messages import REASONS
-from gateway.display import shown
+from gateway.core.display import shown
+from gateway.core.errors import TransientError, UnfitKind
+from gateway.definitions.ddl.messages import REASONS
 from gateway.envelope.envelope import package_version
-from gateway.errors import TransientError, UnfitKind
 from gateway.monitor.health import lag_seconds
 from gateway.monitor.status import Status
 from gateway.observe import Figures, Histogram
-from gateway.source.running import Task
+from gateway.source.session.blockers import Task
 
 __all__ = ["CONTENT_TYPE", "PREFIX", "Exposition"]
 

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from gateway.display import as_html as escape
+from gateway.core.display import as_html as escape
 from gateway.monitor.watch import Sample
 
 __all__ = ["SECURITY", "fragment", "page"]

@@ -11,12 +11,12 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any, Final
 
-from gateway.identifiers import quote_identifier
-from gateway.lsn import Lsn, format_lsn
+from gateway.core.identifiers import quote_identifier
+from gateway.core.lsn import Lsn, format_lsn
+from gateway.core.records import CopyState, HeldCause, Refusal, hint_of
 from gateway.monitor.health import refused, takeover_refused
-from gateway.records import CopyState, HeldCause, Refusal, hint_of
-from gateway.source.running import Task, Wait
-from gateway.source.slot import SlotStatus
+from gateway.source.session.blockers import Task, Wait
+from gateway.source.stream.slot import SlotStatus
 
 __all__ = [
     "KAFKA",

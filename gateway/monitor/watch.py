@@ -17,8 +17,8 @@ from typing import Final, Self
 import psycopg
 
 from gateway.config import Settings
-from gateway.errors import GatewayError
-from gateway.lsn import Lsn
+from gateway.core.errors import GatewayError
+from gateway.core.lsn import Lsn
 from gateway.monitor.health import (
     doing,
     has_started,
@@ -29,9 +29,9 @@ from gateway.monitor.health import (
 from gateway.monitor.notify import Notifier
 from gateway.monitor.status import Status, of_table, tables_of
 from gateway.observe import Counters, Figures, event
-from gateway.source.connection import connect, wal_flush_lsn
-from gateway.source.running import Wait, waits
-from gateway.source.slot import SlotStatus, slot_status
+from gateway.source.session.blockers import Wait, waits
+from gateway.source.session.connection import connect, wal_flush_lsn
+from gateway.source.stream.slot import SlotStatus, slot_status
 
 __all__ = ["Sample", "View", "Watch"]
 

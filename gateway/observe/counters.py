@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Literal, TypeAlias
 
-from gateway.records import CopyState, Refusal
+from gateway.core.records import CopyState, Refusal
 
 __all__ = ["Counters", "Figures", "Histogram", "LoopState", "Phase"]
 

@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, Final, Literal, TypeAlias
 
-from gateway.display import lines_shown, shown
-from gateway.errors import UnfitKind
+from gateway.core.display import lines_shown, shown
+from gateway.core.errors import UnfitKind
 from gateway.observe.counters import Counters
 
 __all__ = ["LogFormat", "event", "report_ignored", "report_quarantined", "set_up_logging"]

@@ -15,8 +15,8 @@ from struct import Struct
 from types import MappingProxyType
 from typing import Any, Final, TypeAlias
 
-from gateway.errors import ProtocolError
-from gateway.lsn import Lsn
+from gateway.core.errors import ProtocolError
+from gateway.core.lsn import Lsn
 from gateway.pgoutput.messages import (
     Begin,
     BeginPrepare,

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from struct import Struct
 from typing import Final
 
-from gateway.errors import ProtocolError
-from gateway.lsn import Lsn
+from gateway.core.errors import ProtocolError
+from gateway.core.lsn import Lsn
 
 __all__ = [
     "KEEPALIVE_TAG",

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final, TypeAlias
 
-from gateway.lsn import Lsn
+from gateway.core.lsn import Lsn
 
 
 class Unchanged(Enum):

@@ -15,7 +15,7 @@ from struct import Struct
 from struct import error as StructError
 from typing import Final
 
-from gateway.errors import ProtocolError
+from gateway.core.errors import ProtocolError
 from gateway.pgoutput.frames import message_error
 from gateway.pgoutput.messages import UNCHANGED, BinaryValue, ColumnValue
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
-from gateway.errors import ValueFormatError
+from gateway.core.errors import ValueFormatError
 
 __all__ = ["Array", "parse_array"]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gateway.errors import FatalError
+from gateway.core.errors import FatalError
 
 __all__ = ["EvaluationError"]
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
+from gateway.core.errors import TransientError
+from gateway.core.lsn import Lsn
 from gateway.definitions.model import Column, Plan, Table
-from gateway.errors import TransientError
-from gateway.lsn import Lsn
 from gateway.pgoutput.messages import LogicalMessage
 from gateway.pgtypes.binary import TypeInfo
 from gateway.rowfilter import Answer, Question

@@ -14,8 +14,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Final
 
-from gateway.definitions.alterations import PREFIXES as TOLD
-from gateway.definitions.ddl_messages import Reason
+from gateway.core.errors import ProtocolError, RecordSizeError, UnfitKind
+from gateway.core.lsn import Lsn, format_lsn
+from gateway.core.records import Feed, Record
+from gateway.definitions.ddl.alterations import PREFIXES as TOLD
+from gateway.definitions.ddl.messages import Reason
 from gateway.envelope.envelope import TransactionContext, gateway_part
 from gateway.envelope.headers import HeaderMaker
 from gateway.envelope.markers import (
@@ -25,21 +28,18 @@ from gateway.envelope.markers import (
     encode_prepare,
     encode_rollback_prepared,
 )
-from gateway.errors import ProtocolError, RecordSizeError, UnfitKind
-from gateway.lsn import Lsn, format_lsn
 from gateway.pgoutput.decoder import decode_message
 from gateway.pgoutput.messages import LogicalMessage, Relation, Truncate, Type
-from gateway.records import Feed, Record
-from gateway.routing.counts import RowKey, Tally, take_counts
-from gateway.routing.moments import first_behind, first_lsn
-from gateway.routing.pieces import Piece
+from gateway.routing.build.publication_history import first_behind, first_lsn
+from gateway.routing.build.relation_routes import RelationRoutes
 from gateway.routing.ports import UnannouncedError
-from gateway.routing.quarantine import check_size, check_value
-from gateway.routing.routes import RelationRoutes
-from gateway.routing.series import RoutedSeries, series_router
+from gateway.routing.row.counters import RowKey, Tally, take_counts
+from gateway.routing.row.quarantine import check_size, check_value
+from gateway.routing.row.record_buffer import Piece
+from gateway.routing.row.server_filters import Verdicts
+from gateway.routing.row.transaction_state import TransactionState
 from gateway.routing.settings import RoutingSettings
-from gateway.routing.state import TransactionState
-from gateway.routing.verdicts import Verdicts
+from gateway.routing.short_transactions import RoutedSeries, series_router
 from gateway.transactions import (
     PreparedTransaction,
     RolledBack,

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from gateway.errors import UnfitKind
-from gateway.records import Writer
+from gateway.core.errors import UnfitKind
+from gateway.core.records import Writer
 
 __all__ = ["RoutingSettings"]
 
@@ -21,8 +21,8 @@ class RoutingSettings:
         topic_names: Overrides, from ``subscription.schema.table``.
         binary: The stream has values in binary format.
         quarantined: What goes to the error topic when it cannot be published; the rest is an error.
-        most_bytes: Of a record, by topic, as `gateway.records.wire_size` counts them; a topic that
-            is not named takes any.
+        most_bytes: Of a record, by topic, as `gateway.core.records.wire_size` counts them; a topic
+            that is not named takes any.
         system_identifier: Of the source server, for markers, as is `slot`.
         server_filters: A server evaluates the filters that are not evaluated here.
     """

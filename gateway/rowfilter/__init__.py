@@ -6,11 +6,17 @@ makes one Python function of it, `conditions` a table where it only compares col
 becomes. What is not of the exact core is left to the server: `question` is what it is asked.
 """
 
-from gateway.rowfilter.compile import RowFilter, asks, combine, compile_filter, place_filter
-from gateway.rowfilter.conditions import Condition, condition_of
 from gateway.rowfilter.errors import FilterEvaluationError, FilterSource
-from gateway.rowfilter.index import Selection, selection_of
-from gateway.rowfilter.question import Answer, AskedColumn, JudgedRow, Question
+from gateway.rowfilter.evaluation.compile import (
+    RowFilter,
+    asks,
+    combine,
+    compile_filter,
+    place_filter,
+)
+from gateway.rowfilter.evaluation.conditions import Condition, condition_of
+from gateway.rowfilter.evaluation.index import Selection, selection_of
+from gateway.rowfilter.server.question import Answer, AskedColumn, JudgedRow, Question
 from gateway.rowfilter.transform import Action, decide_update, fill_unchanged, update_action
 
 __all__ = [

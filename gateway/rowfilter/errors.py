@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
-from gateway.errors import FilterError, UnfitError
+from gateway.core.errors import FilterError, UnfitError
 
 __all__ = ["FilterEvaluationError", "FilterSource", "NotEvaluatedHere"]
 

@@ -5,8 +5,8 @@ Source: eval_const_expressions(), simplify_and_arguments(), simplify_or_argument
 
 from __future__ import annotations
 
+from gateway.rowfilter.evaluation.interpret import distinct, null_if
 from gateway.rowfilter.expr import And, Constant, Distinct, Expr, Not, NullIf, Or
-from gateway.rowfilter.interpret import distinct, null_if
 
 __all__ = ["Junction", "fold_distinct", "fold_null_if", "negate"]
 

@@ -7,8 +7,8 @@ from typing import Any, Final, TypeAlias
 import postgast
 from postgast import pg_query_pb2 as pb
 
-from gateway.definitions.grammar import parse
-from gateway.errors import FilterError
+from gateway.core.errors import FilterError
+from gateway.definitions.sql.grammar import parse
 from gateway.rowfilter.errors import FilterSource, NotEvaluatedHere
 
 __all__ = [

@@ -3,7 +3,7 @@
 A filter that comes from the catalog has been accepted by PostgreSQL. One that comes from elsewhere,
 from the stream or from Kafka, is text that somebody wrote, until this says that it can do no more
 than compute: columns, constants, operators, and functions by their bare names. Whether these are
-immutable is for the server to say (`gateway.source.immutable`).
+immutable is for the server to say (`gateway.source.filters.immutable`).
 
 Source: check_simple_rowfilter_expr_walker() in publicationcmds.c.
 """
@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from google.protobuf.message import Message  # type: ignore[import-untyped]
 
-from gateway.errors import FilterError
+from gateway.core.errors import FilterError
 from gateway.rowfilter.parse import Text, parse_filter, unwrap
 
 __all__ = ["functions_of", "is_collation"]

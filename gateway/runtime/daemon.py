@@ -1,8 +1,8 @@
 """The daemon: attempts, one after the other, until told to stop.
 
-Every attempt (`gateway.runtime.attempt`) begins from nothing but the configuration, the server and
-the watermark in Kafka, so that a retry is the same as a restart. What may pass is tried again with
-growing pauses, until nothing has worked for ``limits.retry_for_s``.
+Every attempt (`gateway.runtime.lifecycle.attempt`) begins from nothing but the configuration, the
+server and the watermark in Kafka, so that a retry is the same as a restart. What may pass is tried
+again with growing pauses, until nothing has worked for ``limits.retry_for_s``.
 """
 
 from __future__ import annotations
@@ -13,21 +13,21 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from gateway.config import Settings
+from gateway.core.errors import GatewayError, LostRecordsError, TransientError
+from gateway.core.lsn import Lsn
+from gateway.core.shortage import shortage
 from gateway.definitions.combine import TableId
 from gateway.definitions.model import Definitions, Fault
-from gateway.errors import GatewayError, LostRecordsError, TransientError
-from gateway.lsn import Lsn
 from gateway.observe import Counters, event
 from gateway.routing.ports import UnexpectedFilterError
-from gateway.runtime.attempt import Attempt
-from gateway.runtime.copy_jobs import CopyReport, CopyStanding
-from gateway.runtime.garbage import clear_up
-from gateway.runtime.held_looks import HeldLooks
-from gateway.runtime.leadership import StoppedWaiting
-from gateway.runtime.pipeline import GRACE, Outcome
-from gateway.runtime.retries import Retries
-from gateway.runtime.standby import Standby
-from gateway.shortage import shortage
+from gateway.runtime.copy.jobs import CopyReport, CopyStanding
+from gateway.runtime.lifecycle.attempt import Attempt
+from gateway.runtime.lifecycle.backoff import Retries
+from gateway.runtime.lifecycle.leadership import StoppedWaiting
+from gateway.runtime.lifecycle.standby import Standby
+from gateway.runtime.loop.memory import clear_up
+from gateway.runtime.loop.pipeline import GRACE, Outcome
+from gateway.runtime.planning.held_retries import HeldLooks
 
 __all__ = ["Daemon"]
 

@@ -10,12 +10,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from gateway.definitions.ddl_messages import Reason
-from gateway.errors import UnfitKind
-from gateway.lsn import Lsn
-from gateway.records import Batch, CopyState, Feed, Record
-from gateway.routing.counts import Tally
-from gateway.routing.series import RoutedSeries
+from gateway.core.errors import UnfitKind
+from gateway.core.lsn import Lsn
+from gateway.core.records import Batch, CopyState, Feed, Record
+from gateway.definitions.ddl.messages import Reason
+from gateway.routing.row.counters import Tally
+from gateway.routing.short_transactions import RoutedSeries
 from gateway.transactions import (
     PreparedTransaction,
     RolledBack,
@@ -171,7 +171,7 @@ class Placement:
 
 
 class Copier(Protocol):
-    """Copies tables while the stream goes on; see `gateway.runtime.copier.TableCopier`."""
+    """Copies tables while the stream goes on (`gateway.runtime.copy.coordinator`)."""
 
     def fileno(self) -> int:
         """Readable when there may be something to place."""

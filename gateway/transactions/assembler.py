@@ -17,9 +17,9 @@ from itertools import islice
 from pathlib import Path
 from typing import Final
 
-from gateway.compiled import load_compiled, why_switched_off
-from gateway.errors import FatalError, ProtocolError
-from gateway.lsn import Lsn, format_lsn
+from gateway._speedups.loader import load_compiled, why_switched_off
+from gateway.core.errors import FatalError, ProtocolError
+from gateway.core.lsn import Lsn, format_lsn
 from gateway.pgoutput.decoder import DATA_TAGS, Decoder
 from gateway.pgoutput.frames import (
     KEEPALIVE_TAG,
@@ -60,7 +60,7 @@ __all__ = ["Assembler"]
 
 _DATA: Final = frozenset(DATA_TAGS)
 _NOTHING: Final[frozenset[int]] = frozenset()
-_SCANNING: Final = load_compiled("gateway.transactions._scanning", interface=1)
+_SCANNING: Final = load_compiled("gateway._speedups._scanning", interface=1)
 
 
 @dataclass(slots=True, eq=False)

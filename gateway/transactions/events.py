@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
-from gateway.lsn import Lsn
+from gateway.core.lsn import Lsn
 from gateway.pgoutput.frames import XLOGDATA_HEADER, Keepalive, read_begin, read_commit
 from gateway.pgoutput.messages import LogicalMessage, Origin
 from gateway.transactions.buffer import FRAME_OVERHEAD, FrameBuffer

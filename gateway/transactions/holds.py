@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gateway.lsn import Lsn
+from gateway.core.lsn import Lsn
 
 __all__ = ["PrepareHolds"]
 

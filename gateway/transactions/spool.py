@@ -15,8 +15,8 @@ from pathlib import Path
 from struct import Struct
 from typing import Final
 
-from gateway.errors import FatalError, GatewayError, TransientError
-from gateway.shortage import SHORT
+from gateway.core.errors import FatalError, GatewayError, TransientError
+from gateway.core.shortage import SHORT
 
 __all__ = ["CHUNK_BYTES", "CHUNK_FRAMES", "Spool", "SpoolFullError"]
 

@@ -9,12 +9,12 @@ from typing import Final
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
-from spark_consumer.config import ConsumerSettings
 from spark_consumer.errors import TransientConsumerError
-from spark_consumer.manifests import Manifest, Manifests, TableState
+from spark_consumer.formats.delta.table import SESSION_SETTINGS, Table, rows_at
+from spark_consumer.kafka.registry import Schemas
 from spark_consumer.names import lsn_text, table_folder
-from spark_consumer.registry import Schemas
-from spark_consumer.tables import SESSION_SETTINGS, Table, rows_at
+from spark_consumer.settings import ConsumerSettings
+from spark_consumer.states.manifests import Manifest, Manifests, TableState
 from spark_consumer.verify.window import Window, read_window
 
 __all__ = ["RebuiltTables"]

@@ -14,14 +14,14 @@ from pyspark.sql import functions as F
 from pyspark.sql.avro.functions import from_avro
 from pyspark.sql.types import StructType
 
-from spark_consumer.config import ConsumerSettings
-from spark_consumer.decode import read_offsets, row_type, wire
 from spark_consumer.errors import TransientConsumerError
-from spark_consumer.failures import as_error
-from spark_consumer.layout import Layout, key_layout, value_layout
-from spark_consumer.position import Position
-from spark_consumer.registry import Schemas
-from spark_consumer.survey import AVRO_OPTIONS, Piece, of_piece, survey
+from spark_consumer.kafka.batch_profile import AVRO_OPTIONS, Piece, of_piece, survey
+from spark_consumer.kafka.decode import read_offsets, row_type, wire
+from spark_consumer.kafka.layout import Layout, key_layout, value_layout
+from spark_consumer.kafka.position import Position
+from spark_consumer.kafka.registry import Schemas
+from spark_consumer.settings import ConsumerSettings
+from spark_consumer.spark.failures import as_error
 from spark_consumer.verify.replay import Change
 from spark_consumer.verify.text import Row, mark_sql, text_sql
 

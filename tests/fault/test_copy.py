@@ -12,7 +12,7 @@ from threading import Event
 
 import pytest
 
-from gateway.embedded.postgres import EmbeddedPostgres
+from devkit.embedded.postgres import EmbeddedPostgres
 from tests.support.copy_load import ALL, PUBLICATIONS, SOME, CopyLoad
 from tests.support.gateway_scene import (
     Scene,

@@ -13,19 +13,19 @@ import psycopg
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
-from gateway.descriptors import wait_readable
-from gateway.embedded.kafka import EmbeddedKafka
-from gateway.embedded.postgres import EmbeddedPostgres
-from gateway.errors import TransientError
-from gateway.lsn import Lsn
-from gateway.records import Batch, Cut, Feed, Record, Watermark
-from gateway.sink.identity import SlotIdentity
-from gateway.sink.producer import TransactionalSink
-from gateway.sink.progress import KafkaProgress, read_compacted
-from gateway.sink.topics import TopicSpec, ensure_topics, progress_topic_spec
-from gateway.source.connection import connect
-from gateway.source.replication import ReplicationConnection
-from gateway.source.slot import slot_status
+from devkit.embedded.kafka import EmbeddedKafka
+from devkit.embedded.postgres import EmbeddedPostgres
+from gateway.core.descriptors import wait_readable
+from gateway.core.errors import TransientError
+from gateway.core.lsn import Lsn
+from gateway.core.records import Batch, Cut, Feed, Record, Watermark
+from gateway.sink.clients.identity import SlotIdentity
+from gateway.sink.delivery.producer import TransactionalSink
+from gateway.sink.own_topics.progress import KafkaProgress, read_compacted
+from gateway.sink.topics.topics import TopicSpec, ensure_topics, progress_topic_spec
+from gateway.source.session.connection import connect
+from gateway.source.stream.connection import ReplicationConnection
+from gateway.source.stream.slot import slot_status
 from tests.support.markers import decode_marker
 from tests.support.rack import Rack
 from tests.support.waiting import wait_until

@@ -13,7 +13,7 @@ from threading import Event
 import psycopg
 import pytest
 
-from gateway.embedded.kafka import EmbeddedKafka
+from devkit.embedded.kafka import EmbeddedKafka
 from tests.support.gateway_process import GatewayProcess
 from tests.support.gateway_scene import (
     Scene,

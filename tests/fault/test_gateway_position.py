@@ -9,8 +9,8 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from gateway.embedded.postgres import EmbeddedPostgres
-from gateway.lsn import parse_lsn
+from devkit.embedded.postgres import EmbeddedPostgres
+from gateway.core.lsn import parse_lsn
 from tests.support.gateway_scene import (
     Scene,
     assert_exactly_once,

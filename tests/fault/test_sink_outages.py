@@ -9,14 +9,14 @@ from functools import partial
 
 import pytest
 
-from gateway.descriptors import wait_readable
-from gateway.embedded.kafka import EmbeddedKafka
-from gateway.lsn import Lsn
-from gateway.records import Batch, Cut, Feed, Record, Watermark
-from gateway.sink.identity import SlotIdentity
-from gateway.sink.producer import TransactionalSink
-from gateway.sink.progress import KafkaProgress, read_compacted
-from gateway.sink.topics import TopicSpec, ensure_topics, progress_topic_spec
+from devkit.embedded.kafka import EmbeddedKafka
+from gateway.core.descriptors import wait_readable
+from gateway.core.lsn import Lsn
+from gateway.core.records import Batch, Cut, Feed, Record, Watermark
+from gateway.sink.clients.identity import SlotIdentity
+from gateway.sink.delivery.producer import TransactionalSink
+from gateway.sink.own_topics.progress import KafkaProgress, read_compacted
+from gateway.sink.topics.topics import TopicSpec, ensure_topics, progress_topic_spec
 from tests.support.proxy import Proxy
 from tests.support.rack import Rack
 from tests.support.waiting import wait_until

@@ -11,14 +11,14 @@ import psycopg
 import pytest
 
 from gateway.copy import ChunkRequest
-from gateway.descriptors import wait_readable
-from gateway.errors import GatewayError, TransientError
-from gateway.lsn import ZERO_LSN, Lsn
-from gateway.source.catalog import ServerCatalog
-from gateway.source.chunks import ChunkReader, ChunkSource
-from gateway.source.connection import connect
-from gateway.source.replication import ReplicationConnection
-from gateway.source.slot import slot_status
+from gateway.core.descriptors import wait_readable
+from gateway.core.errors import GatewayError, TransientError
+from gateway.core.lsn import ZERO_LSN, Lsn
+from gateway.source.catalog.catalog import ServerCatalog
+from gateway.source.copy.chunk_reader import ChunkReader, ChunkSource
+from gateway.source.session.connection import connect
+from gateway.source.stream.connection import ReplicationConnection
+from gateway.source.stream.slot import slot_status
 from tests.support.proxy import Proxy
 from tests.support.servers import Database
 from tests.support.waiting import wait_until

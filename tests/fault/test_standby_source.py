@@ -9,7 +9,7 @@ from threading import Event
 
 import pytest
 
-from gateway.embedded.postgres import EmbeddedPostgres
+from devkit.embedded.postgres import EmbeddedPostgres
 from tests.support.gateway_scene import (
     Scene,
     assert_exactly_once,

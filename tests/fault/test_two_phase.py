@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.lsn import parse_lsn
+from gateway.core.lsn import parse_lsn
 from tests.support.gateway_scene import Scene, assert_exactly_once, current_lsn, value_of
 from tests.support.rack import Rack, RackServer
 from tests.support.waiting import wait_until

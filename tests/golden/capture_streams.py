@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from gateway.embedded.postgres import EmbeddedPostgres
+from devkit.embedded.postgres import EmbeddedPostgres
 from tests.golden.scene import Scene, old
 
 T1: Final = "CREATE TABLE t1 (a int PRIMARY KEY, b text)"

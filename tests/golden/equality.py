@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 import psycopg
 from psycopg.pq import ExecStatus
 
-from gateway.embedded.postgres import EmbeddedPostgres
+from devkit.embedded.postgres import EmbeddedPostgres
 
 FILE: Final = Path(__file__).parent / "equality.json"
 PAIRS: Final = {

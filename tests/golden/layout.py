@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from gateway.lsn import format_lsn
+from gateway.core.lsn import format_lsn
 
 NAMES: Final = {
     "B": "Begin",

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from gateway.embedded.postgres import EmbeddedPostgres
-from gateway.lsn import parse_lsn
+from devkit.embedded.postgres import EmbeddedPostgres
+from gateway.core.lsn import parse_lsn
 from tests.golden.layout import split_fields
 
 __all__ = ["SETTINGS", "Scene", "old"]

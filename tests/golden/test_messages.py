@@ -12,7 +12,7 @@ from typing import Any, get_args
 
 import pytest
 
-from gateway.errors import ProtocolError
+from gateway.core.errors import ProtocolError
 from gateway.pgoutput.decoder import Decoder
 from gateway.pgoutput.messages import (
     BinaryValue,

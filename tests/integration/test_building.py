@@ -12,8 +12,11 @@ from pathlib import Path
 from tools.build_rows import MODULES
 
 ROOT = Path(__file__).resolve().parents[2]
-SAID = "from gateway.routing.compiled import why_not_built as a; from gateway.sink.batches import "
-SAID += "why_one_by_one as b; print(a(), b())"
+SAID = """
+from gateway.routing.row.native import why_not_built
+from gateway.sink.delivery.batches import why_one_by_one
+print(why_not_built(), why_one_by_one())
+"""
 
 
 def test_without_a_compiler_one_comes_from_the_package_index(tmp_path: Path) -> None:

@@ -10,16 +10,16 @@ import psycopg
 import pytest
 
 from gateway.copy import Chunk, ChunkRequest, Key, row_of
-from gateway.errors import FatalError, TransientError
-from gateway.lsn import parse_lsn
-from gateway.source.chunks import (
+from gateway.core.errors import FatalError, TransientError
+from gateway.core.lsn import parse_lsn
+from gateway.source.catalog.tables import read_tables
+from gateway.source.copy.chunk_reader import (
     ChunkReader,
     ChunkSource,
     ConditionError,
     TableAltered,
     TableGone,
 )
-from gateway.source.tables import read_tables
 from tests.support.majors import alternating
 from tests.support.servers import Database
 

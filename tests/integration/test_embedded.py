@@ -16,10 +16,10 @@ from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
 from confluent_kafka.schema_registry.error import SchemaRegistryError
 from pyspark.sql import SparkSession
 
-from gateway.embedded.kafka import EmbeddedKafka
-from gateway.embedded.postgres import EmbeddedPostgres
-from gateway.embedded.processes import ServerError
-from gateway.embedded.registry import EmbeddedRegistry
+from devkit.embedded.kafka import EmbeddedKafka
+from devkit.embedded.postgres import EmbeddedPostgres
+from devkit.embedded.processes import ServerError
+from devkit.embedded.registry import EmbeddedRegistry
 from tests.support.proxy import Proxy
 from tests.support.servers import Database, DatabaseFactory
 from tests.support.waiting import wait_until
@@ -136,7 +136,7 @@ def test_a_server_that_cannot_start_shows_its_log() -> None:
 @pytest.mark.postgres
 def test_a_server_ends_with_a_process_that_was_killed() -> None:
     program = (
-        "from gateway.embedded.postgres import EmbeddedPostgres\n"
+        "from devkit.embedded.postgres import EmbeddedPostgres\n"
         "server = EmbeddedPostgres().start()\n"
         "print(server.pid, server.folder, flush=True)\n"
         "input()\n"

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from gateway.embedded.java import java
-from gateway.embedded.registry import API_PATH
+from devkit.embedded.registry import API_PATH
+from gateway.jars.java import java
 from tests.support.connect import fetched
 from tests.support.gateway_scene import Scene, current_lsn
 from tests.support.servers import BRIEF_JAVA, Database

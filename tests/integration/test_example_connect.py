@@ -10,7 +10,7 @@ from confluent_kafka import ConsumerGroupTopicPartitions
 from confluent_kafka.admin import AdminClient
 from psycopg.conninfo import conninfo_to_dict
 
-from gateway.embedded.registry import API_PATH
+from devkit.embedded.registry import API_PATH
 from tests.support.connect import EXAMPLES, start_connect
 from tests.support.gateway_scene import Scene, current_lsn
 from tests.support.native import TIMEOUT_S, NativeSubscription

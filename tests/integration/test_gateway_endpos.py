@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from gateway.lsn import parse_lsn
+from gateway.core.lsn import parse_lsn
 from tests.support.gateway_scene import Scene, assert_exactly_once, current_lsn, value_of
 from tests.support.servers import Database, DatabaseFactory
 from tests.support.waiting import wait_until

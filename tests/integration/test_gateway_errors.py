@@ -9,7 +9,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from gateway.embedded.processes import free_port
+from devkit.embedded.processes import free_port
 from tests.support.gateway_scene import (
     Scene,
     cli,

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from gateway.lsn import parse_lsn
+from gateway.core.lsn import parse_lsn
 from tests.oracle.test_changing_publications import copied, published_to, started
 from tests.oracle.test_leaving_tables import lagging
 from tests.support.gateway_scene import (

@@ -236,4 +236,4 @@ def test_systemd_is_told_and_log_lines_are_json(
     lines = [json.loads(line) for line in process.log().splitlines()]
     streaming = [line for line in lines if line["message"] == "streaming"]
     assert streaming[0]["slot"] == s.slot
-    assert streaming[0]["logger"] == "gateway.runtime.streaming"
+    assert streaming[0]["logger"] == "gateway.runtime.lifecycle.streaming"

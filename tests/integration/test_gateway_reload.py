@@ -10,12 +10,12 @@ from threading import Event
 import pytest
 
 from gateway.config import load_settings
-from gateway.lsn import ZERO_LSN, parse_lsn
+from gateway.core.lsn import ZERO_LSN, parse_lsn
+from gateway.core.records import Watermark
 from gateway.observe import Counters
-from gateway.records import Watermark
-from gateway.runtime.held_looks import HeldLooks
-from gateway.runtime.plan import read_definitions, read_plan
-from gateway.runtime.reload import Reloader
+from gateway.runtime.planning.held_retries import HeldLooks
+from gateway.runtime.planning.plan import read_definitions, read_plan
+from gateway.runtime.planning.reload import Reloader
 from tests.support.gateway_scene import (
     Connection,
     Scene,

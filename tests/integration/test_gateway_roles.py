@@ -8,7 +8,7 @@ from collections.abc import Callable
 import psycopg
 import pytest
 
-from gateway.embedded.postgres import EmbeddedPostgres
+from devkit.embedded.postgres import EmbeddedPostgres
 from tests.support.gateway_scene import Scene, assert_exactly_once, current_lsn
 from tests.support.servers import Database
 

@@ -13,7 +13,7 @@ import pytest
 from confluent_kafka.schema_registry import SchemaRegistryClient
 from psycopg.conninfo import make_conninfo
 
-from gateway.sink.topics import TopicSpec, ensure_topics
+from gateway.sink.topics.topics import TopicSpec, ensure_topics
 from tests.support.gateway_process import Read
 from tests.support.gateway_scene import (
     Connection,

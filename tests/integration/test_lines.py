@@ -8,10 +8,10 @@ from contextlib import closing
 import psycopg
 import pytest
 
-from gateway.compiled import INTERPRETED
-from gateway.source.connection import connect
-from gateway.source.lines import copy_lines
-from gateway.source.session import Session
+from gateway._speedups.loader import INTERPRETED
+from gateway.source.copy.copy_out import copy_lines
+from gateway.source.session.connection import connect
+from gateway.source.session.session import Session
 from tests.support.servers import Database
 
 pytestmark = pytest.mark.postgres

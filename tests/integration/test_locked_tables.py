@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.definitions.parser import parse_definitions
-from gateway.source.catalog import read_catalog
-from gateway.source.shape_queries import read_shapes
-from gateway.source.tables import estimated_rows
-from gateway.source.watch import whole_digest
+from gateway.definitions.sql.parser import parse_definitions
+from gateway.source.catalog.catalog import read_catalog
+from gateway.source.catalog.shape_queries import read_shapes
+from gateway.source.catalog.tables import estimated_rows
+from gateway.source.catalog.watch import whole_digest
 from tests.support.gateway_scene import value_of
 from tests.support.servers import Database
 

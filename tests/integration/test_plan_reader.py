@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from gateway.config import load_settings
-from gateway.lsn import ZERO_LSN, Lsn, parse_lsn
-from gateway.records import Watermark
-from gateway.runtime.plan import PlanReader, read_definitions, read_plan
-from gateway.source.connection import connect
-from gateway.source.watch import whole_digest
+from gateway.core.lsn import ZERO_LSN, Lsn, parse_lsn
+from gateway.core.records import Watermark
+from gateway.runtime.planning.plan import PlanReader, read_definitions, read_plan
+from gateway.source.catalog.watch import whole_digest
+from gateway.source.session.connection import connect
 from tests.support.gateway_scene import (
     Connection,
     Scene,

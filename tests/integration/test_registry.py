@@ -7,11 +7,11 @@ import uuid
 
 import pytest
 
-from gateway.errors import ConfigError, FatalError, SchemaRefusedError, TransientError
-from gateway.records import Batch
-from gateway.sink.producer import Recovered, TransactionalSink
-from gateway.sink.progress import KafkaProgress, read_progress
-from gateway.sink.registry import Registry
+from gateway.core.errors import ConfigError, FatalError, SchemaRefusedError, TransientError
+from gateway.core.records import Batch
+from gateway.sink.delivery.producer import Recovered, TransactionalSink
+from gateway.sink.own_topics.progress import KafkaProgress, read_progress
+from gateway.sink.registry.registry import Registry
 from tests.support.sink_scene import Topics, finish
 
 pytestmark = [pytest.mark.kafka, pytest.mark.java]

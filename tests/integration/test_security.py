@@ -11,12 +11,17 @@ from confluent_kafka.admin._acl import AclBinding, AclOperation, AclPermissionTy
 from confluent_kafka.admin._resource import ResourcePatternType, ResourceType
 from confluent_kafka.cimpl import NewTopic
 
-from gateway.errors import FatalError, GatewayError
-from gateway.records import Batch
-from gateway.sink.identity import SlotIdentity
-from gateway.sink.producer import TransactionalSink
-from gateway.sink.progress import KafkaProgress
-from gateway.sink.topics import TopicSpec, describe_topics, ensure_topics, progress_topic_spec
+from gateway.core.errors import FatalError, GatewayError
+from gateway.core.records import Batch
+from gateway.sink.clients.identity import SlotIdentity
+from gateway.sink.delivery.producer import TransactionalSink
+from gateway.sink.own_topics.progress import KafkaProgress
+from gateway.sink.topics.topics import (
+    TopicSpec,
+    describe_topics,
+    ensure_topics,
+    progress_topic_spec,
+)
 from tests.support.gateway_process import GatewayProcess, GatewayProject
 from tests.support.gateway_scene import Ended, cli
 from tests.support.rebuild import Rebuilt

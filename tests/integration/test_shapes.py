@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.definitions.shape import read_shape, unseen_change, write_shape
-from gateway.source.shape_queries import shapes_digest
-from gateway.source.tables import read_shaped_tables
+from gateway.definitions.tables.shape import read_shape, unseen_change, write_shape
+from gateway.source.catalog.shape_queries import shapes_digest
+from gateway.source.catalog.tables import read_shaped_tables
 from tests.support.gateway_scene import value_of
 from tests.support.servers import Database
 

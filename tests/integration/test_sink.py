@@ -15,13 +15,13 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
+from gateway.core.errors import ConfigError, FatalError, FencedError, TransientError
+from gateway.core.lsn import Lsn
+from gateway.core.records import Batch, Record
 from gateway.envelope.progress import decode_key
-from gateway.errors import ConfigError, FatalError, FencedError, TransientError
-from gateway.lsn import Lsn
-from gateway.records import Batch, Record
-from gateway.sink.producer import Recovered, TransactionalSink
-from gateway.sink.progress import KafkaProgress, read_compacted, read_progress
-from gateway.sink.topics import TopicSpec, describe_topics, ensure_topics
+from gateway.sink.delivery.producer import Recovered, TransactionalSink
+from gateway.sink.own_topics.progress import KafkaProgress, read_compacted, read_progress
+from gateway.sink.topics.topics import TopicSpec, describe_topics, ensure_topics
 from tests.support.sink_scene import COPIES, FixedIds, Topics, committed, finish, make_sink
 from tests.support.waiting import wait_until
 

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from gateway.errors import FencedError
-from gateway.records import Batch
-from gateway.sink.producer import TransactionalSink
-from gateway.sink.progress import KafkaProgress
-from gateway.sink.transactions import KafkaTransactions
+from gateway.core.errors import FencedError
+from gateway.core.records import Batch
+from gateway.sink.delivery.producer import TransactionalSink
+from gateway.sink.delivery.transactions import KafkaTransactions
+from gateway.sink.own_topics.progress import KafkaProgress
 from tests.support.sink_scene import FixedIds, Topics
 from tests.support.waiting import wait_until
 

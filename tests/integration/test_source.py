@@ -10,8 +10,8 @@ from typing import Any
 import psycopg
 import pytest
 
-from gateway.descriptors import wait_readable
-from gateway.errors import (
+from gateway.core.descriptors import wait_readable
+from gateway.core.errors import (
     ConfigError,
     FatalError,
     GatewayError,
@@ -19,10 +19,10 @@ from gateway.errors import (
     SlotError,
     TransientError,
 )
-from gateway.lsn import Lsn, parse_lsn
-from gateway.source.connection import connect, server_facts
-from gateway.source.replication import ReplicationConnection
-from gateway.source.slot import SlotStatus, check_slot, slot_status
+from gateway.core.lsn import Lsn, parse_lsn
+from gateway.source.session.connection import connect, server_facts
+from gateway.source.stream.connection import ReplicationConnection
+from gateway.source.stream.slot import SlotStatus, check_slot, slot_status
 from tests.support.servers import Database, PostgresServer
 from tests.support.waiting import wait_until
 

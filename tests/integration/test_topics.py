@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.errors import FatalError
-from gateway.sink.topics import TopicSpec, describe_topics, ensure_topics, progress_topic_spec
+from gateway.core.errors import FatalError
+from gateway.sink.topics.topics import (
+    TopicSpec,
+    describe_topics,
+    ensure_topics,
+    progress_topic_spec,
+)
 from tests.support.sink_scene import Topics
 
 pytestmark = [pytest.mark.kafka, pytest.mark.java]

@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 
 from gateway.commands.verify.source import SourceReader, SourceTable
-from gateway.source.tables import read_tables
+from gateway.source.catalog.tables import read_tables
 from tests.support.servers import Connection, Database
 
 pytestmark = pytest.mark.postgres

@@ -11,10 +11,10 @@ import psycopg
 import pytest
 from psycopg.pq import Format
 
-from gateway.errors import SchemaError
+from gateway.core.errors import SchemaError
 from gateway.pgtypes.binary import compile_to_text
-from gateway.source.connection import connect
-from gateway.source.types import TypeReader
+from gateway.source.catalog.types import TypeReader
+from gateway.source.session.connection import connect
 from tests.support.majors import alternating
 from tests.support.seeds import setseed
 from tests.support.servers import PostgresServer

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 from psycopg import sql
 
-from gateway.lsn import parse_lsn
+from gateway.core.lsn import parse_lsn
 from tests.support.gateway_process import GatewayProcess
 from tests.support.gateway_scene import (
     Connection,

@@ -12,11 +12,11 @@ import pytest
 
 from gateway.definitions.combine import make_plan
 from gateway.definitions.model import Operation, Plan, Publish
-from gateway.definitions.parser import parse_definitions
+from gateway.definitions.sql.parser import parse_definitions
 from gateway.pgoutput.decoder import Decoder
 from gateway.pgoutput.messages import Delete, Insert, Relation, Truncate, Update
-from gateway.source.catalog import read_catalog
-from gateway.source.publications import ensure_publications
+from gateway.source.catalog.catalog import read_catalog
+from gateway.source.provisioning.own_publications import ensure_publications
 from tests.support.servers import Connection, Database
 
 pytestmark = [

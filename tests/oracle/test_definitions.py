@@ -8,11 +8,11 @@ from collections.abc import Iterator
 import psycopg
 import pytest
 
+from gateway.core.errors import DefinitionError, FatalError
 from gateway.definitions.combine import find_problems
-from gateway.definitions.parser import parse_definitions
-from gateway.errors import DefinitionError, FatalError
-from gateway.source.catalog import read_catalog
-from gateway.source.tables import read_tables_by_oid
+from gateway.definitions.sql.parser import parse_definitions
+from gateway.source.catalog.catalog import read_catalog
+from gateway.source.catalog.tables import read_tables_by_oid
 from tests.support.servers import Connection, Database
 
 pytestmark = [

@@ -15,10 +15,10 @@ import fastavro
 import psycopg
 import pytest
 
+from gateway.core.errors import ValueFormatError
 from gateway.envelope.canonical import compile_canonical_key
-from gateway.envelope.encoders import compile_row_encoder
+from gateway.envelope.encoding.encoders import compile_row_encoder
 from gateway.envelope.schema import AvroKind, TableSchema, describe
-from gateway.errors import ValueFormatError
 from tests.support.seeds import setseed
 from tests.support.servers import PostgresServer
 from tests.unit.envelope.columns import EnvelopeColumn

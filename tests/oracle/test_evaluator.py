@@ -10,11 +10,11 @@ from typing import Any
 import psycopg
 import pytest
 
-from gateway.descriptors import wait_readable
-from gateway.embedded.postgres import EmbeddedPostgres
-from gateway.errors import ConfigError, TransientError
+from devkit.embedded.postgres import EmbeddedPostgres
+from gateway.core.descriptors import wait_readable
+from gateway.core.errors import ConfigError, TransientError
 from gateway.rowfilter import Answer, AskedColumn, Question
-from gateway.source.evaluator import ServerEvaluator
+from gateway.source.filters.evaluator import ServerEvaluator
 from tests.support.servers import Database, DatabaseFactory, Servers
 from tests.support.standby import standby_of
 

@@ -6,12 +6,12 @@ import json
 
 import pytest
 
-from gateway.definitions.alterations import read_alteration
-from gateway.definitions.told import Told, hear
-from gateway.embedded.postgres import MAJORS
-from gateway.lsn import ZERO_LSN
-from gateway.source.event_trigger import FUNCTIONS
-from gateway.source.published import read_listed
+from devkit.embedded.postgres import MAJORS
+from gateway.core.lsn import ZERO_LSN
+from gateway.definitions.ddl.alterations import read_alteration
+from gateway.definitions.ddl.effects import Told, hear
+from gateway.source.catalog.database_publications import read_listed
+from gateway.source.provisioning.event_trigger import FUNCTIONS
 from tests.support.gateway_scene import value_of
 from tests.support.servers import Database
 

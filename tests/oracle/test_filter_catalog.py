@@ -18,7 +18,7 @@ from typing import Final
 import pytest
 
 from gateway.rowfilter.operators import OPERATIONS
-from gateway.source.evaluator import ServerEvaluator
+from gateway.source.filters.evaluator import ServerEvaluator
 from tests.oracle.filters.calls import Call, call, plain_argument
 from tests.oracle.filters.judge import Judge
 from tests.oracle.filters.server import Table, create_table, every_type

@@ -6,7 +6,7 @@ from contextlib import closing
 
 import pytest
 
-from gateway.source.evaluator import ServerEvaluator
+from gateway.source.filters.evaluator import ServerEvaluator
 from tests.oracle.filters.folding import ORDER_OF_EVALUATION
 from tests.oracle.filters.forms import ARRAYS, COLUMNS, CONDITIONALS, ROWS
 from tests.oracle.filters.judge import Judge

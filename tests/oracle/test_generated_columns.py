@@ -10,11 +10,11 @@ import psycopg
 import pytest
 from psycopg import sql
 
+from gateway.core.errors import DefinitionError, FilterError
 from gateway.definitions.combine import find_problems, make_plan
-from gateway.definitions.parser import parse_definitions
-from gateway.errors import DefinitionError, FilterError
-from gateway.source.catalog import read_catalog
-from gateway.source.publications import ensure_publications, extend_publications
+from gateway.definitions.sql.parser import parse_definitions
+from gateway.source.catalog.catalog import read_catalog
+from gateway.source.provisioning.own_publications import ensure_publications, extend_publications
 from tests.support.native_scene import NativeScene, Subscriber
 from tests.support.servers import Connection, Database, DatabaseFactory
 

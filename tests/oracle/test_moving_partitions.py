@@ -7,7 +7,7 @@ from threading import Event
 
 import pytest
 
-from gateway.source.event_trigger import INSTALL
+from gateway.source.provisioning.event_trigger import INSTALL
 from tests.oracle.test_changing_publications import finish, published_to, started
 from tests.oracle.test_leaving_tables import lagging
 from tests.support.gateway_process import GatewayProcess

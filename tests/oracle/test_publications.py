@@ -6,12 +6,12 @@ from collections.abc import Iterator
 
 import pytest
 
+from gateway.core.errors import FatalError
 from gateway.definitions.combine import make_plan
 from gateway.definitions.model import Plan
-from gateway.definitions.parser import parse_definitions
-from gateway.errors import FatalError
-from gateway.source.catalog import read_catalog
-from gateway.source.publications import (
+from gateway.definitions.sql.parser import parse_definitions
+from gateway.source.catalog.catalog import read_catalog
+from gateway.source.provisioning.own_publications import (
     check_publications,
     drop_publications,
     ensure_publications,

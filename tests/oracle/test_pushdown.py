@@ -11,10 +11,10 @@ import pytest
 
 from gateway.definitions.combine import make_plan
 from gateway.definitions.model import Plan
-from gateway.definitions.parser import parse_definitions
-from gateway.rowfilter.pushdown import push_down
-from gateway.source.catalog import read_catalog
-from gateway.source.publications import (
+from gateway.definitions.sql.parser import parse_definitions
+from gateway.rowfilter.server.pushdown import push_down
+from gateway.source.catalog.catalog import read_catalog
+from gateway.source.provisioning.own_publications import (
     check_publications,
     ensure_publications,
     extend_publications,

@@ -11,7 +11,7 @@ from random import Random
 
 import pytest
 
-from gateway.source.event_trigger import INSTALL
+from gateway.source.provisioning.event_trigger import INSTALL
 from tests.oracle.test_changing_publications import published_to
 from tests.support.ddl_workload import TABLES, Alterations, Workload, ddl_of, is_quiet, toggle
 from tests.support.gateway_process import GatewayProcess

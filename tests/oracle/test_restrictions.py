@@ -13,10 +13,10 @@ from typing import Final
 import psycopg
 import pytest
 
+from gateway.core.errors import DefinitionError
 from gateway.definitions.combine import find_problems
-from gateway.definitions.parser import parse_definitions
-from gateway.errors import DefinitionError
-from gateway.source.catalog import read_catalog
+from gateway.definitions.sql.parser import parse_definitions
+from gateway.source.catalog.catalog import read_catalog
 from tests.oracle.filters.restricted import (
     ACCEPTED,
     MUTABLE,

@@ -17,8 +17,8 @@ from typing import Final
 
 import pytest
 
-from gateway.routing.compiled import why_not_built
-from gateway.source.evaluator import ServerEvaluator
+from gateway.routing.row.native import why_not_built
+from gateway.source.filters.evaluator import ServerEvaluator
 from tests.oracle.filters.expressions import Expressions
 from tests.oracle.filters.judge import Judge
 from tests.oracle.filters.server import Table, create_table, every_type

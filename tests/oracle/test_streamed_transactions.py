@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from gateway.descriptors import wait_readable
-from gateway.lsn import Lsn, format_lsn, parse_lsn
+from gateway.core.descriptors import wait_readable
+from gateway.core.lsn import Lsn, format_lsn, parse_lsn
 from gateway.pgoutput.decoder import decode_message
 from gateway.pgoutput.frames import XLOGDATA_HEADER
 from gateway.pgoutput.messages import Insert, Message, Relation
-from gateway.source.replication import ReplicationConnection
+from gateway.source.stream.connection import ReplicationConnection
 from gateway.transactions import Assembler, Event, Transaction
 from tests.support.majors import alternating
 from tests.support.servers import Connection, Database

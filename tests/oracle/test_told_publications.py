@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.source.event_trigger import INSTALL
+from gateway.source.provisioning.event_trigger import INSTALL
 from tests.oracle.test_changing_publications import finish, published_to, started
 from tests.oracle.test_leaving_tables import DEFINED, QUICK, MakeScene, lagging
 from tests.oracle.test_moving_partitions import TREES

@@ -6,7 +6,7 @@ from contextlib import nullcontext
 
 import pytest
 
-from gateway.source.event_trigger import INSTALL
+from gateway.source.provisioning.event_trigger import INSTALL
 from tests.oracle.test_changing_publications import published_to, started
 from tests.oracle.test_leaving_tables import DEFINED, MakeScene, lagging
 from tests.support.gateway_scene import Scene, current_lsn

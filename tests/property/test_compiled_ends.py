@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gateway.core.lsn import Lsn
+from gateway.core.records import Feed
 from gateway.envelope.markers import encode_end, encode_end_of
-from gateway.lsn import Lsn
-from gateway.records import Feed
-from gateway.routing.compiled import why_interpreted
-from gateway.routing.counts import TopicCounter, take_counts
-from gateway.routing.series import series_router
+from gateway.routing.row.counters import TopicCounter, take_counts
+from gateway.routing.row.native import why_interpreted
+from gateway.routing.short_transactions import series_router
 from tests.support.routing_scene import T1_TABLE, Gateway, publish
 
 if why_interpreted() is None:

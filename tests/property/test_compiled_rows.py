@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gateway.routing.compiled import why_not_built
+from gateway.routing.row.native import why_not_built
 from tools.fuzz_rows import RowFuzzer
 
 if why_not_built() is None:

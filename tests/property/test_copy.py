@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.copy import Chunk, ChunkedCopy, ChunkRequest, Claim, CopiedRow, Front, Progress, row_of
-from gateway.lsn import Lsn
+from gateway.core.lsn import Lsn
 from gateway.pgoutput.messages import UNCHANGED, ColumnValue
 from gateway.rowfilter import Action, decide_update, fill_unchanged
 from tests.support.copy_model import Op, Row, Server, apply, line, number

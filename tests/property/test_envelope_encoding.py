@@ -12,12 +12,12 @@ import fastavro
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.envelope.canonical import compile_canonical_key
-from gateway.envelope.encoders import compile_key_encoder, compile_row_encoder
-from gateway.envelope.naming import (
+from gateway.core.names import (
     avro_name,
     topic_part,
 )
+from gateway.envelope.canonical import compile_canonical_key
+from gateway.envelope.encoding.encoders import compile_key_encoder, compile_row_encoder
 from gateway.envelope.schema import TableSchema, describe
 from gateway.pgoutput.messages import UNCHANGED, ColumnValue
 from tests.unit.envelope.columns import EnvelopeColumn

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.errors import ProtocolError
-from gateway.lsn import Lsn
+from gateway.core.errors import ProtocolError
+from gateway.core.lsn import Lsn
 from gateway.pgoutput.decoder import Decoder, decode_message
 from gateway.pgoutput.frames import decode_keepalive
 from gateway.pgoutput.messages import (

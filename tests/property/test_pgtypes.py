@@ -11,7 +11,7 @@ from fractions import Fraction
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from gateway.errors import ValueFormatError
+from gateway.core.errors import ValueFormatError
 from gateway.pgtypes.datetimes import iso as times
 from gateway.pgtypes.errors import EvaluationError
 from gateway.pgtypes.numbers import floats, numeric

@@ -9,12 +9,12 @@ from typing import Any, get_args
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.errors import ValueFormatError
+from gateway.core.errors import ValueFormatError
 from gateway.pgtypes.arrays import Array
 from gateway.pgtypes.catalog import TYPES
-from gateway.routing.compiled import why_not_built
+from gateway.routing.row.native import why_not_built
 from gateway.rowfilter import FilterEvaluationError, RowFilter, combine, condition_of
-from gateway.rowfilter.compile import reference
+from gateway.rowfilter.evaluation.compile import reference
 from gateway.rowfilter.expr import (
     And,
     AnyAll,

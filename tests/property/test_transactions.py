@@ -8,8 +8,8 @@ from typing import Literal
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.errors import FatalError
-from gateway.lsn import Lsn
+from gateway.core.errors import FatalError
+from gateway.core.lsn import Lsn
 from gateway.pgoutput.messages import StreamAbort, StreamStart, StreamStop
 from gateway.transactions import (
     Assembler,

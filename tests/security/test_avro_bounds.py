@@ -11,16 +11,16 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 
-from gateway.envelope.varint import encode_long
-from gateway.errors import FatalError, ProtocolError
-from gateway.records import Writer
-from gateway.sink.decoding import RegisteredSchemas
-from gateway.sink.owners import Owner, claim, read_owners
-from gateway.sink.registry import Registry
-from gateway.sink.requests import send
-from gateway.sink.topics import TopicSpec, ensure_topics
-from spark_consumer.survey import begins_copy
-from tests.spark.records import Col, StaticSchemas, TableTopic, value_schema
+from gateway.core.errors import FatalError, ProtocolError
+from gateway.core.records import Writer
+from gateway.envelope.encoding.varint import encode_long
+from gateway.sink.own_topics.owners import Owner, claim, read_owners
+from gateway.sink.own_topics.requests import send
+from gateway.sink.reading.decoding import RegisteredSchemas
+from gateway.sink.registry.registry import Registry
+from gateway.sink.topics.topics import TopicSpec, ensure_topics
+from spark_consumer.kafka.batch_profile import begins_copy
+from tests.support.spark.records import Col, StaticSchemas, TableTopic, value_schema
 
 LONG = 400_000
 """Bytes of a number that takes most of a minute to be made."""

@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from spark_consumer.config import ConsumerSettings
 from spark_consumer.errors import ContractError
-from spark_consumer.position import Position
-from spark_consumer.registry import Registry
+from spark_consumer.kafka.position import Position
+from spark_consumer.kafka.registry import Registry
+from spark_consumer.settings import ConsumerSettings
 from spark_consumer.verify.window import Window, read_window
 from tests.security.test_job_records import varint
-from tests.spark.kafka_topics import RegisteredSchemas, Topics
-from tests.spark.records import Col, Record, TableTopic, value_schema
 from tests.support.gateway_scene import Ended, Scene
+from tests.support.spark.kafka_topics import RegisteredSchemas, Topics
+from tests.support.spark.records import Col, Record, TableTopic, value_schema
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -8,8 +8,8 @@ from hashlib import sha256
 
 import pytest
 
-from gateway.definitions.alterations import PREFIXES
-from gateway.source.event_trigger import INSTALL
+from gateway.definitions.ddl.alterations import PREFIXES
+from gateway.source.provisioning.event_trigger import INSTALL
 from tests.security.conftest import Attacker
 from tests.support.gateway_scene import Connection, Scene, current_lsn, value_of
 from tests.support.servers import Database

@@ -15,15 +15,15 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 import spark_consumer
-from gateway.display import as_html, lines_shown, shown
-from gateway.lsn import Lsn
+from gateway.core.display import as_html, lines_shown, shown
+from gateway.core.lsn import Lsn
 from gateway.monitor.status import Status, TableStatus
 from gateway.observe import event, set_up_logging
 from spark_consumer.display import shown as job_shown
 from spark_consumer.errors import COPY_AGAIN, TableError
+from spark_consumer.job.subscriber_tables import Shelf
 from spark_consumer.metrics import Figures, exposition
 from spark_consumer.names import part
-from spark_consumer.shelf import Shelf
 from tests.support.gateway_scene import Scene, current_lsn, scene
 from tests.support.servers import Database
 

@@ -9,10 +9,10 @@ from typing import Any
 import psycopg
 import pytest
 
-from gateway.errors import SlotBusyError
-from gateway.runtime.leadership import lock_first_start
-from gateway.source.event_trigger import INSTALL
-from gateway.source.installation import find_installation
+from gateway.core.errors import SlotBusyError
+from gateway.runtime.lifecycle.leadership import lock_first_start
+from gateway.source.provisioning.event_trigger import INSTALL
+from gateway.source.provisioning.trigger_installation import find_installation
 from tests.security.conftest import Attacker
 from tests.support.gateway_scene import Connection, value_of
 from tests.support.servers import Database

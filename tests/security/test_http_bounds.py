@@ -16,7 +16,7 @@ from urllib.request import urlopen
 
 import pytest
 
-from gateway.embedded.processes import free_port
+from devkit.embedded.processes import free_port
 from gateway.monitor.hosts import is_own_host
 from gateway.monitor.http_server import CONNECTIONS, REQUEST_S
 from spark_consumer import bounded_http as spark_http

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from spark_consumer.config import ConsumerSettings
 from spark_consumer.errors import FatalConsumerError
-from spark_consumer.job import run
+from spark_consumer.job.job import run
 from spark_consumer.reader import state_at
-from tests.spark.kafka_topics import RegisteredSchemas, Topics
-from tests.spark.records import Col, Record, TableTopic, value_schema
+from spark_consumer.settings import ConsumerSettings
+from tests.support.spark.kafka_topics import RegisteredSchemas, Topics
+from tests.support.spark.records import Col, Record, TableTopic, value_schema
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

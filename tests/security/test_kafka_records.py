@@ -11,6 +11,8 @@ import pytest
 
 import schemas
 from gateway.copy import Progress
+from gateway.core.records import CopyRequest
+from gateway.envelope.encoding.varint import encode_long
 from gateway.envelope.envelope import wire_prefix
 from gateway.envelope.progress import (
     ProgressKey,
@@ -20,13 +22,11 @@ from gateway.envelope.progress import (
     encode_key,
     encode_request,
 )
-from gateway.envelope.varint import encode_long
-from gateway.records import CopyRequest
-from gateway.sink.identity import SlotIdentity
-from gateway.sink.producer import Recovered
-from gateway.sink.progress import read_progress
-from gateway.sink.registry import Registry
-from gateway.sink.requests import send
+from gateway.sink.clients.identity import SlotIdentity
+from gateway.sink.delivery.producer import Recovered
+from gateway.sink.own_topics.progress import read_progress
+from gateway.sink.own_topics.requests import send
+from gateway.sink.registry.registry import Registry
 from tests.support.gateway_scene import (
     Scene,
     assert_exactly_once,

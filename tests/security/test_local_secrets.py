@@ -17,14 +17,14 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from gateway.embedded import jars
-from gateway.embedded.cache import cache_folder
-from gateway.embedded.java import java_home
-from gateway.embedded.kafka import EmbeddedKafka
-from gateway.embedded.postgres import EmbeddedPostgres
-from gateway.embedded.registry import EmbeddedRegistry
-from gateway.errors import ConfigError
-from spark_consumer.session import on_the_command_line
+from devkit.embedded.kafka import EmbeddedKafka
+from devkit.embedded.postgres import EmbeddedPostgres
+from devkit.embedded.registry import EmbeddedRegistry
+from gateway.core.errors import ConfigError
+from gateway.jars import ivy as jars
+from gateway.jars.cache import cache_folder
+from gateway.jars.java import java_home
+from spark_consumer.spark.session import on_the_command_line
 from tests.support.gateway_scene import cli
 from tests.support.servers import Database
 
@@ -33,8 +33,8 @@ REGISTRY_USER = "gateway:known-to-one-user"
 JOB = """
 import json, sys
 from pathlib import Path
-from spark_consumer.config import ConsumerSettings
-from spark_consumer.session import open_session
+from spark_consumer.settings import ConsumerSettings
+from spark_consumer.spark.session import open_session
 
 with open_session(ConsumerSettings({}, "", "", "", (), spark=json.loads(sys.argv[1]))) as spark:
     env = spark._jvm.org.apache.spark.SparkEnv.get()

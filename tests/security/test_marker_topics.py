@@ -17,14 +17,14 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 
-from gateway.embedded.processes import free_port
-from spark_consumer.config import ConsumerSettings
+from devkit.embedded.processes import free_port
 from spark_consumer.errors import FatalConsumerError
-from spark_consumer.job import run
+from spark_consumer.job.job import run
+from spark_consumer.kafka.topics import Topics as JobTopics
 from spark_consumer.reader import state_at
-from spark_consumer.topics import Topics as JobTopics
-from tests.spark.kafka_topics import RegisteredSchemas, Topics
-from tests.spark.records import Col, Record, TableTopic
+from spark_consumer.settings import ConsumerSettings
+from tests.support.spark.kafka_topics import RegisteredSchemas, Topics
+from tests.support.spark.records import Col, Record, TableTopic
 from tests.support.waiting import PATIENCE, wait_until
 
 if TYPE_CHECKING:

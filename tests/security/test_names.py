@@ -15,13 +15,13 @@ from prometheus_client.parser import text_string_to_metric_families
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
-from gateway.definitions.parser import parse_definitions
-from gateway.embedded.processes import free_port
-from gateway.identifiers import quote_identifier
-from gateway.lsn import Lsn
+from devkit.embedded.processes import free_port
+from gateway.core.identifiers import quote_identifier
+from gateway.core.lsn import Lsn
+from gateway.core.records import hint_of
+from gateway.definitions.sql.parser import parse_definitions
 from gateway.monitor.metrics import Exposition
 from gateway.monitor.status import Status, TableStatus
-from gateway.records import hint_of
 from tests.security.conftest import Attacker
 from tests.support.gateway_scene import Scene, cli, wait_until_confirmed
 from tests.support.servers import Database

@@ -6,8 +6,8 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from gateway.source.connection import connect
-from gateway.source.excess import excess_rights, planned_code
+from gateway.source.provisioning.excess_privileges import excess_rights, planned_code
+from gateway.source.session.connection import connect
 from tests.support.gateway_scene import value_of
 from tests.support.servers import Database
 

@@ -15,12 +15,12 @@ from gateway.commands.verify.source import SourceReader, SourceTable
 from gateway.copy import ChunkRequest
 from gateway.copy.lines import row_of
 from gateway.definitions.model import Table
-from gateway.source import session
-from gateway.source.chunk_errors import TableAltered
-from gateway.source.chunks import ChunkReader, ChunkSource
-from gateway.source.literals import UnsafeType
-from gateway.source.narrowing import check_condition
-from gateway.source.tables import read_tables
+from gateway.source.catalog.tables import read_tables
+from gateway.source.copy.chunk_reader import ChunkReader, ChunkSource
+from gateway.source.copy.errors import TableAltered
+from gateway.source.copy.literals import UnsafeType
+from gateway.source.copy.queries import check_condition
+from gateway.source.session import session
 from tests.support.gateway_scene import (
     Connection,
     Scene,

@@ -11,10 +11,10 @@ from threading import Barrier
 
 import pytest
 
-from gateway.records import Writer
-from gateway.sink.owners import ForeignTopics, Owner, claim, read_owners, take_over
-from gateway.sink.registry import Registry
-from gateway.sink.topics import TopicSpec, ensure_topics
+from gateway.core.records import Writer
+from gateway.sink.own_topics.owners import ForeignTopics, Owner, claim, read_owners, take_over
+from gateway.sink.registry.registry import Registry
+from gateway.sink.topics.topics import TopicSpec, ensure_topics
 from tests.support.gateway_scene import (
     Scene,
     assert_exactly_once,

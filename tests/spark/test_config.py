@@ -13,15 +13,15 @@ from urllib.parse import parse_qs
 
 import pytest
 
-from spark_consumer.config import (
+from spark_consumer.errors import SettingsError
+from spark_consumer.kafka.layout import key_layout, value_layout
+from spark_consumer.names import part, table_folder
+from spark_consumer.settings import (
     ConsumerSettings,
     admin_properties,
     java_properties,
     source_options,
 )
-from spark_consumer.errors import SettingsError
-from spark_consumer.layout import key_layout, value_layout
-from spark_consumer.names import part, table_folder
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

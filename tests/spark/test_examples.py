@@ -13,10 +13,10 @@ import pytest
 
 from examples.delta_tables import main, rows
 from examples.spark_from_avro import changes
-from tests.spark.direct import Direct
-from tests.spark.records import Col, StaticSchemas, TableTopic
 from tests.support.gateway_scene import Scene, current_lsn
 from tests.support.servers import Database
+from tests.support.spark.direct import Direct
+from tests.support.spark.records import Col, StaticSchemas, TableTopic
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

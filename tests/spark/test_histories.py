@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from spark_consumer import writers
-from tests.spark.apply_worker import KeyedTable, Multiset
-from tests.spark.direct import Direct
-from tests.spark.histories import BAG_COLUMNS, KEYED_COLUMNS, bag_history, keyed_history
-from tests.spark.records import StaticSchemas, TableTopic
+from spark_consumer.apply import strategies as writers
+from tests.support.spark.apply_worker import KeyedTable, Multiset
+from tests.support.spark.direct import Direct
+from tests.support.spark.histories import BAG_COLUMNS, KEYED_COLUMNS, bag_history, keyed_history
+from tests.support.spark.records import StaticSchemas, TableTopic
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

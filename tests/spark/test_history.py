@@ -11,17 +11,17 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from spark_consumer import maintenance
-from spark_consumer.commits import Commit
-from spark_consumer.config import ConsumerSettings
-from spark_consumer.maintenance import Maintenance
-from spark_consumer.manifests import Manifest, Manifests, TableState
-from spark_consumer.position import Position
+from spark_consumer.formats.delta.commit_metadata import Commit
+from spark_consumer.job import maintenance
+from spark_consumer.job.maintenance import Maintenance
+from spark_consumer.job.subscriber_tables import Shelf
+from spark_consumer.kafka.position import Position
 from spark_consumer.reader import read
-from spark_consumer.shelf import Shelf
+from spark_consumer.settings import ConsumerSettings
+from spark_consumer.states.manifests import Manifest, Manifests, TableState
 from spark_consumer.verify.rebuilt import RebuiltTables
-from tests.spark.direct import Direct
-from tests.spark.records import Col, StaticSchemas, TableTopic
+from tests.support.spark.direct import Direct
+from tests.support.spark.records import Col, StaticSchemas, TableTopic
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

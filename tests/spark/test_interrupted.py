@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from gateway.embedded import jars
-from spark_consumer.config import ConsumerSettings
-from spark_consumer.job import run
+from gateway.jars import ivy as jars
+from spark_consumer.job.job import run
 from spark_consumer.reader import state_at
-from tests.spark.kafka_topics import RegisteredSchemas, Topics
-from tests.spark.records import Col, TableTopic
+from spark_consumer.settings import ConsumerSettings
 from tests.support.servers import BRIEF_JAVA
+from tests.support.spark.kafka_topics import RegisteredSchemas, Topics
+from tests.support.spark.records import Col, TableTopic
 from tests.support.waiting import wait_until
 
 if TYPE_CHECKING:
@@ -34,9 +34,9 @@ COLUMNS = [Col("a", "int", "integer"), Col("b", "string", "text")]
 ENDPOS = 0x200
 PROCESS = """
 import sys
-from spark_consumer.config import ConsumerSettings
-from spark_consumer.job import run
-from spark_consumer.session import build_session
+from spark_consumer.settings import ConsumerSettings
+from spark_consumer.job.job import run
+from spark_consumer.spark.session import build_session
 
 broker, registry, folder, name, topic, jars = sys.argv[1:]
 settings = ConsumerSettings(

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from spark_consumer import writers
-from spark_consumer.delta_log import Draft, Gone, OutrunError
+from spark_consumer.apply import strategies as writers
 from spark_consumer.errors import ContractError, TransientConsumerError
-from spark_consumer.tables import Table
-from tests.spark.direct import Direct
-from tests.spark.records import Col, StaticSchemas, TableTopic
+from spark_consumer.formats.delta.log import Draft, Gone, OutrunError
+from spark_consumer.formats.delta.table import Table
+from tests.support.spark.direct import Direct
+from tests.support.spark.records import Col, StaticSchemas, TableTopic
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -12,18 +12,18 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from spark_consumer import maintenance
 from spark_consumer.cli import main
-from spark_consumer.commits import Commit
-from spark_consumer.config import ConsumerSettings
-from spark_consumer.job import run
-from spark_consumer.maintenance import Maintenance
-from spark_consumer.manifests import TableState
-from spark_consumer.position import Position
+from spark_consumer.formats.delta.commit_metadata import Commit
+from spark_consumer.job import maintenance
+from spark_consumer.job.job import run
+from spark_consumer.job.maintenance import Maintenance
+from spark_consumer.job.subscriber_tables import Shelf
+from spark_consumer.kafka.position import Position
 from spark_consumer.reader import state_at
-from spark_consumer.shelf import Shelf
-from tests.spark.kafka_topics import RegisteredSchemas, Topics
-from tests.spark.records import Col, TableTopic
+from spark_consumer.settings import ConsumerSettings
+from spark_consumer.states.manifests import TableState
+from tests.support.spark.kafka_topics import RegisteredSchemas, Topics
+from tests.support.spark.records import Col, TableTopic
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

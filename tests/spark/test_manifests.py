@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from spark_consumer.files import Folder
-from spark_consumer.manifests import Manifest, Manifests, TableState
+from spark_consumer.spark.files import Folder
+from spark_consumer.states.manifests import Manifest, Manifests, TableState
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -11,14 +11,14 @@ import pytest
 from psycopg import sql
 from pyspark.sql import functions as F
 
-from spark_consumer import writers
+from spark_consumer.apply import strategies as writers
 from spark_consumer.errors import TableError
-from spark_consumer.layout import _folds, value_layout
+from spark_consumer.kafka.layout import _folds, value_layout
 from spark_consumer.names import free_name, quoted
 from spark_consumer.verify.text import text_sql, value_text
-from tests.spark.direct import Direct
-from tests.spark.records import Col, StaticSchemas, TableTopic, value_schema
 from tests.support.servers import Database
+from tests.support.spark.direct import Direct
+from tests.support.spark.records import Col, StaticSchemas, TableTopic, value_schema
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

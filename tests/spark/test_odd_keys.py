@@ -12,8 +12,8 @@ import pytest
 
 from gateway.commands.consume import consumer_settings
 from gateway.config import load_settings
-from gateway.lsn import parse_lsn
-from spark_consumer.job import run
+from gateway.core.lsn import parse_lsn
+from spark_consumer.job.job import run
 from tests.support.gateway_scene import Connection, Scene, current_lsn, scene
 from tests.support.native import NativeSubscription
 from tests.support.servers import Database, DatabaseFactory

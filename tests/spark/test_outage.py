@@ -16,11 +16,11 @@ from urllib.request import urlopen
 
 import pytest
 
-from gateway.embedded.kafka import EmbeddedKafka
-from gateway.embedded.processes import free_port
+from devkit.embedded.kafka import EmbeddedKafka
+from devkit.embedded.processes import free_port
 from spark_consumer.cli import main
-from tests.spark.kafka_topics import RegisteredSchemas, Topics
-from tests.spark.records import Col, TableTopic
+from tests.support.spark.kafka_topics import RegisteredSchemas, Topics
+from tests.support.spark.records import Col, TableTopic
 from tests.support.waiting import wait_until
 
 if TYPE_CHECKING:

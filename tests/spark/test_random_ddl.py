@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from gateway.lsn import parse_lsn
-from spark_consumer.config import ConsumerSettings
+from gateway.core.lsn import parse_lsn
 from spark_consumer.errors import FatalConsumerError
-from spark_consumer.job import run
+from spark_consumer.job.job import run
+from spark_consumer.settings import ConsumerSettings
 from tests.oracle.test_changing_publications import published_to
 from tests.support.ddl_workload import TABLES, Workload, ddl_of, is_quiet
 from tests.support.gateway_scene import Connection, Scene, current_lsn, scene
@@ -34,7 +34,8 @@ STEPS = int(os.environ.get("PGSLUICE_DDL_STEPS", "12"))
 CUTS = 3
 """How often the job looks at what has come."""
 UNKNOWN = "catalog did not say|cannot be told apart|what its values are now is not in the topic"
-"""The errors of `spark_consumer.columns` that stop a table whose columns the topic cannot tell."""
+"""The errors of `spark_consumer.formats.schema_evolution` that stop a table whose columns the topic
+cannot tell."""
 
 
 def repaired(s: Scene, error: FatalConsumerError, connection: Connection) -> str:

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from spark_consumer.cli import main
-from spark_consumer.config import ConsumerSettings
-from spark_consumer.job import run
-from tests.spark.kafka_topics import RegisteredSchemas, Topics
-from tests.spark.records import Col, TableTopic
+from spark_consumer.job.job import run
+from spark_consumer.settings import ConsumerSettings
+from tests.support.spark.kafka_topics import RegisteredSchemas, Topics
+from tests.support.spark.records import Col, TableTopic
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

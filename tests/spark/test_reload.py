@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from gateway.lsn import parse_lsn
-from spark_consumer.config import ConsumerSettings
-from spark_consumer.job import run
+from gateway.core.lsn import parse_lsn
+from spark_consumer.job.job import run
 from spark_consumer.reader import state_at
+from spark_consumer.settings import ConsumerSettings
 from tests.support.gateway_scene import Scene, current_lsn, scene
 
 if TYPE_CHECKING:

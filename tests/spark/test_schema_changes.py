@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from gateway.lsn import parse_lsn
-from gateway.source.event_trigger import INSTALL
-from spark_consumer.config import ConsumerSettings
+from gateway.core.lsn import parse_lsn
+from gateway.source.provisioning.event_trigger import INSTALL
 from spark_consumer.errors import FatalConsumerError
-from spark_consumer.job import run
+from spark_consumer.job.job import run
+from spark_consumer.settings import ConsumerSettings
 from tests.oracle.test_changing_publications import published_to, started
 from tests.support.gateway_scene import Connection, Scene, current_lsn, scene
 from tests.support.native import NativeSubscription

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from gateway.lsn import parse_lsn
-from spark_consumer.config import ConsumerSettings
+from gateway.core.lsn import parse_lsn
 from spark_consumer.errors import TransientConsumerError
-from spark_consumer.job import run
+from spark_consumer.job.job import run
+from spark_consumer.settings import ConsumerSettings
 from tests.support.secured import (
     CONSUMER,
     DATABASE,

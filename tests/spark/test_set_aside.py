@@ -15,12 +15,12 @@ from confluent_kafka.admin import AdminClient
 from delta.tables import DeltaTable
 from pyspark.sql.types import IntegerType
 
-from spark_consumer.config import ConsumerSettings
 from spark_consumer.errors import FatalConsumerError
-from spark_consumer.job import run
+from spark_consumer.job.job import run
 from spark_consumer.reader import state_at
-from tests.spark.kafka_topics import RegisteredSchemas, Topics
-from tests.spark.records import Col, TableTopic
+from spark_consumer.settings import ConsumerSettings
+from tests.support.spark.kafka_topics import RegisteredSchemas, Topics
+from tests.support.spark.records import Col, TableTopic
 from tests.support.waiting import wait_until
 
 if TYPE_CHECKING:

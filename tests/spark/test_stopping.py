@@ -14,13 +14,13 @@ from urllib.request import urlopen
 
 import pytest
 
-from spark_consumer.config import ConsumerSettings
 from spark_consumer.errors import SettingsError
-from spark_consumer.failures import may_pass
-from spark_consumer.job import run
-from spark_consumer.session import check_session
-from tests.spark.kafka_topics import RegisteredSchemas, Topics
-from tests.spark.records import Col, TableTopic
+from spark_consumer.job.job import run
+from spark_consumer.settings import ConsumerSettings
+from spark_consumer.spark.failures import may_pass
+from spark_consumer.spark.session import check_session
+from tests.support.spark.kafka_topics import RegisteredSchemas, Topics
+from tests.support.spark.records import Col, TableTopic
 from tests.support.waiting import PATIENCE, wait_until
 
 if TYPE_CHECKING:
@@ -148,9 +148,9 @@ def test_what_passes_is_told_from_what_does_not_and_another_spark_is_refused(
         assert not may_pass(wrapped(error))
 
     check_session(spark)
-    monkeypatch.setattr("spark_consumer.session._DELTA", "3.3")
+    monkeypatch.setattr("spark_consumer.spark.session._DELTA", "3.3")
     with pytest.raises(SettingsError, match=r"Spark has Delta 4\.4\.0, not 3\.3"):
         check_session(spark)
-    monkeypatch.setattr("spark_consumer.session._SPARK", "3.5")
+    monkeypatch.setattr("spark_consumer.spark.session._SPARK", "3.5")
     with pytest.raises(SettingsError, match=r"this is Spark 4\.1\.1, not 3\.5"):
         check_session(spark)

@@ -14,15 +14,15 @@ from typing import IO
 
 import pytest
 
-from gateway.embedded.jars import jars
-from gateway.embedded.java import java, java_home
-from gateway.embedded.processes import free_port, port_answers
-from spark_consumer.session import TUNED
-from tests.spark.kafka_topics import RegisteredSchemas
-from tests.spark.records import value_schema
+from devkit.embedded.processes import free_port, port_answers
+from gateway.jars.ivy import jars
+from gateway.jars.java import java, java_home
+from spark_consumer.spark.session import TUNED
 from tests.spark.test_interrupted import COLUMNS, Scene
 from tests.spark.test_stopping import slow_registry
 from tests.support.servers import BRIEF_JAVA
+from tests.support.spark.kafka_topics import RegisteredSchemas
+from tests.support.spark.records import value_schema
 from tests.support.waiting import wait_until
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from spark_consumer.decode import wire
 from spark_consumer.errors import ContractError, TableError
-from spark_consumer.layout import canonical, value_layout
-from spark_consumer.survey import survey
+from spark_consumer.kafka.batch_profile import survey
+from spark_consumer.kafka.decode import wire
+from spark_consumer.kafka.layout import canonical, value_layout
 from tests.golden import equality
-from tests.spark.direct import Direct
-from tests.spark.records import Col, Record, StaticSchemas, TableTopic, frame, value_schema
+from tests.support.spark.direct import Direct
+from tests.support.spark.records import Col, Record, StaticSchemas, TableTopic, frame, value_schema
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -19,7 +19,7 @@ from gateway.commands.verify.source import SourceReader, SourceTable
 from gateway.config import load_settings
 from gateway.copy import Snapshot
 from gateway.copy.lines import CopyRow
-from spark_consumer.job import run
+from spark_consumer.job.job import run
 from tests.support.gateway_scene import Connection, Scene, running, scene
 from tests.support.native import NativeSubscription
 from tests.support.servers import Database, DatabaseFactory

@@ -16,7 +16,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from gateway.descriptors import wait_readable
+from gateway.core.descriptors import wait_readable
 from tests.support.waiting import PATIENCE, wait_until
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")

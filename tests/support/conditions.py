@@ -8,7 +8,7 @@ from typing import Any
 
 from gateway.definitions.model import Operation
 from gateway.pgoutput.messages import UNCHANGED
-from gateway.routing.compiled import ROWS
+from gateway.routing.row.native import ROWS
 from gateway.rowfilter import RowFilter, condition_of
 
 __all__ = ["Decide", "bind_compiled"]

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from gateway.embedded import jars
-from gateway.embedded.java import java
-from gateway.embedded.processes import Server
-from gateway.errors import TransientError
+from devkit.embedded.processes import Server
+from gateway.core.errors import TransientError
+from gateway.jars import ivy as jars
+from gateway.jars.java import java
 from tests.support.servers import BRIEF_JAVA
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -12,13 +12,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 
 from gateway.copy import Progress
-from gateway.definitions.ddl_messages import Reason
-from gateway.errors import TransientError, UnfitKind
-from gateway.lsn import Lsn
+from gateway.core.errors import TransientError, UnfitKind
+from gateway.core.lsn import Lsn
+from gateway.core.records import Batch, CopyState, Cut, Feed, LastCommit, Record
+from gateway.definitions.ddl.messages import Reason
 from gateway.pgoutput.frames import read_begin
-from gateway.records import Batch, CopyState, Cut, Feed, LastCommit, Record
-from gateway.routing.counts import Tally
-from gateway.routing.series import RoutedSeries
+from gateway.routing.row.counters import Tally
+from gateway.routing.short_transactions import RoutedSeries
 from gateway.runtime.ports import Placement
 from gateway.transactions import (
     PreparedTransaction,

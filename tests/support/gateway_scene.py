@@ -21,7 +21,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._listoffsets import OffsetSpec
 
 from gateway.cli import main
-from gateway.lsn import parse_lsn
+from gateway.core.lsn import parse_lsn
 from tests.support.gateway_process import GatewayProject, Read, TopicReader
 from tests.support.rebuild import Rebuilt
 from tests.support.servers import Database

@@ -14,8 +14,8 @@ from typing import Any, Final, Self
 import psycopg
 from confluent_kafka.admin import AdminClient
 
-from gateway.embedded.kafka import EmbeddedKafka
-from gateway.embedded.postgres import EmbeddedPostgres
+from devkit.embedded.kafka import EmbeddedKafka
+from devkit.embedded.postgres import EmbeddedPostgres
 from tests.support.proxy import Proxy
 from tests.support.servers import Database, DatabaseFactory, LocalPostgres
 from tests.support.waiting import wait_until

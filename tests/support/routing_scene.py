@@ -9,6 +9,9 @@ from typing import Any
 
 import fastavro
 
+from gateway.core.errors import UnfitKind
+from gateway.core.lsn import Lsn
+from gateway.core.records import Record
 from gateway.definitions.model import (
     ALL_OPERATIONS,
     Column,
@@ -20,8 +23,6 @@ from gateway.definitions.model import (
     Table,
     TableCopy,
 )
-from gateway.errors import UnfitKind
-from gateway.lsn import Lsn
 from gateway.pgoutput.messages import (
     Begin,
     Commit,
@@ -36,10 +37,9 @@ from gateway.pgoutput.messages import (
     Update,
 )
 from gateway.pgtypes.binary import TypeInfo
-from gateway.records import Record
 from gateway.routing import Router, RoutingSettings
+from gateway.routing.build.relation_routes import RelationRoutes
 from gateway.routing.ports import CatalogReader, Evaluator
-from gateway.routing.routes import RelationRoutes
 from gateway.transactions import Assembler, Series, Transaction
 from tests.support.pgoutput_encode import xlogdata
 

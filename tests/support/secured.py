@@ -29,9 +29,9 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from gateway.embedded.kafka import EmbeddedKafka
-from gateway.embedded.postgres import EmbeddedPostgres
-from gateway.embedded.registry import EmbeddedRegistry
+from devkit.embedded.kafka import EmbeddedKafka
+from devkit.embedded.postgres import EmbeddedPostgres
+from devkit.embedded.registry import EmbeddedRegistry
 from tests.support.gateway_process import GatewayProject, TopicReader
 
 # PostgreSQL 17: the others that are at hand are built without TLS.

@@ -19,9 +19,9 @@ from urllib.parse import urlsplit
 import psycopg
 from psycopg import sql
 
-from gateway.embedded.kafka import EmbeddedKafka
-from gateway.embedded.postgres import EmbeddedPostgres
-from gateway.embedded.registry import API_PATH, EmbeddedRegistry, takes_compatibility
+from devkit.embedded.kafka import EmbeddedKafka
+from devkit.embedded.postgres import EmbeddedPostgres
+from devkit.embedded.registry import API_PATH, EmbeddedRegistry, takes_compatibility
 from tests.support.seeds import setseed
 from tests.support.waiting import wait_until
 

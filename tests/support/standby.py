@@ -7,7 +7,7 @@ import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from gateway.embedded.postgres import EmbeddedPostgres
+from devkit.embedded.postgres import EmbeddedPostgres
 from tests.support.gateway_scene import current_lsn, value_of
 from tests.support.waiting import wait_until
 

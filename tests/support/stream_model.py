@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from gateway.lsn import Lsn
+from gateway.core.lsn import Lsn
 from gateway.pgoutput.messages import (
     Begin,
     BeginPrepare,

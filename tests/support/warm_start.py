@@ -25,7 +25,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NoReturn
 
-from gateway.descriptors import wait_readable
+from gateway.core.descriptors import wait_readable
 
 _PR_SET_PDEATHSIG: Final = 1
 _REQUEST_BYTES: Final = 1 << 20
@@ -33,8 +33,8 @@ _READ_AT_IMPORT: Final = ("PGSLUICE_INTERPRETED",)
 _PRELOADED: Final = (
     "gateway.cli",
     "gateway.commands.run",
-    "gateway.failpoints",
-    "gateway.sink.registry",
+    "gateway.core.failpoints",
+    "gateway.sink.registry.registry",
     "confluent_kafka.schema_registry",
 )
 
@@ -177,7 +177,7 @@ def _become_gateway(request: dict[str, Any], stderr: int) -> NoReturn:
     os.close(stderr)
     os.environ.clear()
     os.environ.update(request["environment"])
-    failpoints = importlib.import_module("gateway.failpoints")
+    failpoints = importlib.import_module("gateway.core.failpoints")
     importlib.reload(failpoints)
     cli = importlib.import_module("gateway.cli")
     sys.argv[1:] = request["arguments"]

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING
 from gateway.commands.consume import consumer_settings, known_subscriptions, translated
 from gateway.commands.verify.targets import Target, targets
 from gateway.config import Settings
-from gateway.display import say
-from gateway.errors import ConfigError, TransientError
-from gateway.runtime.plan import read_definitions, read_plan
-from gateway.source.connection import connect
-from spark_consumer.config import ConsumerSettings
+from gateway.core.display import say
+from gateway.core.errors import ConfigError, TransientError
+from gateway.runtime.planning.plan import read_definitions, read_plan
+from gateway.source.session.connection import connect
 from spark_consumer.errors import ConsumerError
+from spark_consumer.kafka.registry import Registry
 from spark_consumer.names import lsn_text
-from spark_consumer.registry import Registry
+from spark_consumer.settings import ConsumerSettings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -51,7 +51,7 @@ def verify(
     names = known_subscriptions(settings, subscriptions)
     wanted = consumer_settings(settings, names, None)
     # Late: pyspark takes a second to import.
-    from spark_consumer.session import open_session
+    from spark_consumer.spark.session import open_session
 
     try:
         with open_session(wanted) as spark:

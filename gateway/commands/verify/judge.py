@@ -14,9 +14,9 @@ from gateway.commands.verify.native import NativeReader
 from gateway.commands.verify.source import SourceReader, SourceTable
 from gateway.commands.verify.targets import Target
 from gateway.copy import Snapshot
-from gateway.lsn import Lsn
+from gateway.core.lsn import Lsn
 from spark_consumer.errors import ContractError
-from spark_consumer.manifests import Manifest, TableState
+from spark_consumer.states.manifests import Manifest, TableState
 from spark_consumer.verify.compare import Difference, compare, settle
 from spark_consumer.verify.rebuilt import RebuiltTables
 from spark_consumer.verify.replay import Change

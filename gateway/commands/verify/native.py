@@ -10,9 +10,9 @@ import psycopg
 from psycopg import sql
 
 from gateway.copy.lines import CopyRow, split_copy_line
-from gateway.errors import FatalError, TransientError
-from gateway.lsn import Lsn, parse_lsn
-from gateway.source.connection import classify_server_error, connect
+from gateway.core.errors import FatalError, TransientError
+from gateway.core.lsn import Lsn, parse_lsn
+from gateway.source.session.connection import classify_server_error, connect
 
 __all__ = ["NativeReader"]
 

@@ -11,11 +11,11 @@ from psycopg import sql
 
 from gateway.copy import Key, Snapshot
 from gateway.copy.lines import CopyRow, split_copy_line
+from gateway.core.lsn import Lsn, parse_lsn
 from gateway.definitions.model import FilterClause, Table
-from gateway.lsn import Lsn, parse_lsn
-from gateway.source.connection import SESSION_SETTINGS, classify_server_error, connect
-from gateway.source.guard import check_name, lock
-from gateway.source.key_columns import KeyColumn, among, compared, listed, sorted_columns
+from gateway.source.copy.key_columns import KeyColumn, among, compared, listed, sorted_columns
+from gateway.source.copy.relation_guard import check_name, lock
+from gateway.source.session.connection import SESSION_SETTINGS, classify_server_error, connect
 
 __all__ = ["SourceReader", "SourceTable"]
 

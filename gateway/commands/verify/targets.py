@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from gateway.definitions.keys import key_of
 from gateway.definitions.model import FilterClause, Operation, Plan, Publish, Table
+from gateway.definitions.tables.keys import key_of
 from spark_consumer.names import part
 
 __all__ = ["Target", "targets"]

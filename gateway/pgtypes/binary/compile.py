@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final, TypeAlias
 
-from gateway.errors import SchemaError
+from gateway.core.errors import SchemaError
 from gateway.pgtypes.binary.containers import array, composite, multirange, range_, vector
 from gateway.pgtypes.binary.datetimes import DATETIMES
 from gateway.pgtypes.binary.floats import FLOATS

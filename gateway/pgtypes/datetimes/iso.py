@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 from typing import Final, NoReturn
 
-from gateway.errors import ValueFormatError
+from gateway.core.errors import ValueFormatError
 from gateway.pgtypes.errors import EvaluationError
 
 __all__ = [

@@ -13,7 +13,7 @@ from decimal import Decimal
 from math import isinf
 from typing import Final, TypeAlias
 
-from gateway.errors import ValueFormatError
+from gateway.core.errors import ValueFormatError
 from gateway.pgtypes.numbers.nan import NAN, NotANumber
 
 __all__ = [

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from gateway.errors import ValueFormatError
+from gateway.core.errors import ValueFormatError
 from gateway.pgtypes.errors import EvaluationError
 
 __all__ = ["BIGINT", "INTEGER", "SMALLINT", "IntegerType", "parse_integer"]

@@ -23,7 +23,7 @@ from decimal import (
 from math import isinf
 from typing import Final, TypeAlias
 
-from gateway.errors import ValueFormatError
+from gateway.core.errors import ValueFormatError
 from gateway.pgtypes.errors import EvaluationError
 from gateway.pgtypes.numbers.floats import Float
 from gateway.pgtypes.numbers.nan import NAN, NotANumber

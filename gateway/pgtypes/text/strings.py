@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable
 from typing import Final
 
-from gateway.errors import ValueFormatError
+from gateway.core.errors import ValueFormatError
 from gateway.pgtypes.errors import EvaluationError
 
 __all__ = [

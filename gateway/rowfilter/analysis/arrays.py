@@ -7,8 +7,8 @@ from gateway.rowfilter import types
 from gateway.rowfilter.analysis.context import Context
 from gateway.rowfilter.analysis.lookup import operator
 from gateway.rowfilter.collations import Typed
+from gateway.rowfilter.evaluation.interpret import any_all as evaluate
 from gateway.rowfilter.expr import AnyAll, Constant, Expr, Operation
-from gateway.rowfilter.interpret import any_all as evaluate
 from gateway.rowfilter.operators import is_comparison, operator_type
 from gateway.rowfilter.parse import Node
 from gateway.rowfilter.types import BOOL, type_name

@@ -11,8 +11,8 @@ from gateway.rowfilter.analysis import leaves
 from gateway.rowfilter.analysis.context import Context
 from gateway.rowfilter.analysis.lookup import comparison
 from gateway.rowfilter.collations import Typed
+from gateway.rowfilter.evaluation.interpret import min_max as evaluate_min_max
 from gateway.rowfilter.expr import Case, Coalesce, Constant, Expr, MinMax
-from gateway.rowfilter.interpret import min_max as evaluate_min_max
 from gateway.rowfilter.parse import Node, unwrap
 from gateway.rowfilter.types import type_name
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from gateway.core.errors import ValueFormatError
 from gateway.definitions.model import Collation
-from gateway.errors import ValueFormatError
 from gateway.pgtypes.arrays import Array
 from gateway.pgtypes.catalog import TYPES
 from gateway.rowfilter import collations, operators, types

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from gateway.errors import ValueFormatError
+from gateway.core.errors import ValueFormatError
 from gateway.pgtypes.text.strings import parse_bytea
 from gateway.rowfilter.builtins.common import Family, comparisons
 

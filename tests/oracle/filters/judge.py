@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from gateway.definitions.expression import column_names
-from gateway.descriptors import wait_readable
+from gateway.core.descriptors import wait_readable
+from gateway.definitions.sql.expression import column_names
 from gateway.pgtypes.errors import EvaluationError
 from gateway.rowfilter import (
     Answer,
@@ -19,10 +19,10 @@ from gateway.rowfilter import (
     compile_filter,
     place_filter,
 )
-from gateway.rowfilter.compile import reference
-from gateway.rowfilter.interpret import interpret
+from gateway.rowfilter.evaluation.compile import reference
+from gateway.rowfilter.evaluation.interpret import interpret
 from gateway.rowfilter.types import PARSERS
-from gateway.source.evaluator import ServerEvaluator
+from gateway.source.filters.evaluator import ServerEvaluator
 from tests.oracle.filters.server import TOO_LARGE, Answers, Table
 from tests.support.conditions import bind_compiled
 

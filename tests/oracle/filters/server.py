@@ -13,7 +13,7 @@ from psycopg.adapt import Loader
 
 from gateway.definitions.model import Column
 from gateway.pgtypes.catalog import TYPES
-from gateway.source.tables import read_tables_by_oid
+from gateway.source.catalog.tables import read_tables_by_oid
 from tests.oracle.filters.invented import invented
 from tests.oracle.filters.literals import values_of
 from tests.oracle.filters.signatures import Types, read_types

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gateway.copy import Chunk, ChunkedCopy, Key, Progress, Row, Snapshot, row_of
-from gateway.lsn import Lsn
+from gateway.core.lsn import Lsn
 from gateway.pgoutput.messages import UNCHANGED
 
 UNSEEN = 7

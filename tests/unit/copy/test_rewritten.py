@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gateway.copy import Chunk, ChunkedCopy, Progress, Snapshot
-from gateway.lsn import Lsn
+from gateway.core.lsn import Lsn
 
 REWRITE = 7
 

@@ -7,6 +7,8 @@ from dataclasses import replace
 import pytest
 
 from gateway.copy import Progress
+from gateway.core.lsn import Lsn
+from gateway.core.records import CopyState
 from gateway.definitions.changes import copy_states, fingerprint_of
 from gateway.definitions.model import (
     ALL_OPERATIONS,
@@ -20,10 +22,8 @@ from gateway.definitions.model import (
     Table,
     TableCopy,
 )
-from gateway.definitions.remembered import describe, oversized, recall, relations_of
-from gateway.lsn import Lsn
+from gateway.definitions.tables.remembered import describe, oversized, recall, relations_of
 from gateway.pgoutput.messages import ReplicaIdentity
-from gateway.records import CopyState
 
 SUBSCRIPTION = SubscriptionDefinition("s", ("p",))
 ROWS = (Operation.INSERT, Operation.UPDATE, Operation.DELETE)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.definitions.expression import function_names, refuse_nodes
+from gateway.definitions.sql.expression import function_names, refuse_nodes
 
 
 @pytest.mark.parametrize(

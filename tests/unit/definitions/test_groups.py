@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from gateway.core.errors import ConfigError
 from gateway.definitions.groups import only_group
-from gateway.definitions.parser import parse_definitions
-from gateway.errors import ConfigError
+from gateway.definitions.sql.parser import parse_definitions
 
 DEFINITIONS = parse_definitions(
     "CREATE PUBLICATION p FOR TABLE t;"

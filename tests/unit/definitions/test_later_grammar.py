@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from gateway.core.errors import DefinitionError
 from gateway.definitions.membership import Membership
 from gateway.definitions.model import ALL_OPERATIONS, Catalog, Publication, Table
-from gateway.definitions.parser import parse_definitions
-from gateway.errors import DefinitionError
+from gateway.definitions.sql.parser import parse_definitions
 from gateway.pgoutput.messages import ReplicaIdentity
 
 

@@ -7,11 +7,11 @@ from dataclasses import replace
 import pytest
 
 from gateway.copy import Progress
+from gateway.core.lsn import Lsn
+from gateway.core.records import CopyRequest, CopyState, CopyStateKind
 from gateway.definitions.changes import copy_states
 from gateway.definitions.model import Plan
 from gateway.definitions.requests import new_partitions, take
-from gateway.lsn import Lsn
-from gateway.records import CopyRequest, CopyState, CopyStateKind
 from tests.unit.definitions.test_changes import TABLE, plan
 
 PLAN = plan(None)

@@ -1,4 +1,4 @@
-"""Names read back: what shows that `gateway.envelope.naming` loses nothing."""
+"""Names read back: what shows that `gateway.core.names` loses nothing."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The encoders once more, slow and readable: text -> Python value -> fastavro.
 
-They say in few lines what the generated functions of `gateway.envelope.encoders` mean, and the
-property tests hold these to them, byte for byte.
+They say in few lines what the generated functions of `gateway.envelope.encoding.encoders` mean, and
+the property tests hold these to them, byte for byte.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from typing import Any
 
 import fastavro
 
+from gateway.envelope.encoding.values import avro_date, avro_timestamp, avro_timestamptz
 from gateway.envelope.schema import AvroKind, Field, TableSchema
-from gateway.envelope.values import avro_date, avro_timestamp, avro_timestamptz
 from gateway.pgoutput.messages import UNCHANGED, ColumnValue
 
 __all__ = ["encode_key_slowly", "encode_row_slowly", "python_value", "row_datum"]
@@ -58,7 +58,7 @@ def row_datum(
 def encode_row_slowly(
     schema: TableSchema, indexes: Sequence[int], row: Sequence[ColumnValue]
 ) -> bytes:
-    """Do what `gateway.envelope.encoders.compile_row_encoder` prepares."""
+    """Do what `gateway.envelope.encoding.encoders.compile_row_encoder` prepares."""
     record = schema.value_schema["fields"][0]["type"][1]
     named = {**record, "namespace": schema.value_schema["namespace"]}
     return _write(named, row_datum(schema, indexes, row))
@@ -67,7 +67,7 @@ def encode_row_slowly(
 def encode_key_slowly(
     schema: TableSchema, indexes: Sequence[int], row: Sequence[ColumnValue]
 ) -> bytes:
-    """Do what `gateway.envelope.encoders.compile_key_encoder` prepares."""
+    """Do what `gateway.envelope.encoding.encoders.compile_key_encoder` prepares."""
     assert schema.key_schema is not None
     datum = row_datum(schema, indexes, row)
     return _write(schema.key_schema, {f.name: datum[f.name] for f in schema.key_fields})

@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import schemas
+from gateway.core.errors import ProtocolError
 from gateway.envelope.bounds import MOST_BYTES, check_datum
-from gateway.envelope.varint import encode_long
-from gateway.errors import ProtocolError
+from gateway.envelope.encoding.varint import encode_long
 
 NAMES = ["progress", "progress-key", "transaction", "envelope", "error", "message"]
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from gateway.core.errors import SchemaError, ValueFormatError
 from gateway.envelope.canonical import (
     compile_canonical_key,
     partition_of,
 )
 from gateway.envelope.schema import describe
-from gateway.errors import SchemaError, ValueFormatError
 from gateway.pgoutput.messages import UNCHANGED, BinaryValue, ColumnValue
 from tests.golden import equality
 from tests.unit.envelope.columns import INT4, T1, TEXT, column

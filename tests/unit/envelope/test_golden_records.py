@@ -11,11 +11,11 @@ import fastavro
 import pytest
 
 import schemas
+from gateway.core.lsn import Lsn
+from gateway.core.records import LastCommit, PartitionOffsets, Refusal, Watermark, Writer
 from gateway.envelope import markers, progress
 from gateway.envelope.envelope import EnvelopeEncoder, TransactionContext
-from gateway.lsn import Lsn
 from gateway.pgoutput.messages import LogicalMessage
-from gateway.records import LastCommit, PartitionOffsets, Refusal, Watermark, Writer
 from tests.unit.envelope.columns import T1
 
 POSTGRES_EPOCH_US = 946_684_800_000_000

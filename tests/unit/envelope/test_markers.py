@@ -10,7 +10,10 @@ import fastavro
 import pytest
 
 import schemas
+from gateway.core.lsn import Lsn
+from gateway.core.records import CopyState, PartitionOffsets, Writer
 from gateway.envelope.datums import write_datum
+from gateway.envelope.encoding.values import EPOCH_SHIFT_US
 from gateway.envelope.markers import (
     encode_claim,
     encode_copy,
@@ -21,10 +24,7 @@ from gateway.envelope.markers import (
     encode_reload,
     encode_writer,
 )
-from gateway.envelope.values import EPOCH_SHIFT_US
-from gateway.lsn import Lsn
 from gateway.pgoutput.messages import LogicalMessage
-from gateway.records import CopyState, PartitionOffsets, Writer
 from tests.support.markers import decode_marker
 
 NOBODY = b"\0\0"

@@ -8,6 +8,9 @@ import fastavro
 import pytest
 
 import schemas
+from gateway.core.errors import ProtocolError
+from gateway.core.lsn import Lsn
+from gateway.core.records import CopyRequest, CopyState, Watermark
 from gateway.envelope.progress import (
     PROGRESS_FORMAT,
     Position,
@@ -22,9 +25,6 @@ from gateway.envelope.progress import (
     encode_position,
     encode_request,
 )
-from gateway.errors import ProtocolError
-from gateway.lsn import Lsn
-from gateway.records import CopyRequest, CopyState, Watermark
 
 
 def test_a_position_is_read_back_without_the_copies() -> None:

@@ -8,10 +8,10 @@ import fastavro
 import pytest
 
 import schemas
-from gateway.definitions.keys import key_of
+from gateway.core.errors import SchemaError
 from gateway.definitions.model import Column, Table
+from gateway.definitions.tables.keys import key_of
 from gateway.envelope.schema import describe
-from gateway.errors import SchemaError
 from gateway.pgoutput.messages import ReplicaIdentity
 from tests.unit.envelope.columns import INT4, T1, TEXT, EnvelopeColumn, column, numeric
 

@@ -6,11 +6,11 @@ from dataclasses import replace
 from typing import Any
 
 from gateway.copy import Progress
-from gateway.lsn import Lsn
+from gateway.core.lsn import Lsn
+from gateway.core.records import CopyState
 from gateway.monitor.status import Status, tables_of
 from gateway.observe import Counters, Figures, LoopState, Phase
-from gateway.records import CopyState
-from gateway.source.slot import SlotStatus
+from gateway.source.stream.slot import SlotStatus
 
 SLOT = SlotStatus(
     name="s",

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from gateway.core.records import CopyState, Refusal
 from gateway.monitor.health import doing, has_started, lag_seconds, why_not_alive, why_not_ready
 from gateway.observe import Phase
-from gateway.records import CopyState, Refusal
 from tests.unit.monitor.figures import COPIES, figures, loop_state
 
 

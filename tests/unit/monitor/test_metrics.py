@@ -9,11 +9,11 @@ from typing import get_args
 from prometheus_client import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
-from gateway.errors import UnfitKind
+from gateway.core.errors import UnfitKind
+from gateway.core.records import CopyState
 from gateway.monitor.metrics import PREFIX, Exposition
 from gateway.monitor.status import tables_of
 from gateway.observe import Figures
-from gateway.records import CopyState
 from tests.unit.monitor.figures import COPIES, figures, loop_state, status
 
 Sample = tuple[str, tuple[tuple[str, str], ...]]

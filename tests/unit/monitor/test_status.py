@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from gateway.lsn import Lsn
+from gateway.core.lsn import Lsn
+from gateway.core.records import HeldCause, Refusal
 from gateway.monitor.status import Severity, TableStatus, retention_problem
-from gateway.records import HeldCause, Refusal
-from gateway.source.running import Task, Wait
+from gateway.source.session.blockers import Task, Wait
 from tests.unit.monitor.figures import SLOT, status
 
 MIB = 1 << 20

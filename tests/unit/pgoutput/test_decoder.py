@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from gateway.errors import ProtocolError
-from gateway.lsn import Lsn
+from gateway.core.errors import ProtocolError
+from gateway.core.lsn import Lsn
 from gateway.pgoutput.decoder import Decoder, decode_message
 from gateway.pgoutput.messages import (
     UNCHANGED,

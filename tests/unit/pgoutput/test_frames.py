@@ -1,7 +1,7 @@
 import pytest
 
-from gateway.errors import ProtocolError
-from gateway.lsn import Lsn
+from gateway.core.errors import ProtocolError
+from gateway.core.lsn import Lsn
 from gateway.pgoutput.decoder import Decoder
 from gateway.pgoutput.frames import (
     XLOGDATA_HEADER,

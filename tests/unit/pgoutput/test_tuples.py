@@ -1,6 +1,6 @@
 import pytest
 
-from gateway.errors import ProtocolError
+from gateway.core.errors import ProtocolError
 from gateway.pgoutput.messages import UNCHANGED, BinaryValue
 from gateway.pgoutput.tuples import split_tuple
 

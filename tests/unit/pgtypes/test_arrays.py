@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.errors import ValueFormatError
+from gateway.core.errors import ValueFormatError
 from gateway.pgtypes.arrays import Array, parse_array
 from gateway.pgtypes.numbers.integers import parse_integer
 

@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from gateway.errors import ValueFormatError
+from gateway.core.errors import ValueFormatError
 from gateway.pgtypes.datetimes.iso import (
     DATE_INFINITY,
     DATE_MINUS_INFINITY,

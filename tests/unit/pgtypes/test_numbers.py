@@ -7,7 +7,7 @@ from decimal import Decimal
 
 import pytest
 
-from gateway.errors import ValueFormatError
+from gateway.core.errors import ValueFormatError
 from gateway.pgtypes.errors import EvaluationError
 from gateway.pgtypes.numbers import floats, numeric
 from gateway.pgtypes.numbers.integers import BIGINT, INTEGER, SMALLINT, IntegerType, parse_integer

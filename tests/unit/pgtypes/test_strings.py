@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.errors import ValueFormatError
+from gateway.core.errors import ValueFormatError
 from gateway.pgtypes.errors import EvaluationError
 from gateway.pgtypes.text.strings import (
     compile_like,

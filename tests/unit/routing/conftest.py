@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.compiled import INTERPRETED
-from gateway.routing.compiled import why_not_built
+from gateway._speedups.loader import INTERPRETED
+from gateway.routing.row.native import why_not_built
 
 FORMS = ("interpreted", "compiled") if why_not_built() is None else ("interpreted",)
 

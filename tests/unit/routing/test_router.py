@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from gateway.core.lsn import Lsn
 from gateway.definitions.model import (
     Operation,
 )
-from gateway.lsn import Lsn
 from gateway.pgoutput.messages import (
     Delete,
     Insert,

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from gateway.errors import ProtocolError
+from gateway.core.errors import ProtocolError
 from gateway.pgoutput.messages import (
     Insert,
 )

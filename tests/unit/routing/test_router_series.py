@@ -8,11 +8,11 @@ from collections.abc import Sequence
 
 import pytest
 
-from gateway.compiled import INTERPRETED
+from gateway._speedups.loader import INTERPRETED
+from gateway.core.records import LastCommit, Record
 from gateway.pgoutput.messages import Delete, Insert, Message
-from gateway.records import LastCommit, Record
-from gateway.routing.compiled import why_not_built
-from gateway.routing.pieces import PIECE_RECORDS
+from gateway.routing.row.native import why_not_built
+from gateway.routing.row.record_buffer import PIECE_RECORDS
 from gateway.transactions import Assembler, Series, Transaction
 from tests.support.routing_scene import (
     CHILD,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from gateway.definitions.alterations import PREFIX
-from gateway.lsn import Lsn
+from gateway.core.lsn import Lsn
+from gateway.definitions.ddl.alterations import PREFIX
 from gateway.pgoutput.messages import Insert, LogicalMessage
 from gateway.transactions import Transaction
 from tests.support.routing_scene import T1, T1_TABLE, Gateway, data, publish, relation_of

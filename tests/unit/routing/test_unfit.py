@@ -7,15 +7,16 @@ from typing import Any
 
 import pytest
 
-from gateway.definitions.model import Operation, TableCopy
-from gateway.errors import (
+from gateway.core.errors import (
     RecordSizeError,
     SchemaRefusedError,
     UnfitError,
     UnfitKind,
     ValueFormatError,
 )
-from gateway.lsn import Lsn
+from gateway.core.lsn import Lsn
+from gateway.core.records import wire_size
+from gateway.definitions.model import Operation, TableCopy
 from gateway.pgoutput.messages import (
     UNCHANGED,
     Delete,
@@ -25,7 +26,6 @@ from gateway.pgoutput.messages import (
     Truncate,
     Update,
 )
-from gateway.records import wire_size
 from tests.support.routing_scene import (
     T1,
     T1_TABLE,

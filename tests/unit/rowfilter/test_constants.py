@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.errors import FilterError
+from gateway.core.errors import FilterError
 from gateway.rowfilter import compile_filter
 from gateway.rowfilter.expr import Constant
 from tests.unit.rowfilter.columns import COLUMNS

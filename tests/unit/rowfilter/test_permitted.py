@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.errors import FilterError
+from gateway.core.errors import FilterError
 from gateway.rowfilter.permitted import functions_of, is_collation
 
 

@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 
+from gateway.core.errors import FilterError
 from gateway.definitions.model import Collation
-from gateway.errors import FilterError
 from gateway.rowfilter import FilterSource, asks, compile_filter, place_filter
-from gateway.rowfilter.compile import reference
+from gateway.rowfilter.evaluation.compile import reference
 from tests.unit.rowfilter.columns import COLUMNS, column
 
 

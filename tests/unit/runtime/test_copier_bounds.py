@@ -13,18 +13,18 @@ import pytest
 
 from gateway.config import CopyTable
 from gateway.copy import Chunk, ChunkRequest, Snapshot
+from gateway.core.descriptors import wait_readable
+from gateway.core.lsn import Lsn
 from gateway.definitions.changes import copy_states
 from gateway.definitions.model import FilterClause, Plan, SubscriptionDefinition, TableCopy
-from gateway.descriptors import wait_readable
-from gateway.lsn import Lsn
 from gateway.observe import Counters
 from gateway.routing import RoutingSettings
-from gateway.routing.routes import RelationRoutes
-from gateway.runtime.copier import TableCopier
-from gateway.source.chunks import ChunkReader, ChunkSource
+from gateway.routing.build.relation_routes import RelationRoutes
+from gateway.runtime.copy.coordinator import TableCopier
+from gateway.source.copy.chunk_reader import ChunkReader, ChunkSource
 from tests.support.routing_scene import NoCatalog, Schemas, publish
 from tests.support.waiting import wait_until
-from tests.unit.runtime.test_copier import OID, TABLE, Reader
+from tests.unit.runtime.copy.test_coordinator import OID, TABLE, Reader
 
 
 def copier_of(
@@ -117,7 +117,7 @@ class Unsure(Large):
 
 
 def test_a_copier_that_is_not_asked_keeps_few_snapshots(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gateway.runtime.copy_workers._GATE_S", 0.0)
+    monkeypatch.setattr("gateway.runtime.copy.workers._GATE_S", 0.0)
     copier = copier_of(["(b = 0)"], Unsure)
     with copier:
         wait_until(lambda: Unsure.looks > 1_000, 60, "a thousand looks at the server")

@@ -9,16 +9,16 @@ from dataclasses import replace
 import pytest
 
 from gateway.config import LimitsTable
-from gateway.descriptors import wait_readable
-from gateway.lsn import Lsn
+from gateway.core.descriptors import wait_readable
+from gateway.core.lsn import Lsn
+from gateway.core.records import Watermark
 from gateway.observe import Counters
-from gateway.records import Watermark
-from gateway.runtime.intake import Intake
-from gateway.runtime.pipeline import Outcome, Pipeline
+from gateway.runtime.loop.pipeline import Outcome, Pipeline
+from gateway.runtime.loop.receiver import Intake
 from gateway.transactions import Assembler
 from tests.support.fakes import FakeCopier, FakeRouter, FakeSink, FakeSource, ManualClock
 from tests.support.pgoutput_encode import keepalive
-from tests.unit.runtime.test_pipeline import FORMS, transaction
+from tests.unit.runtime.loop.test_pipeline import FORMS, transaction
 
 START = Lsn(1000)
 Run = Callable[..., tuple[Outcome, list[bytes]]]
@@ -191,7 +191,7 @@ def test_rows_that_wait_for_a_batch_do_not_keep_the_loop_awake(
         turns += 1
         return turns > 100
 
-    monkeypatch.setattr("gateway.runtime.pipeline.wait_readable", wait)
+    monkeypatch.setattr("gateway.runtime.loop.pipeline.wait_readable", wait)
     frames = [transaction(6, 1200), transaction(7, 2000)]
     with ExitStack() as stack:
         Pipeline(

@@ -8,11 +8,11 @@ from dataclasses import replace
 import pytest
 
 from gateway.copy import Progress
+from gateway.core.lsn import ZERO_LSN, Lsn
+from gateway.core.records import CopyState, Watermark
 from gateway.envelope.progress import copy_name, decode_value
-from gateway.lsn import ZERO_LSN, Lsn
-from gateway.records import CopyState, Watermark
-from gateway.sink.identity import SlotIdentity
-from gateway.sink.progress import KafkaProgress
+from gateway.sink.clients.identity import SlotIdentity
+from gateway.sink.own_topics.progress import KafkaProgress
 from tests.support.routing_scene import Schemas
 
 STATE = CopyState("s", "public", "t", "copying", Lsn(5), "d", oid=7, taken="{}", topic="s.public.t")

@@ -3,8 +3,8 @@ from typing import TypeVar
 
 import pytest
 
-from gateway.errors import FatalError, ProtocolError
-from gateway.lsn import Lsn
+from gateway.core.errors import FatalError, ProtocolError
+from gateway.core.lsn import Lsn
 from gateway.pgoutput.frames import Keepalive
 from gateway.pgoutput.messages import (
     LogicalMessage,

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from gateway.compiled import INTERPRETED, load_compiled
-from gateway.errors import ProtocolError
-from gateway.lsn import Lsn
+from gateway._speedups.loader import INTERPRETED, load_compiled
+from gateway.core.errors import ProtocolError
+from gateway.core.lsn import Lsn
 from gateway.pgoutput.frames import Keepalive
 from gateway.pgoutput.messages import Insert, LogicalMessage, Origin, StreamStart, StreamStop
 from gateway.transactions import Assembler, Event, Series, Transaction
@@ -24,7 +24,7 @@ from tests.support.stream_model import (
     stream_commit,
 )
 
-SCANNED = not isinstance(load_compiled("gateway.transactions._scanning", interface=1), str)
+SCANNED = not isinstance(load_compiled("gateway._speedups._scanning", interface=1), str)
 MESSAGE = xlogdata(LogicalMessage(True, Lsn(90), "told", b"content"))
 LARGE = xlogdata(Insert(1, (b"x" * 20_000,)))
 HALF = xlogdata(Insert(1, (b"x" * 9_000,)))

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.errors import FatalError
+from gateway.core.errors import FatalError
 from gateway.pgoutput.messages import Insert, StreamStart, StreamStop
 from gateway.transactions import Assembler, Transaction
 from gateway.transactions.spool import CHUNK_BYTES, CHUNK_FRAMES, Spool, SpoolFullError

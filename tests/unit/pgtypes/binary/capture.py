@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from typing import Final
 
-from gateway.source.connection import connect
+from gateway.source.session.connection import connect
 
 FILE: Final = Path(__file__).with_name("sends.txt")
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.errors import SchemaError
+from gateway.core.errors import SchemaError
 from gateway.pgtypes.binary import FAULTS, Attribute, ToText, TypeInfo, compile_to_text
 
 SENDS = Path(__file__).with_name("sends.txt")

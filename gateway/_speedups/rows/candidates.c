@@ -1,0 +1,201 @@
+#include "candidates.h"
+
+#include <string.h>
+
+#include "table.h"
+
+static int refuse(const char *why)
+{
+    PyErr_SetString(PyExc_ValueError, why);
+    return FAILED;
+}
+
+/* FNV-1a: the texts are those of filters. */
+static uint32_t hash_of(const uint8_t *text, size_t size)
+{
+    uint32_t hash = UINT32_C(2166136261);
+
+    for (size_t i = 0; i < size; i++)
+        hash = (hash ^ text[i]) * UINT32_C(16777619);
+    return hash;
+}
+
+/* The entry of a text, or the free place where it would stand. */
+static Entry *entry_of(const Index *index, uint32_t hash, const uint8_t *text, size_t size)
+{
+    size_t mask = index->room - 1, at = hash & mask;
+
+    while (index->entries[at].text != NULL) {
+        const Entry *entry = &index->entries[at];
+
+        if (entry->hash == hash && entry->size == size && memcmp(entry->text, text, size) == 0)
+            break;
+        at = (at + 1) & mask;
+    }
+    return &index->entries[at];
+}
+
+/* A tuple of (number of the taker, number of the condition or -1, function or None). */
+static int take_list(CandidateList *to, PyObject *from, const Numbered *of)
+{
+    if (!PyTuple_Check(from))
+        return refuse("decisions are not a tuple");
+    for (Py_ssize_t i = 0; i < PyTuple_Size(from); i++) {
+        PyObject *passes, *item = PyTuple_GetItem(from, i);
+        Py_ssize_t taker, condition;
+
+        if (!PyTuple_Check(item))
+            return refuse("a decision is not a tuple");
+        if (!PyArg_ParseTuple(item, "nnO", &taker, &condition, &passes))
+            return FAILED;
+        if (taker < 0 || taker >= of->taker_count)
+            return refuse("there is no such taker");
+        if (condition < -1 || condition >= of->condition_count)
+            return refuse("there is no such condition");
+        if (grow((void **)&to->items, &to->room, to->count, sizeof *to->items) != DONE)
+            return FAILED;
+        to->items[to->count++] = (Candidate){
+            &of->takers[taker], condition < 0 ? NULL : &of->conditions[condition], passes};
+    }
+    return DONE;
+}
+
+static int take_index(Index *to, PyObject *from, const Numbered *of)
+{
+    PyObject *text, *decisions, *by_text;
+    Py_ssize_t at = 0;
+
+    if (!PyTuple_Check(from))
+        return refuse("an index is not a tuple");
+    if (!PyArg_ParseTuple(from, "nO!", &to->column, &PyDict_Type, &by_text))
+        return FAILED;
+    if (to->column < 0 || to->column >= of->columns)
+        return refuse("there is no such column");
+    to->room = 4;
+    while (to->room < 2 * (size_t)PyDict_Size(by_text))
+        to->room *= 2;
+    to->entries = PyMem_Calloc(to->room, sizeof *to->entries);
+    if (to->entries == NULL) {
+        PyErr_NoMemory();
+        return FAILED;
+    }
+    while (PyDict_Next(by_text, &at, &text, &decisions)) {
+        CandidateList *list = &to->null;
+
+        if (text != Py_None) {
+            const uint8_t *data;
+            Py_ssize_t size;
+            uint32_t hash;
+            Entry *entry;
+
+            if (take_bytes(text, &data, &size) != DONE)
+                return FAILED;
+            hash = hash_of(data, (size_t)size);
+            entry = entry_of(to, hash, data, (size_t)size);
+            entry->text = data;
+            entry->size = (size_t)size;
+            entry->hash = hash;
+            list = &entry->found;
+        }
+        if (take_list(list, decisions, of) != DONE)
+            return FAILED;
+    }
+    return DONE;
+}
+
+int candidates_take(Candidates *to, PyObject *from, const Numbered *of)
+{
+    PyObject *all, *others, *indexed;
+
+    if (!PyTuple_Check(from))
+        return refuse("candidates are not a tuple");
+    if (!PyArg_ParseTuple(from, "OOO!", &all, &others, &PyTuple_Type, &indexed))
+        return FAILED;
+    if (take_list(&to->all, all, of) != DONE || take_list(&to->others, others, of) != DONE)
+        return FAILED;
+    to->indexes = PyMem_Calloc((size_t)PyTuple_Size(indexed) + 1, sizeof *to->indexes);
+    if (to->indexes == NULL) {
+        PyErr_NoMemory();
+        return FAILED;
+    }
+    to->index_count = PyTuple_Size(indexed);
+    for (Py_ssize_t i = 0; i < to->index_count; i++)
+        if (take_index(&to->indexes[i], PyTuple_GetItem(indexed, i), of) != DONE)
+            return FAILED;
+    return DONE;
+}
+
+void candidates_free(Candidates *candidates)
+{
+    for (Py_ssize_t i = 0; i < candidates->index_count; i++) {
+        Index *index = &candidates->indexes[i];
+
+        for (size_t at = 0; index->entries != NULL && at < index->room; at++)
+            PyMem_Free(index->entries[at].found.items);
+        PyMem_Free(index->entries);
+        PyMem_Free(index->null.items);
+    }
+    PyMem_Free(candidates->indexes);
+    PyMem_Free(candidates->all.items);
+    PyMem_Free(candidates->others.items);
+}
+
+static int append(CandidateList *list, const CandidateList *more)
+{
+    for (size_t i = 0; i < more->count; i++) {
+        if (grow((void **)&list->items, &list->room, list->count, sizeof *list->items) != DONE)
+            return FAILED;
+        list->items[list->count++] = more->items[i];
+    }
+    return DONE;
+}
+
+static const CandidateList *under(const Index *index, const Value *value)
+{
+    uint32_t hash = hash_of(value->text, value->size);
+
+    return &entry_of(index, hash, value->text, value->size)->found;
+}
+
+/* As gateway.routing.row.targets.Candidates.of. */
+int candidates_find(const Candidates *among, const Value *values, CandidateList *found)
+{
+    int got;
+
+    found->count = 0;
+    got = append(found, &among->others);
+    for (Py_ssize_t i = 0; got == DONE && i < among->index_count; i++) {
+        const Index *index = &among->indexes[i];
+        const Value *value = &values[index->column];
+
+        if (value->kind == 'u') {
+            found->count = 0;
+            return append(found, &among->all);
+        }
+        got = append(found, value->kind == 'n' ? &index->null : under(index, value));
+    }
+    return got;
+}
+
+/* As gateway.routing.row.targets.Candidates.of_both. */
+int candidates_find_both(const Candidates *among, const Value *old_values, const Value *new_values,
+                         CandidateList *before, CandidateList *found)
+{
+    int got = candidates_find(among, new_values, found);
+    size_t count = found->count;
+
+    if (got != DONE || old_values == NULL || among->index_count == 0)
+        return got;
+    got = candidates_find(among, old_values, before);
+    for (size_t i = 0; got == DONE && i < before->count; i++) {
+        size_t k = 0;
+        while (k < count && found->items[k].taker != before->items[i].taker)
+            k++;
+        if (k < count)
+            continue;
+        got = grow((void **)&found->items, &found->room, found->count, sizeof *found->items);
+        if (got == DONE)
+            found->items[found->count++] = before->items[i];
+    }
+    return got;
+}

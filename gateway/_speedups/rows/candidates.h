@@ -1,0 +1,56 @@
+/* Who may take a row: gateway.routing.row.targets.Candidates. */
+#ifndef PGSLUICE_CANDIDATES_H
+#define PGSLUICE_CANDIDATES_H
+
+#include "conditions.h"
+
+typedef struct Taker Taker;
+
+typedef struct {
+    Taker *taker;
+    const Condition *condition; /* decides about the row; NULL: `passes` does */
+    PyObject *passes;           /* borrowed; None lets every row pass */
+} Candidate;
+
+typedef struct {
+    Candidate *items;
+    size_t count, room;
+} CandidateList;
+
+/* Those under one text of a column. */
+typedef struct {
+    CandidateList found;
+    const uint8_t *text;
+    size_t size;
+    uint32_t hash;
+} Entry;
+
+typedef struct {
+    Py_ssize_t column;
+    CandidateList null;
+    Entry *entries; /* by their hash, the next free place where it is taken; a power of two */
+    size_t room;
+} Index;
+
+typedef struct {
+    CandidateList all, others;
+    Index *indexes;
+    Py_ssize_t index_count;
+} Candidates;
+
+/* What the numbers of a specification stand for. */
+typedef struct {
+    Taker *takers;
+    Py_ssize_t taker_count;
+    const Condition *conditions;
+    Py_ssize_t condition_count;
+    Py_ssize_t columns;
+} Numbered;
+
+int candidates_take(Candidates *to, PyObject *from, const Numbered *of);
+void candidates_free(Candidates *candidates);
+int candidates_find(const Candidates *among, const Value *values, CandidateList *found);
+int candidates_find_both(const Candidates *among, const Value *old_values, const Value *new_values,
+                         CandidateList *before, CandidateList *found);
+
+#endif

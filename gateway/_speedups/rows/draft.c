@@ -1,0 +1,431 @@
+#include "draft.h"
+
+#include <string.h>
+
+static PyObject *lsn_name, *commit_name, *xid_name, *seq_name, *op_headers[3], *end_header,
+    *rekey_headers[2];
+
+static PyObject *header(const char *name, const char *text)
+{
+    return Py_BuildValue("(sy)", name, text);
+}
+
+int names_make(void)
+{
+    lsn_name = PyUnicode_InternFromString("lsn");
+    commit_name = PyUnicode_InternFromString("commit_lsn");
+    xid_name = PyUnicode_InternFromString("xid");
+    seq_name = PyUnicode_InternFromString("seq");
+    op_headers[0] = header("op", "c");
+    op_headers[1] = header("op", "u");
+    op_headers[2] = header("op", "d");
+    end_header = header("op", "END");
+    rekey_headers[0] = header("rekey", "old");
+    rekey_headers[1] = header("rekey", "new");
+    return lsn_name && commit_name && xid_name && seq_name && op_headers[0] && op_headers[1] &&
+                   op_headers[2] && end_header && rekey_headers[0] && rekey_headers[1]
+               ? DONE
+               : FAILED;
+}
+
+/* As gateway.envelope.envelope.TransactionContext encodes it; not of a snapshot. */
+int encode_shared(Shared *shared, int64_t xid, int64_t commit_lsn, int64_t commit_ms,
+                  PyObject *origin, int64_t ts_ms)
+{
+    Buffer *out = &shared->encoded;
+    const uint8_t *name;
+    Py_ssize_t size;
+    char text[48];
+
+    out->size = 0;
+    if (put_long(out, commit_ms) != DONE || put_bytes(out, "\x0a" "false", 6) != DONE ||
+        put_long(out, commit_lsn) != DONE || put_bytes(out, "\x02", 1) != DONE ||
+        put_long(out, xid) != DONE)
+        return FAILED;
+    if (origin == Py_None) {
+        if (put_bytes(out, "\x00", 1) != DONE)
+            return FAILED;
+    } else if (take_bytes(origin, &name, &size) != DONE || put_bytes(out, "\x02", 1) != DONE ||
+               put_long(out, size) != DONE || put_bytes(out, name, (size_t)size) != DONE) {
+        return FAILED;
+    }
+    shared->transaction_end = out->size;
+    size = PyOS_snprintf(text, sizeof text, "%lld:%lld", (long long)xid, (long long)commit_lsn);
+    if (put_bytes(out, "\x02", 1) != DONE || put_long(out, size) != DONE ||
+        put_bytes(out, text, (size_t)size) != DONE)
+        return FAILED;
+    shared->id_end = out->size;
+    if (put_bytes(out, "\x02", 1) != DONE)
+        return FAILED;
+    return put_long(out, ts_ms);
+}
+
+int take_shared(Shared *shared, PyObject *from)
+{
+    PyObject *gateway_part, *origin;
+    long long xid, commit_lsn, commit_ms, ts_ms;
+
+    if (!PyTuple_Check(from)) {
+        PyErr_SetString(PyExc_TypeError, "what a transaction shares is not a tuple");
+        return FAILED;
+    }
+    if (!PyArg_ParseTuple(from, "SLLLLOOOO!p", &gateway_part, &xid, &commit_lsn, &commit_ms, &ts_ms,
+                          &origin, &shared->commit, &shared->xid, &PyTuple_Type, &shared->extra,
+                          &shared->has_origin))
+        return FAILED;
+    if (take_bytes(gateway_part, &shared->gateway_part, &shared->gateway_size) != DONE)
+        return FAILED;
+    return encode_shared(shared, xid, commit_lsn, commit_ms, origin, ts_ms);
+}
+
+int grow(void **items, size_t *room, size_t count, size_t size)
+{
+    size_t wanted = *room < 16 ? 16 : *room * 2;
+    void *memory;
+
+    if (count < *room)
+        return DONE;
+    memory = PyMem_Realloc(*items, wanted * size);
+    if (memory == NULL) {
+        PyErr_NoMemory();
+        return FAILED;
+    }
+    *items = memory;
+    *room = wanted;
+    return DONE;
+}
+
+/* Split the TupleData at `*at`; a tuple of another width, or with binary values, is NOT_MINE. */
+int split(const Table *table, const uint8_t *frame, size_t size, size_t *at, Value *values)
+{
+    size_t position = *at;
+
+    if (size - position < 2 || (frame[position] << 8 | frame[position + 1]) != table->columns)
+        return NOT_MINE;
+    position += 2;
+    for (Py_ssize_t i = 0; i < table->columns; i++) {
+        Value *value = &values[i];
+        uint32_t length;
+
+        if (size - position < 1)
+            return NOT_MINE;
+        value->kind = frame[position++];
+        value->text = NULL;
+        value->size = 0;
+        if (value->kind == 'n' || value->kind == 'u')
+            continue;
+        if (value->kind != 't' || size - position < 4)
+            return NOT_MINE;
+        length = (uint32_t)frame[position] << 24 | (uint32_t)frame[position + 1] << 16 |
+                 (uint32_t)frame[position + 2] << 8 | frame[position + 3];
+        position += 4;
+        if (length > size - position)
+            return NOT_MINE;
+        value->text = frame + position;
+        value->size = length;
+        position += length;
+    }
+    *at = position;
+    return DONE;
+}
+
+int has_unchanged(const Table *table, const Value *values)
+{
+    for (Py_ssize_t i = 0; i < table->columns; i++)
+        if (values[i].kind == 'u')
+            return 1;
+    return 0;
+}
+
+int put_row(Buffer *out, const Fields *fields, const Value *values, int identity_only)
+{
+    for (Py_ssize_t i = 0; i < fields->count; i++) {
+        const Field *field = &fields->fields[i];
+        const Value *value = &values[field->index];
+        int got;
+
+        if (value->kind != 't' || (identity_only && !field->is_identity)) {
+            if (put_bytes(out, "\x00", 1) != DONE)
+                return FAILED;
+            continue;
+        }
+        if (put_bytes(out, "\x02", 1) != DONE)
+            return FAILED;
+        got = encode_value(out, field->code, field->scale, value->text, value->size);
+        if (got != DONE)
+            return got;
+    }
+    return DONE;
+}
+
+int put_key(Buffer *out, const Group *group, const Value *values)
+{
+    for (Py_ssize_t i = 0; i < group->key.count; i++) {
+        const Field *field = &group->key.fields[i];
+        const Value *value = &values[field->index];
+        int got;
+
+        if (value->kind == 'u' || (value->kind == 'n' && !group->key_is_union))
+            return NOT_MINE;
+        if (group->key_is_union &&
+            put_bytes(out, value->kind == 'n' ? "\x00" : "\x02", 1) != DONE)
+            return FAILED;
+        if (value->kind == 'n')
+            continue;
+        got = encode_value(out, field->code, field->scale, value->text, value->size);
+        if (got != DONE)
+            return got;
+    }
+    return DONE;
+}
+
+/* The hash of the key's canonical form; `out` is as before. */
+int hash_key(Buffer *out, const Group *group, const Value *values, uint32_t *hash)
+{
+    size_t start = out->size;
+
+    for (Py_ssize_t i = 0; i < group->canonical.count; i++) {
+        const Field *field = &group->canonical.fields[i];
+        const Value *value = &values[field->index];
+        int got;
+
+        if (value->kind == 'u')
+            return NOT_MINE;
+        got = value->kind == 'n'
+                  ? put_bytes(out, "\xff\xff\xff\xff", 4)
+                  : encode_canonical(out, field->code, value->text, value->size);
+        if (got != DONE)
+            return got;
+    }
+    *hash = crc_of(out->data + start, out->size - start);
+    out->size = start;
+    return DONE;
+}
+
+static int put_unchanged(Buffer *out, const Group *group, const Value *values)
+{
+    int64_t count = 0;
+
+    for (Py_ssize_t i = 0; values != NULL && i < group->row.count; i++)
+        count += values[group->row.fields[i].index].kind == 'u';
+    if (count > 0 && put_long(out, count) != DONE)
+        return FAILED;
+    for (Py_ssize_t i = 0; count > 0 && i < group->row.count; i++) {
+        char *name;
+        Py_ssize_t size;
+
+        if (values[group->row.fields[i].index].kind != 'u')
+            continue;
+        if (PyBytes_AsStringAndSize(PyTuple_GetItem(group->names, i), &name, &size) < 0 ||
+            put_bytes(out, name, (size_t)size) != DONE)
+            return FAILED;
+    }
+    return put_bytes(out, "\x00", 1);
+}
+
+/* Steals the reference to `item`; NULL stands for a failure before. */
+static int put_item(PyObject *list, Py_ssize_t *at, PyObject *item)
+{
+    return item == NULL ? FAILED : PyList_SetItem(list, (*at)++, item);
+}
+
+static PyObject *shared_item(PyObject *item)
+{
+    Py_INCREF(item);
+    return item;
+}
+
+static PyObject *text_header(PyObject *name, const char *text, int size)
+{
+    PyObject *pair = PyTuple_New(2), *value = PyBytes_FromStringAndSize(text, size);
+
+    if (pair == NULL || value == NULL) {
+        Py_XDECREF(pair);
+        Py_XDECREF(value);
+        return NULL;
+    }
+    Py_INCREF(name);
+    PyTuple_SetItem(pair, 0, name);
+    PyTuple_SetItem(pair, 1, value);
+    return pair;
+}
+
+/* A number that is not negative. By hand, as below: printf would be a tenth of a row's cost. */
+static PyObject *number_header(PyObject *name, int64_t number)
+{
+    char text[20], *first = text + sizeof text;
+
+    do {
+        *--first = (char)('0' + number % 10);
+        number /= 10;
+    } while (number > 0);
+    return text_header(name, first, (int)(text + sizeof text - first));
+}
+
+PyObject *xid_header(int64_t xid)
+{
+    return number_header(xid_name, xid);
+}
+
+static PyObject *position_header(PyObject *name, int64_t lsn)
+{
+    char text[17];
+    int at = 0;
+
+    for (int shift = 60; shift >= 0; shift -= 4) {
+        text[at++] = "0123456789ABCDEF"[(uint64_t)lsn >> shift & 15];
+        if (shift == 32)
+            text[at++] = '/';
+    }
+    return text_header(name, text, at);
+}
+
+PyObject *commit_header(int64_t commit_lsn)
+{
+    return position_header(commit_name, commit_lsn);
+}
+
+/* As gateway.envelope.headers.HeaderMaker makes them; `op` is a header. */
+static PyObject *headers_with(const Shared *shared, int64_t lsn, int64_t seq, PyObject *op,
+                              int rekey)
+{
+    Py_ssize_t extra = PyTuple_Size(shared->extra), at = 0;
+    PyObject *list = PyList_New(4 + (shared->xid != Py_None) + (rekey != 0) + extra);
+    int failed;
+
+    if (list == NULL)
+        return NULL;
+    failed = put_item(list, &at, position_header(lsn_name, lsn));
+    failed = failed || put_item(list, &at, shared_item(shared->commit));
+    if (shared->xid != Py_None)
+        failed = failed || put_item(list, &at, shared_item(shared->xid));
+    failed = failed || put_item(list, &at, number_header(seq_name, seq));
+    failed = failed || put_item(list, &at, shared_item(op));
+    if (rekey)
+        failed = failed || put_item(list, &at, shared_item(rekey_headers[rekey - 1]));
+    for (Py_ssize_t i = 0; i < extra; i++)
+        failed = failed || put_item(list, &at, shared_item(PyTuple_GetItem(shared->extra, i)));
+    if (failed)
+        Py_CLEAR(list);
+    return list;
+}
+
+static PyObject *headers_of(const Work *work, int op, int64_t seq, int rekey)
+{
+    PyObject *op_header = op_headers[op == INSERTED ? 0 : op == UPDATED ? 1 : 2];
+
+    return headers_with(work->shared, work->lsn, seq, op_header, rekey);
+}
+
+PyObject *end_headers(const Shared *shared, int64_t commit_lsn, int64_t seq)
+{
+    return headers_with(shared, commit_lsn, seq, end_header, 0);
+}
+
+/* The envelope, as gateway.envelope.envelope.EnvelopeEncoder.value joins it. */
+static int put_body(Work *work, const Group *group, int op, const Value *before, int full,
+                    const Value *after, int64_t seq)
+{
+    const Shared *shared = work->shared;
+    const uint8_t *common = shared->encoded.data;
+    Buffer *out = &work->scratch;
+    uint8_t letter[2] = {2, (uint8_t)op};
+    int got;
+
+    if (put_bytes(out, before == NULL ? "\x00" : "\x02", 1) != DONE)
+        return FAILED;
+    if (before != NULL && (got = put_row(out, &group->row, before, !full)) != DONE)
+        return got;
+    if (put_bytes(out, after == NULL ? "\x00" : "\x02", 1) != DONE)
+        return FAILED;
+    if (after != NULL && (got = put_row(out, &group->row, after, 0)) != DONE)
+        return got;
+    if (put_bytes(out, shared->gateway_part, (size_t)shared->gateway_size) != DONE ||
+        put_bytes(out, group->table_part, (size_t)group->table_part_size) != DONE ||
+        put_bytes(out, common, shared->transaction_end) != DONE ||
+        put_long(out, work->lsn) != DONE || put_long(out, seq) != DONE ||
+        put_bytes(out, common + shared->transaction_end,
+                  shared->id_end - shared->transaction_end) != DONE ||
+        put_long(out, work->total_order) != DONE || put_long(out, group->order) != DONE ||
+        put_bytes(out, letter, 2) != DONE ||
+        put_bytes(out, common + shared->id_end, shared->encoded.size - shared->id_end) != DONE)
+        return FAILED;
+    return put_unchanged(out, group, after);
+}
+
+/* Encode one record, as gateway.routing.row.projection_route.Group.draft. */
+int draft(Work *work, const Group *group, int op, const Value *keyed, const Value *before,
+                 int full, const Value *after, int64_t seq, int rekey, Drafts *to)
+{
+    Draft *made = &to->items[to->count];
+    Buffer *out = &work->scratch;
+    int got;
+
+    /* Not encoded to find out that it does not fit: the interpreted path looks at lengths first. */
+    if (group->surely_fits < 0 || work->frame_size > 2 * (size_t)group->surely_fits)
+        return NOT_MINE;
+    memset(made, 0, sizeof *made);
+    made->has_key = group->has_key;
+    made->has_tombstone = op == DELETED && group->tombstones;
+    made->key_at = out->size;
+    if (group->has_key && (got = put_key(out, group, keyed)) != DONE)
+        return got;
+    made->key_size = out->size - made->key_at;
+    if (group->is_spread && (got = hash_key(out, group, keyed, &made->hash)) != DONE)
+        return got;
+    made->body_at = out->size;
+    if ((got = put_body(work, group, op, before, full, after, seq)) != DONE)
+        return got;
+    made->body_size = out->size - made->body_at;
+    if (made->body_size > (size_t)group->surely_fits)
+        return NOT_MINE;
+    made->headers = headers_of(work, op, seq, rekey);
+    if (made->headers == NULL)
+        return FAILED;
+    to->count++;
+    return DONE;
+}
+
+/* Whether two rows have the same key, in its bytes. */
+static int same_key(Work *work, const Group *group, int *same)
+{
+    Buffer *out = &work->scratch;
+    size_t start = out->size, middle;
+    int got = put_key(out, group, work->old_values);
+
+    middle = out->size;
+    if (got == DONE)
+        got = put_key(out, group, work->new_values);
+    if (got == DONE)
+        *same = middle - start == out->size - middle &&
+                (middle == start ||
+                 memcmp(out->data + start, out->data + middle, middle - start) == 0);
+    out->size = start;
+    return got;
+}
+
+/* As gateway.routing.row.projection_route.Group.draft_update. */
+int draft_update(Work *work, const Group *group, int action, int has_old, int full,
+                        Drafts *to)
+{
+    const Value *old = work->old_values, *new = work->new_values;
+    int same = 1, got;
+
+    to->count = 0;
+    if (action == DELETE)
+        return draft(work, group, DELETED, old, old, full, NULL, work->seq, 0, to);
+    if (action == INSERT) /* with a value that was not sent, it is counted as lost */
+        return has_unchanged(&work->table, new)
+                   ? NOT_MINE
+                   : draft(work, group, INSERTED, new, NULL, 0, new, work->seq, 0, to);
+    if (!has_old)
+        return draft(work, group, UPDATED, new, NULL, 0, new, work->seq, 0, to);
+    if (group->has_key && (got = same_key(work, group, &same)) != DONE)
+        return got;
+    if (same)
+        return draft(work, group, UPDATED, new, old, full, new, work->seq, 0, to);
+    got = draft(work, group, DELETED, old, old, full, NULL, work->seq - 1, 1, to);
+    if (got != DONE)
+        return got;
+    return draft(work, group, INSERTED, new, old, full, new, work->seq, 2, to);
+}

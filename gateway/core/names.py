@@ -1,0 +1,132 @@
+"""Names: PostgreSQL identifiers as Avro names and as parts of Kafka topic names.
+
+Both escapes are invertible, so that two identifiers never become one name. They differ because
+the alphabets do: Avro knows ``[A-Za-z0-9_]``, Kafka also ``-`` and ``.``, and the point separates.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from gateway.core.errors import SchemaError
+
+__all__ = [
+    "MAX_TOPIC_LENGTH",
+    "avro_name",
+    "error_topic",
+    "find_collisions",
+    "message_topic",
+    "topic_name",
+    "topic_of",
+    "topic_part",
+    "transaction_topic",
+]
+
+MAX_TOPIC_LENGTH: Final = 249
+"""Kafka's limit, in characters."""
+
+# An underscore is escaped where it would read as the start of an escape. Escapes begin with an
+# underscore themselves, so the hex digits after a literal "_x" can only be literal ones.
+_NOT_AVRO = re.compile(r"\A[0-9]|[^A-Za-z0-9_]|_(?=x[0-9A-F]{4})")
+_NOT_TOPIC = re.compile(r"-x|[^A-Za-z0-9_-]")
+
+
+def avro_name(identifier: str) -> str:
+    """Write an identifier as an Avro name.
+
+    A character outside ``[A-Za-z0-9_]`` and a leading digit become ``_xHHHH_``, the code point in
+    upper-case hexadecimal, at least four digits. So does an underscore before ``x`` and four such
+    digits, which would read as an escape.
+    """
+    return _NOT_AVRO.sub(lambda match: f"_x{ord(match[0]):04X}_", identifier)
+
+
+def topic_part(identifier: str) -> str:
+    """Write an identifier as one of the parts of a topic name that points separate.
+
+    A character outside ``[A-Za-z0-9_-]`` becomes ``-xHHHH-``, a literal ``-x`` becomes ``-x002Dx``.
+    """
+    return _NOT_TOPIC.sub(_escape_topic, identifier)
+
+
+def _escape_topic(match: re.Match[str]) -> str:
+    return "-x002Dx" if match[0] == "-x" else f"-x{ord(match[0]):04X}-"
+
+
+def topic_name(subscription: str, schema: str, table: str) -> str:
+    """Name the topic of a subscription's table: ``<subscription>.<schema>.<table>``.
+
+    Raises:
+        SchemaError: longer than Kafka allows.
+    """
+    return _checked(f"{topic_part(subscription)}.{topic_part(schema)}.{topic_part(table)}")
+
+
+def topic_of(subscription: str, schema: str, table: str, names: Mapping[str, str]) -> str:
+    """Name the topic of a subscription's table, where `names` has another name for it: that one.
+
+    Args:
+        subscription: Its name.
+        schema: Of the table.
+        table: Its name.
+        names: ``[topics] names``, by ``<subscription>.<schema>.<table>`` as they are written.
+
+    Raises:
+        SchemaError: longer than Kafka allows.
+    """
+    return names.get(f"{subscription}.{schema}.{table}") or topic_name(subscription, schema, table)
+
+
+def transaction_topic(subscription: str) -> str:
+    """Name the topic of a subscription's markers: ``<subscription>.transaction``.
+
+    Raises:
+        SchemaError: longer than Kafka allows.
+    """
+    return _checked(f"{topic_part(subscription)}.transaction")
+
+
+def message_topic(gateway: str) -> str:
+    """Name the topic of logical messages: ``<gateway>.message``.
+
+    Raises:
+        SchemaError: longer than Kafka allows.
+    """
+    return _checked(f"{topic_part(gateway)}.message")
+
+
+def error_topic(gateway: str) -> str:
+    """Name the topic of rows on which a filter raised: ``<gateway>.error``.
+
+    Raises:
+        SchemaError: longer than Kafka allows.
+    """
+    return _checked(f"{topic_part(gateway)}.error")
+
+
+def _checked(topic: str) -> str:
+    if len(topic) > MAX_TOPIC_LENGTH:
+        raise SchemaError(
+            f"the topic name {topic!r} has {len(topic)} characters;"
+            f" Kafka allows {MAX_TOPIC_LENGTH}",
+            hint="give the topic a shorter name in [topics] names",
+        )
+    return topic
+
+
+def find_collisions(names: Iterable[str]) -> list[tuple[str, ...]]:
+    """Find topic names that Kafka does not keep apart, because they differ only in ``.`` and ``_``.
+
+    Returns:
+        Groups of two names or more, names and groups sorted. A name that is given twice does not
+        collide with itself.
+
+    Source: org.apache.kafka.common.internals.Topic.hasCollision (metric names use ``_`` for both).
+    """
+    groups: defaultdict[str, set[str]] = defaultdict(set)
+    for name in names:
+        groups[name.replace(".", "_")].add(name)
+    return sorted(tuple(sorted(group)) for group in groups.values() if len(group) > 1)

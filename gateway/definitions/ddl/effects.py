@@ -1,0 +1,294 @@
+"""Publications and partitions at a position of the stream, from its DDL messages. Pure.
+
+A message counts for what its statement has altered, from its commit on. For all else it has what
+its transaction saw. The first one that saw everything before the stream's beginning is the base:
+whatever was committed since then is in it, or comes in a message of its own. A transaction may
+have been open for long, and have seen less; until there is a base, what no message was about stays
+as it was published.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+from gateway.core.lsn import Lsn
+from gateway.definitions.ddl.alterations import Alteration, has_types
+from gateway.definitions.model import (
+    Catalog,
+    Definitions,
+    Plan,
+    Publication,
+    Publish,
+    PublishedRelation,
+    Table,
+)
+from gateway.definitions.sql.expression import column_names
+
+__all__ = ["Told", "as_published", "as_told", "concerns", "hear", "published_of", "untouched"]
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """Publications and trees at a position of the stream.
+
+    Attributes:
+        publications: By name; those that are not here are as in the catalog.
+        parents: OIDs of trees, by OID of the partition.
+        trees: OIDs of those whose partitions a message of their own has said.
+        lost: OIDs of trees of which a message did not say it: they are as in the catalog.
+        excepted: OIDs of what FOR ALL TABLES leaves out, by the publication's name; not those of
+            which an earlier release's triggers do not say it.
+        names: Names of publications that messages were about.
+        tables: OIDs of tables that messages were about.
+        has_base: Whether a message has said everything.
+        refused: Texts of filters that cannot be checked: their tables are as in the catalog.
+    """
+
+    publications: Mapping[str, Publication] = field(default_factory=dict)
+    parents: Mapping[int, int] = field(default_factory=dict)
+    trees: frozenset[int] = frozenset()
+    lost: frozenset[int] = frozenset()
+    excepted: Mapping[str, frozenset[int]] = field(default_factory=dict)
+    names: frozenset[str] = frozenset()
+    tables: frozenset[int] = frozenset()
+    has_base: bool = False
+    refused: frozenset[str] = frozenset()
+
+    def knows(self, tree: int) -> bool:
+        """Whether all partitions of a tree are in `parents`."""
+        return tree in self.trees or (self.has_base and tree not in self.lost)
+
+    def is_same(self, before: Told) -> bool:
+        """Whether it says the same as `before` of everything; never while there is no base."""
+        return before.has_base and (
+            (self.publications, self.excepted, self.parents, self.lost, self.refused)
+            == (before.publications, before.excepted, before.parents, before.lost, before.refused)
+        )
+
+
+def hear(before: Told, now: Alteration, since: Lsn) -> Told:
+    """Return what counts after a message.
+
+    Args:
+        before: What counted until then.
+        now: The message.
+        since: Position where the stream begins; what was committed after it comes in the stream.
+    """
+    is_base = not before.has_base and now.as_of is not None and now.as_of >= since
+    told = _based_on(before, now) if is_base else before
+    publications = {n: p for n, p in told.publications.items() if n not in now.names}
+    excepted = {n: oids for n, oids in told.excepted.items() if n not in now.names}
+    parents = {child: tree for child, tree in told.parents.items() if tree not in now.trees}
+    if now.unsaid:
+        publications = {
+            name: publication
+            for name, publication in publications.items()
+            if now.tables.isdisjoint(r.table_oid for r in publication.relations)
+        }
+        trees, lost = told.trees - now.trees, told.lost | now.trees
+    else:
+        publications = {
+            name: _with_tables(publication, now.publications.get(name), now.tables)
+            for name, publication in publications.items()
+        }
+        publications |= {n: p for n, p in now.publications.items() if n in now.names}
+        excepted |= {n: oids for n, oids in now.excepted.items() if n in now.names}
+        parents |= {child: tree for child, tree in now.parents.items() if tree in now.trees}
+        trees, lost = told.trees | now.trees, told.lost - now.trees
+    return Told(
+        publications=publications,
+        parents=parents,
+        trees=trees,
+        lost=lost,
+        excepted=excepted,
+        names=told.names | now.names,
+        tables=told.tables | now.tables,
+        has_base=told.has_base,
+        refused=told.refused,
+    )
+
+
+def _based_on(before: Told, base: Alteration) -> Told:
+    """Take everything from a message but what messages before it were about."""
+    publications = {n: p for n, p in base.publications.items() if n not in before.names}
+    excepted = {n: oids for n, oids in base.excepted.items() if n not in before.names}
+    known = before.trees | before.lost
+    parents = {child: tree for child, tree in base.parents.items() if tree not in known}
+    return replace(
+        before,
+        publications={**publications, **before.publications},
+        excepted={**excepted, **before.excepted},
+        parents={**parents, **before.parents},
+        has_base=True,
+    )
+
+
+def _with_tables(
+    before: Publication, now: Publication | None, altered: Collection[int]
+) -> Publication:
+    """Take altered tables as they are: with their columns' names of now, or not at all any more."""
+    if not altered:
+        return before
+    found = {} if now is None else {r.table_oid: r for r in now.relations}
+    relations = tuple(
+        relation if relation.table_oid not in altered else found[relation.table_oid]
+        for relation in before.relations
+        if relation.table_oid not in altered or relation.table_oid in found
+    )
+    return replace(before, relations=relations)
+
+
+def published_of(definitions: Definitions) -> frozenset[str]:
+    """Return the names of the publications that subscriptions have."""
+    return frozenset(name for s in definitions.subscriptions for name in s.publications)
+
+
+def concerns(plan: Plan, now: Alteration, told: Told) -> bool:
+    """Whether a message may change how subscriptions publish tables, or what these hold.
+
+    Any role can alter what it has made itself, again and again: to read the catalog each time
+    would hold up everybody else.
+
+    Args:
+        plan: As it is.
+        now: The message.
+        told: What counts after it.
+    """
+    if now.names or now.types is None:
+        return True
+    ours = plan.tables.keys() | {table.oid for table in plan.held}
+    if not ours.isdisjoint(now.tables | now.collated) or has_types(plan, now.types):
+        return True
+    return any(not told.has_base or not ours.isdisjoint(_above(told, oid)) for oid in now.trees)
+
+
+def _above(told: Told, tree: int) -> Iterator[int]:
+    seen: set[int] = set()
+    above: int | None = tree
+    while above is not None and above not in seen:
+        yield above
+        seen.add(above)
+        above = told.parents.get(above)
+
+
+def untouched(before: Plan, now: Plan, told: Told, gone: Collection[int]) -> set[tuple[str, int]]:
+    """Return what no message was about and is published otherwise `now`, while there is no base.
+
+    By subscription and OID of the relation. The catalog has alterations whose messages are still
+    to come.
+
+    Args:
+        before: The plan until now.
+        now: The plan with the catalog of now, where `told` says nothing else.
+        told: What messages have said.
+        gone: OIDs of relations that were dropped.
+    """
+    if told.has_base:
+        return set()
+    publications = {s.name: frozenset(s.publications) for s in now.subscriptions}
+    after = {(p.subscription, p.relation_oid): p for p in now.publishes}
+    held = {(table.subscription, table.oid) for table in now.held}
+    found = set()
+    for publish in before.publishes:
+        pair = (publish.subscription, publish.relation_oid)
+        new = after.get(pair)
+        if publish == new or (publish.subscription, publish.target_oid) in held:
+            continue
+        ancestors = before.tables[publish.relation_oid].ancestors
+        family = {publish.relation_oid, publish.target_oid, *ancestors}
+        if not family.isdisjoint(told.tables | told.trees | told.lost):
+            continue
+        named = publications.get(publish.subscription, frozenset())
+        unnamed = named - told.names
+        if unnamed == named or (unnamed and _is_of_others(publish, new, told.names, gone)):
+            found.add(pair)
+    return found
+
+
+def _is_of_others(
+    before: Publish, now: Publish | None, names: Collection[str], gone: Collection[int]
+) -> bool:
+    """Whether none of the publications `names` has the relation, or had it, as far as is known."""
+    if now is None:
+        return before.relation_oid in gone
+    filters = (*before.filters.values(), *now.filters.values())
+    # Where all rows are published, nothing says by which publication.
+    return (
+        before.operations == now.operations
+        and all(filters)
+        and not any(clause.publication in names for clauses in filters for clause in clauses)
+    )
+
+
+def as_told(catalog: Catalog, told: Told, known: Mapping[int, Table]) -> Catalog:
+    """Return `catalog` with publications and trees as the stream has them.
+
+    Args:
+        catalog: As of now.
+        told: At a place of the stream.
+        known: Tables by OID that have been published; those that are gone now are taken from it.
+    """
+    tables = {**known, **catalog.tables}
+    parents = {oid: t.ancestors[0] for oid, t in tables.items() if t.ancestors}
+    parents = {child: tree for child, tree in parents.items() if not told.knows(tree)}
+    tables = _with_trees(tables, {**parents, **told.parents})
+    publications = {
+        name: replace(
+            found,
+            relations=tuple(_relations(found, publication, tables, told.refused)),
+            excepted=told.excepted.get(name, publication.excepted),
+        )
+        if (found := told.publications.get(name)) is not None
+        else publication
+        for name, publication in catalog.publications.items()
+    }
+    return replace(catalog, tables=tables, publications=publications)
+
+
+def _relations(
+    told: Publication, now: Publication, tables: Mapping[int, Table], refused: Collection[str]
+) -> Iterator[PublishedRelation]:
+    """The tables of a publication; as of now where a filter is refused or has columns no more."""
+    present = {relation.table_oid: relation for relation in now.relations}
+    for relation in told.relations:
+        table = tables.get(relation.table_oid)
+        if table is None:
+            continue
+        columns = {column.name for column in table.columns}
+        if relation.where is None or (
+            relation.where not in refused and columns.issuperset(column_names(relation.where))
+        ):
+            yield relation
+        elif relation.table_oid in present:
+            yield present[relation.table_oid]
+
+
+def _with_trees(tables: Mapping[int, Table], parents: Mapping[int, int]) -> dict[int, Table]:
+    leaves: dict[int, list[int]] = defaultdict(list)
+    above: dict[int, tuple[int, ...]] = {}
+    for oid, table in tables.items():
+        found: list[int] = []
+        parent = parents.get(oid)
+        while parent is not None and parent in tables and parent not in found:
+            found.append(parent)
+            if table.kind == "r":
+                leaves[parent].append(oid)
+            parent = parents.get(parent)
+        above[oid] = tuple(found)
+    return {
+        oid: replace(table, ancestors=above[oid], leaves=tuple(sorted(leaves[oid])))
+        for oid, table in tables.items()
+    }
+
+
+def as_published(plan: Plan, before: Iterable[Publish]) -> Plan:
+    """Return `plan` with what it takes in the way in which it is taken `before`."""
+    was = {(p.subscription, p.relation_oid, p.target_oid): p for p in before}
+    return replace(
+        plan,
+        publishes=tuple(
+            was.get((p.subscription, p.relation_oid, p.target_oid), p) for p in plan.publishes
+        ),
+    )

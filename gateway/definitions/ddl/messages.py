@@ -1,0 +1,102 @@
+"""Proof that a DDL message was written by the source's event triggers. Pure.
+
+Any role of a database may execute `pg_logical_emit_message`, under any prefix. So a message is
+believed only with a code that nobody can compute who cannot read the key of the event triggers:
+
+    code = sha256(outer key || sha256(inner key || prefix || newline || body))
+
+The two keys are independent and each as long as a block of the hash, which makes this NMAC. The
+body names its transaction (64-bit xid) and a position just before the message, so that a message
+that somebody has seen in the WAL proves nothing in any other transaction: the xid in the stream has
+only 32 bits, and comes again no sooner than 4 billion transactions later.
+"""
+
+from __future__ import annotations
+
+import hmac
+import json
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from hashlib import sha256
+from typing import Any, Final, Literal, TypeAlias
+
+from gateway.core.errors import GatewayError
+from gateway.core.lsn import Lsn, parse_lsn
+from gateway.pgoutput.messages import LogicalMessage
+
+__all__ = ["REASONS", "Key", "Reason", "UnbelievedError", "open_message", "unreadable"]
+
+Reason: TypeAlias = Literal["forged", "unreadable", "filter", "unexpected"]
+REASONS: Final[tuple[Reason, ...]] = ("forged", "unreadable", "filter", "unexpected")
+_CODE: Final = sha256().digest_size * 2
+_XIDS: Final = 1 << 32
+_FAR: Final = 1 << 36
+"""Bytes of WAL: more are not written between two lines of a function, and fewer not in a round of
+transaction ids."""
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """What the event triggers and the gateway share."""
+
+    inner: bytes = field(repr=False)
+    outer: bytes = field(repr=False)
+
+
+class UnbelievedError(Exception):
+    """A DDL message is ignored; nothing of it counts.
+
+    Attributes:
+        reason: ``forged``: without the right code, or another transaction's. ``unreadable``: its
+            writer knows the key and writes something else. ``filter``: it has a filter that no
+            publication can have. ``unexpected``: there are no event triggers to write it.
+    """
+
+    def __init__(self, reason: Reason, why: str) -> None:
+        super().__init__(why)
+        self.reason: Reason = reason
+
+
+def unreadable(prefix: str, error: Exception) -> UnbelievedError:
+    """Return the error to raise for a message that does not read."""
+    return UnbelievedError(
+        "unreadable", f"a logical message with prefix {prefix!r} does not read: {error}"
+    )
+
+
+def open_message(message: LogicalMessage, xid: int | None, keys: Collection[Key]) -> bytes:
+    """Return the body of a DDL message.
+
+    Args:
+        message: As it stands in the stream.
+        xid: 32 bits, of the transaction at top level that it stands in; None: it stands in none.
+        keys: That have been the event triggers'.
+
+    Raises:
+        UnbelievedError: somebody else has written it, or it does not read.
+    """
+    code, body = message.content[:_CODE], message.content[_CODE + 1 :]
+    text = message.prefix.encode() + b"\n" + body
+    proven = len(code) == _CODE and any(
+        hmac.compare_digest(
+            sha256(key.outer + sha256(key.inner + text).digest()).hexdigest().encode(), code
+        )
+        for key in keys
+    )
+    if not proven:
+        raise UnbelievedError("forged", "its code is not the event triggers'")
+    try:
+        said: Any = json.loads(body)
+        xid_text, lsn_text = said["xid"], said["lsn"]
+        if not (isinstance(xid_text, str) and isinstance(lsn_text, str)):
+            raise TypeError("xid and lsn are texts")
+        written, began = int(xid_text), parse_lsn(lsn_text)
+    except (ValueError, LookupError, TypeError, RecursionError, GatewayError) as error:
+        raise unreadable(message.prefix, error) from None
+    if xid is None or written % _XIDS != xid % _XIDS or not _is_near(began, message.lsn):
+        raise UnbelievedError("forged", f"it was written in transaction {written}")
+    return body
+
+
+def _is_near(began: Lsn, lsn: Lsn) -> bool:
+    return began <= lsn < began + _FAR

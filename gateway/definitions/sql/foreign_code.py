@@ -1,0 +1,77 @@
+"""Expressions that would run code of somebody else where the server reads or evaluates them. Pure.
+
+An unqualified name is looked up in ``pg_catalog`` alone. Two things are left: a name with another
+schema, and a literal that becomes a value of its column's type, whose input can call functions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+import postgast
+from postgast import pg_query_pb2 as pb
+
+from gateway.core.errors import FilterError
+from gateway.definitions.sql.grammar import TooDeepError, parse
+
+__all__ = ["first_reference", "foreign_name", "has_part_of"]
+
+_PREFIX = "SELECT WHERE ("
+
+
+def foreign_name(expression: str, *, types_only: bool = False) -> str | None:
+    """Return the first type, function or operator that is named with another schema.
+
+    None where there is none, or the text does not parse.
+
+    Raises:
+        FilterError: it is nested too deeply to be looked through.
+    """
+    if (tree := _tree(expression)) is None:
+        return None
+    names = [kind.names for kind in postgast.find_nodes(tree, pb.TypeName)]
+    if not types_only:
+        names += [call.funcname for call in postgast.find_nodes(tree, pb.FuncCall)]
+        names += [term.name for term in postgast.find_nodes(tree, pb.A_Expr)]
+    for parts in names:
+        texts = [part.string.sval for part in parts]
+        if len(texts) > 1 and texts[0] != "pg_catalog":
+            return ".".join(texts)
+    return None
+
+
+def first_reference(expression: str, columns: Collection[str]) -> int | None:
+    """Return the byte offset at which one of `columns` is first named; None where none is.
+
+    Raises:
+        FilterError: it is nested too deeply to be looked through.
+    """
+    if (tree := _tree(expression)) is None:
+        return None
+    found = [
+        reference.location - len(_PREFIX)
+        for reference in postgast.find_nodes(tree, pb.ColumnRef)
+        if reference.fields[-1].string.sval in columns
+    ]
+    return min(found, default=None)
+
+
+def has_part_of(expression: str, columns: Collection[str]) -> bool:
+    """Whether a field or an element of one of `columns` is named in an expression that parses."""
+    tree = parse(f"{_PREFIX}{expression}\n)")
+    return any(
+        reference.fields[-1].string.sval in columns
+        for part in postgast.find_nodes(tree, pb.A_Indirection)
+        for reference in postgast.find_nodes(part.arg, pb.ColumnRef)
+    )
+
+
+def _tree(expression: str) -> Any:
+    """The tree of an expression; None where it does not parse."""
+    try:
+        return parse(f"{_PREFIX}{expression}\n)")
+    except TooDeepError as error:
+        raise FilterError(error.message) from None
+    except postgast.PgQueryError:
+        return None

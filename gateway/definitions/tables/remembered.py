@@ -1,0 +1,349 @@
+"""How a table is published, as text that outlasts the table in the source's catalog. Pure.
+
+Kept with the state of each copy. A start whose table is gone takes from it what the stream may
+still have of the table; and it tells under which OID a name was published.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import astuple, fields, replace
+from functools import lru_cache
+from typing import Any, Final
+
+from gateway.core.records import CopyState
+from gateway.definitions.model import (
+    Collation,
+    Column,
+    FilterClause,
+    Operation,
+    Plan,
+    Publish,
+    Table,
+    TableCopy,
+)
+from gateway.definitions.sql.expression import column_names, refuse_nodes
+from gateway.definitions.tables.keys import KeyColumns, key_of
+from gateway.definitions.tables.retired import with_departed
+from gateway.definitions.tables.shape import read_shape, unseen_change, write_shape
+from gateway.pgoutput.messages import ReplicaIdentity
+
+__all__ = [
+    "describe",
+    "description_fault",
+    "has_same_key",
+    "key_signature",
+    "known_tables",
+    "oids_of",
+    "oversized",
+    "recall",
+    "relations_of",
+    "texts_of",
+    "unseen_since",
+]
+
+# int2, int4, int8; float4, float8; varchar, text
+_SAME_KEYS: Final = {21: 20, 23: 20, 20: 20, 700: 701, 701: 701, 1043: 25, 25: 25}
+
+
+def describe(plan: Plan, copy: TableCopy) -> str:
+    """Return how `plan` publishes the table of `copy`, as JSON."""
+    table = plan.tables[copy.target_oid]
+    said = {
+        "key": key_signature(table.columns, key_of(table, copy.columns)),
+        "kind": table.kind,
+        "columns": [astuple(column) for column in table.columns],
+        "replica_identity": table.replica_identity.value,
+        "identity": table.identity,
+        "primary_key": table.primary_key,
+        "shape": write_shape(table.shape),
+        "publishes": _alike(
+            publish
+            for publish in plan.publishes
+            if (publish.subscription, publish.target_oid) == (copy.subscription, table.oid)
+        ),
+    }
+    return json.dumps(said, ensure_ascii=False, separators=(",", ":"))
+
+
+def _alike(publishes: Iterable[Publish]) -> list[dict[str, Any]]:
+    """Return how relations are published; those of a tree that are published alike as one."""
+    found: dict[str, dict[str, Any]] = {}
+    for publish in publishes:
+        said = {
+            "operations": sorted(operation.value for operation in publish.operations),
+            "filters": {
+                operation.value: [(clause.publication, clause.text) for clause in clauses]
+                for operation, clauses in publish.filters.items()
+            },
+            "columns": publish.columns,
+            "generated": publish.generated,
+        }
+        same = found.setdefault(json.dumps(said), said | {"relations": []})
+        same["relations"].append(publish.relation_oid)
+    return list(found.values())
+
+
+def _relations(said: Mapping[str, Any]) -> list[int]:
+    """The OIDs of the relations of one item of `_alike`; once each had its own."""
+    oids: list[int] = said["relations"] if "relations" in said else [said["relation"]]
+    return oids
+
+
+def oversized(plan: Plan, most_bytes: int) -> dict[tuple[str, int], int]:
+    """Return the tables of which more is remembered than `most_bytes`, and how much.
+
+    By subscription and OID. What decides is what their owners write: filters, defaults, labels.
+    """
+    texts: dict[tuple[str, int], int] = defaultdict(int)
+    for publish in plan.publishes:
+        clauses = {clause.text for found in publish.filters.values() for clause in found}
+        texts[publish.subscription, publish.target_oid] += 64 + sum(map(len, clauses))
+    found = {}
+    for copy in plan.copies:
+        table, key = plan.tables[copy.target_oid], (copy.subscription, copy.target_oid)
+        guess = texts[key] + sum(400 + len(column.missing or "") for column in table.columns)
+        if table.shape is not None:
+            parts = (part for types in table.shape.types.values() for part in types.values())
+            guess += 16 * (len(table.shape.files) + sum(map(len, parts)))
+        if 16 * guess <= most_bytes:  # as it nearly always is; to write it all costs more
+            continue
+        if (size := len(describe(plan, copy).encode())) > most_bytes:
+            found[key] = size
+    return found
+
+
+@lru_cache(4096)
+def description_fault(text: str) -> str | None:
+    """Return why `text` is not what `describe` returns; None: it may be.
+
+    It is kept where others may write, too, and its filters come to stand in statements: each must
+    be an expression as a row filter may have it.
+    """
+    state = CopyState("", "", "", "ready", oid=1, taken=text)
+    try:
+        table, publishes = _read(state)
+        key_of_text = json.loads(text)["key"]
+    except (ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError) as error:
+        return f"{type(error).__name__}: {error}"[:200]
+    oids = [publish.relation_oid for publish in publishes]
+    numbers = [*oids, *(column.attnum for column in table.columns)]
+    numbers += [column.type_oid for column in table.columns]
+    names = [column.name for column in table.columns]
+    names += [*table.identity, *table.primary_key, *(key_of_text or ())]
+    if not all(type(number) is int for number in numbers):
+        return "an OID that is no number"
+    if not all(type(name) is str for name in names):
+        return "a name that is no text"
+    for publish in publishes:
+        for clauses in publish.filters.values():
+            for clause in clauses:
+                if (why := refuse_nodes(clause.text)) is not None:
+                    return f"a filter: {why}"
+    return None
+
+
+def key_signature(columns: Iterable[Column], key: KeyColumns) -> list[str] | None:
+    """Return what says whether rows have the same record keys before and after a change.
+
+    A type that only became wider leaves the keys what they are.
+
+    Args:
+        columns: With those of the key.
+        key: As `gateway.envelope.schema.key_of` has it.
+    """
+    if key is None:
+        return None
+    types = {column.name: column.base_type_oid for column in columns}
+    return [f"{name} {_SAME_KEYS.get(types[name], types[name])}" for name in key]
+
+
+def has_same_key(before: str, after: str) -> bool:
+    """Whether two texts of `describe` have the same key."""
+    return bool(json.loads(before)["key"] == json.loads(after)["key"])
+
+
+def unseen_since(taken: str, plan: Plan, copy: TableCopy) -> str | None:
+    """Say why rows may have other values than when a text of `describe` was made, or None.
+
+    Args:
+        taken: Of the table of `copy`.
+        plan: As of now.
+        copy: One of its copies.
+    """
+    said, table = json.loads(taken), plan.tables[copy.target_oid]
+    before, shape = [_column(values) for values in said["columns"]], read_shape(said.get("shape"))
+    return unseen_change(before, shape, table.columns, table.shape, copy.columns)
+
+
+def relations_of(taken: str) -> frozenset[int]:
+    """Return the OIDs of the relations that a text of `describe` has."""
+    return frozenset(oid for said in json.loads(taken)["publishes"] for oid in _relations(said))
+
+
+def known_tables(states: Iterable[CopyState]) -> dict[tuple[str, str], int]:
+    """Return under which OID each table was published, by schema and name."""
+    return {(state.schema, state.table): state.oid for state in states if state.oid}
+
+
+def recall(
+    plan: Plan,
+    states: Iterable[CopyState],
+    existing: Collection[int],
+    *,
+    same_definitions: bool = False,
+    exactly: bool = False,
+) -> Plan:
+    """Return `plan` with what was published of relations that are gone.
+
+    A table that was made again under the same name is not recalled: its copy replaces all that
+    could still come of the one before.
+
+    Args:
+        plan: As of now.
+        states: As committed with the watermark.
+        existing: The OIDs of relations that there are, among those of `oids_of`.
+        same_definitions: What was published under them and is not any more has left a publication
+            or a tree, and is recalled, too; otherwise somebody has taken it out of the definitions.
+            So is what is published as another table by now.
+        exactly: All is published as it was, with `same_definitions`: the stream tells from where
+            on it is not.
+    """
+    named = {
+        (copy.subscription, plan.tables[copy.target_oid].schema, plan.tables[copy.target_oid].name)
+        for copy in plan.copies
+    }
+    subscriptions = {subscription.name for subscription in plan.subscriptions}
+    copied = {(copy.subscription, copy.target_oid) for copy in plan.copies}
+    now = {(publish.subscription, publish.relation_oid): publish for publish in plan.publishes}
+    held = {(table.subscription, table.oid) for table in plan.held}
+    tables: dict[int, Table] = {}
+    publishes: list[Publish] = []
+    for state in states:
+        replaced = (state.subscription, state.schema, state.table) in named and (
+            state.subscription,
+            state.oid,
+        ) not in copied
+        if not state.taken or replaced or state.subscription not in subscriptions:
+            continue
+        table, found = _read(state)
+        departed = [
+            p
+            for p in found
+            if p.relation_oid not in existing
+            or (
+                same_definitions
+                and (p.subscription, p.relation_oid) not in held
+                and _differs(p, now.get((p.subscription, p.relation_oid)), plan, exactly)
+            )
+        ]
+        if exactly and same_definitions and not found and table.kind == "r":
+            plan = _without(plan, state.subscription, state.oid)
+        if departed and (state.oid in plan.tables or state.oid not in existing or same_definitions):
+            tables |= {p.relation_oid: replace(table, oid=p.relation_oid) for p in departed}
+            tables[table.oid] = table
+            publishes += departed
+    before = Plan({**tables, **plan.tables}, (), tuple(publishes), (), ())
+    found_oids = {publish.relation_oid for publish in publishes}
+    recalled = with_departed(plan, before, found_oids, found_oids if same_definitions else ())
+    return replace(recalled, earlier=recalled.earlier | plan.earlier)
+
+
+def _differs(was: Publish, now: Publish | None, plan: Plan, exactly: bool) -> bool:
+    """Whether a relation is published otherwise now, in a way that counts."""
+    if now is None or was.target_oid != now.target_oid:
+        return True
+    if not exactly or was == now:
+        return False
+    columns = {column.name for column in plan.tables[was.target_oid].columns}
+    read = {
+        name
+        for clauses in was.filters.values()
+        for clause in clauses
+        for name in column_names(clause.text)
+    }
+    return columns.issuperset(read)  # else nobody could say of what types they were
+
+
+def _without(plan: Plan, subscription: str, target_oid: int) -> Plan:
+    """Return `plan` without a table that was in no publication, and is to be again."""
+    left = [
+        p for p in plan.publishes if (p.subscription, p.target_oid) == (subscription, target_oid)
+    ]
+    earlier = plan.earlier | {(subscription, publish.relation_oid) for publish in left}
+    kept = tuple(publish for publish in plan.publishes if publish not in left)
+    return replace(plan, publishes=kept, earlier=earlier)
+
+
+def oids_of(states: Iterable[CopyState]) -> set[int]:
+    """Return the OIDs of all relations that were published."""
+    found: set[int] = set()
+    for state in states:
+        if state.taken:
+            found.add(state.oid)
+            found |= relations_of(state.taken)
+    return found
+
+
+def texts_of(state: CopyState) -> tuple[list[str], list[str]]:
+    """Return the row filters that a state remembers, and the names of the collations, as SQL.
+
+    Raises:
+        ValueError, KeyError, TypeError, AttributeError: it does not read.
+    """
+    if not state.taken:
+        return [], []
+    table, publishes = _read(state)
+    filters = {
+        str(clause.text)
+        for publish in publishes
+        for clauses in publish.filters.values()
+        for clause in clauses
+    }
+    collations = {str(c.collation.name) for c in table.columns if c.collation is not None}
+    return sorted(filters), sorted(collations)
+
+
+def _read(state: CopyState) -> tuple[Table, list[Publish]]:
+    said = json.loads(state.taken)
+    publishes = [
+        _publish(state, each, oid) for each in said["publishes"] for oid in _relations(each)
+    ]
+    leaves = [p.relation_oid for p in publishes if p.relation_oid != state.oid]
+    table = Table(
+        oid=state.oid,
+        schema=state.schema,
+        name=state.table,
+        kind=said["kind"],
+        columns=tuple(_column(values) for values in said["columns"]),
+        replica_identity=ReplicaIdentity(said["replica_identity"]),
+        identity=tuple(said["identity"]),
+        primary_key=tuple(said["primary_key"]),
+        leaves=tuple(leaves),
+    )
+    return table, publishes
+
+
+def _publish(state: CopyState, said: Mapping[str, Any], relation_oid: int) -> Publish:
+    return Publish(
+        state.subscription,
+        relation_oid,
+        state.oid,
+        frozenset(map(Operation, said["operations"])),
+        {
+            Operation(operation): tuple(
+                FilterClause(publication, state.oid, text) for publication, text in clauses
+            )
+            for operation, clauses in said["filters"].items()
+        },
+        None if said["columns"] is None else tuple(said["columns"]),
+        said["generated"],
+    )
+
+
+def _column(values: Sequence[Any]) -> Column:
+    said = dict(zip((field.name for field in fields(Column)), values, strict=True))
+    collation = said.pop("collation")
+    return Column(**said, collation=None if collation is None else Collation(*collation))

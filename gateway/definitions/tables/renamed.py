@@ -1,0 +1,42 @@
+"""In which topic a renamed table goes on, where it is to keep its own. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from gateway.core.names import topic_name
+from gateway.core.records import CopyState
+from gateway.definitions.model import Plan
+
+__all__ = ["kept_topics"]
+
+
+def kept_topics(
+    plan: Plan, states: Iterable[CopyState], names: Mapping[str, str]
+) -> Mapping[str, str]:
+    """Return ``[topics] names`` with those of renamed tables: the topics that they had before.
+
+    Tables are told apart by their OIDs. What `names` says of a name itself counts, and a topic goes
+    to the table that bears its name, where there is one.
+
+    Args:
+        plan: With the names of now.
+        states: With the topics so far.
+        names: As they are configured.
+    """
+    taken = {(p.subscription, p.target_oid) for p in plan.publishes}
+    taken |= {(copy.subscription, copy.target_oid) for copy in plan.copies}
+    topics = {(s.subscription, s.oid): s.topic for s in states if s.oid and s.topic}
+    own = {
+        (subscription, oid): topic_name(
+            subscription, plan.tables[oid].schema, plan.tables[oid].name
+        )
+        for subscription, oid in taken
+    }
+    kept = dict(names)
+    for (subscription, oid), default in own.items():
+        name = f"{subscription}.{plan.tables[oid].schema}.{plan.tables[oid].name}"
+        topic = topics.get((subscription, oid), default)
+        if name not in names and topic != default and topic not in own.values():
+            kept[name] = topic
+    return kept

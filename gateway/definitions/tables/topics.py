@@ -1,0 +1,63 @@
+"""Tables that can have no topic of their own, because of their names. Pure.
+
+Kafka allows 249 characters, and takes ``.`` and ``_`` for one. Of tables whose topics collide one
+is published, so that nobody takes a topic away from a table that has it by creating another.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping
+
+from gateway.core.errors import SchemaError
+from gateway.core.names import topic_of
+from gateway.core.records import CopyState
+from gateway.definitions.model import Plan
+
+__all__ = ["topic_faults"]
+
+TableId = tuple[str, int]
+
+
+def topic_faults(
+    plan: Plan,
+    states: Iterable[CopyState],
+    names: Mapping[str, str],
+    reserved: Collection[str],
+) -> dict[TableId, str]:
+    """Return why tables cannot have the topic of their name, by subscription and OID.
+
+    A table that has its topic already keeps it; then one that the file names comes first, then the
+    one that was created first.
+
+    Args:
+        plan: With the tables.
+        states: Of all tables, as committed.
+        names: ``[topics] names``.
+        reserved: The gateway's own topics.
+    """
+    known = {(s.subscription, s.oid) for s in states if s.state not in ("held", "missing", "gone")}
+    faults: dict[TableId, str] = {}
+    groups: dict[str, list[tuple[TableId, str]]] = defaultdict(list)
+    for subscription, oid in plan.targets:
+        table = plan.tables[oid]
+        try:
+            topic = topic_of(subscription, table.schema, table.name, names)
+        except SchemaError as error:
+            faults[subscription, oid] = f"{error.message} ({error.hint})"
+        else:
+            groups[_metric(topic)].append(((subscription, oid), topic))
+    owned = {_metric(name): name for name in reserved}
+    for metric, members in groups.items():
+        members.sort(key=lambda m: (m[0] not in known, m[0] in plan.open_ended, m[0][1], m[0][0]))
+        holder = owned.get(metric, members[0][1])
+        for table_id, topic in members if metric in owned else members[1:]:
+            faults[table_id] = (
+                f"its topic {topic} collides with {holder}, since Kafka takes '.' and '_' for one "
+                "(give it another name in [topics] names)"
+            )
+    return faults
+
+
+def _metric(topic: str) -> str:
+    return topic.replace(".", "_")

@@ -1,0 +1,166 @@
+"""The source text of a row encoder: one block of statements per column, one join at the end.
+
+Text in, text out: which Python stands for which `AvroKind`. `encoders` compiles it, with the names
+used here bound to the tables and functions they mean. Names beginning with ``U_`` put the branch
+index of ``["null", T]`` in front.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeAlias
+
+from gateway.envelope.encoding.values import EPOCH_SHIFT_US
+from gateway.envelope.schema import AvroKind, Field
+
+__all__ = ["Step", "encoder_source"]
+
+Step: TypeAlias = tuple[Field, int | None]
+"""A field, and the position of its column in the tuple; None: always null."""
+
+
+def encoder_source(steps: Sequence[Step], *, union: bool, absent: str) -> str:
+    """Write the function ``encode(row)``.
+
+    Args:
+        steps: The fields of the record, in its order.
+        union: Fields are ``["null", T]``; otherwise plain.
+        absent: Name of the function that stands for what is not bytes; it returns or raises.
+    """
+    lines: list[str] = []
+    pieces: list[str] = []
+    for number, (field, index) in enumerate(steps):
+        if index is None:
+            pieces.append("NULL")
+            continue
+        block, made = _column(field, number, index, "U_" if union else "", absent)
+        lines += block
+        pieces += made
+    body = "\n".join(f"        {line}" for line in lines)
+    joined = "".join(f"{piece}, " for piece in pieces)
+    return (
+        "def encode(row):\n"
+        "    try:\n"
+        f"{body}\n"
+        f"        return join(({joined}))\n"
+        "    except (ValueError, KeyError, OverflowError, ValueFormatError) as error:\n"
+        "        raise explain(row, error) from error\n"
+    )
+
+
+def _column(
+    field: Field, number: int, index: int, prefix: str, absent: str
+) -> tuple[list[str], list[str]]:
+    """Return the statements for one column, and the names of the pieces that they make."""
+    head, text = f"p{number}", f"v{number}"
+    if field.kind is AvroKind.BOOLEAN:
+        return [f"{head} = {prefix}BOOLEANS[row[{index}]]"], [head]
+    has_body = field.kind in (AvroKind.STRING, AvroKind.UUID, AvroKind.BYTES, AvroKind.DECIMAL)
+    # A value that is written as it is stays in its variable, which is the piece then.
+    empty = [f"    {text} = EMPTY"] if has_body else []
+    lines = [
+        f"{text} = row[{index}]",
+        f"if type({text}) is bytes:",
+        *(f"    {line}" for line in _conversion(field, head, text, prefix)),
+        "else:",
+        f"    {head} = {absent}({text})",
+        *empty,
+    ]
+    return lines, [head, text] if has_body else [head]
+
+
+def _conversion(field: Field, head: str, text: str, prefix: str) -> list[str]:
+    match field.kind:
+        case AvroKind.STRING | AvroKind.UUID:
+            return _length(head, text, prefix)
+        case AvroKind.BYTES:
+            return [
+                f'if {text}[:2] != b"\\\\x":',
+                '    raise ValueError("not in hex format")',
+                f"{text} = unhexlify({text}[2:])",
+                *_length(head, text, prefix),
+            ]
+        case AvroKind.INT | AvroKind.LONG:
+            return [f"n = int({text})", *_zigzag(head, prefix)]
+        case AvroKind.DATE:
+            return [f"n = avro_date({text})", *_zigzag(head, prefix)]
+        case AvroKind.TIMESTAMP | AvroKind.TIMESTAMPTZ:
+            name = "timestamp" if field.kind is AvroKind.TIMESTAMP else "timestamptz"
+            return _timestamp(name, head, text, prefix)
+        case AvroKind.FLOAT:
+            return [_struct("float4", head, text, prefix)]
+        case AvroKind.DOUBLE:
+            return [_struct("float8", head, text, prefix)]
+        case AvroKind.DECIMAL:
+            return _decimal(field, head, text, prefix)
+        case AvroKind.BOOLEAN:
+            raise AssertionError("a boolean is looked up whole")
+
+
+def _length(head: str, text: str, prefix: str) -> list[str]:
+    return [
+        f"n = len({text})",
+        f"{head} = {prefix}LENGTHS[n] if n < 8192 else {prefix}far_length(n)",
+    ]
+
+
+def _zigzag(head: str, prefix: str) -> list[str]:
+    return [
+        "n = n << 1 if n >= 0 else ~(n << 1)",
+        f"if n < 16384: {head} = {prefix}TAILS[n]",
+        f"elif n < 268435456: {head} = {prefix}PIECES[n & 16383] + TAILS[n >> 14]",
+        f"elif n < {1 << 42}:",
+        f"    {head} = {prefix}PIECES[n & 16383] + PIECES[n >> 14 & 16383] + TAILS[n >> 28]",
+        f"else: {head} = {prefix}far(n)",
+    ]
+
+
+def _timestamp(name: str, head: str, text: str, prefix: str) -> list[str]:
+    """Write microseconds since 1970, doubled (zigzag).
+
+    The usual form, six digits behind the point and the zone UTC, is read by its whole second,
+    which neighbouring rows share. The number is cut in two before it is used: Python computes
+    with integers below 2**30 much faster. Years 1970 to 2540 have eight bytes; the rest, and the
+    infinities, go the long way.
+    """
+    zone = f' and {text}[26:] == b"+00"' if name == "timestamptz" else ""
+    size = 29 if zone else 26
+    return [
+        f"if len({text}) == {size} and {text}[19] == 46{zone}:",
+        f"    n = SECONDS[{text}[:19]] + int({text}[20:26]) * 2",
+        "else:",
+        f"    n = (parse_{name}({text}) + {EPOCH_SHIFT_US}) << 1",
+        "high = n >> 28",
+        f"if {1 << 14} <= high < {1 << 28}:",
+        f"    low = n & {(1 << 28) - 1}",
+        f"    {head} = {prefix}PIECES[low & 16383] + PIECES[low >> 14]"
+        " + PIECES[high & 16383] + TAILS[high >> 14]",
+        "else:",
+        f"    n = avro_{name}({text})",
+        f"    {head} = {prefix}far(n << 1 if n >= 0 else ~(n << 1))",
+    ]
+
+
+def _struct(name: str, head: str, text: str, prefix: str) -> str:
+    branch = "U, " if prefix else ""
+    return f"{head} = {prefix}{name}({branch}float({text}))"
+
+
+def _decimal(field: Field, head: str, text: str, prefix: str) -> list[str]:
+    """A column numeric(p, s) prints exactly s digits behind its point; NaN has none."""
+    precision, scale = field.precision, field.scale
+    if scale == 0:
+        read = [f"n = int({text})"]
+    else:
+        read = [
+            f'if {text}[-{scale + 1}:-{scale}] == b".":',
+            f'    n = int({text}.replace(b".", b""))',
+            "else:",
+            f"    n = unscaled_decimal({text}, {precision}, {scale})",
+        ]
+    return [
+        *read,
+        "size = (n if n >= 0 else ~n).bit_length() // 8 + 1",
+        f"{head} = {prefix}SIZES[size]",
+        f'{text} = n.to_bytes(size, "big", signed=True)',
+    ]

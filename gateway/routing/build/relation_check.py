@@ -1,0 +1,53 @@
+"""Whether a relation, as the stream announces it, can be published as the plan says. Pure.
+
+The plan was made from a catalog of another time; the check of the catalog is
+`gateway.definitions.combine.find_problems`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from gateway.definitions.model import Operation, Publish, Table
+from gateway.pgoutput.messages import Relation, ReplicaIdentity
+from gateway.routing.build.publication_history import Publishes
+from gateway.routing.row.filters import Filters
+
+__all__ = ["taken_of", "trouble_of"]
+
+
+def taken_of(publishes: Publishes, oids: Iterable[int]) -> set[tuple[str, int]]:
+    """Return who takes one of these relations, as which table: subscription and OID."""
+    found = [publish for oid in oids for publish in publishes.get(oid, ())]
+    return {(publish.subscription, publish.target_oid) for publish in found}
+
+
+def trouble_of(
+    publish: Publish, relation: Relation, filters: Filters, planned: Table
+) -> str | None:
+    """Say why `publish` cannot take the rows of `relation`, or return None.
+
+    What the replica identity lacked in the plan already, it has not lost. Of a partition that is
+    published as an ancestor, it is not looked at.
+
+    Args:
+        publish: One of the relation's.
+        relation: As announced.
+        filters: Of the plan.
+        planned: The table of `publish`, as it was when the plan was made.
+    """
+    names = {column.name for column in relation.columns}
+    if publish.columns is not None and not names.issuperset(publish.columns):
+        return "a column of its column list is gone"
+    identity = {column.name for column in relation.columns if column.is_key}
+    full = relation.replica_identity is ReplicaIdentity.FULL
+    direct = publish.relation_oid == publish.target_oid == relation.relation_oid
+    had = names if planned.replica_identity is ReplicaIdentity.FULL else {*planned.identity}
+    for operation, clauses in publish.filters.items():
+        read = {name for clause in clauses for name in filters.of(clause).columns}
+        if not names.issuperset(read):
+            return "a column of its row filter is gone"
+        identified = operation in (Operation.UPDATE, Operation.DELETE)
+        if identified and direct and not full and not identity.issuperset(read & had):
+            return "a column of its row filter is not in its replica identity any more"
+    return None

@@ -1,0 +1,153 @@
+"""Where records go: topics, the ids of their schemas, and which tables are put aside.
+
+Everything that is registered passes here. A schema of markers, messages or errors that the registry
+refuses is an error in any case; that of a table concerns this table of this subscription alone.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import schemas as avro_schemas
+from gateway.core.errors import SchemaRefusedError
+from gateway.core.names import error_topic, message_topic, topic_of, transaction_topic
+from gateway.core.records import Feed, Header, Record
+from gateway.definitions.model import Plan, Table
+from gateway.envelope.envelope import EnvelopeEncoder, wire_prefix
+from gateway.envelope.markers import encode_writer
+from gateway.routing.ports import SchemaIds
+from gateway.routing.row.counters import TopicCounter
+from gateway.routing.row.quarantine import ErrorTopic
+from gateway.routing.settings import RoutingSettings
+
+__all__ = ["Address", "Addresses"]
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where the records of one table go for one subscription.
+
+    Attributes:
+        key_prefix: Of a key in Confluent's wire format; empty without a key.
+        value_prefix: The same of a value.
+        refused: The table is put aside for this; the prefixes are empty then.
+    """
+
+    counter: TopicCounter
+    key_prefix: bytes = b""
+    value_prefix: bytes = b""
+    refused: SchemaRefusedError | None = None
+
+
+class Addresses:
+    """The topics of a plan.
+
+    Args:
+        plan: In force.
+        taken: Subscription and OID of the subscriber tables.
+        settings: Names of topics, partitions, limits, and what is quarantined.
+        schemas: The registry.
+
+    Attributes:
+        feeds: The topics of every subscription.
+        counters: Of the topics that have been used, by name.
+        errors: The topic of changes that cannot be published, where there is one.
+        refused: By subscription and OID, the tables that are put aside, because the registry
+            refuses the schema of one. They stay so: what they lack has to be copied first.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        taken: Iterable[tuple[str, int]],
+        settings: RoutingSettings,
+        schemas: SchemaIds,
+    ) -> None:
+        self._settings = settings
+        self._schemas = schemas
+        tables: dict[str, list[Table]] = {s.name: [] for s in plan.subscriptions}
+        for subscription, oid in taken:
+            tables[subscription].append(plan.tables[oid])
+        self._feeds = {name: self._feed(name, found) for name, found in tables.items()}
+        self.feeds = tuple(self._feeds.values())
+        self._places = {name: place for place, name in enumerate(self._feeds)}
+        self.counters: dict[str, TopicCounter] = {}
+        self.refused: dict[tuple[str, int], SchemaRefusedError] = {}
+        self._message_topic = message_topic(settings.gateway)
+        self._message_prefix = b""
+        if settings.message_prefixes:
+            self._message_prefix = self._register(
+                f"{self._message_topic}-value", avro_schemas.load("message")
+            )
+        self.errors: ErrorTopic | None = None
+        if settings.quarantined:
+            name = error_topic(settings.gateway)
+            prefix = self._register(f"{name}-value", avro_schemas.load("error"))
+            self.errors = ErrorTopic(name, prefix, settings.quarantined, self.most_bytes(name))
+
+    def marker(self, subscription: str, value: bytes, headers: list[Header]) -> Record:
+        """Address a marker."""
+        feed = self._feeds[subscription]
+        return (feed.markers, 0, None, feed.prefix + value, headers)
+
+    @property
+    def message_topic(self) -> str:
+        """The topic of logical messages."""
+        return self._message_topic
+
+    def message(self, value: bytes, headers: list[Header]) -> Record:
+        """Address a logical message."""
+        return (self._message_topic, 0, None, self._message_prefix + value, headers)
+
+    def most_bytes(self, topic: str) -> int:
+        """Return the bytes that a record may have there; see `RoutingSettings`."""
+        return self._settings.most_bytes.get(topic, sys.maxsize)
+
+    def of_table(self, subscription: str, table: Table, encoder: EnvelopeEncoder) -> Address:
+        """Register the schemas of a table, unless it is put aside.
+
+        Raises:
+            SchemaRefusedError: the registry refuses one; not where the table is put aside then.
+            TransientError: the registry cannot be reached.
+        """
+        topic = topic_of(subscription, table.schema, table.name, self._settings.topic_names)
+        counter = self._counter(topic, subscription, table)
+        refused = self.refused.get((subscription, table.oid))
+        if refused is None:
+            try:
+                key = b""
+                if encoder.key_schema is not None:
+                    key = self._register(f"{topic}-key", encoder.key_schema)
+                value = self._register(f"{topic}-value", encoder.value_schema)
+            except SchemaRefusedError as error:
+                if error.kind not in self._settings.quarantined:
+                    error.name_setting()
+                    raise
+                self.refused[subscription, table.oid] = refused = error
+            else:
+                return Address(counter, key, value)
+        return Address(counter, refused=refused)
+
+    def _feed(self, subscription: str, tables: Iterable[Table]) -> Feed:
+        markers = transaction_topic(subscription)
+        prefix = self._register(f"{markers}-value", avro_schemas.load("transaction"))
+        prefix += encode_writer(self._settings.writer)
+        names = self._settings.topic_names
+        topics = {topic_of(subscription, t.schema, t.name, names) for t in tables}
+        partitions = {topic: self._settings.partitions[topic] for topic in sorted(topics)}
+        return Feed(subscription, markers, prefix, partitions)
+
+    def _counter(self, topic: str, subscription: str, table: Table) -> TopicCounter:
+        if topic not in self.counters:
+            partitions, most = self._settings.partitions[topic], self.most_bytes(topic)
+            number = len(self.counters)
+            place = self._places[subscription]
+            self.counters[topic] = TopicCounter(
+                topic, subscription, table, partitions, most, number, place
+            )
+        return self.counters[topic]
+
+    def _register(self, subject: str, schema: Mapping[str, object]) -> bytes:
+        return wire_prefix(self._schemas.register(subject, schema))

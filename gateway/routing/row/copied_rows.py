@@ -1,0 +1,159 @@
+"""What routing does for tables that are copied: rows to records, and changes shown to the copy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from operator import itemgetter
+from typing import Final
+
+from gateway.copy import ChunkedCopy, CopiedRow, row_of
+from gateway.core.records import Record
+from gateway.definitions.model import Table
+from gateway.pgoutput.messages import UNCHANGED, ColumnValue
+from gateway.routing.ports import Evaluator
+from gateway.routing.row.filters import Asking
+from gateway.routing.row.native import CompiledRows
+from gateway.routing.row.projection_route import Group
+from gateway.routing.row.server_filters import judge_rows
+from gateway.routing.row.targets import Row
+from gateway.routing.row.transaction_state import TransactionState
+
+__all__ = ["CopyRoute", "CopyWatch"]
+
+_ROWS: Final = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class CopyRoute:
+    """How the rows of a table are copied for some subscriptions.
+
+    Attributes:
+        table: The subscriber table.
+        columns: What is to be read, in the order of the rows.
+        key: The names of the key's columns, in the table's order; empty without a key.
+        groups: The forms in which rows go out; their takers evaluate the filters.
+        asking: What the server is asked about the rows, if anything.
+        compiled: What takes lines of COPY, where there is such a thing.
+    """
+
+    table: Table
+    columns: tuple[str, ...]
+    key: tuple[str, ...]
+    groups: tuple[Group, ...]
+    asking: Asking | None = None
+    compiled: CompiledRows | None = None
+
+    def begin(self, lsn: int, tx: TransactionState) -> list[Record]:
+        """Return the ``t`` records that make consumers forget what they have of the table."""
+        out: list[Record] = []
+        for group in self.groups:
+            for taker in group.takers:
+                group.truncate(lsn, tx, taker, out, told=False)
+                taker.counter.end_copy(rows=False)
+        return out
+
+    def publish(
+        self,
+        rows: Iterable[CopiedRow],
+        lsn: int,
+        tx: TransactionState,
+        evaluator: Evaluator | None = None,
+    ) -> Iterator[list[Record]]:
+        """Yield the ``r`` records of `rows`, in bounded pieces.
+
+        Args:
+            rows: Known in full.
+            lsn: Their position.
+            tx: Made for them.
+            evaluator: Evaluates the filters that are not evaluated here; not in use otherwise.
+
+        Raises:
+            UnfitError: a row cannot be published; not where such rows are quarantined.
+            TransientError: the server that evaluates filters is gone.
+        """
+        rows = iter(rows)
+        while piece := list(islice(rows, _ROWS)):
+            out: list[Record] = []
+            self._publish(piece, lsn, tx, evaluator, out)
+            yield out
+        for group in self.groups:
+            for taker in group.takers:
+                taker.counter.end_copy(rows=True)
+
+    def _publish(
+        self,
+        piece: list[CopiedRow],
+        lsn: int,
+        tx: TransactionState,
+        evaluator: Evaluator | None,
+        out: list[Record],
+    ) -> None:
+        def interpret(copied: CopiedRow) -> None:
+            row = row_of(copied)
+            for group in self.groups:
+                group.insert(row, lsn, tx, out)
+
+        if self.compiled is not None:
+            self.compiled.copy(piece, lsn, tx, out, interpret)
+            return
+        rows: Sequence[Row] = [row_of(copied) for copied in piece]
+        if self.asking is not None:
+            assert evaluator is not None
+            rows = judge_rows(evaluator, self.asking, rows)
+        for row in rows:
+            interpret(row)
+
+
+class CopyWatch:
+    """Shows a copy the changes of one relation.
+
+    Args:
+        copy: What is shown.
+        columns: Names of the columns of the copy's rows.
+        sent: Names of the columns of the relation's tuples.
+    """
+
+    __slots__ = ("_copy", "_pick")
+
+    def __init__(self, copy: ChunkedCopy, columns: Sequence[str], sent: Sequence[str]) -> None:
+        self._copy = copy
+        self._pick = _picker([sent.index(name) if name in sent else None for name in columns])
+
+    def insert(self, row: Row, tx: TransactionState) -> None:
+        """Show an INSERT."""
+        assert tx.context.xid is not None
+        self._copy.insert(tx.context.xid, self._pick(row))
+
+    def update(self, old: Row | None, new: Row, tx: TransactionState) -> None:
+        """Show an UPDATE."""
+        assert tx.context.xid is not None
+        before = None if old is None else self._pick(old)
+        self._copy.update(tx.context.xid, before, self._pick(new))
+
+    def delete(self, old: Row, tx: TransactionState) -> None:
+        """Show a DELETE."""
+        assert tx.context.xid is not None
+        self._copy.delete(tx.context.xid, self._pick(old))
+
+    def truncate(self, tx: TransactionState) -> None:
+        """Show a TRUNCATE."""
+        assert tx.context.xid is not None
+        self._copy.truncate(tx.context.xid)
+
+
+def _picker(positions: Sequence[int | None]) -> Callable[[Row], Row]:
+    """Return what brings a tuple's values into the order of `positions`."""
+    known = [position for position in positions if position is not None]
+    if len(known) == len(positions) > 1:
+        return itemgetter(*known)
+
+    def pick(row: Row) -> Row:
+        # A column that the relation did not have yet: only rows that no chunk lacks have none.
+        values: list[ColumnValue] = [
+            UNCHANGED if position is None else row[position] for position in positions
+        ]
+        return values
+
+    return pick

@@ -1,0 +1,171 @@
+"""The row filters of a plan, each understood once."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from gateway.definitions.model import FilterClause, Operation, Publish, Table
+from gateway.routing.row.targets import Lookup, Passes
+from gateway.rowfilter import (
+    AskedColumn,
+    FilterSource,
+    Question,
+    RowFilter,
+    asks,
+    combine,
+    compile_filter,
+    place_filter,
+    selection_of,
+)
+from gateway.rowfilter.expr import can_raise
+
+__all__ = ["Asking", "Filters"]
+
+_TEXT: Final = 25
+
+
+@dataclass(frozen=True, slots=True)
+class Asking:
+    """What the server is asked about the rows of one relation.
+
+    Attributes:
+        indexes: Of the question's columns in a tuple; None stands for a column of no table.
+        places: By text of a filter, its place in the question.
+        needed: By operation, whether it must be asked about a row; without an entry, never.
+    """
+
+    question: Question
+    indexes: tuple[int | None, ...]
+    places: Mapping[str, int]
+    needed: Mapping[Operation, Passes]
+
+
+class Filters:
+    """Filters by clause, evaluated here or by the server.
+
+    Args:
+        tables: By OID; looked at when a clause is met first.
+        server: Whether the server evaluates what is not evaluated here; it is refused otherwise.
+
+    Attributes:
+        expected: Such filters may come up later.
+    """
+
+    def __init__(self, tables: Mapping[int, Table], *, server: bool) -> None:
+        self._tables = tables
+        self._understand = place_filter if server else compile_filter
+        self._found: dict[FilterClause, RowFilter] = {}
+        self.expected = False
+
+    def of(self, clause: FilterClause) -> RowFilter:
+        """Return the filter of a clause.
+
+        Raises:
+            FilterError: nobody can evaluate it.
+        """
+        if clause not in self._found:
+            table = self._tables[clause.table_oid]
+            source = FilterSource(str(table), clause.publication)
+            self._found[clause] = self._understand(clause.text, table.columns, source=source)
+        return self._found[clause]
+
+    def compile(self, publishes: Sequence[Publish]) -> None:
+        """Refuse a filter that cannot be evaluated now, not at its first row.
+
+        Raises:
+            FilterError: one of them.
+        """
+        for publish in publishes:
+            for clauses in publish.filters.values():
+                for clause in clauses:
+                    self.of(clause)
+
+    def evaluations(self) -> list[tuple[str, str]]:
+        """Return each filter, named by publication and table, and who evaluates it and why."""
+        found = []
+        for row_filter in self._found.values():
+            who = "evaluated here"
+            if row_filter.refused is not None:
+                who = f"evaluated by the server: {row_filter.refused.reason}"
+            found.append((f"{row_filter.source}", who))
+        return sorted(set(found))
+
+    def evaluators(self, publish: Publish) -> str:
+        """Return who evaluates the filters by which a table is taken, in a word or two."""
+        clauses = {clause for found in publish.filters.values() for clause in found}
+        asked = {self.of(clause).refused is not None for clause in clauses}
+        if not asked:
+            return "no filter"
+        return "gateway and server" if len(asked) > 1 else "server" if True in asked else "gateway"
+
+    @property
+    def ask_server(self) -> bool:
+        """Whether the server evaluates one of them, or may have to."""
+        return self.expected or any(found.refused is not None for found in self._found.values())
+
+    def asking(
+        self,
+        filters: Iterable[Mapping[Operation, Sequence[FilterClause]]],
+        names: Sequence[str],
+    ) -> Asking | None:
+        """Return what the server is asked about tuples with columns `names`; None: nothing.
+
+        `filters` are, by operation, those of each subscription.
+        """
+        by_operation: dict[Operation, list[RowFilter]] = {}
+        columns: dict[str, AskedColumn] = {}
+        for of_subscription in filters:
+            for operation, clauses in of_subscription.items():
+                for clause in clauses:
+                    row_filter = self.of(clause)
+                    if row_filter.refused is not None:
+                        by_operation.setdefault(operation, []).append(row_filter)
+                        columns |= self._asked_columns(clause.table_oid, row_filter.columns)
+        if not by_operation:
+            return None
+        texts = list(dict.fromkeys(f.text for found in by_operation.values() for f in found))
+        read = [name for name in names if name in columns]
+        asked = tuple(columns[name] for name in read) or (AskedColumn("none", _TEXT, None),)
+        return Asking(
+            Question(asked, tuple(texts)),
+            tuple(map(names.index, read)) or (None,),
+            {text: place for place, text in enumerate(texts)},
+            {operation: asks(found, names) for operation, found in by_operation.items()},
+        )
+
+    def _asked_columns(self, table_oid: int, names: Container[str]) -> dict[str, AskedColumn]:
+        return {
+            column.name: AskedColumn(
+                column.name,
+                column.base_type_oid,
+                None
+                if column.collation is None or column.collation.name == "default"
+                else column.collation.name,
+            )
+            for column in self._tables[table_oid].columns
+            if column.name in names
+        }
+
+    def may_raise(self) -> list[str]:
+        """Return the names of the publications that have a row filter which may raise."""
+        found = self._found.items()
+        return sorted({clause.publication for clause, row in found if can_raise(row.expr)})
+
+    def passes(
+        self, clauses: Sequence[FilterClause], names: Sequence[str], asking: Asking | None
+    ) -> Passes | None:
+        """Return the decision on a tuple with columns `names`; None when every row passes."""
+        if not clauses:
+            return None
+        places = {} if asking is None else asking.places
+        return combine([self.of(clause) for clause in clauses], names, places)
+
+    def lookup(self, clauses: Sequence[FilterClause], names: Sequence[str]) -> Lookup | None:
+        """Return under which texts of one column a row can pass; None when any text may."""
+        selection = selection_of([self.of(clause) for clause in clauses])
+        if selection is None:
+            return None
+        null: frozenset[bytes | None] = frozenset({None} if selection.null_too else ())
+        return Lookup(names.index(selection.column), selection.texts | null)

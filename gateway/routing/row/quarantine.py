@@ -1,0 +1,266 @@
+"""Changes that cannot be published, as records of the error topic: ``[on_error]``.
+
+PostgreSQL has no such thing: there the walsender, or the subscriber, fails at such a change until a
+person has done something about it. Here the subscriptions that it concerns go on without it, and
+the record says which one and what their tables hold now, so that a person can put that right. It
+has the columns that the subscription publishes and no others. It must not be what does not fit
+itself: values are left out, the longest first, until it is as small as its topic wants it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from gateway.core.errors import RecordSizeError, UnfitError, UnfitKind
+from gateway.core.records import Header, Record, wire_size
+from gateway.definitions.model import FilterClause
+from gateway.envelope.markers import encode_error
+from gateway.pgoutput.messages import UNCHANGED, LogicalMessage
+from gateway.routing.row.targets import Row
+from gateway.routing.row.transaction_state import TransactionState
+
+__all__ = ["ErrorTopic", "Quarantine", "UnfitChange", "check_size", "check_value"]
+
+_RAISE_LIMITS: Final = (
+    'raise max.message.bytes of the topic and "message.max.bytes" in [kafka], as far as they are '
+    "below it"
+)
+_MOST_OF_A_VALUE: Final = (None, 65_536, 1_024, 32, 0)
+"""Bytes of a value that is still shown, from the first attempt to the last."""
+_MOST_OF_A_TEXT: Final = 1_000
+"""Characters of a reason or a filter, when something has to be left out."""
+
+_EFFECTS: Final[Mapping[bytes, str]] = {
+    b"c": "missing",
+    b"r": "missing",
+    b"u": "stale",
+    b"d": "kept",
+    b"t": "kept",
+}
+"""What is wrong with the subscriber's table, by what happened at the source."""
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorTopic:
+    """The topic.
+
+    Attributes:
+        prefix: Of its values in Confluent's wire format.
+        kinds: What goes there.
+        most_bytes: Of a record, as `gateway.core.records.wire_size` counts them.
+    """
+
+    name: str
+    prefix: bytes
+    kinds: Collection[UnfitKind]
+    most_bytes: int
+
+    def message(
+        self,
+        error: UnfitError,
+        message: LogicalMessage,
+        commit_lsn: int,
+        xid: int | None,
+        seq: int,
+        headers: list[Header],
+        ts_ms: int,
+    ) -> Record:
+        """Make the record of a logical message."""
+        value = encode_error(
+            kind=error.kind,
+            op="m",
+            effect="missing",
+            reason=error.reason,
+            lsn=message.lsn,
+            commit_lsn=commit_lsn,
+            xid=xid,
+            seq=seq,
+            ts_ms=ts_ms,
+        )
+        return (self.name, 0, None, self.prefix + value, headers)
+
+
+def check_value(of: object, bytes_: int, topic: str, most_bytes: int) -> None:
+    """Refuse a value that alone is larger than a record may be, before it is encoded.
+
+    Args:
+        of: What it is of, for the message.
+        bytes_: Of the value, encoded.
+        topic: Where it would go.
+        most_bytes: Of a record there.
+
+    Raises:
+        RecordSizeError: it is larger.
+    """
+    if bytes_ > most_bytes:
+        raise RecordSizeError(
+            f"{of}: a record of {bytes_} bytes and more is larger than topic {topic} takes, "
+            f"{most_bytes}",
+            hint=_RAISE_LIMITS,
+        )
+
+
+def check_size(of: object, record: Record, most_bytes: int) -> None:
+    """Refuse a record that its topic cannot have.
+
+    Args:
+        of: What it is of, for the message.
+        record: With a value.
+        most_bytes: As `gateway.core.records.wire_size` counts them.
+
+    Raises:
+        RecordSizeError: it is larger.
+    """
+    topic, _, key, value, headers = record
+    size = wire_size(key, value, headers)
+    if size > most_bytes:
+        raise RecordSizeError(
+            f"{of}: a record of {size} bytes is larger than topic {topic} takes, {most_bytes}",
+            hint=_RAISE_LIMITS,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class UnfitChange:
+    """A change that cannot be published for a subscription.
+
+    Attributes:
+        op: ``c``, ``u``, ``d``, ``t`` or ``r``: what happened at the source.
+        full: `old` has all columns, not only those of the replica identity.
+    """
+
+    op: bytes
+    old: Row | None
+    full: bool
+    new: Row | None
+    lsn: int
+
+
+class Quarantine:
+    """Makes the records of one published form of a relation.
+
+    Args:
+        topic: Where they go.
+        relation: Where the change happened, qualified.
+        table: Schema and name of the table that it is published as.
+        columns: Of the published columns, name and position in the tuples.
+        identity: Names of the replica identity's columns.
+
+    Attributes:
+        kinds: Of the changes that go there.
+    """
+
+    __slots__ = ("_columns", "_identity", "_relation", "_table", "_topic", "kinds")
+
+    def __init__(
+        self,
+        topic: ErrorTopic,
+        relation: str,
+        table: tuple[str, str],
+        columns: Sequence[tuple[str, int]],
+        identity: Collection[str],
+    ) -> None:
+        self.kinds = topic.kinds
+        self._topic = topic
+        self._relation = relation
+        self._table = table
+        self._columns = columns
+        self._identity = frozenset(identity)
+
+    def record(
+        self,
+        error: UnfitError,
+        subscription: str,
+        filters: Sequence[FilterClause],
+        change: UnfitChange,
+        tx: TransactionState,
+    ) -> Record:
+        """Make the record of `change` for one subscription with these combined `filters`."""
+        headers = tx.headers.make(change.lsn, tx.seq, change.op)
+        for most in _MOST_OF_A_VALUE:
+            if most != 0 and self._least_bytes(change, most) > self._topic.most_bytes:
+                continue  # not made, to find that out
+            value = self._value(error, subscription, filters, change, tx, most)
+            if wire_size(None, value, headers) <= self._topic.most_bytes:
+                break
+        return (self._topic.name, 0, None, value, headers)
+
+    def _least_bytes(self, change: UnfitChange, most: int | None) -> int:
+        """Bytes of the values that a record with values of up to `most` bytes has."""
+        logged = None if change.full else self._identity
+        return sum(
+            len(value)
+            for row, only in ((change.old, logged), (change.new, None))
+            if row is not None
+            for name, index in self._columns
+            if (only is None or name in only)
+            and (value := row[index]) is not None
+            and value is not UNCHANGED
+            and (most is None or len(value) <= most)
+        )
+
+    def _value(
+        self,
+        error: UnfitError,
+        subscription: str,
+        filters: Sequence[FilterClause],
+        change: UnfitChange,
+        tx: TransactionState,
+        most: int | None,
+    ) -> bytes:
+        schema, table = self._table
+        logged = None if change.full else self._identity
+        identified = change.new if change.old is None else change.old
+        keyed = bool(self._identity) and identified is not None
+        cut = None if most is None else _MOST_OF_A_TEXT
+        omitted: set[str] = set()
+        value = encode_error(
+            kind=error.kind,
+            subscription=subscription,
+            schema=schema,
+            table=table,
+            relation=self._relation,
+            op=change.op.decode(),
+            effect=_EFFECTS[change.op],
+            reason=error.reason[:cut],
+            sqlstate=error.sqlstate,
+            filters=[(clause.publication, clause.text[:cut]) for clause in filters],
+            key=self._texts(identified, self._identity, most, omitted) if keyed else None,
+            before=self._texts(change.old, logged, most, omitted),
+            after=self._texts(change.new, None, most, omitted),
+            unchanged=[
+                name
+                for name, index in self._columns
+                if change.new is not None and change.new[index] is UNCHANGED
+            ],
+            omitted=[name for name, _ in self._columns if name in omitted],
+            lsn=change.lsn,
+            commit_lsn=tx.context.commit_lsn,
+            xid=tx.context.xid,
+            seq=tx.seq,
+            ts_ms=tx.context.ts_ms,
+        )
+        return self._topic.prefix + value
+
+    def _texts(
+        self, row: Row | None, only: Collection[str] | None, most: int | None, omitted: set[str]
+    ) -> dict[str, str | None] | None:
+        """The values as text; those that were not sent, or are not among `only`, are left out.
+
+        So are those of more than `most` bytes; `omitted` takes the names of their columns.
+        """
+        if row is None:
+            return None
+        texts: dict[str, str | None] = {}
+        for name, index in self._columns:
+            value = row[index]
+            if value is UNCHANGED or (only is not None and name not in only):
+                continue
+            if value is not None and most is not None and len(value) > most:
+                omitted.add(name)
+                continue
+            # The walsender and the copy send UTF-8; a row must not get lost over one that is not.
+            texts[name] = None if value is None else value.decode(errors="replace")
+        return texts

@@ -1,0 +1,247 @@
+"""One announced relation: its tuples are read here, numbered, and given to its groups.
+
+``seq`` and ``total_order`` are assigned here, before filtering, so that they do not depend on the
+definitions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from gateway.core.errors import ProtocolError
+from gateway.core.records import Record
+from gateway.pgoutput.messages import UNCHANGED, ColumnValue
+from gateway.pgoutput.tuples import split_tuple
+from gateway.routing.row.binary_rows import RowToText
+from gateway.routing.row.filters import Asking
+from gateway.routing.row.native import CompiledRows
+from gateway.routing.row.projection_route import Group
+from gateway.routing.row.targets import Row
+from gateway.routing.row.transaction_state import TransactionState
+from gateway.rowfilter import fill_unchanged
+
+__all__ = ["Change", "RelationRoute"]
+
+LARGE: Final = 1 << 20
+"""Bytes of a frame from which on the values are looked at before they are encoded."""
+
+_TAG_AT: Final = 25
+_INSERT: Final = ord("I")
+_DELETE: Final = ord("D")
+
+
+@dataclass(slots=True)
+class Change:
+    """A row change that has been read and not been routed yet.
+
+    Attributes:
+        full: `old` has all columns, not only those of the replica identity.
+    """
+
+    route: RelationRoute
+    lsn: int
+    old: Row | None
+    full: bool
+    new: Row | None
+    is_insert: bool = False
+
+    def publish(self, tx: TransactionState, out: list[Record]) -> None:
+        """Route it; numbers are given now."""
+        if self.new is None:
+            assert self.old is not None
+            self.route.publish_delete(self.old, self.full, self.lsn, tx, out)
+        elif self.is_insert:
+            self.route.publish_insert(self.new, self.lsn, tx, out)
+        else:
+            self.route.publish_update(self.old, self.full, self.new, self.lsn, tx, out)
+
+
+class Watch(Protocol):
+    """Observer of a relation's changes (`gateway.routing.row.copied_rows.CopyWatch`)."""
+
+    def insert(self, row: Row, tx: TransactionState) -> None:
+        """Show an INSERT."""
+
+    def update(self, old: Row | None, new: Row, tx: TransactionState) -> None:
+        """Show an UPDATE."""
+
+    def delete(self, old: Row, tx: TransactionState) -> None:
+        """Show a DELETE."""
+
+
+class RelationRoute:
+    """Everything prepared for one announced relation.
+
+    Attributes:
+        columns: Number of columns of its tuples.
+        to_text: Turns values in binary format into text; None where all come as text.
+        asking: What the server is asked about its rows, if anything.
+        watches: The copies under way that are shown its changes.
+        compiled: What takes most of its changes first, where there is such a thing.
+    """
+
+    __slots__ = (
+        "asking",
+        "columns",
+        "compiled",
+        "groups",
+        "name",
+        "orders",
+        "relation_oid",
+        "to_text",
+        "watches",
+    )
+
+    def __init__(
+        self,
+        relation_oid: int,
+        name: str,
+        columns: int,
+        groups: Sequence[Group],
+        to_text: RowToText | None = None,
+        asking: Asking | None = None,
+        watches: Sequence[Watch] = (),
+        compiled: CompiledRows | None = None,
+    ) -> None:
+        self.relation_oid = relation_oid
+        self.name = name
+        self.columns = columns
+        self.groups = groups
+        self.to_text = to_text
+        self.asking = asking
+        self.watches = watches
+        self.compiled = compiled
+        # Two forms of one table share its order: it counts changes, not records.
+        self.orders = list({id(group.order): group.order for group in groups}.values())
+
+    def read(self, frame: bytes, at: int) -> Change:
+        """Read the Insert, Update or Delete whose relation OID stands at `at` in `frame`."""
+        lsn, tag = int.from_bytes(frame[1:9]), frame[_TAG_AT]
+        if tag == _INSERT:
+            return Change(self, lsn, None, False, self._read_insert(frame, at), is_insert=True)
+        if tag == _DELETE:
+            old, full = self._read_delete(frame, at)
+            return Change(self, lsn, old, full, None)
+        before, full, new = self._read_update(frame, at)
+        return Change(self, lsn, before, full, new)
+
+    def insert(self, frame: bytes, at: int, tx: TransactionState, out: list[Record]) -> None:
+        """Route the Insert whose relation OID stands at `at` in `frame`."""
+        tx.large = len(frame) > LARGE
+        self.publish_insert(self._read_insert(frame, at), int.from_bytes(frame[1:9]), tx, out)
+
+    def update(self, frame: bytes, at: int, tx: TransactionState, out: list[Record]) -> None:
+        """Route the Update whose relation OID stands at `at` in `frame`."""
+        tx.large = len(frame) > LARGE
+        old, full, new = self._read_update(frame, at)
+        self.publish_update(old, full, new, int.from_bytes(frame[1:9]), tx, out)
+
+    def delete(self, frame: bytes, at: int, tx: TransactionState, out: list[Record]) -> None:
+        """Route the Delete whose relation OID stands at `at` in `frame`."""
+        tx.large = len(frame) > LARGE
+        old, full = self._read_delete(frame, at)
+        self.publish_delete(old, full, int.from_bytes(frame[1:9]), tx, out)
+
+    def publish_insert(self, row: Row, lsn: int, tx: TransactionState, out: list[Record]) -> None:
+        """Number an INSERT, and publish it."""
+        tx.seq += 1
+        tx.total_order += 1
+        for order in self.orders:
+            order.advance(tx)
+        for group in self.groups:
+            group.insert(row, lsn, tx, out)
+        for watch in self.watches:
+            watch.insert(row, tx)
+
+    def publish_update(
+        self,
+        old: Row | None,
+        full: bool,
+        new: Row,
+        lsn: int,
+        tx: TransactionState,
+        out: list[Record],
+    ) -> None:
+        """Number an UPDATE, and publish it."""
+        tx.seq += 2
+        tx.total_order += 1
+        for order in self.orders:
+            order.advance(tx)
+        for group in self.groups:
+            group.update(old, full, new, lsn, tx, out)
+        for watch in self.watches:
+            watch.update(old, new, tx)
+
+    def publish_delete(
+        self, old: Row, full: bool, lsn: int, tx: TransactionState, out: list[Record]
+    ) -> None:
+        """Number a DELETE, and publish it."""
+        tx.seq += 1
+        tx.total_order += 1
+        for order in self.orders:
+            order.advance(tx)
+        for group in self.groups:
+            group.delete(old, full, lsn, tx, out)
+        for watch in self.watches:
+            watch.delete(old, tx)
+
+    def _read_insert(self, frame: bytes, at: int) -> Row:
+        if frame[at + 4 : at + 5] != b"N":
+            raise _unexpected(frame, at + 4, "N")
+        row, end = split_tuple(frame, at + 5)
+        if end != len(frame) or len(row) != self.columns:
+            self._check(frame, row, end)
+        if self.to_text is not None:
+            self.to_text(row)
+        return row
+
+    def _read_update(self, frame: bytes, at: int) -> tuple[Row | None, bool, Row]:
+        old: list[ColumnValue] | None = None
+        tag, end = frame[at + 4 : at + 5], at + 4
+        full = tag == b"O"
+        if full or tag == b"K":
+            old, end = split_tuple(frame, at + 5)
+            tag = frame[end : end + 1]
+        if tag != b"N":
+            raise _unexpected(frame, end, "N")
+        new, end = split_tuple(frame, end + 1)
+        self._check(frame, new, end)
+        if self.to_text is not None:
+            self.to_text(new)
+            if old is not None:
+                self.to_text(old)
+        if old is not None and UNCHANGED in new:
+            return old, full, fill_unchanged(old, new)
+        return old, full, new
+
+    def _read_delete(self, frame: bytes, at: int) -> tuple[Row, bool]:
+        tag = frame[at + 4 : at + 5]
+        if tag not in (b"K", b"O"):
+            raise _unexpected(frame, at + 4, "K or O")
+        old, end = split_tuple(frame, at + 5)
+        self._check(frame, old, end)
+        if self.to_text is not None:
+            self.to_text(old)
+        return old, tag == b"O"
+
+    def _check(self, frame: bytes, row: Row, end: int) -> None:
+        if end != len(frame):
+            raise ProtocolError(
+                f"{len(frame) - end} bytes left over", tag=frame[25:26], offset=end - 25
+            )
+        if len(row) != self.columns:
+            raise ProtocolError(
+                f"{len(row)} columns for relation {self.name}, announced with {self.columns}",
+                tag=frame[25:26],
+                offset=0,
+            )
+
+
+def _unexpected(frame: bytes, at: int, wanted: str) -> ProtocolError:
+    return ProtocolError(
+        f"expected tuple tag {wanted}, found {frame[at : at + 1]!r}",
+        tag=frame[25:26],
+        offset=at - 25,
+    )

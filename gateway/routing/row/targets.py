@@ -1,0 +1,147 @@
+"""Who takes a row: subscriptions, and the look-up that finds those a row may concern."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from gateway.core.errors import SchemaRefusedError
+from gateway.definitions.model import FilterClause, Operation
+from gateway.pgoutput.messages import UNCHANGED, ColumnValue
+from gateway.routing.row.counters import TopicCounter
+
+__all__ = ["Candidate", "Candidates", "Lookup", "Passes", "Row", "Taker"]
+
+Row: TypeAlias = Sequence[ColumnValue]
+Passes: TypeAlias = Callable[[Row], bool]
+
+
+class Taker:
+    """One subscription's interest in one form of a row.
+
+    Attributes:
+        operations: What it publishes.
+        passes: Per operation, the decision on a row; None lets every row pass.
+        selections: Per operation, where one column's text decides beforehand.
+        filters: Per operation, what `passes` was made of.
+        skips_origins: ``origin = none``: transactions that came from elsewhere are left out.
+        refused: The table is put aside, because the registry refuses its schema; `passes` raises
+            this where a row would pass.
+    """
+
+    __slots__ = (
+        "counter",
+        "filters",
+        "key_prefix",
+        "operations",
+        "passes",
+        "refused",
+        "selections",
+        "skips_origins",
+        "topic",
+        "value_prefix",
+    )
+
+    def __init__(
+        self,
+        counter: TopicCounter,
+        *,
+        key_prefix: bytes,
+        value_prefix: bytes,
+        operations: frozenset[Operation],
+        passes: dict[Operation, Passes | None],
+        selections: Mapping[Operation, Lookup],
+        filters: Mapping[Operation, Sequence[FilterClause]],
+        skips_origins: bool,
+        refused: SchemaRefusedError | None = None,
+    ) -> None:
+        self.counter = counter
+        self.topic = counter.topic
+        self.key_prefix = key_prefix
+        self.value_prefix = value_prefix
+        self.operations = operations
+        self.passes = passes
+        self.selections = selections
+        self.filters = filters
+        self.skips_origins = skips_origins
+        self.refused = refused
+        if refused is not None:
+            self.passes = {o: _refusing(decide, refused) for o, decide in passes.items()}
+
+
+def _refusing(passes: Passes | None, error: SchemaRefusedError) -> Passes:
+    def refuse(row: Row) -> bool:
+        if passes is None or passes(row):
+            raise error
+        return False
+
+    return refuse
+
+
+Candidate: TypeAlias = tuple[Taker, Passes | None]
+"""A taker and its decision on the row; None lets every row pass."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lookup:
+    """A `Selection` in a tuple: the texts at `index` under which a row can pass; None is NULL."""
+
+    index: int
+    texts: frozenset[bytes | None]
+
+
+class Candidates:
+    """The takers that a row may concern, found by look-up where their filters allow it.
+
+    So the cost of a row does not grow with the number of subscriptions whose filters are of the
+    form ``region = 'EU'``.
+
+    Attributes:
+        everyone: All that publish the operation.
+        others: Those that are asked about every row.
+        indexed: By position of a column, and by its text, the rest; None is NULL.
+    """
+
+    __slots__ = ("everyone", "indexed", "others")
+
+    def __init__(self, takers: Sequence[Taker], operation: Operation) -> None:
+        self.everyone: list[Candidate] = []
+        self.others: list[Candidate] = []
+        indexed: dict[int, dict[bytes | None, list[Candidate]]] = {}
+        for taker in takers:
+            if operation not in taker.operations:
+                continue
+            candidate = (taker, taker.passes[operation])
+            self.everyone.append(candidate)
+            lookup = taker.selections.get(operation)
+            if lookup is None:
+                self.others.append(candidate)
+                continue
+            entries = indexed.setdefault(lookup.index, {})
+            for text in lookup.texts:
+                entries.setdefault(text, []).append(candidate)
+        self.indexed = list(indexed.items())
+
+    def of(self, row: Row) -> list[Candidate]:
+        """Return the takers to be asked about `row`; the list must not be changed."""
+        found = self.others
+        for index, entries in self.indexed:
+            value = row[index]
+            if value is UNCHANGED:
+                return self.everyone
+            hits = entries.get(value)
+            if hits is not None:
+                found = found + hits if found else hits
+        return found
+
+    def of_both(self, old: Row | None, new: Row) -> list[Candidate]:
+        """Return those to be asked about an UPDATE: `old` or `new` may concern them."""
+        found = self.of(new)
+        if old is None or not self.indexed:
+            return found
+        before = self.of(old)
+        if before is found or before == found:
+            return found
+        seen = {id(taker) for taker, _ in found}
+        return found + [candidate for candidate in before if id(candidate[0]) not in seen]

@@ -1,0 +1,107 @@
+"""What the records of one transaction share while it is routed."""
+
+from __future__ import annotations
+
+from gateway.core.errors import UnfitKind
+from gateway.envelope.envelope import TransactionContext
+from gateway.envelope.headers import HeaderMaker
+from gateway.routing.row.counters import TopicCounter
+
+__all__ = ["CollectionOrder", "TransactionState"]
+
+
+class TransactionState:
+    """What the records of one transaction share, and its counters.
+
+    Attributes:
+        lost_values: Rows per table of which a value was neither in the stream nor in the old tuple.
+        quarantined: Records for the error topic, per table and kind.
+        touched: The topics that have records of it; one may be there twice, or for nothing.
+    """
+
+    __slots__ = (
+        "_shared",
+        "context",
+        "has_origin",
+        "headers",
+        "insert_op",
+        "large",
+        "lost_values",
+        "quarantined",
+        "seq",
+        "total_order",
+        "touched",
+    )
+
+    def __init__(self, context: TransactionContext, headers: HeaderMaker) -> None:
+        self.context = context
+        self.headers = headers
+        self.has_origin = context.origin is not None
+        self.insert_op = b"c" if context.snapshot == "false" else b"r"
+        self.large = False
+        self.seq = 0
+        self.total_order = 0
+        self.lost_values: dict[str, int] = {}
+        self.quarantined: dict[tuple[str, UnfitKind], int] = {}
+        self.touched: list[TopicCounter] = []
+        self._shared: tuple[object, ...] | None = None
+
+    @property
+    def shared(self) -> tuple[object, ...]:
+        """What all its records share, for `gateway.routing.row.native`; it has an xid."""
+        if self._shared is None:
+            context = self.context
+            self._shared = (
+                context.gateway_part,
+                context.xid,
+                context.commit_lsn,
+                context.commit_ms,
+                context.ts_ms,
+                None if context.origin is None else context.origin.encode(),
+                *self.headers.shared,
+                self.has_origin,
+            )
+        return self._shared
+
+
+class CollectionOrder:
+    """``data_collection_order`` of one published table within the transaction.
+
+    Attributes:
+        before: Row changes in transactions before this one.
+    """
+
+    __slots__ = ("before", "count", "transaction")
+
+    def __init__(self) -> None:
+        self.transaction: TransactionState | None = None
+        self.count = 0
+        self.before = 0
+
+    def advance(self, transaction: TransactionState) -> None:
+        """Count one more change of the table."""
+        self.enter(transaction)
+        self.count += 1
+
+    def enter(self, transaction: TransactionState) -> None:
+        """Begin to count anew where another transaction was counted."""
+        if self.transaction is not transaction:
+            self.transaction = transaction
+            self.before += self.count
+            self.count = 0
+
+    def add(self, changes: int) -> None:
+        """Count changes of transactions that have ended."""
+        self.transaction = None
+        self.before += self.count + changes
+        self.count = 0
+
+    def truncate(self, transaction: TransactionState) -> None:
+        """Count a TRUNCATE, which has its number and is no row."""
+        self.advance(transaction)
+        self.before -= 1
+
+    @property
+    def rows(self) -> int:
+        """Row changes in all."""
+        return self.before + self.count

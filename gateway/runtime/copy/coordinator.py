@@ -1,0 +1,303 @@
+"""Copies tables while the stream goes on: threads read chunks, the loop places them.
+
+    worker threads                          the loop
+    read chunks ────────── due ───────────► place() between two transactions, behind the chunk's
+    wait until one is placed ◄── placed ─── position: its records, and how far the copy is now
+
+What a chunk is and why this is exact: `gateway.copy`. The threads: `gateway.runtime.copy.workers`.
+Only the loop looks into a `ChunkedCopy`.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final
+
+from gateway.config import CopyTable
+from gateway.copy import Chunk, Progress
+from gateway.core.background import OnWait
+from gateway.core.failpoints import fail_point
+from gateway.core.lsn import Lsn, format_lsn
+from gateway.core.records import CopyState, Record
+from gateway.definitions.changes import fingerprint_of
+from gateway.definitions.combine import TableId
+from gateway.definitions.model import Fault, Plan, TableCopy
+from gateway.envelope.envelope import Snapshot as SnapshotKind
+from gateway.envelope.envelope import TransactionContext
+from gateway.envelope.headers import HeaderMaker
+from gateway.envelope.markers import encode_copy
+from gateway.observe import Counters, event, report_quarantined
+from gateway.routing import RoutingSettings
+from gateway.routing.build.relation_routes import RelationRoutes
+from gateway.routing.ports import Evaluator
+from gateway.routing.row.transaction_state import TransactionState
+from gateway.runtime.copy.jobs import CopyJob, CopyReport, CopyStanding, make_jobs
+from gateway.runtime.copy.states import CopyStates
+from gateway.runtime.copy.workers import CopyWorkers
+from gateway.runtime.ports import Placement
+from gateway.source.copy.chunk_reader import ChunkReader
+from gateway.source.copy.errors import ConditionError, TableUnreadable
+
+__all__ = ["TableCopier"]
+
+_LOG: Final = logging.getLogger(__name__)
+_REPORT_S: Final = 5.0
+_OUTDATED: Final = "a table was altered; it is copied anew when it can be published"
+
+
+class TableCopier:
+    """A `gateway.runtime.ports.Copier`. Start it with `with`; its threads have ended when that has.
+
+    Made when everything up to the watermark is in Kafka and the stream goes on from there, and
+    before the first transaction is routed.
+
+    Args:
+        states: Of all tables of `plan`; those that are not ready are copied.
+        open_reader: Makes a connection for a worker; gets what is called while it waits.
+        evaluator: Evaluates the filters that are not evaluated here; only for copies.
+        report: Called by the loop, now and then.
+        retry_s: How long a worker waits before it tries again.
+
+    Attributes:
+        faults: Of the tables that cannot be read.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        states: tuple[CopyState, ...],
+        routes: RelationRoutes,
+        routing: RoutingSettings,
+        settings: CopyTable,
+        counters: Counters,
+        *,
+        open_reader: Callable[[OnWait], ChunkReader],
+        evaluator: Evaluator | None,
+        report: CopyReport,
+        retry_s: float = 1.0,
+    ) -> None:
+        self._plan = plan
+        self._routes = routes
+        self._routing = routing
+        self._counters = counters
+        self._evaluator = evaluator
+        self._report = report
+        self._states = CopyStates(plan, states, routes.addresses)
+        self._jobs = list(make_jobs(plan, self._states, routes))
+        self._workers = CopyWorkers(self._jobs, settings, open_reader=open_reader, retry_s=retry_s)
+        self._placing = False
+        self._altered = False
+        self.faults: dict[TableId, Fault] = {}
+
+    def __enter__(self) -> TableCopier:
+        if not self._jobs and not self._routes.addresses.refused:
+            event(_LOG, logging.INFO, "all tables are copied")
+        self._workers.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for job in self._jobs:
+            self._routes.unwatch(job.route, job.copy)
+        self._workers.close()
+
+    # What the loop asks
+
+    def fileno(self) -> int:
+        """See `gateway.runtime.ports.Copier`."""
+        return self._workers.fileno()
+
+    @property
+    def unfinished(self) -> bool:
+        """See `gateway.runtime.ports.Copier`."""
+        return any(not job.over for job in self._jobs)
+
+    @property
+    def altered(self) -> bool:
+        """See `gateway.runtime.ports.Copier`."""
+        return self._altered or self._workers.altered or self._routes.altered
+
+    def awaited(self) -> Lsn | None:
+        """See `gateway.runtime.ports.Copier`."""
+        return self._workers.awaited()
+
+    def states(self) -> tuple[CopyState, ...]:
+        """See `gateway.runtime.ports.Copier`."""
+        if not self._placing:
+            for job in self._jobs:
+                if not job.over and job.copy.started:
+                    self._set_progress(job)
+        for copy in self._plan.copies if self._routes.outdated else ():
+            because = self._routes.outdated.get((copy.subscription, copy.target_oid))
+            if because is not None:
+                self._altered |= self._states.start_over(copy, _OUTDATED, because=because)
+        if (told := self._routes.take_heard()) is not None:
+            self._states.take(told)
+        return self._states.all()
+
+    def place(self, last: Lsn, upto: Lsn, room: int) -> Placement | None:
+        """See `gateway.runtime.ports.Copier`."""
+        self._take_notes()  # also when all is copied: a note that is left would keep the loop awake
+        if not self.unfinished:
+            return None
+        if (due := self._workers.due(upto)) is None:
+            return None
+        job, chunk = due
+        if job.copy.lacks_rewrite(chunk):
+            self._routes.copy_rewritten((c.subscription, c.target_oid) for c in job.copies)
+        rows = int(room / job.records_per_row)
+        parts = chunk.split(max(1, rows), job.source.key_positions)
+        if parts is not None:
+            chunk, rest = parts
+            self._workers.part(job, rest)
+        lsn = max(last, chunk.insert_lsn)
+        return Placement(lsn, self._publish(job, chunk, lsn, whole=parts is None))
+
+    def _take_notes(self) -> None:
+        """Raise what a worker could not deal with; forget what all later snapshots see."""
+        snapshots, given_up = self._workers.take_notes()
+        for job, error in given_up:
+            self._give_up(job, error)
+        for snapshot in snapshots[-1:]:
+            self._workers.forget(snapshot)
+
+    def _publish(
+        self, job: CopyJob, chunk: Chunk, lsn: Lsn, *, whole: bool
+    ) -> Iterator[list[Record]]:
+        """Yield the records of a chunk; not `whole`: more of what was read with it comes."""
+        self._placing = True
+        if not job.copy.started and not job.part:
+            yield self._mark(job, lsn, state="copying", asked=None, published=0)
+            yield job.route.begin(lsn, self._transaction(lsn, "first"))
+        transaction = self._transaction(lsn, "true")
+        rows = job.copy.place(chunk)
+        made = 0
+        for records in job.route.publish(rows, lsn, transaction, self._evaluator):
+            made += len(records)
+            self._counters.copied_rows += len(records)
+            yield records
+        job.learn(chunk.size, made)
+        for copy in job.copies:
+            sent = self._states.of(copy).published + job.take_published(copy.subscription)
+            self._states.set(copy, published=sent)
+        report_quarantined(_LOG, self._counters, transaction.quarantined)
+        self._placing = False
+        if job.copy.progress.ready:
+            yield self._finish(job, lsn)
+        else:
+            fail_point("copy.between_chunks")
+            self._set_progress(job)
+        self._tell(job)
+        self._workers.placed(job, whole=whole)
+        self._workers.forget(chunk.snapshot)
+
+    def _finish(self, job: CopyJob, lsn: Lsn) -> list[Record]:
+        fail_point("copy.before_ready")
+        self._end(job)
+        records: list[Record] = []
+        for copy in job.copies:
+            if job.part:  # it was ready all the time
+                self._states.set(copy, progress=job.copy.progress, asked=None)
+            else:
+                definition = fingerprint_of(self._plan, copy)
+                records += self._mark(job, lsn, [copy], state="ready", definition=definition)
+                if not self._states.of(copy).is_settled:
+                    # What partitions have brought that came meanwhile: the next attempt copies it.
+                    self._states.set(copy, progress=Progress())
+                    self._altered = True
+            event(
+                _LOG,
+                logging.INFO,
+                "part of a table copied" if job.part else "table copied",
+                subscription=copy.subscription,
+                relation=job.table,
+                rows_read=job.copy.progress.rows,
+                rows_published=self._states.of(copy).published,
+                lsn=format_lsn(lsn),
+            )
+        if not self.unfinished:
+            event(_LOG, logging.INFO, "all tables are copied")
+        return records
+
+    def _end(self, job: CopyJob) -> None:
+        self._workers.end(job)
+        self._routes.unwatch(job.route, job.copy)
+
+    def _give_up(self, job: CopyJob, error: ConditionError | TableUnreadable) -> None:
+        """End the copy of a table that cannot be read, or of a part whose condition fails.
+
+        A table that consumers have is as complete as it was; another one has to be held, which
+        takes a new plan.
+        """
+        self._end(job)
+        for copy in job.copies:
+            if self._states.of(copy).state == "ready":
+                self._states.set(copy, asked=None)
+                event(
+                    _LOG,
+                    logging.ERROR,
+                    "what was asked for of a table is not copied",
+                    subscription=copy.subscription,
+                    relation=job.table,
+                    because=error.message,
+                )
+            else:
+                self.faults[copy.subscription, copy.target_oid] = Fault(error.message)
+                self._altered = True
+
+    def _mark(
+        self,
+        job: CopyJob,
+        lsn: Lsn,
+        copies: Sequence[TableCopy] | None = None,
+        **changes: object,
+    ) -> list[Record]:
+        """Set the state of a table, and say so."""
+        headers = HeaderMaker(lsn, None, None, None).make(lsn, 0, b"COPY")
+        records = []
+        for copy in job.copies if copies is None else copies:
+            state = self._states.set(
+                copy, consistent_point=lsn, progress=job.copy.progress, **changes
+            )
+            records.append(
+                self._routes.addresses.marker(copy.subscription, encode_copy(state), headers)
+            )
+        return records
+
+    def _set_progress(self, job: CopyJob) -> None:
+        for copy in job.copies:
+            # One that has to start over has lost its progress for good.
+            outdated = (copy.subscription, copy.target_oid) in self._routes.outdated
+            if not outdated and not self._states.is_aside(copy):
+                self._states.set(copy, progress=job.copy.progress)
+
+    def _tell(self, job: CopyJob) -> None:
+        now = time.monotonic()
+        if job.over or now - job.reported_at >= _REPORT_S:
+            job.reported_at = now
+            self._report(
+                CopyStanding(
+                    tuple(copy.subscription for copy in job.copies),
+                    job.table,
+                    job.copy.progress.rows,
+                    job.estimate,
+                    job.rows / max(0.001, now - job.began_at),
+                    job.over,
+                )
+            )
+
+    def _transaction(self, lsn: Lsn, snapshot: SnapshotKind) -> TransactionState:
+        now_ms = time.time_ns() // 1_000_000
+        context = TransactionContext(
+            gateway=self._routing.gateway,
+            db=self._routing.database,
+            version=self._routing.version,
+            xid=None,
+            commit_lsn=lsn,
+            commit_time=now_ms * 1000 - 946_684_800_000_000,
+            origin=None,
+            snapshot=snapshot,
+            ts_ms=now_ms,
+        )
+        return TransactionState(context, HeaderMaker(lsn, None, None, None))

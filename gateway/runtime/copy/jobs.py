@@ -1,0 +1,157 @@
+"""What is to be copied: one job for each table and all subscriptions that are equally far."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from gateway.copy import ChunkedCopy, Front
+from gateway.definitions.model import Plan, Table, TableCopy
+from gateway.definitions.tables.keys import key_of
+from gateway.routing.build.relation_routes import RelationRoutes
+from gateway.routing.row.copied_rows import CopyRoute
+from gateway.routing.row.counters import TopicCounter
+from gateway.routing.row.filters import Filters
+from gateway.runtime.copy.states import CopyStates
+from gateway.source.copy.chunk_reader import ChunkSource
+
+__all__ = ["CopyJob", "CopyReport", "CopyStanding", "make_jobs"]
+
+_LEAST: Final = 0.001
+
+
+@dataclass(frozen=True, slots=True)
+class CopyStanding:
+    """How far the copy of a table is.
+
+    Attributes:
+        subscriptions: Their names.
+        rows: Read so far.
+        estimate: Of all rows of the table, by the server's statistics; None: it has none.
+        rows_per_second: Since the copy began, or went on.
+    """
+
+    subscriptions: tuple[str, ...]
+    table: Table
+    rows: int
+    estimate: int | None
+    rows_per_second: float
+    done: bool
+
+    @property
+    def seconds_left(self) -> int | None:
+        """What is left of the estimate at this rate; None: not known."""
+        if self.estimate is None or not self.rows_per_second:
+            return None
+        return max(0, round((self.estimate - self.rows) / self.rows_per_second))
+
+
+CopyReport = Callable[[CopyStanding], None]
+"""Told now and then."""
+
+
+@dataclass(slots=True, eq=False)
+class CopyJob:
+    """The copy of one table for the subscriptions that are equally far.
+
+    Attributes:
+        part: The condition of the rows that are copied once more, of a table that stays ready;
+            empty: the whole table is copied.
+        front: The ranges that are being read.
+        workers: How many threads read it.
+        begun: One of them has seen how large it is.
+        rows: Read so far, in this run.
+        records_per_row: How many a row makes, as far as it can be foreseen.
+        over: Ready, or given up.
+    """
+
+    table: Table
+    copies: tuple[TableCopy, ...]
+    route: CopyRoute
+    source: ChunkSource
+    copy: ChunkedCopy
+    front: Front
+    workers: int = 0
+    begun: bool = False
+    rows: int = 0
+    estimate: int | None = None
+    began_at: float = 0.0
+    reported_at: float = 0.0
+    part: str = ""
+    over: bool = False
+    records_per_row: float = field(init=False)
+    _counted: dict[str, int] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.records_per_row = len(self.copies)
+        self._counted = {counter.subscription: counter.copied for counter in self._counters()}
+
+    def take_published(self, subscription: str) -> int:
+        """Return how many rows a subscription has been sent since the last call."""
+        now = sum(c.copied for c in self._counters() if c.subscription == subscription)
+        before, self._counted[subscription] = self._counted.get(subscription, 0), now
+        return now - before
+
+    def _counters(self) -> Iterator[TopicCounter]:
+        return (taker.counter for group in self.route.groups for taker in group.takers)
+
+    @property
+    def is_ranged(self) -> bool:
+        """Whether several threads can read it."""
+        return bool(self.source.key) and not self.part
+
+    def learn(self, rows: int, records: int) -> None:
+        """Take note of how many `records` so many `rows` have made.
+
+        Filters can let all rows of the next range pass that none of this one did, so that it is
+        believed by halves only.
+        """
+        if rows:
+            self.records_per_row = max(records / rows, self.records_per_row / 2, _LEAST)
+
+
+def _narrow(
+    copies: Sequence[TableCopy], filters: Filters, key: Collection[str]
+) -> tuple[tuple[str, ...], bool]:
+    """Return the filters of which a row that anybody wants passes one, and if they read only `key`.
+
+    None of them: all rows are wanted, or the table has no key.
+    """
+    if not key or not all(copy.filters for copy in copies):
+        return (), True
+    clauses = {clause for copy in copies for clause in copy.filters}
+    reads = {name for clause in clauses for name in filters.of(clause).columns}
+    return tuple(sorted({clause.text for clause in clauses})), reads.issubset(key)
+
+
+def make_jobs(plan: Plan, states: CopyStates, routes: RelationRoutes) -> Iterator[CopyJob]:
+    """Prepare what is to be copied, and let `routes` show it the changes of its table.
+
+    Yields:
+        One for each table, key, progress and condition among the copies that are not settled.
+    """
+    groups: dict[tuple[object, ...], list[TableCopy]] = {}
+    for copy in plan.copies:
+        state = states.of(copy)
+        if state.is_settled:
+            continue
+        key = key_of(plan.tables[copy.target_oid], copy.columns) or ()
+        group = (copy.target_oid, key, state.progress, state.asked)
+        groups.setdefault(group, []).append(copy)
+    for copies in groups.values():
+        table = plan.tables[copies[0].target_oid]
+        state = states.of(copies[0])
+        route = routes.copy_route(copies, key_of(table, copies[0].columns) or ())
+        if any(map(states.is_aside, copies)):
+            copies = [copy for copy in copies if not states.is_aside(copy)]
+            if not copies:
+                continue
+            route = routes.copy_route(copies, key_of(table, copies[0].columns) or ())
+        part = (state.asked or "") if state.state == "ready" else ""
+        narrow, by_key = _narrow(copies, routes.filters, route.key)
+        source = ChunkSource(table, route.columns, route.key, part, narrow, by_key)
+        chunked = ChunkedCopy(source.key_positions, state.progress)
+        routes.watch(route, chunked, whole=() if part else copies)
+        front = Front(chunked.request())
+        yield CopyJob(table, tuple(copies), route, source, chunked, front, part=part)

@@ -1,0 +1,100 @@
+"""How far the copies of a plan's tables are: what is committed with every watermark."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+from typing import Final
+
+from gateway.copy import Progress
+from gateway.core.records import CopyState
+from gateway.definitions.changes import key_of_copy
+from gateway.definitions.model import Plan, TableCopy
+from gateway.definitions.tables.remembered import describe
+from gateway.observe import event
+from gateway.routing.build.topics import Addresses
+
+__all__ = ["CopyStates"]
+
+_LOG: Final = logging.getLogger(__name__)
+_REFUSED: Final = (
+    "a table is put aside, because the registry refuses its schema; its changes are in the error "
+    "topic, and it is copied anew at a start when the schema is accepted"
+)
+
+
+class CopyStates:
+    """The states of all tables of a plan, one for each subscription that copies it.
+
+    Args:
+        plan: In force.
+        states: As the watermark has them.
+        addresses: Know which tables are put aside.
+    """
+
+    def __init__(self, plan: Plan, states: tuple[CopyState, ...], addresses: Addresses) -> None:
+        self._plan = plan
+        self._states = {(s.subscription, s.schema, s.table): s for s in states}
+        self._addresses = addresses
+        self._changed = False
+        self._last = states
+
+    def of(self, copy: TableCopy) -> CopyState:
+        """Return the state of one table for one subscription."""
+        return self._states[key_of_copy(self._plan, copy)]
+
+    def set(self, copy: TableCopy, **changes: object) -> CopyState:
+        """Change it; return what it is now."""
+        key = key_of_copy(self._plan, copy)
+        before = self._states[key]
+        self._states[key] = after = replace(before, **changes)  # type: ignore[arg-type]
+        self._changed |= after != before
+        return after
+
+    def all(self) -> tuple[CopyState, ...]:
+        """Return all of them; the same object from call to call, and at first, while none changes.
+
+        A table that is put aside is pending, whatever was set: it is copied from its beginning when
+        the registry takes its schema.
+        """
+        for copy in self._plan.copies if self._addresses.refused else ():
+            if self.is_aside(copy):
+                self.start_over(copy, _REFUSED)
+        if self._changed:
+            self._changed = False
+            self._last = tuple(self._states.values())
+        return self._last
+
+    def is_aside(self, copy: TableCopy) -> bool:
+        """Whether the registry refuses the schema of the table for this subscription."""
+        return (copy.subscription, copy.target_oid) in self._addresses.refused
+
+    def take(self, told: Plan) -> None:
+        """Remember how the tables are published from here on, as the stream has told."""
+        plan = replace(self._plan, publishes=told.publishes)
+        for copy in plan.copies:
+            if self.of(copy).taken:
+                self.set(copy, taken=describe(plan, copy))
+
+    def start_over(self, copy: TableCopy, why: str, **said: object) -> bool:
+        """Let a table be copied from its beginning at the next start; False if that is so."""
+        before = self.of(copy)
+        after = self.set(
+            copy,
+            state="pending",
+            consistent_point=None,
+            progress=Progress(),
+            asked=None,
+            published=0,
+        )
+        if after == before:
+            return False
+        event(
+            _LOG,
+            logging.WARNING,
+            why,
+            subscription=copy.subscription,
+            relation=self._plan.tables[copy.target_oid],
+            **said,
+        )
+        return True

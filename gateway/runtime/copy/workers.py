@@ -1,0 +1,421 @@
+"""The threads that read what a copier places; what they and the loop share is guarded by one lock.
+
+A worker takes a table of its own as long as there is one that nobody has begun; then it helps with
+a large one, where the loop waits for what is read, and not the readers for the loop. A worker that
+loses its connection makes another and reads its range again; the stream does not notice.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Final, TypeVar
+
+from gateway.config import CopyTable
+from gateway.copy import Chunk, Claim, Snapshot
+from gateway.core.background import OnWait
+from gateway.core.errors import GatewayError, TransientError
+from gateway.core.lsn import Lsn
+from gateway.observe import event
+from gateway.runtime.copy.jobs import CopyJob
+from gateway.runtime.wait_log import WaitNotice
+from gateway.source.copy.chunk_reader import ChunkReader
+from gateway.source.copy.errors import (
+    ConditionError,
+    TableAltered,
+    TableGone,
+    TableUnreadable,
+)
+
+__all__ = ["CopyWorkers"]
+
+_Entry = TypeVar("_Entry")
+
+_LOG: Final = logging.getLogger(__name__)
+_FIRST_CHUNK_ROWS: Final = 500
+_GATE_S: Final = 0.1
+_FLUSH_S: Final = 0.1
+_JOIN_S: Final = 5.0
+_AHEAD: Final = 2
+"""Chunks of a table that are read, or being read, beside the one that is placed next."""
+_SNAPSHOTS: Final = 16
+_LARGE: Final = 4
+"""A table of which so many chunks are left is read by several."""
+
+
+class CopyWorkers:
+    """Reads the chunks of `jobs`, from `start` to `close`.
+
+    Args:
+        open_reader: Makes a connection for a worker; gets what is called while it waits.
+        retry_s: How long a worker waits before it tries again.
+
+    Attributes:
+        altered: A table is not what it was when the jobs were made.
+    """
+
+    def __init__(
+        self,
+        jobs: Sequence[CopyJob],
+        settings: CopyTable,
+        *,
+        open_reader: Callable[[OnWait], ChunkReader],
+        retry_s: float,
+    ) -> None:
+        self._jobs = jobs
+        self._settings = settings
+        self._open_reader = open_reader
+        self._retry_s = retry_s
+        self._queue = deque(jobs)
+        self._due: deque[CopyJob] = deque()
+        # The latest ones, for the loop may be held up: they see all that earlier ones see.
+        self._snapshots: deque[Snapshot] = deque(maxlen=_SNAPSHOTS)
+        self._given_up: deque[tuple[CopyJob, ConditionError | TableUnreadable]] = deque()
+        self._sure_from: int | None = None
+        self._not_before = 0.0
+        self._failure: Exception | None = None
+        self._ended = False  # no thread is left that could note anything, and nothing is noted
+        self.altered = False
+        # Notified when a chunk is placed, a range's end is known, or a job is over.
+        self._turn = threading.Condition()
+        self._closed = threading.Event()
+        self._read_fd, self._write_fd = os.pipe()
+        os.set_blocking(self._read_fd, False)
+        os.set_blocking(self._write_fd, False)
+        ranged = any(job.is_ranged for job in jobs)
+        workers = settings.parallel if ranged else min(settings.parallel, len(jobs))
+        self._threads = [
+            threading.Thread(target=self._work, name=f"pgsluice copy {n}", daemon=True)
+            for n in range(workers)
+        ]
+
+    def start(self) -> None:
+        """Let the threads begin."""
+        self._ended = False
+        for thread in self._threads:
+            thread.start()
+
+    def close(self) -> None:
+        """Wait until they have ended."""
+        self._closed.set()
+        self._notify()
+        for thread in self._threads:
+            thread.join(_JOIN_S)
+        if not any(thread.is_alive() for thread in self._threads):
+            os.close(self._write_fd)
+        os.close(self._read_fd)
+
+    # What the loop asks
+
+    def fileno(self) -> int:
+        """Readable when there is something to take."""
+        return self._read_fd
+
+    def awaited(self) -> Lsn | None:
+        """Return the position of the chunk that can be placed first."""
+        with self._turn:
+            return min((chunk.insert_lsn for _, chunk in self._chunks()), default=None)
+
+    def due(self, upto: Lsn) -> tuple[CopyJob, Chunk] | None:
+        """Return a chunk whose position has come; the caller places it, or a part of it."""
+        with self._turn:
+            return next((e for e in self._chunks() if e[1].insert_lsn <= upto), None)
+
+    def part(self, job: CopyJob, rest: Chunk) -> None:
+        """Leave the rest of a chunk that was due."""
+        with self._turn:
+            job.front.part(rest)
+
+    def placed(self, job: CopyJob, *, whole: bool) -> None:
+        """Take note that a chunk was placed; `whole`: no rest was left of it."""
+        request = job.copy.request()
+        with self._turn:
+            if whole:
+                self._due.remove(job)
+            is_due = job.front.go_on(request, whole=whole)
+            if whole and is_due:
+                self._due.append(job)
+            self._turn.notify_all()
+
+    def end(self, job: CopyJob) -> None:
+        """Read nothing of a job any more."""
+        with self._turn:
+            job.over = True
+            job.front.abandon()
+            self._turn.notify_all()
+
+    def take_notes(
+        self,
+    ) -> tuple[list[Snapshot], list[tuple[CopyJob, ConditionError | TableUnreadable]]]:
+        """Return what whatever is read from now on sees, and what cannot be copied.
+
+        Raises:
+            Exception: what a worker could not deal with.
+        """
+        if self._ended:
+            return [], []  # asked for each transaction, and a read that finds nothing costs as much
+        alive = any(thread.is_alive() for thread in self._threads)
+        try:
+            os.read(self._read_fd, 4096)
+        except BlockingIOError:
+            self._ended = not alive
+            return [], []
+        if self._failure is not None:
+            raise self._failure
+        return _drained(self._snapshots), _drained(self._given_up)
+
+    def forget(self, snapshot: Snapshot) -> None:
+        """Let copies forget what everything that is still to be placed sees.
+
+        Args:
+            snapshot: Seen by whatever is read from now on.
+        """
+        with self._turn:
+            floors = [(job, job.front.floor(snapshot)) for job in self._jobs if not job.over]
+        for job, floor in floors:
+            if floor is not None:
+                job.copy.forget(floor)
+
+    def _chunks(self) -> list[tuple[CopyJob, Chunk]]:
+        return [(job, chunk) for job in self._due if (chunk := job.front.due) is not None]
+
+    # The threads
+
+    def _work(self) -> None:
+        reader: ChunkReader | None = None
+        job: CopyJob | None = None
+        held: list[Claim] = []  # at most one: it is read again
+        try:
+            while not self._closed.is_set():
+                try:
+                    reader = reader or self._open_reader(self._go_on)
+                    self._wait_until_sure(reader)
+                    job = job or self._next_job()
+                    if job is None:
+                        return
+                    self._begin(reader, job)
+                    self._copy(reader, job, held)
+                    job = None
+                except ConditionError as error:
+                    assert job is not None
+                    if job.source.narrow:
+                        # A filter that raises; what evaluates it otherwise deals with the row.
+                        job.source = replace(job.source, narrow=())
+                        event(_LOG, logging.WARNING, "reading all rows", because=error.message)
+                        continue
+                    if self._abandon(job, held):
+                        self._given_up.append((job, error))
+                        self._wake()
+                    job = None
+                except TableUnreadable as error:
+                    assert job is not None
+                    if self._abandon(job, held):
+                        self._given_up.append((job, error))
+                        self._wake()
+                    job = None
+                except TableGone as error:
+                    assert job is not None
+                    if self._abandon(job, held):
+                        said = "the table is not copied"
+                        event(_LOG, logging.ERROR, said, because=error.message)
+                        self.end(job)
+                        self._wake()
+                    job = None
+                except TableAltered as error:
+                    event(_LOG, logging.WARNING, "starting anew", because=error.message)
+                    self.altered = True
+                    self._wake()
+                    return
+                except TransientError as error:
+                    if self._closed.is_set():
+                        return
+                    event(_LOG, logging.WARNING, "reading a chunk again", error=error.message)
+                    if reader is not None:
+                        reader.close()
+                    reader = None
+                    self._closed.wait(self._retry_s)
+        except Exception as error:  # handed to the loop, which raises it
+            self._failure = error
+            self._wake()
+        finally:
+            if reader is not None:
+                reader.close()
+
+    def _go_on(self) -> None:
+        if self._closed.is_set():
+            raise TransientError("the copy is interrupted")
+
+    def _next_job(self) -> CopyJob | None:
+        """Wait until there is something to begin or to help with; None: there will not be."""
+        with self._turn:
+            while not self._closed.is_set():
+                if self._queue:
+                    job = self._queue.popleft()
+                elif shared := [job for job in self._jobs if self._is_shared(job)]:
+                    job = min(shared, key=lambda job: job.workers)
+                elif all(job.begun or job.over for job in self._jobs):
+                    return None
+                else:
+                    self._turn.wait()
+                    continue
+                job.workers += 1
+                return job
+        return None
+
+    def _is_shared(self, job: CopyJob) -> bool:
+        if not (job.begun and job.is_ranged and job.front.has_more):
+            return False
+        left = None if job.estimate is None else job.estimate - job.rows
+        return left is None or left > _LARGE * self._settings.chunk_rows
+
+    def _begin(self, reader: ChunkReader, job: CopyJob) -> None:
+        if job.begun:
+            return
+        estimate = None if job.part else reader.estimate_rows(job.table)
+        if job.source.narrow and not reader.narrows(job.source):
+            job.source = replace(job.source, narrow=())
+        if job.source.narrow:
+            said = "only rows that pass a filter are read"
+            event(_LOG, logging.INFO, said, relation=job.table)
+        with self._turn:
+            job.estimate, job.began_at, job.begun = estimate, time.monotonic(), True
+            self._turn.notify_all()
+
+    def _wait_until_sure(self, reader: ChunkReader) -> None:
+        """Wait for the transactions that ran when this began; see `gateway.copy`."""
+        began, waiting = time.monotonic(), False
+        notice = WaitNotice(
+            "the copy waits for transactions that are still running", reader.awaited
+        )
+        while not self._closed.is_set():
+            snapshot = reader.snapshot()
+            with self._turn:
+                self._sure_from = self._sure_from or snapshot.xmax
+            self._snapshots.append(snapshot)
+            self._wake()
+            if snapshot.xmin >= self._sure_from:
+                if waiting:
+                    reader.wait_for(None)
+                return
+            if not waiting:
+                reader.wait_for(self._sure_from)
+                waiting = True
+            notice(time.monotonic() - began)
+            self._closed.wait(_GATE_S)
+
+    def _copy(self, reader: ChunkReader, job: CopyJob, held: list[Claim]) -> None:
+        """Read ranges until there are none left for this worker."""
+        rows = _FIRST_CHUNK_ROWS
+        while True:
+            if not held and (claim := self._await_turn(reader, job)) is not None:
+                held.append(claim)
+            if not held:
+                return
+            claim = held[0]
+            try:
+                chunk = self._read(reader, job, claim, self._bounded(rows))
+            except BaseException:
+                if not claim.settled:
+                    held.clear()
+                    with self._turn:
+                        job.front.release(claim)
+                        self._turn.notify_all()
+                raise
+            held.clear()
+            rows = self._settings.chunk_bytes // max(1, reader.bytes // max(1, reader.rows))
+            with self._turn:
+                job.rows += chunk.size + chunk.skipped
+                if job.front.read(claim, chunk):
+                    self._due.append(job)
+                self._not_before = max(self._not_before, time.monotonic())
+                if self._settings.rows_per_second:
+                    self._not_before += reader.rows / self._settings.rows_per_second
+                self._turn.notify_all()
+            self._wake()
+            self._closed.wait(max(0.0, self._not_before - time.monotonic()))
+
+    def _read(self, reader: ChunkReader, job: CopyJob, claim: Claim, rows: int) -> Chunk:
+        """Read a range; if others wait for the one behind it, say first where that begins."""
+        with self._turn:
+            others = job.workers > 1 and not job.front.waiting
+        if others and claim.request.ranged and not claim.settled:
+            claim.request = reader.border(job.source, claim.request, rows)
+            if claim.request.upto is not None:
+                with self._turn:
+                    job.front.settle(claim, claim.request.upto, end=False)
+                    self._turn.notify_all()
+        return reader.read(job.source, claim.request, rows)
+
+    def _await_turn(self, reader: ChunkReader, job: CopyJob) -> Claim | None:
+        """Wait until a range may be read; None: there is nothing left for this worker.
+
+        The stream needs time to get to a chunk's place, on a gateway that lags as much as it lags;
+        meanwhile the next ones are read, no more than can be kept in memory.
+        """
+        flushed = False
+        while not job.over and not self._closed.is_set():
+            with self._turn:
+                if (claim := self._claim(job)) is not None:
+                    return claim
+                if job.workers > 1 and not job.front.has_more:
+                    job.workers -= 1  # the last one stays: keys may have to be read again
+                    return None
+                if self._turn.wait(None if flushed else _FLUSH_S) or job.over:
+                    continue
+            flushed = True
+            with contextlib.suppress(GatewayError):  # the server writes it out later, too
+                reader.flush()
+        return None
+
+    def _claim(self, job: CopyJob) -> Claim | None:
+        """Claim a range: one after the other while the loop is busy, else beside each other."""
+        front = job.front
+        is_read = front.outstanding - front.waiting
+        if front.outstanding > _AHEAD or (is_read and front.waiting):
+            return None
+        return front.claim()
+
+    def _abandon(self, job: CopyJob, held: list[Claim]) -> bool:
+        """End a job from a worker's range on; False: another worker has ended it.
+
+        Waits until what was read before is placed.
+        """
+        with self._turn:
+            is_ended = job.front.is_closed
+            job.front.abandon(*held)
+            held.clear()
+            self._turn.notify_all()
+            if is_ended:
+                return False
+            while job.front.outstanding and not self._closed.is_set():
+                self._turn.wait()
+        return not self._closed.is_set()
+
+    def _bounded(self, rows: int) -> int:
+        most: int = self._settings.chunk_rows
+        if self._settings.rows_per_second:
+            most = min(most, self._settings.rows_per_second)
+        return max(1, min(rows, most))
+
+    def _notify(self) -> None:
+        with self._turn:
+            self._turn.notify_all()
+
+    def _wake(self) -> None:
+        # Full: it is awake. Closed: this worker took too long to end, and nobody is left to wake.
+        with contextlib.suppress(BlockingIOError, BrokenPipeError):
+            os.write(self._write_fd, b"\0")
+
+
+def _drained(entries: deque[_Entry]) -> list[_Entry]:
+    """Take what is there, from a deque that others append to meanwhile."""
+    taken = []
+    while entries:
+        taken.append(entries.popleft())
+    return taken

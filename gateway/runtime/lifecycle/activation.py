@@ -1,0 +1,249 @@
+"""What comes into force at one position: definitions, and the tables that are to be copied."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from typing import Final
+
+from gateway.config import Settings
+from gateway.core.background import OnWait
+from gateway.core.descriptors import wait_readable
+from gateway.core.errors import TransientError
+from gateway.core.failpoints import fail_point
+from gateway.core.lsn import Lsn, format_lsn
+from gateway.core.records import Batch, CopyRequest, CopyState, Cut, Record, Watermark
+from gateway.definitions import requests
+from gateway.definitions.changes import copy_states, departed
+from gateway.definitions.model import Fault, Plan
+from gateway.envelope.headers import HeaderMaker
+from gateway.envelope.markers import encode_copy, encode_reload
+from gateway.observe import event
+from gateway.routing.build.relation_routes import RelationRoutes
+from gateway.runtime.ports import Sink
+from gateway.runtime.wait_log import WaitNotice
+from gateway.source.session.blockers import Wait, waits
+from gateway.source.session.connection import connect
+from gateway.source.stream.connection import ReplicationConnection
+from gateway.source.stream.options import Protocol
+
+__all__ = ["begin", "make_slot", "put_into_force", "take_requests"]
+
+_LOG: Final = logging.getLogger(__name__)
+_LOOK_S: Final = 5.0
+_WAITS: Final = "the slot waits for transactions that are still running"
+
+
+def make_slot(settings: Settings, protocol: Protocol, on_wait: OnWait) -> Lsn:
+    """Create the slot; return its consistent point.
+
+    Raises:
+        SlotBusyError: another gateway has made it meanwhile.
+        TransientError: transactions that were running have not ended in time.
+    """
+    replication = ReplicationConnection(settings.source.dsn, on_wait=on_wait)
+    dsn, slot = settings.source.dsn, settings.source.slot
+
+    def look() -> Wait | None:
+        with connect(dsn, statement_timeout_s=_LOOK_S, on_wait=on_wait) as connection:
+            return next((w for w in waits(connection, slot) if w.task == "slot"), None)
+
+    try:
+        point = replication.create_slot(
+            slot, two_phase=protocol.two_phase, on_wait=WaitNotice(_WAITS, look)
+        )
+    finally:
+        replication.close()
+    event(
+        _LOG,
+        logging.INFO,
+        "slot created",
+        slot=slot,
+        consistent_point=format_lsn(point),
+    )
+    return point
+
+
+def begin(
+    plan: Plan,
+    names: Mapping[str, str],
+    watermark: Watermark,
+    routes: RelationRoutes,
+    sink: Sink,
+    stopping: Callable[[], bool],
+) -> Watermark:
+    """Commit the first watermark of a new slot: all tables of `plan` are pending.
+
+    COPY markers say so before any PROGRESS has a position: what a consumer has then is not
+    complete, however far the stream is. `names`: of topics, as in `put_into_force`.
+
+    Raises:
+        TransientError: an edge failed, or `stopping` said so.
+    """
+    first = replace(watermark, copies=copy_states(plan, (), reconcile=True, names=names))
+    _tell_held((), first.copies)
+    point = watermark.end_lsn
+    records = _pending(first.copies, point, routes)
+    everyone = [subscription.name for subscription in plan.subscriptions]
+    cut = Cut(point, routes.addresses.feeds, None, everyone)
+    _commit(sink, Batch(records, first, cut), stopping)
+    fail_point("copy.begun")
+    return first
+
+
+def put_into_force(
+    plan: Plan,
+    names: Mapping[str, str],
+    definitions: str,
+    watermark: Watermark,
+    routes: RelationRoutes,
+    sink: Sink,
+    *,
+    reconcile: bool,
+    stopping: Callable[[], bool],
+) -> Watermark:
+    """Let `plan` count from the watermark on: markers, and the states of all tables, committed.
+
+    Args:
+        plan: The new one.
+        names: ``[topics] names``.
+        definitions: Their fingerprint.
+        watermark: Everything up to it is in Kafka, under the definitions before.
+        routes: Of `plan`.
+        sink: Not busy.
+        reconcile: See `copy_states`.
+        stopping: Asked while waiting; True gives up.
+
+    Returns:
+        What is committed now.
+
+    Raises:
+        TransientError: an edge failed, or `stopping` said so: the old definitions count.
+    """
+    point = watermark.end_lsn
+    states = copy_states(plan, watermark.copies, reconcile=reconcile, names=names)
+    maker = HeaderMaker(point, None, None, None)
+    value, headers = encode_reload(point, definitions), maker.make(point, 0, b"RELOAD")
+    records = [routes.addresses.marker(s.name, value, headers) for s in plan.subscriptions]
+    pending = _pending(states, point, routes)
+    records += pending
+    headers = maker.make(point, 0, b"COPY")
+    gone = departed(watermark.copies, states)
+    published = {subscription.name for subscription in plan.subscriptions}
+    for state in gone:
+        if state.subscription in published:
+            marker = encode_copy(replace(state, consistent_point=point))
+            records.append(routes.addresses.marker(state.subscription, marker, headers))
+        event(
+            _LOG,
+            logging.WARNING,
+            "a table is not published any more",
+            subscription=state.subscription,
+            relation=f"{state.schema}.{state.table}",
+            state=state.state,
+            because=state.reason or "it is not in the publications under this name",
+        )
+    states = tuple(
+        replace(s, consistent_point=point)
+        if s.state == "held" and s.consistent_point is None
+        else s
+        for s in states
+    )
+    after = replace(watermark, definitions=definitions, copies=states, refusal=None)
+    _tell_held(watermark.copies, states)
+    everyone = [subscription.name for subscription in plan.subscriptions]
+    cut = Cut(point, routes.addresses.feeds, None, everyone)
+    _commit(sink, Batch(records, after, cut), stopping)
+    fail_point("copy.announced")
+    event(
+        _LOG,
+        logging.INFO,
+        "definitions in force",
+        lsn=format_lsn(point),
+        subscriptions=len(plan.subscriptions),
+        tables_to_copy=len(pending),
+    )
+    return after
+
+
+def _tell_held(before: Iterable[CopyState], states: Iterable[CopyState]) -> None:
+    """Log the tables that were never published and are held from now on."""
+    known = {(state.subscription, state.schema, state.table) for state in before}
+    for state in states:
+        key = (state.subscription, state.schema, state.table)
+        if state.state == "held" and key not in known:
+            event(
+                _LOG,
+                logging.WARNING,
+                "a table is held",
+                subscription=state.subscription,
+                relation=f"{state.schema}.{state.table}",
+                because=state.reason,
+            )
+
+
+def take_requests(
+    plan: Plan,
+    watermark: Watermark,
+    asked: tuple[CopyRequest, ...],
+    conditions: Mapping[int, str],
+    unreadable: Mapping[int, Fault],
+    sink: Sink,
+    *,
+    unfit: Mapping[str, str],
+    stopping: Callable[[], bool],
+) -> Watermark:
+    """Let be copied what somebody asks for, and what new partitions have brought.
+
+    All in one Kafka transaction with the end of the requests.
+
+    Args:
+        plan: In force.
+        watermark: What is committed.
+        asked: In the order in which they came.
+        conditions: What the rows of partitions fulfil that have come to trees under copy, by OID.
+        unreadable: Tables that cannot be read, by OID: requests for them are refused.
+        sink: Not busy.
+        unfit: By the name of a request, why its condition cannot be followed.
+        stopping: Asked while waiting; True gives up.
+
+    Returns:
+        What is committed now.
+
+    Raises:
+        TransientError: an edge failed, or `stopping` said so: the requests are there still.
+    """
+    states, refused = requests.take(plan, watermark.copies, asked, conditions, unreadable, unfit)
+    after = replace(watermark, copies=states)
+    _commit(sink, Batch([], after, taken=asked), stopping)
+    for because in refused:
+        event(_LOG, logging.WARNING, "a request for a copy is refused", because=because)
+    event(
+        _LOG,
+        logging.INFO,
+        "requests for copies are taken",
+        requests=len(asked),
+        new_partitions=len(conditions),
+    )
+    return after
+
+
+def _pending(states: Iterable[CopyState], point: Lsn, routes: RelationRoutes) -> list[Record]:
+    """Return the COPY markers of those that are to be copied."""
+    headers = HeaderMaker(point, None, None, None).make(point, 0, b"COPY")
+    return [
+        routes.addresses.marker(
+            state.subscription, encode_copy(replace(state, consistent_point=point)), headers
+        )
+        for state in states
+        if state.state == "pending"
+    ]
+
+
+def _commit(sink: Sink, batch: Batch, stopping: Callable[[], bool]) -> None:
+    sink.submit(batch)
+    while sink.collect() is None:
+        if stopping():
+            raise TransientError("stopped while a position was committed")
+        wait_readable([sink.fileno()], 0.5)

@@ -1,0 +1,70 @@
+"""Whether to try again after a failure, and when. Pure but for what it remembers."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from gateway.core.errors import FatalError, FencedError, TransientError
+
+__all__ = ["Retries"]
+
+FIRST_PAUSE_S: Final = 0.5
+LONGEST_PAUSE_S: Final = 15.0
+FENCES: Final = 3
+"""So often in a row, with the slot ours each time, the other one must read another server."""
+
+
+class Retries:
+    """Remembers since when nothing has worked.
+
+    Args:
+        retry_for_s: Give up when nothing has worked for this long.
+        slot: Its name, for messages.
+    """
+
+    def __init__(self, retry_for_s: float, slot: str) -> None:
+        self._retry_for_s = retry_for_s
+        self._slot = slot
+        self.reset()
+
+    def reset(self) -> None:
+        """Note that an attempt ended well."""
+        self._failing_since: float | None = None
+        self._pause_s = FIRST_PAUSE_S
+        self._fences = 0
+
+    def after(self, error: TransientError, *, now: float, worked: bool, stood_by: bool) -> float:
+        """Return the seconds to wait before the next attempt.
+
+        Args:
+            error: What ended this one.
+            now: Seconds, monotonic.
+            worked: It got somewhere first: committed something, or streamed for a while.
+            stood_by: Another process had the slot at its beginning.
+
+        Raises:
+            TransientError: `error`, because nothing has worked for `retry_for_s`.
+            FatalError: trying again cannot help.
+        """
+        self._count_fences(error, stood_by)
+        if self._failing_since is None or worked or stood_by:
+            self._failing_since, self._pause_s = now, FIRST_PAUSE_S
+        pause_s = self._pause_s
+        if now - self._failing_since + pause_s > self._retry_for_s:
+            raise error
+        self._pause_s = min(pause_s * 2, LONGEST_PAUSE_S)
+        return pause_s
+
+    def _count_fences(self, error: TransientError, stood_by: bool) -> None:
+        """Two gateways on copies of one server both have the slot: neither would ever stand by."""
+        if not isinstance(error, FencedError):
+            self._fences = 0
+            return
+        self._fences = 1 if stood_by else self._fences + 1
+        if self._fences >= FENCES:
+            raise FatalError(
+                "another gateway writes to Kafka as this one does, and yet the slot "
+                f'"{self._slot}" is free: it reads another server',
+                hint="one of the two servers is a copy of the other: stop the gateway of the copy, "
+                "or give it other topics ([topics] progress and other subscriptions)",
+            )

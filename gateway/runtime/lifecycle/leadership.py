@@ -1,0 +1,142 @@
+"""Who leads: the gateway whose connection streams from the slot. Everyone else stands by.
+
+PostgreSQL gives a slot to one connection at a time, and takes it back when that connection ends or
+has not answered for wal_sender_timeout. So the slot is the lock of the whole gateway: who does not
+get it changes nothing, in Kafka neither.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Final
+
+import psycopg
+
+from gateway.core.errors import SlotBusyError
+from gateway.observe import event
+from gateway.source.session.connection import classify_server_error
+from gateway.source.stream.connection import ReplicationConnection
+from gateway.source.stream.slot import slot_status
+
+__all__ = ["StoppedWaiting", "lock_first_start", "start_stream"]
+
+_LOG: Final = logging.getLogger(__name__)
+_LOOK_S: Final = 0.25
+_REMIND_S: Final = 60.0
+_HOLDERS: Final = """
+SELECT a.pid, r.rolname::text, r.rolsuper OR r.rolreplication
+FROM pg_catalog.pg_locks AS l
+JOIN pg_catalog.pg_stat_activity AS a ON a.pid = l.pid
+JOIN pg_catalog.pg_roles AS r ON r.oid = a.usesysid
+JOIN pg_catalog.pg_database AS d ON d.oid = l.database,
+pg_catalog.hashtextextended(%s, 0) AS key
+WHERE l.locktype = 'advisory' AND l.objsubid = 1 AND l.granted
+AND d.datname = pg_catalog.current_database()
+AND l.classid::pg_catalog.int8 = (key >> 32) & 4294967295
+AND l.objid::pg_catalog.int8 = key & 4294967295
+ORDER BY 1
+"""
+
+
+class StoppedWaiting(Exception):
+    """The gateway was told to stop while it stood by."""
+
+
+def lock_first_start(connection: psycopg.Connection, slot: str) -> None:
+    """Let nobody else make the slot for as long as `connection` lasts.
+
+    There is no slot yet to be the lock; an advisory lock of the session is. Any role can take that,
+    so it only counts when a role has it that could make a slot.
+
+    Raises:
+        SlotBusyError: another gateway is making it; try again soon.
+        TransientError: the connection is gone.
+    """
+    try:
+        row = connection.execute(
+            "SELECT pg_catalog.pg_try_advisory_lock(pg_catalog.hashtextextended(%s, 0))",
+            [f"pgsluice {slot}"],
+        ).fetchone()
+        holders = connection.execute(_HOLDERS, [f"pgsluice {slot}"]).fetchall()
+    except psycopg.Error as error:
+        doing = f'locking the creation of slot "{slot}"'
+        raise classify_server_error(error.sqlstate, str(error), doing=doing) from None
+    if row is not None and row[0]:
+        return
+    gateways = [
+        f"process {pid} of role {role}" for pid, role, may_replicate in holders if may_replicate
+    ]
+    if gateways or not holders:
+        who = f": {gateways[0]} has its lock" if gateways else ""
+        raise SlotBusyError(f'another gateway is about to make replication slot "{slot}"{who}')
+    for pid, role, _ in holders:
+        event(
+            _LOG,
+            logging.WARNING,
+            "lock of the first start ignored: its holder cannot be a gateway",
+            slot=slot,
+            pid=pid,
+            role=role,
+        )
+
+
+def start_stream(
+    connection: psycopg.Connection,
+    slot: str,
+    start: Callable[[], ReplicationConnection],
+    *,
+    stopping: Callable[[], bool],
+    pause: Callable[[float], None],
+    why_not: Callable[[], str | None],
+) -> ReplicationConnection | None:
+    """Take the slot, standing by while another process has it.
+
+    Args:
+        connection: For looking at the slot.
+        slot: Its name.
+        start: Opens a connection and starts streaming; raises `SlotBusyError` while it cannot.
+        stopping: Asked between two looks.
+        pause: Waits for so many seconds, or until `stopping` may have changed.
+        why_not: Why a slot that is free is left alone; None: it is not.
+
+    Returns:
+        The started stream; None when the slot has gone meanwhile.
+
+    Raises:
+        StoppedWaiting: `stopping` said so.
+        GatewayError: as `start` and `slot_status`.
+    """
+    waited_s = 0.0
+    while True:
+        status = slot_status(connection, slot)
+        if status is None:
+            return None
+        because = None if status.active else why_not()
+        if not status.active and because is None:
+            try:
+                return start()
+            except SlotBusyError:
+                pass  # somebody was quicker
+        if waited_s % _REMIND_S < _LOOK_S and because is not None:
+            event(
+                _LOG,
+                logging.WARNING,
+                "standing by: no process reads the slot, and this gateway does not take over",
+                slot=slot,
+                because=because,
+                waited_s=int(waited_s),
+            )
+        elif waited_s % _REMIND_S < _LOOK_S:
+            event(
+                _LOG,
+                logging.INFO,
+                "standing by: another process reads the slot",
+                slot=slot,
+                pid=status.active_pid or "unknown",
+                waited_s=int(waited_s),
+            )
+        if stopping():
+            raise StoppedWaiting
+        pause(_LOOK_S)
+        waited_s += _LOOK_S

@@ -1,0 +1,186 @@
+"""Whether a gateway that stands by may take over: a failover changes nothing of what is published.
+
+Definitions change by a reload, or by a start. A gateway that has seen another one lead since it
+began compares its own definitions with those in force; while they differ it says so, is not ready,
+and leaves the slot alone. A start that only waits until the server has noticed that its predecessor
+is gone is no standby: nobody leads, and no reply reaches the server.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+import psycopg
+
+from gateway.config import Settings
+from gateway.core.errors import GatewayError, TransientError
+from gateway.core.records import Watermark
+from gateway.observe import Counters, event
+from gateway.runtime.planning.plan import read_definitions
+from gateway.sink.clients.identity import SlotIdentity
+from gateway.sink.own_topics.progress import read_progress
+from gateway.source.provisioning.privileges import why_unreadable
+from gateway.source.stream.slot import reader_sign
+
+__all__ = ["DefinitionsChanged", "Standby"]
+
+_LOG: Final = logging.getLogger(__name__)
+_LOOK_S: Final = 5.0
+_READ_S: Final = 30.0
+_UNCOPIED: Final = ("pending", "copying")
+
+
+class DefinitionsChanged(Exception):
+    """The definitions file is no longer what the attempt began with."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """The result of one comparison with the definitions in force.
+
+    Attributes:
+        watermark: As committed by whoever leads; None: there is none.
+        file: Fingerprint of the definitions file.
+        unreadable: Why the file cannot be read; empty: it can.
+    """
+
+    watermark: Watermark | None
+    file: str
+    unreadable: str
+
+
+class Standby:
+    """Compares what this gateway would publish with what is published, as long as it stands by.
+
+    It lasts as long as the daemon; only the thread of the loop calls it.
+
+    Args:
+        settings: The configuration.
+        counters: Told why this gateway does not take over.
+        reload: True once after a person asked for the definitions to be put into force.
+    """
+
+    def __init__(self, settings: Settings, counters: Counters, reload: Callable[[], bool]) -> None:
+        self._settings = settings
+        self._counters = counters
+        self._reload = reload
+        self._identity: SlotIdentity | None = None
+        self._fingerprint = ""
+        self._led = False  # another gateway, since this one began or led itself
+        self._told = False
+        self._sign: object = None
+        self._why: str | None = None
+        self._found: _Found | None = None
+        self._looking: threading.Thread | None = None
+        self._look_at = 0.0
+
+    def begin(self, identity: SlotIdentity, fingerprint: str) -> None:
+        """Note what an attempt begins with.
+
+        Args:
+            identity: Of the slot.
+            fingerprint: Of the definitions with which this attempt would take over.
+        """
+        self._identity, self._fingerprint = identity, fingerprint
+        self._sign, self._found, self._look_at = None, None, 0.0
+
+    def wait(self, connection: psycopg.Connection) -> None:
+        """Look at who leads and at what is in force, without waiting for Kafka.
+
+        Raises:
+            DefinitionsChanged: the attempt would take over with definitions that are neither those
+                in force nor those of the file.
+            TransientError: the connection is gone.
+        """
+        self._told |= self._reload()
+        sign = reader_sign(connection, self._settings.source.slot)
+        self._led |= self._sign is not None and sign is not None and sign != self._sign
+        self._sign = sign or self._sign
+        found, self._found = self._found, None
+        if found is not None:
+            self._judge(connection, found)
+        if time.monotonic() >= self._look_at and not self._is_looking():
+            self._look_at = time.monotonic() + _LOOK_S
+            self._looking = threading.Thread(
+                target=self._look, name="pgsluice standby", daemon=True
+            )
+            self._looking.start()
+        self._show()
+
+    def why_not(self) -> str | None:
+        """Return why this gateway does not take over; None: it may."""
+        return self._why if self._led and not self._told else None
+
+    def refuses(self, watermark: Watermark | None) -> bool:
+        """Whether taking over at `watermark` would change what is published.
+
+        `watermark` is read while nobody else can lead: another gateway may have changed the
+        definitions after the last look.
+        """
+        if watermark is None or watermark.definitions in ("", self._fingerprint):
+            return False
+        self._why = _OTHERS
+        self._show()
+        return self.why_not() is not None
+
+    def supersede(self) -> None:
+        """Note that another gateway has led: other definitions are in force than this one had."""
+        self._led = True
+
+    def lead(self) -> None:
+        """Note that this gateway leads now."""
+        self._led = self._told = False
+        self._why = None
+        self._show()
+
+    def _judge(self, connection: psycopg.Connection, found: _Found) -> None:
+        before, self._why = self._why, None
+        watermark = found.watermark
+        if watermark is None:
+            return
+        if watermark.definitions in ("", self._fingerprint):
+            to_copy = {state.oid for state in watermark.copies if state.state in _UNCOPIED}
+            faults = why_unreadable(connection, to_copy - {0})
+            self._why = next((fault.reason for fault in faults.values()), None)
+        elif found.file and found.file != self._fingerprint:
+            raise DefinitionsChanged
+        else:
+            self._why = found.unreadable or _OTHERS
+        if self._why is not None and self._why != before and self._led:
+            event(_LOG, logging.WARNING, "this standby does not take over", because=self._why)
+
+    def _show(self) -> None:
+        self._counters.takeover_refused = self.why_not() or ""
+
+    def _is_looking(self) -> bool:
+        return self._looking is not None and self._looking.is_alive()
+
+    # The thread
+
+    def _look(self) -> None:
+        """Read what is in force and the file; Kafka may take its time to answer."""
+        identity, settings = self._identity, self._settings
+        assert identity is not None
+        try:
+            topic = settings.topics.progress
+            watermark = read_progress(
+                settings.kafka, topic, identity, _READ_S, settled=False
+            ).watermark
+        except GatewayError as error:
+            if not isinstance(error, TransientError):
+                event(_LOG, logging.WARNING, "definitions are not compared", error=error.message)
+            return
+        file = unreadable = ""
+        try:
+            file = read_definitions(settings).fingerprint
+        except GatewayError as error:
+            unreadable = error.message
+        self._found = _Found(watermark, file, unreadable)
+
+
+_OTHERS: Final = "its definitions are not those in force"

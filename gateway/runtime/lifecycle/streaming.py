@@ -1,0 +1,255 @@
+"""The loop of an attempt, and the requests for copies that are taken between two runs of it.
+
+A request ends a run of the loop in good order: everything routed is in Kafka then. The states that
+follow from it are committed, and the loop goes on with the same stream, the same relations and a
+new copier, for which this is a beginning like any other: nothing that was published before has to
+be shown to it. What is out of order meanwhile (a table that was altered, or is put aside) needs a
+new plan; then the attempt ends, and the next one takes the requests as well.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import ExitStack, closing
+from dataclasses import dataclass, field
+from typing import Final
+
+from gateway.config import Settings
+from gateway.core.errors import FatalError
+from gateway.core.lsn import Lsn, format_lsn
+from gateway.core.records import CopyRequest, CopyState, Watermark
+from gateway.definitions.combine import TableId
+from gateway.definitions.model import Fault, Plan
+from gateway.definitions.requests import new_partitions, oids_of, released
+from gateway.observe import Counters, event
+from gateway.routing import Router
+from gateway.routing.build.relation_routes import RelationRoutes
+from gateway.routing.row.native import why_interpreted
+from gateway.runtime.copy.coordinator import TableCopier
+from gateway.runtime.copy.jobs import CopyReport
+from gateway.runtime.lifecycle.activation import take_requests
+from gateway.runtime.lifecycle.start_decision import GoOn
+from gateway.runtime.loop.history_check import Continuity
+from gateway.runtime.loop.memory import clear_up
+from gateway.runtime.loop.pipeline import Outcome, Pipeline
+from gateway.runtime.loop.receiver import Intake
+from gateway.runtime.planning.held_retries import HeldLooks
+from gateway.runtime.planning.reload import Reloader, Takeover
+from gateway.runtime.planning.setup import Setup
+from gateway.sink.delivery.batches import why_one_by_one
+from gateway.sink.delivery.producer import TransactionalSink
+from gateway.source.copy.chunk_reader import ChunkReader
+from gateway.source.filters.evaluator import ServerEvaluator
+from gateway.transactions import Assembler
+
+__all__ = ["Streaming"]
+
+_LOG: Final = logging.getLogger(__name__)
+
+
+@dataclass(slots=True, kw_only=True)
+class Streaming:
+    """Runs once, on a stream that has begun.
+
+    Attributes:
+        endpos: As in `gateway.runtime.loop.pipeline.Pipeline`.
+        reload: True once after a person asked for the definitions to be read anew.
+        told: The plan as the stream has told it.
+        make_evaluator: Makes an evaluator for copies; not open.
+        watermark: What is in Kafka.
+        unreadable: Says of tables, by OID, why they cannot be read.
+        faults: Of tables that the copy could not read.
+        taken: Names of the requests that have been taken.
+        held_looks: Says when to look at what is held.
+        takeover: What takes over where it ended with `Outcome.REACHED_SWITCH`.
+    """
+
+    settings: Settings
+    counters: Counters
+    report_copy: CopyReport
+    endpos: Lsn | None
+    stopping: Callable[[], bool]
+    reload: Callable[[], bool]
+    make_evaluator: Callable[[], ServerEvaluator]
+    told: Callable[[], Plan | None]
+    unreadable: Callable[[Collection[int]], Mapping[int, Fault]]
+    setup: Setup
+    routes: RelationRoutes
+    intake: Intake
+    sink: TransactionalSink
+    watermark: Watermark
+    taken: set[str]
+    held_looks: HeldLooks
+    takeover: Takeover | None = None
+    faults: dict[TableId, Fault] = field(default_factory=dict)
+
+    def run(self, going_on: GoOn) -> Outcome:
+        """Return why it ended.
+
+        Raises:
+            TransientError: an edge failed.
+            FatalError: a person must act.
+        """
+        settings, setup, protocol = self.settings, self.setup, self.setup.protocol
+        self._tell()
+        router = Router(self.routes, setup.routing, attended=self.intake.attended)
+        assembler = Assembler(
+            version=protocol.version,
+            parallel_streaming=protocol.streaming == "parallel",
+            max_buffer_bytes=settings.limits.max_buffer_bytes,
+            spool_directory=settings.gateway.spool_directory,
+            series=router.takes_series,
+        )
+        with closing(assembler):
+            pipeline = Pipeline(
+                self.intake,
+                self.sink,
+                assembler,
+                router,
+                self.watermark,
+                [subscription.name for subscription in setup.plan.subscriptions],
+                settings.limits,
+                self.counters,
+                endpos=self.endpos,
+                stopping=self.stopping,
+                continuity=Continuity(self.watermark, going_on.confirmed_lsn),
+            )
+            while True:
+                outcome, asked, unfit = self._run(pipeline)
+                if not asked:
+                    return outcome
+                self._take(asked, unfit)
+
+    def _run(
+        self, pipeline: Pipeline
+    ) -> tuple[Outcome, tuple[CopyRequest, ...], Mapping[str, str]]:
+        """Run the loop; return why it ended, and the requests with which it can go on.
+
+        And why some of these cannot be followed, by name.
+        """
+        setup = self.setup
+        with ExitStack() as stack:
+            reloader = stack.enter_context(
+                Reloader(
+                    self.settings,
+                    self.watermark,
+                    setup.plan,
+                    setup.definitions,
+                    counters=self.counters,
+                    before=setup.catalog,
+                    tells=setup.tells,
+                    told=self.told,
+                    names=setup.names,
+                    copies=self._copies,
+                    requested=self.reload,
+                    held_looks=self.held_looks,
+                    taken=self.taken,
+                )
+            )
+            with self.intake.attended():
+                copier = stack.enter_context(self._copier(stack))
+            pipeline.begin(
+                self.watermark,
+                copier,
+                switch=reloader,
+                renew=reloader.is_asked_to_copy,
+            )
+            outcome = pipeline.run()
+            self.watermark = pipeline.durable
+            self.faults |= copier.faults
+            if self.faults and self.settings.definitions.on_table_error == "stop":
+                raise FatalError(next(iter(self.faults.values())).reason)
+            asked = reloader.requests if outcome is Outcome.START_ANEW else ()
+            if (
+                copier.altered
+                or self.routes.is_astray
+                or new_partitions(setup.plan, self.watermark.copies)
+                or released(self.watermark.copies, asked) != self.watermark.copies
+            ):
+                asked = ()
+            if outcome is Outcome.REACHED_SWITCH:
+                self.takeover = reloader.take()
+            if asked:
+                # The stream goes on, and threads may take their time to end.
+                with self.intake.attended():
+                    stack.close()
+                    clear_up()
+        if not asked:
+            event(
+                _LOG,
+                logging.INFO,
+                outcome.value,
+                watermark=format_lsn(self.watermark.end_lsn),
+                transactions=self.counters.transactions,
+                records=self.counters.records,
+            )
+        return outcome, asked, reloader.unfit
+
+    def _take(self, asked: tuple[CopyRequest, ...], unfit: Mapping[str, str]) -> None:
+        with self.intake.attended():
+            self.watermark = take_requests(
+                self.setup.plan,
+                self.watermark,
+                asked,
+                {},
+                self.unreadable(oids_of(self.setup.plan, asked)),
+                self.sink,
+                unfit=unfit,
+                stopping=self.stopping,
+            )
+        self.taken.update(request.name for request in asked)
+
+    def _copies(self) -> Sequence[CopyState]:
+        """How far the copies are, for other threads."""
+        posted = self.counters.posted
+        loop = None if posted is None else posted.loop
+        return self.watermark.copies if loop is None else loop.copies
+
+    def _tell(self) -> None:
+        protocol, plan = self.setup.protocol, self.setup.plan
+        self.counters.durable_lsn = self.watermark.end_lsn
+        why, one_by_one = why_interpreted(), why_one_by_one()
+        event(
+            _LOG,
+            logging.INFO,
+            "streaming",
+            slot=self.settings.source.slot,
+            watermark=format_lsn(self.watermark.end_lsn),
+            protocol=protocol.version,
+            streaming=protocol.streaming,
+            two_phase=protocol.two_phase,
+            binary=protocol.binary,
+            rows="compiled" if why is None else f"interpreted: {why}",
+            producing="compiled" if one_by_one is None else f"one by one: {one_by_one}",
+        )
+        self.counters.filters = {
+            (p.subscription, str(plan.tables[p.target_oid])): self.routes.filters.evaluators(p)
+            for p in plan.publishes
+        }
+        self.counters.set_away("")
+        self.counters.enter("streaming")
+
+    def _copier(self, stack: ExitStack) -> TableCopier:
+        settings, evaluator = self.settings, None
+        copying = any(not state.is_settled for state in self.watermark.copies)
+        if copying and self.routes.filters.ask_server:
+            # The stream's own is asked about one transaction while another is routed.
+            evaluator = stack.enter_context(closing(self.make_evaluator()))
+            evaluator.open()
+        return TableCopier(
+            self.setup.plan,
+            self.watermark.copies,
+            self.routes,
+            self.setup.routing,
+            settings.copy,
+            self.counters,
+            open_reader=lambda on_wait: ChunkReader(
+                settings.source.dsn,
+                slot=settings.source.slot,
+                on_wait=on_wait,
+                spool_directory=settings.gateway.spool_directory,
+            ),
+            evaluator=evaluator,
+            report=self.report_copy,
+        )

@@ -1,0 +1,310 @@
+"""The replication stream as the loop sees it: everything that has arrived, in order; nobody waits.
+
+PostgreSQL ends a connection that does not answer, and a server that is told to stop waits for one
+that does not read. So the stream is read and answered also while Kafka is away, a table is copied
+or a catalog look-up hangs. What cannot be taken then goes to disk (`Backlog`).
+
+    loop takes            receive()         from disk first, then from the socket
+    loop has no room      wait_for_room()   nothing for half a second, then from the socket to disk
+    loop cannot take      set_aside()       from the socket to disk
+    loop is elsewhere     attended()        a thread does that
+
+A server that is only faster than Kafka, or than the loop, waits as it does for any subscriber: the
+way through the disk costs CPU where it is short. While the loop takes what is on disk, the socket
+is looked at twice a second.
+
+When the disk has no room, reading pauses and the log says so; feedback goes on.
+
+The server's questions are answered where they arrive. One that insists is stopping, and waits for a
+confirmation: see `gateway.runtime.loop.shutdown_keepalives`. It gets its connection closed instead,
+    and can stop.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import struct
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+from gateway.core.descriptors import wait_readable
+from gateway.core.errors import TransientError
+from gateway.core.lsn import ZERO_LSN, Lsn, format_lsn
+from gateway.observe import event
+from gateway.pgoutput.frames import KEEPALIVE_TAG, XLOGDATA_TAG
+from gateway.runtime.loop.disk_queue import Backlog
+from gateway.runtime.loop.shutdown_keepalives import ShutdownPings
+from gateway.runtime.ports import Source
+from gateway.transactions.spool import SpoolFullError
+
+__all__ = ["FRAMES_PER_TURN", "Intake"]
+
+_LOG: Final = logging.getLogger(__name__)
+
+FRAMES_PER_TURN: Final = 2_000
+"""Frames taken from the source before anything else is looked at again."""
+
+_LOOK_S: Final = 0.5
+"""For so long the socket is not read while there is no room, or something else to take."""
+
+_RETRY_FULL_S: Final = 1.0
+_REMIND_S: Final = 60.0
+_POSITION: Final = struct.Struct(">xQ")  # wal_start of XLogData, wal_end of a keepalive
+
+
+class Intake:
+    """A started `Source`, read on while nothing can be taken. Not thread safe, but for `attended`.
+
+    Args:
+        source: Started; closed with this.
+        spool_directory: For what cannot be taken yet; None: the system's temporary directory.
+        feedback_interval_s: A standby status update at least this often while `attended`.
+        clock: Seconds, monotonic.
+
+    Attributes:
+        heard_at: When something came from the server last, on that clock.
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        *,
+        spool_directory: Path | None = None,
+        feedback_interval_s: float = 5.0,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._source = source
+        self._feedback_interval_s = feedback_interval_s
+        self._clock = clock
+        self._backlog = Backlog(spool_directory)
+        self._unstored: list[bytes] = []  # taken from the socket, no room on disk
+        self._taken_at = self._read_at = clock()  # by the loop, and from the socket
+        self._waits = False
+        self._try_disk_at = 0.0
+        self._remind_at = 0.0
+        self._pings = ShutdownPings()
+        self._flush_lsn = ZERO_LSN
+        self._received_lsn = ZERO_LSN
+        self.heard_at = clock()
+
+    def fileno(self) -> int:
+        """Readable when the server has sent something.
+
+        Raises:
+            TransientError: the connection is gone.
+        """
+        return self._source.fileno()
+
+    @property
+    def waiting(self) -> bool:
+        """Whether `receive` has something without the server's doing."""
+        return bool(self._backlog) or bool(self._unstored)
+
+    @property
+    def reads(self) -> bool:
+        """Whether it is of use to wait for what the server sends."""
+        return not self._unstored and not self._waits
+
+    @property
+    def spooled(self) -> int:
+        """Bytes on disk that wait to be taken."""
+        return self._backlog.size
+
+    @property
+    def silent_for_s(self) -> float:
+        """When the server has said nothing for so long it is given up; 0: never."""
+        return self._source.silent_for_s
+
+    def receive(self) -> Sequence[bytes]:
+        """Return the next frames of the stream, a bounded number of them, without waiting.
+
+        Raises:
+            TransientError, SlotError, FatalError: as `Source.receive`, and for the disk.
+        """
+        self._waits = False
+        self._taken_at = self._clock()
+        if self.waiting and self._taken_at >= self._read_at + _LOOK_S:
+            self.set_aside()
+        if taken := self._backlog.take():
+            return taken
+        if self._unstored:
+            taken, self._unstored = self._unstored, []
+            return taken
+        self._read_at = self._taken_at
+        frames = self._source.receive(FRAMES_PER_TURN)
+        self._note(frames)
+        if frames and b"w" in (frames[0][:1], frames[-1][:1]):
+            self._pings.reset()  # the server is at work
+        return frames
+
+    def wait_for_room(self) -> None:
+        """Say that nothing can be taken now. When that lasts, it does what `set_aside` does.
+
+        Raises:
+            TransientError, SlotError, FatalError: as `set_aside`.
+        """
+        self._waits = self._clock() < self._taken_at + _LOOK_S
+        if not self._waits:
+            self.set_aside()
+
+    def set_aside(self) -> int:
+        """Move what has arrived to disk; return the number of frames.
+
+        Raises:
+            TransientError: the connection is gone, or the server is stopping and insists on a
+                confirmation that cannot be given.
+            SlotError, FatalError: as `Source.receive`, and for the disk.
+        """
+        self._waits = False
+        self._read_at = self._clock()
+        if self._unstored:
+            self._store()
+            if self._unstored:
+                return 0
+        frames = self._source.receive(FRAMES_PER_TURN)
+        if not frames:
+            return 0
+        self._note(frames)
+        self._unstored = [self._answered(frame) for frame in frames]
+        self._store()
+        return len(frames)
+
+    def send_feedback(self, flush_lsn: Lsn, *, reply_requested: bool = False) -> None:
+        """Send a standby status update: `flush_lsn` is safe, and all that has come is received.
+
+        Raises:
+            TransientError: the connection is gone.
+        """
+        self._flush_lsn = max(self._flush_lsn, flush_lsn)
+        self._source.send_feedback(
+            self._flush_lsn,
+            write_lsn=max(self._received_lsn, self._flush_lsn),
+            reply_requested=reply_requested,
+        )
+
+    def answer(self, wal_end: Lsn, flush_lsn: Lsn = ZERO_LSN) -> None:
+        """Answer a keepalive that asks for it; `flush_lsn` as for `send_feedback`.
+
+        Raises:
+            TransientError: the connection is gone, or the server is stopping and insists.
+        """
+        self.send_feedback(flush_lsn)
+        if self._pings.insists(wal_end, self._flush_lsn, self._clock()):
+            raise TransientError(
+                "the source server is stopping and waits for a confirmation of "
+                f"{format_lsn(wal_end)}, which cannot be given yet: everything up to "
+                f"{format_lsn(self._flush_lsn)} is safe in Kafka",
+                hint="nothing is lost, the rest is read again from the slot; what holds it "
+                "back is a prepared transaction (pg_prepared_xacts), or Kafka",
+            )
+
+    @contextmanager
+    def attended(self) -> Iterator[None]:
+        """Let a thread read and answer while the block does something that may take long.
+
+        Nothing else of this object may be used in the block.
+
+        Raises:
+            Exception: what went wrong meanwhile; at the block's end, if that ends well.
+        """
+        failure: list[Exception] = []
+        ended, end = os.pipe()
+        thread = threading.Thread(
+            target=self._attend, args=(ended, failure), name="pgsluice intake", daemon=True
+        )
+        thread.start()
+        try:
+            yield
+        finally:
+            os.write(end, b"\0")
+            thread.join()
+            os.close(ended)
+            os.close(end)
+        if failure:
+            raise failure[0]
+
+    def finish(self, timeout_s: float) -> None:
+        """End the stream in order: the server has read the last feedback, or time is up."""
+        self._source.finish(timeout_s)
+        self._backlog.close()
+
+    def close(self) -> None:
+        """Close the connection and free the disk."""
+        self._source.close()
+        self._backlog.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _attend(self, ended: int, failure: list[Exception]) -> None:
+        next_feedback = self._clock()
+        try:
+            while True:
+                if self._clock() >= next_feedback:
+                    self.send_feedback(self._flush_lsn)
+                    next_feedback = self._clock() + self._feedback_interval_s
+                if self.set_aside() == FRAMES_PER_TURN:
+                    ready = wait_readable([ended], 0)
+                else:
+                    edges = [ended, self._source.fileno()] if self.reads else [ended]
+                    wait_s = min(_LOOK_S, max(0.0, next_feedback - self._clock()))
+                    ready = wait_readable(edges, wait_s)
+                if ended in ready:
+                    return
+        except Exception as error:
+            # At once: a server that is stopping does not wait for the end of the block.
+            self._source.close()
+            failure.append(error)
+
+    def _note(self, frames: Sequence[bytes]) -> None:
+        if frames:
+            self.heard_at = self._clock()
+            (position,) = _POSITION.unpack_from(frames[-1])
+            self._received_lsn = max(self._received_lsn, Lsn(position))
+
+    def _answered(self, frame: bytes) -> bytes:
+        """Answer a keepalive that asks for it; what is kept of it asks no more."""
+        tag = frame[0] if frame else None
+        if tag == XLOGDATA_TAG:
+            self._pings.reset()
+        elif tag == KEEPALIVE_TAG and frame[-1]:
+            self.answer(Lsn(_POSITION.unpack_from(frame)[0]))
+            return frame[:-1] + b"\0"
+        return frame
+
+    def _store(self) -> None:
+        now = self._clock()
+        if now < self._try_disk_at:
+            return
+        try:
+            self._backlog.append(self._unstored)
+        except SpoolFullError as error:
+            self._try_disk_at = now + _RETRY_FULL_S
+            if now >= self._remind_at:
+                self._remind_at = now + _REMIND_S
+                event(
+                    _LOG,
+                    logging.ERROR,
+                    "no room on disk for what the server sends: reading pauses, the slot keeps it",
+                    error=error.message,
+                    hint=error.hint or "",
+                )
+        else:
+            if self._remind_at:
+                self._remind_at = 0.0
+                event(_LOG, logging.INFO, "there is room on disk again: reading goes on")
+            self._unstored = []

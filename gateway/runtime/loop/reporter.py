@@ -1,0 +1,93 @@
+"""What the loop counts and tells of itself, so that the loop has only to say when.
+
+Totals per table are taken when a Kafka transaction is handed over, and count when it is committed:
+what is shown is in Kafka. All of it is done a few times a second at most, whatever the load.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from gateway.observe import Counters, LoopState
+from gateway.routing.row.counters import Tally
+from gateway.runtime.ports import TransactionRouter
+
+__all__ = ["Reporter", "unix_time"]
+
+_EVERY_S: Final = 0.5
+_EPOCH_S: Final = 946_684_800
+_ROW_OPERATIONS: Final = frozenset({"insert", "update", "delete"})
+
+
+class Reporter:
+    """Counts for one loop.
+
+    Args:
+        router: Of the loop; its totals begin at 0.
+        clock: Seconds, monotonic.
+    """
+
+    def __init__(
+        self, counters: Counters, router: TransactionRouter, clock: Callable[[], float]
+    ) -> None:
+        self._counters = counters
+        self._router = router
+        self._clock = clock
+        self._known = Tally()
+        self._committing: Tally | None = None
+        self._records = 0
+        self._began = 0.0
+        self._next_tally = self._next_post = 0.0
+
+    def is_due(self) -> bool:
+        """Whether it is time to `post`."""
+        return self._clock() >= self._next_post
+
+    def hand_over(self, records: int) -> None:
+        """Note that a piece of a Kafka transaction goes to the sink."""
+        if not self._records:
+            self._began = self._clock()
+        self._records += records
+
+    def commit(self) -> None:
+        """Note that the piece handed over last is to be committed, with all before it."""
+        if self._clock() >= self._next_tally:
+            self._committing = self._router.tally()
+            self._next_tally = self._clock() + _EVERY_S
+
+    def committed(self) -> None:
+        """Count what was handed over."""
+        counters = self._counters
+        if self._records:
+            counters.commit_seconds.add(self._clock() - self._began)
+            counters.commit_records.add(self._records)
+            self._records = 0
+        if self._committing is not None:
+            self._count(self._committing)
+            self._committing = None
+
+    def post(self, state: LoopState, *, settled: bool) -> None:
+        """Let others see the figures; `settled`: all that was routed is committed."""
+        if settled:
+            self._count(self._router.tally())
+        self._counters.post(state)
+        self._next_post = self._clock() + _EVERY_S
+
+    def _count(self, tally: Tally) -> None:
+        rows, filtered = self._counters.rows, self._counters.filtered
+        passed: dict[tuple[str, str], int] = {}
+        for key, total in tally.rows.items():
+            new = total - self._known.rows.get(key, 0)
+            rows[key] = rows.get(key, 0) + new
+            if key[2] in _ROW_OPERATIONS:
+                passed[key[:2]] = passed.get(key[:2], 0) + new
+        for of_table, total in tally.changes.items():
+            new = total - self._known.changes.get(of_table, 0)
+            filtered[of_table] = filtered.get(of_table, 0) + new - passed.get(of_table, 0)
+        self._known = tally
+
+
+def unix_time(microseconds: int | None) -> float | None:
+    """Return seconds since 1970 of a time as the server has it, in microseconds since 2000."""
+    return None if microseconds is None else microseconds / 1_000_000 + _EPOCH_S

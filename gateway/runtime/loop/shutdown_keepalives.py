@@ -1,0 +1,55 @@
+"""Notices that the server is stopping and waits for us. Pure.
+
+On a fast shutdown a walsender ends only when the client has confirmed everything that was sent; it
+asks again as soon as an answer arrives. While a prepared transaction holds the confirmation back,
+or Kafka is down, that would never end, and the server could not stop. Otherwise it asks once for
+a position, and then not before half of wal_sender_timeout, because our answers say that we have
+received it (``write``).
+
+Source: WalSndDone and WalSndWaitForWal in PostgreSQL's walsender.c.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from gateway.core.lsn import Lsn
+
+__all__ = ["ShutdownPings"]
+
+GAP_S: Final = 0.5
+"""A question that comes sooner than this after the answer to the same one before is impatient."""
+
+PATIENCE_S: Final = 4.0
+"""How long that must go on: a commit to Kafka that is under way is usually done before."""
+
+
+class ShutdownPings:
+    """Watches the keepalives that ask for an answer."""
+
+    __slots__ = ("_answered_at", "_since", "_wal_end")
+
+    def __init__(self) -> None:
+        self._wal_end: Lsn | None = None
+        self._since = 0.0
+        self._answered_at = 0.0
+
+    def reset(self) -> None:
+        """Data has come: the server is at work."""
+        self._wal_end = None
+
+    def insists(self, wal_end: Lsn, flush_lsn: Lsn, now: float) -> bool:
+        """Take in a question that is being answered with `flush_lsn`; is the server stopping?
+
+        Args:
+            wal_end: Position of the keepalive.
+            flush_lsn: What the answer confirms.
+            now: Seconds, monotonic.
+        """
+        if flush_lsn >= wal_end:
+            self._wal_end = None
+            return False
+        if wal_end != self._wal_end or now - self._answered_at > GAP_S:
+            self._wal_end, self._since = wal_end, now
+        self._answered_at = now
+        return now - self._since > PATIENCE_S

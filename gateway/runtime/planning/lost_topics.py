@@ -1,0 +1,219 @@
+"""Topics that have lost records: found at a start, and after an attempt that has met one.
+
+See `gateway.runtime.planning.lost_records` for what counts as lost. By ``[topics]
+on_lost_records``, their
+tables are pending then, which is committed before what was known of the topics is forgotten: a
+crash in between finds it again. Or they are held until somebody asks for a copy, as is a table
+whose topic has other partitions than it had: what was known of the topic is kept for as long.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from gateway.config import Settings
+from gateway.core.errors import FatalError
+from gateway.core.names import topic_of, transaction_topic
+from gateway.core.records import CopyState, HeldCause, hint_of
+from gateway.definitions.combine import TableId
+from gateway.definitions.model import Fault
+from gateway.definitions.requests import is_asked
+from gateway.observe import event
+from gateway.runtime.planning.lost_records import (
+    MADE_AGAIN,
+    changed_partitions,
+    lost_markers,
+    lost_records,
+    table_topics_of,
+    topic_of_state,
+)
+from gateway.runtime.planning.setup import (
+    Outside,
+    Setup,
+    recall,
+    set_up,
+    slot_identity,
+    with_topics,
+)
+from gateway.sink.delivery.producer import Recovered
+from gateway.sink.own_topics.requests import forget_offsets
+from gateway.sink.registry.registry import Registry
+from gateway.sink.topics.log_bounds import read_log_bounds
+from gateway.sink.topics.topic_ids import other_topics
+
+__all__ = ["LostTopics", "find_lost", "forget_lost", "hold_lost", "unknown_ends"]
+
+_LOG: Final = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class LostTopics:
+    """Measures for topics that are not what they were when they were written to.
+
+    Attributes:
+        topics: Those whose tables are copied again.
+        faults: Of tables that are to be held until somebody asks for their copy.
+    """
+
+    topics: frozenset[str] = frozenset()
+    faults: Mapping[TableId, Fault] = field(default_factory=dict)
+
+
+def hold_lost(
+    settings: Settings,
+    setup: Setup,
+    outside: Outside,
+    recovered: Recovered,
+    seen: Collection[str],
+    faults: Mapping[TableId, Fault],
+    *,
+    was_down: bool,
+) -> tuple[Settings, Setup, frozenset[str]]:
+    """Return settings and setup for what was committed, and whose topics are to be copied again.
+
+    The setup has what is recalled, and not the tables that are held for what became of their
+    topics; the settings have the topics that renamed tables keep.
+
+    Args:
+        settings: The configuration.
+        setup: As it follows from that alone.
+        outside: With the connection to the source.
+        recovered: What was committed.
+        seen: As in `find_lost`.
+        faults: Of tables that are held for something else.
+        was_down: As in `gateway.runtime.planning.setup.recall`.
+
+    Raises:
+        FatalError, TransientError: as `find_lost` and `gateway.runtime.planning.setup.set_up`.
+    """
+    watermark, connection = recovered.watermark, outside.connection
+    if watermark is None:
+        return settings, setup, frozenset()
+    held = dict(faults)
+    while True:
+        kept = with_topics(settings, setup.plan, watermark.copies, setup.names)
+        setup = recall(setup, kept, connection, watermark, was_down=was_down)
+        lost = find_lost(kept, setup, recovered, seen)
+        if not lost.faults:
+            return kept, setup, lost.topics
+        held |= lost.faults
+        setup = set_up(settings, connection, outside.registry, setup.definitions, held)
+
+
+def find_lost(
+    settings: Settings, setup: Setup, recovered: Recovered, seen: Collection[str]
+) -> LostTopics:
+    """Find the topics that lack what was written to them, or have other partitions; say so.
+
+    Args:
+        settings: The configuration.
+        setup: What it means; all topics exist.
+        recovered: What was committed.
+        seen: Topics that an attempt before has found to lack records.
+
+    Raises:
+        FatalError: a table would have to be held, and ``[definitions] on_table_error`` is to stop.
+        TransientError: Kafka does not answer.
+    """
+    if recovered.watermark is None:
+        return LostTopics()
+    states, names = recovered.watermark.copies, setup.routing.topic_names
+    held = {topic_of_state(state, names): state for state in states if state.cause}
+    asked = {topic_of_state(s, names) for s in states if is_asked(s, recovered.requests)}
+    copied = {(copy.subscription, copy.target_oid) for copy in setup.plan.copies}
+    lost, faults = set(), {}
+    for table_id, topic, cause, why in _found(settings, setup, recovered, seen, held):
+        again = cause == "lost" and settings.topics.on_lost_records == "copy"
+        again |= topic in asked or table_id in setup.plan.departed
+        holds = not again and (cause == "partitions" or table_id in copied)
+        hint = hint_of(cause, setup.plan.tables[table_id[1]])
+        if topic not in held:
+            event(
+                _LOG,
+                logging.ERROR,
+                "records lost in Kafka" if cause == "lost" else "partitions changed in Kafka",
+                topic=topic,
+                because=why,
+                then="held" if holds else "copied again" if table_id in copied else "goes on",
+                hint=hint if holds else "",
+            )
+        if not holds:
+            lost.add(topic)
+        elif settings.definitions.on_table_error == "stop":
+            raise FatalError(why, hint=f"{hint}; with --no-wait, then start again")
+        else:
+            faults[table_id] = Fault(why, always=True, cause=cause)
+    return LostTopics(frozenset(lost), faults)
+
+
+def _found(
+    settings: Settings,
+    setup: Setup,
+    recovered: Recovered,
+    seen: Collection[str],
+    held: Mapping[str, CopyState],
+) -> Iterator[tuple[TableId, str, HeldCause, str]]:
+    """Yield table, topic and what has happened to it, of the tables of the plan."""
+    assert recovered.watermark is not None
+    plan, names, partitions = setup.plan, setup.routing.topic_names, setup.routing.partitions
+    subscriptions = [subscription.name for subscription in plan.subscriptions]
+    markers = {transaction_topic(name): name for name in subscriptions}
+    known = {t: n for t, n in partitions.items() if t in recovered.offsets}
+    bounds = read_log_bounds(settings.kafka, {**known, **dict.fromkeys(markers, 1)})
+    lost = lost_records(recovered.offsets, {topic: bounds[topic] for topic in known})
+    others = other_topics(recovered.topic_ids, setup.topic_ids)
+    lost |= {topic: MADE_AGAIN for topic in others if topic in partitions}
+    for topic in set(seen).intersection(known):
+        lost.setdefault(topic, "it was deleted while the gateway wrote to it")
+    gone = lost_markers(subscriptions, recovered.watermark.copies, bounds)
+    gone |= {name for topic, name in markers.items() if topic in seen or topic in others}
+    for name in sorted(gone):
+        for topic in table_topics_of(plan, names, [name]):
+            lost[topic] = f"the markers in {transaction_topic(name)} are gone"
+    changed = changed_partitions(partitions, recovered.offsets)
+    for name, oid in sorted(plan.targets):
+        table = plan.tables[oid]
+        topic = topic_of(name, table.schema, table.name, names)
+        if topic in lost:
+            yield (name, oid), topic, "lost", f"Kafka has lost records of {topic}: {lost[topic]}"
+        elif topic in changed:
+            yield (name, oid), topic, "partitions", changed[topic]
+        elif topic in held:  # and found when that began
+            yield (name, oid), topic, held[topic].cause, held[topic].reason
+
+
+def forget_lost(
+    settings: Settings,
+    setup: Setup,
+    registry: Registry,
+    recovered: Recovered,
+    lost: Collection[str],
+) -> None:
+    """Forget where the topics ended that have lost records, now that their copies are due.
+
+    Raises:
+        TransientError: Kafka does not answer.
+    """
+    identity = slot_identity(setup.facts, settings)
+    known = set(lost).intersection(recovered.offsets)
+    forget_offsets(settings.kafka, settings.topics.progress, identity, registry, sorted(known))
+
+
+def unknown_ends(
+    settings: Settings, setup: Setup, recovered: Recovered, lost: Collection[str] = ()
+) -> dict[str, tuple[int, ...]]:
+    """Return where partitions end now, of topics of which nothing is known that counts.
+
+    Raises:
+        TransientError: Kafka does not answer.
+    """
+    unknown = {
+        topic: partitions
+        for topic, partitions in setup.routing.partitions.items()
+        if topic in lost or topic not in recovered.offsets
+    }
+    bounds = read_log_bounds(settings.kafka, unknown)
+    return {topic: tuple(each.end for each in found) for topic, found in bounds.items()}

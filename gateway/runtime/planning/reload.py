@@ -1,0 +1,425 @@
+"""Changed definitions while the gateway runs: noticed, checked, and put into force at one LSN.
+
+A thread of its own with a connection of its own, so that the loop never waits for it. It is asked
+by SIGHUP or by `pgsluice reload` (a NOTIFY on the source server), and looks at the catalog now and
+then. `pgsluice copy` asks in the same way for a look at the requests for copies, which are in
+Kafka. What it does for definitions, in this order:
+
+    1. read the definitions, make the plan, build all routes: what would be refused at a start is
+       refused here, and the old definitions stay in force
+    2. make topics, and add the tables to the gateway's publications that the new plan needs
+    3. hold the loop, and take the present end of the WAL as the LSN
+    4. let the loop go on up to that LSN, where it ends with `Outcome.REACHED_SWITCH`
+
+The daemon then puts the definitions into force (`gateway.runtime.lifecycle.activation`) and starts
+anew; the tables that have to come are copied while the stream goes on.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+import psycopg
+from psycopg import sql
+
+from gateway.config import Settings
+from gateway.core.errors import GatewayError, TransientError
+from gateway.core.lsn import Lsn
+from gateway.core.records import CopyRequest, CopyState, Refusal, Watermark
+from gateway.definitions.changes import copy_states
+from gateway.definitions.combine import TableId
+from gateway.definitions.model import Definitions, Fault, Plan, Publish
+from gateway.observe import Counters, event
+from gateway.routing import RoutingSettings
+from gateway.runtime.planning.held_retries import HeldLooks
+from gateway.runtime.planning.ownership import claim_topics
+from gateway.runtime.planning.plan import read_definitions, read_plan
+from gateway.runtime.planning.setup import (
+    register,
+    slot_identity,
+    with_topics,
+)
+from gateway.runtime.planning.untrusted_texts import refused_requests
+from gateway.sink.own_topics.progress import read_progress
+from gateway.sink.registry.registry import Registry
+from gateway.source.catalog.shapes import ShapeWatch
+from gateway.source.catalog.watch import CatalogWatch
+from gateway.source.provisioning.own_publications import extend_publications
+from gateway.source.provisioning.trigger_installation import has_ddl_messages
+from gateway.source.session.blockers import session_name
+from gateway.source.session.connection import connect, server_facts, wal_flush_lsn
+
+__all__ = ["LOOK_FOR_REQUESTS", "Reloader", "Takeover", "channel_of"]
+
+_LOG: Final = logging.getLogger(__name__)
+_LISTEN_S: Final = 0.25
+_ALIVE_S: Final = 30.0
+_RETRY_S: Final = 5.0
+_JOIN_S: Final = 5.0
+_READ_S: Final = 30.0
+_MOST_SAID: Final = 20_000
+"""Characters of a refusal that are kept with the watermark."""
+
+
+LOOK_FOR_REQUESTS: Final = "copy"
+"""What a NOTIFY says that asks only for a look at the requests in Kafka."""
+
+
+def channel_of(slot: str) -> str:
+    """Return the channel of NOTIFY on which the gateway of a slot is asked to reload."""
+    return f"pgsluice_{slot}"
+
+
+@dataclass(frozen=True, slots=True)
+class Takeover:
+    """Definitions that can take over at `point`.
+
+    Attributes:
+        reconcile: Tables that exist under other definitions are copied.
+        read_at: The catalog was read behind it.
+    """
+
+    definitions: Definitions
+    plan: Plan
+    routing: RoutingSettings
+    reconcile: bool
+    point: Lsn
+    read_at: Lsn
+
+
+class _Ended(Exception):
+    """The loop has ended for another reason."""
+
+
+class Reloader:
+    """A `gateway.runtime.ports.Switch`. Start it with `with`; it has ended when the block has.
+
+    Args:
+        watermark: In force, with the states of all copies.
+        plan: In force.
+        counters: Told of definitions that are refused.
+        before: What `gateway.source.catalog.watch.whole_digest` said before the plan was read.
+        tells: Whether the stream is read with what it tells of publications.
+        told: The plan as the stream has told it; what that is wrong about lasts for one look.
+        names: ``[topics] names`` as they are configured.
+        copies: How far the copies of all tables are by now.
+        requested: Asked often; True once after a person asked for the definitions to be read.
+        held_looks: Says when to look at what is held.
+        taken: Names of requests that may still be there, although they have been taken.
+
+    Attributes:
+        requests: For copies, that have come; the loop is ended for them.
+        unfit: By the name of one, why its condition cannot be followed.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        watermark: Watermark,
+        plan: Plan,
+        definitions: Definitions,
+        *,
+        counters: Counters,
+        before: str,
+        tells: bool,
+        told: Callable[[], Plan | None],
+        names: Mapping[str, str],
+        copies: Callable[[], Sequence[CopyState]],
+        requested: Callable[[], bool],
+        held_looks: HeldLooks,
+        taken: Collection[str] = (),
+    ) -> None:
+        self._settings = settings
+        self._watermark = watermark
+        self._plan = plan
+        self._definitions = definitions
+        self._requested = requested
+        self._catalog = CatalogWatch(definitions, before)
+        self._shapes = ShapeWatch()
+        self._tells = tells
+        self._told = told
+        self._compared: Plan | None = None
+        self._names = names
+        self._copies = copies
+        self._pending = False
+        self._ended = threading.Event()
+        self._hold = False
+        self._held = threading.Event()
+        self._takeover: Takeover | None = None
+        self._found = False
+        self._failure: Exception | None = None
+        # Behind those that were taken more may have come, whose NOTIFY nobody has heard.
+        self._look_for_requests = bool(taken)
+        self._taken = taken
+        self.requests: tuple[CopyRequest, ...] = ()
+        self._counters = counters
+        self._read = ""  # fingerprint of the definitions that are looked at
+        self.unfit: Mapping[str, str] = {}
+        self._held_looks = held_looks
+        self._thread = threading.Thread(target=self._run, name="pgsluice reload", daemon=True)
+
+    def __enter__(self) -> Reloader:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        self._thread.join(_JOIN_S)
+
+    # What the loop asks
+
+    def holds(self) -> bool:
+        """See `gateway.runtime.ports.Switch`.
+
+        Raises:
+            Exception: what the thread could not deal with.
+        """
+        if self._failure is not None:
+            raise self._failure
+        if self._hold:
+            self._held.set()
+            return True
+        return False
+
+    def point(self) -> Lsn | None:
+        """See `gateway.runtime.ports.Switch`."""
+        return None if self._takeover is None else self._takeover.point
+
+    def take(self) -> Takeover:
+        """Return what takes over at `point`."""
+        assert self._takeover is not None
+        return self._takeover
+
+    def is_asked_to_copy(self) -> bool:
+        """Whether the loop has to end, so that the requests for copies are taken."""
+        return bool(self.requests)
+
+    # The thread
+
+    def _run(self) -> None:
+        while not self._ended.is_set() and not self._found:
+            try:
+                with connect(
+                    self._settings.source.dsn,
+                    application_name=session_name("reload", self._settings.source.slot),
+                    on_wait=self._go_on,
+                ) as c:
+                    self._watch(c)
+            except _Ended:
+                break
+            except (GatewayError, psycopg.Error) as error:
+                message = error.message if isinstance(error, GatewayError) else "connection lost"
+                event(_LOG, logging.WARNING, "definitions are not watched", error=message)
+                self._ended.wait(_RETRY_S)
+            except Exception as error:  # or nobody would look after the definitions any more
+                self._failure = error
+                break
+
+    def _watch(self, connection: psycopg.Connection) -> None:
+        # Nothing can be notified on a standby: whoever asks is noticed at the next look.
+        is_deaf = server_facts(connection).in_recovery
+        if not is_deaf:
+            name = sql.Identifier(channel_of(self._settings.source.slot))
+            connection.execute(sql.SQL("LISTEN {}").format(name))
+        interval = self._settings.definitions.watch_interval_s
+        if interval or self._catalog.is_new:
+            self._look(connection)
+        next_look = time.monotonic() + (interval or _ALIVE_S)
+        while not self._ended.is_set():
+            notified = list(connection.notifies(timeout=_LISTEN_S, stop_after=1))
+            asked = self._requested() or any(n.payload != LOOK_FOR_REQUESTS for n in notified)
+            self._look_for_requests |= asked or bool(notified)
+            if time.monotonic() >= next_look:
+                next_look = time.monotonic() + (interval or _ALIVE_S)
+                connection.execute("SELECT")  # a dead connection would never bring a request
+                self._look_for_requests |= is_deaf
+                if interval:
+                    self._look(connection)
+            if not (asked or self._pending or self._look_for_requests):
+                continue
+            self._pending = not self._consider(connection, asked=asked)
+            if self._found:
+                return
+            if self._pending:
+                self._ended.wait(_RETRY_S)
+
+    def _look(self, connection: psycopg.Connection) -> None:
+        """See whether the catalog has changed, since the last look or since the plan was read."""
+        # What has departed is let go once the stream has passed it: by a plan that is without.
+        departed = self._catalog.is_new and bool(self._plan.earlier)
+        changed = self._catalog.has_changed(connection, self._plan)
+        changed |= self._shapes.has_changed(connection, self._plan)
+        told = self._told()
+        self._pending |= departed or changed or told is not self._compared
+        self._compared = told
+        held = bool(self._plan.held or self._counters.refusal)
+        settled = all(state.is_settled for state in self._copies())
+        # A role that was granted, or a schema that the registry takes now, is in no digest.
+        self._pending |= self._held_looks.due(time.monotonic(), held=held, settled=settled)
+
+    def _consider(self, connection: psycopg.Connection, *, asked: bool) -> bool:
+        """Look for new definitions and prepare them; return False when it is to be tried again."""
+        try:
+            # Set before the loop is let go: it must not receive beyond the point.
+            self._takeover = self._prepare(connection, asked=asked)
+            self._found = self._takeover is not None
+            if self._look_for_requests and not self._found:
+                # They can need a start, which definitions that are refused would end.
+                requests = self._read_requests(connection)
+                self.unfit = refused_requests(connection, self._plan, requests)
+                self.requests = requests
+                self._found = bool(self.requests)
+            self._look_for_requests = False
+            self._accept()
+        except TransientError as error:
+            hint = {"hint": error.hint} if error.hint else {}
+            event(_LOG, logging.WARNING, "reload put off", error=error.message, **hint)
+            return False
+        except GatewayError as error:
+            self._refuse(error)
+            self._look_for_requests = False
+            return True
+        finally:
+            self._hold = False
+        return True
+
+    def _refuse(self, error: GatewayError) -> None:
+        """Let everybody see that definitions are refused, and since when; log it once."""
+        before, now_ms = self._counters.refusal, time.time_ns() // 1_000_000
+        same = before is not None and before.message == error.message[:_MOST_SAID]
+        self._counters.refusal = Refusal(
+            before.since_ms if before is not None else now_ms,
+            now_ms,
+            self._read,
+            error.message[:_MOST_SAID],
+            (error.hint or "")[:_MOST_SAID],
+        )
+        if not same:
+            event(
+                _LOG,
+                logging.ERROR,
+                "changed definitions are refused, the old ones stay in force",
+                error=error.message,
+                hint=error.hint or "",
+            )
+
+    def _accept(self) -> None:
+        if (before := self._counters.refusal) is None:
+            return
+        self._counters.refusal = None
+        event(
+            _LOG,
+            logging.INFO,
+            "definitions are no longer refused",
+            after_s=round(time.time() - before.since_ms / 1000),
+        )
+
+    def _prepare(self, connection: psycopg.Connection, *, asked: bool) -> Takeover | None:
+        settings = self._settings
+        self._read = ""
+        definitions = read_definitions(settings)
+        self._read = definitions.fingerprint
+        facts = server_facts(connection)
+        read_at = wal_flush_lsn(connection)
+        rewritten = definitions.fingerprint != self._watermark.definitions
+        reconcile = asked or rewritten
+        refused: dict[TableId, Fault] = {}
+        while True:
+            plan = read_plan(settings, connection, definitions, self._current(), faults=refused)
+            settings = with_topics(settings, plan, self._watermark.copies, self._names)
+            if not self._differs(connection, settings, plan, rewritten, reconcile):
+                if asked:
+                    event(_LOG, logging.INFO, "nothing has changed in the definitions")
+                return None
+            # Nothing may be refused any more later.
+            with Registry(settings.registry, on_wait=self._go_on) as registry:
+                _, routing, more = register(settings, connection, plan, facts, registry)
+                if not more and (added := _added(self._plan, plan)):
+                    claim_topics(settings, connection, facts, registry, added)
+            if not more:
+                break
+            refused |= more
+        for line in extend_publications(connection, plan, prefix=settings.source.slot):
+            event(_LOG, logging.INFO, "publication", detail=line)
+        self._hold_loop()
+        point = wal_flush_lsn(connection)
+        return Takeover(definitions, plan, routing, reconcile, point, read_at)
+
+    def _differs(
+        self,
+        connection: psycopg.Connection,
+        settings: Settings,
+        plan: Plan,
+        rewritten: bool,
+        reconcile: bool,
+    ) -> bool:
+        """Whether `plan` is to be put into force instead of the one that is."""
+        before = self._current().copies  # not as they were when this loop began: all were pending
+        states = copy_states(plan, before, reconcile=reconcile, names=settings.topics.names)
+        pending = [(_table_of(s), s.definition) for s in before if s.state == "pending"]
+        late = any(
+            s.state == "pending" and (_table_of(s), s.definition) not in pending for s in states
+        )
+        tells, told = has_ddl_messages(connection), self._told()
+        as_told = told is None or _publishes_of(told) == _publishes_of(plan)
+        same = _same(self._plan, plan) and as_told and tells == self._tells
+        return rewritten or late or not same
+
+    def _current(self) -> Watermark:
+        """The watermark that the loop began with, and how far the copies have come since."""
+        return replace(self._watermark, copies=tuple(self._copies()))
+
+    def _read_requests(self, connection: psycopg.Connection) -> tuple[CopyRequest, ...]:
+        """Return the requests that are in Kafka and were not taken."""
+        settings = self._settings
+        identity = slot_identity(server_facts(connection), settings)
+        topic = settings.topics.progress
+        found = read_progress(settings.kafka, topic, identity, _READ_S, settled=False)
+        return tuple(request for request in found.requests if request.name not in self._taken)
+
+    def _hold_loop(self) -> None:
+        """Make the loop receive nothing more, and wait until it does not."""
+        self._held.clear()
+        self._hold = True
+        while not self._held.wait(0.1):
+            self._go_on()
+
+    def _go_on(self) -> None:
+        if self._ended.is_set():
+            raise _Ended
+
+
+def _added(before: Plan, after: Plan) -> list[str]:
+    """Return the names of the subscriptions that are new."""
+    known = {subscription.name for subscription in before.subscriptions}
+    return [s.name for s in after.subscriptions if s.name not in known]
+
+
+def _table_of(state: CopyState) -> tuple[str, str, str, int]:
+    return state.subscription, state.schema, state.table, state.oid
+
+
+def _publishes_of(plan: Plan) -> list[Publish]:
+    return sorted(plan.publishes, key=lambda p: (p.subscription, p.relation_oid, p.target_oid))
+
+
+def _same(before: Plan, after: Plan) -> bool:
+    """Whether two plans take the same changes in the same way, and ask the same of the server."""
+    return (
+        before.publishes,
+        before.copies,
+        before.subscriptions,
+        before.server_publications,
+        before.held,
+    ) == (
+        after.publishes,
+        after.copies,
+        after.subscriptions,
+        after.server_publications,
+        after.held,
+    )

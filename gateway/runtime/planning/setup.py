@@ -1,0 +1,431 @@
+"""What an attempt needs before it touches the slot: the plan, topics, the producer.
+
+Each function here derives from the configuration and the plan alone, so that commands which run
+nothing (`check`, `schemas`, `slot drop`) stand on the same ground as the daemon.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import Final
+
+import psycopg
+
+from gateway.config import Settings
+from gateway.core.background import OnWait, keep_waiting
+from gateway.core.descriptors import wait_readable
+from gateway.core.errors import DefinitionError
+from gateway.core.lsn import ZERO_LSN
+from gateway.core.records import Batch, CopyState, Watermark
+from gateway.definitions.combine import TableId
+from gateway.definitions.model import Definitions, Fault, Plan
+from gateway.definitions.requests import released
+from gateway.definitions.tables.renamed import kept_topics
+from gateway.envelope.envelope import package_version
+from gateway.observe import event
+from gateway.routing import RoutingSettings
+from gateway.routing.build.relation_routes import RelationRoutes
+from gateway.runtime.planning.ownership import refuse_foreign_topics
+from gateway.runtime.planning.plan import PlanReader, read_definitions, read_plan, recalled_plan
+from gateway.runtime.planning.preflight import plan_refusals, server_refusals
+from gateway.runtime.planning.topics import TOPICS_TIMEOUT_S, Topics, ensure_all_topics
+from gateway.sink.clients.identity import SlotIdentity
+from gateway.sink.delivery.producer import TransactionalSink
+from gateway.sink.own_topics.progress import KafkaProgress, read_progress
+from gateway.sink.registry.registry import Registry
+from gateway.sink.topics.durability import Risk
+from gateway.sink.topics.topics import describe_topics
+from gateway.source.catalog.catalog import ServerCatalog
+from gateway.source.catalog.watch import whole_digest
+from gateway.source.filters.evaluator import ServerEvaluator
+from gateway.source.provisioning.trigger_installation import has_ddl_messages
+from gateway.source.session.connection import ServerFacts, server_facts
+from gateway.source.stream.options import Protocol, negotiate, wants_binary
+from gateway.source.stream.slot import slot_status
+
+__all__ = [
+    "Outside",
+    "Setup",
+    "commit_claim",
+    "known_plan",
+    "make_evaluator",
+    "make_sink",
+    "published_before",
+    "recall",
+    "register",
+    "routing_settings",
+    "set_up",
+    "slot_identity",
+    "warn_of_risks",
+    "with_topics",
+]
+
+_LOG: Final = logging.getLogger(__name__)
+
+_READ_S: Final = 30.0
+_SHORTEST_PATIENCE_S: Final = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """What the configuration means on the servers, before anything is done.
+
+    Attributes:
+        catalog: What `gateway.source.catalog.watch.whole_digest` said before the plan was read.
+        tells: The stream tells how publications of the database are altered.
+        names: ``[topics] names`` as they are configured.
+        risks: How Kafka could lose what it has acknowledged.
+        topic_ids: Kafka's ID of each topic of a table or of markers.
+    """
+
+    facts: ServerFacts
+    definitions: Definitions
+    plan: Plan
+    routing: RoutingSettings
+    protocol: Protocol
+    batch_bytes: int | None
+    catalog: str
+    tells: bool
+    names: Mapping[str, str]
+    risks: tuple[Risk, ...]
+    topic_ids: Mapping[str, str]
+
+
+def set_up(
+    settings: Settings,
+    connection: psycopg.Connection,
+    registry: Registry,
+    definitions: Definitions | None = None,
+    faults: Mapping[TableId, Fault] = MappingProxyType({}),
+) -> Setup:
+    """Read the definitions, make the plan, create or check the topics, and register the schemas.
+
+    Args:
+        settings: The configuration.
+        connection: To the source.
+        registry: Gets the schemas.
+        definitions: Those in force, of a gateway that has streamed; None: as the file has them.
+            Changed ones are for `gateway.runtime.planning.reload`, which may refuse them.
+        faults: Of tables that are to be held.
+
+    Raises:
+        ForeignTopics: those of a subscription are another gateway's; nothing was created.
+        DefinitionError, ConfigError: the definitions or settings cannot work on these servers.
+        FatalError: the server's wal_level is not logical, it is too new, or a topic is not as it
+            must be.
+        TransientError: a server does not answer.
+    """
+    definitions = definitions or read_definitions(settings)
+    facts = server_facts(connection)
+    for _, refusal in server_refusals(settings, connection, facts):
+        raise refusal
+    for subscription in definitions.subscriptions:
+        if subscription.connection_given:
+            event(
+                _LOG,
+                logging.INFO,
+                "CONNECTION is not used, source.dsn is",
+                subscription=subscription.name,
+            )
+    catalog = whole_digest(connection, definitions)
+    tells = has_ddl_messages(connection)
+    watermark = published_before(settings, connection, definitions, facts)
+    refused = dict(faults)
+    while True:
+        plan = read_plan(settings, connection, definitions, watermark, faults=refused)
+        if slot_status(connection, settings.source.slot) is None:
+            for _, refusal in plan_refusals(settings, connection, plan):
+                raise refusal
+        topics, routing, more = register(settings, connection, plan, facts, registry)
+        if not more:
+            break
+        refused |= more
+    for warning in plan.warnings:
+        event(_LOG, logging.WARNING, "definition", detail=warning)
+    protocol = negotiate(plan.subscriptions, facts.version_num)
+    names, size = settings.topics.names, topics.batch_bytes
+    return Setup(
+        facts,
+        definitions,
+        plan,
+        routing,
+        protocol,
+        size,
+        catalog,
+        tells,
+        names,
+        topics.risks,
+        topics.ids,
+    )
+
+
+def register(
+    settings: Settings,
+    connection: psycopg.Connection,
+    plan: Plan,
+    facts: ServerFacts,
+    registry: Registry,
+) -> tuple[Topics, RoutingSettings, dict[TableId, Fault]]:
+    """Create or check the topics, register the schemas and compile the filters of a plan.
+
+    Returns:
+        What the topics allow, the settings of routing, and the tables that have to be held since
+        their topic cannot be used or the registry refuses their schemas, with the reason: the plan
+        is to be made without them.
+
+    Raises:
+        ForeignTopics: those of a subscription are another gateway's; nothing was created.
+        ConfigError, FatalError: a topic cannot be had or is not as it must be.
+        FilterError, SchemaError, SchemaRefusedError: a table cannot be published.
+        TransientError: a server does not answer.
+    """
+    subscriptions = [subscription.name for subscription in plan.subscriptions]
+    refuse_foreign_topics(settings, connection, facts, registry, subscriptions)
+    holds = settings.definitions.on_table_error == "hold"
+    topics = ensure_all_topics(settings, plan, timeout_s=TOPICS_TIMEOUT_S, holds=holds)
+    routing = routing_settings(settings, facts, plan, topics)
+    if topics.refused:
+        return topics, routing, dict(topics.refused)
+    routes = RelationRoutes(plan, routing, ServerCatalog(connection), registry)
+    refused = routes.register_all(_holdable(settings, plan))
+    return topics, routing, {table_id: Fault(why) for table_id, why in refused.items()}
+
+
+def _holdable(settings: Settings, plan: Plan) -> frozenset[TableId]:
+    """Return the tables that are held when the registry refuses their schema.
+
+    Of one that the file names, `[on_error] schema` says what happens.
+    """
+    return plan.open_ended if settings.definitions.on_table_error == "hold" else frozenset()
+
+
+def known_plan(
+    settings: Settings, connection: psycopg.Connection, definitions: Definitions, facts: ServerFacts
+) -> Plan:
+    """Read the plan; tables that were published already may be gone, or be held.
+
+    Raises:
+        DefinitionError: the definitions cannot be served.
+        TransientError: a server does not answer.
+    """
+    watermark = published_before(settings, connection, definitions, facts)
+    return read_plan(settings, connection, definitions, watermark)
+
+
+def published_before(
+    settings: Settings, connection: psycopg.Connection, definitions: Definitions, facts: ServerFacts
+) -> Watermark | None:
+    """Return what is in Kafka of this slot, if the plan depends on it; reading it takes time.
+
+    It does where a table is held or the definitions are refused: which tables have been published
+    decides then.
+
+    Raises:
+        DefinitionError: the definitions cannot be served.
+        TransientError: a server does not answer.
+    """
+    refused: DefinitionError | None = None
+    try:
+        if not read_plan(settings, connection, definitions).held:
+            return None
+    except DefinitionError as error:
+        refused = error
+        # Said now, since Kafka may be away for long.
+        event(
+            _LOG,
+            logging.WARNING,
+            "the definitions do not fit the source now; looking in Kafka whether they did",
+            error=error.message,
+        )
+    topic, identity = settings.topics.progress, slot_identity(facts, settings)
+    watermark = None
+    if describe_topics(settings.kafka, [topic]):
+        recovered = read_progress(settings.kafka, topic, identity, _READ_S)
+        watermark = recovered.watermark
+        if watermark is not None:
+            watermark = replace(watermark, copies=released(watermark.copies, recovered.requests))
+    if refused is not None and (watermark is None or not watermark.copies):
+        raise refused
+    return watermark
+
+
+def recall(
+    setup: Setup,
+    settings: Settings,
+    connection: psycopg.Connection,
+    watermark: Watermark,
+    *,
+    was_down: bool,
+) -> Setup:
+    """Return `setup` with the tables that are gone and of which the stream may have rows.
+
+    `was_down`: for so long that what has left a publication meanwhile may have rows from before.
+
+    Raises:
+        TransientError: a server does not answer.
+    """
+    plan = recalled_plan(
+        connection,
+        setup.definitions,
+        setup.plan,
+        watermark,
+        was_down=was_down,
+        tells=setup.tells,
+    )
+    if plan == setup.plan and settings.topics.names == setup.routing.topic_names:
+        return setup
+    topics = ensure_all_topics(settings, plan, timeout_s=TOPICS_TIMEOUT_S)
+    routing = routing_settings(settings, setup.facts, plan, topics)
+    return replace(
+        setup, plan=plan, routing=routing, batch_bytes=topics.batch_bytes, topic_ids=topics.ids
+    )
+
+
+def with_topics(
+    settings: Settings, plan: Plan, states: Iterable[CopyState], names: Mapping[str, str]
+) -> Settings:
+    """Return `settings` with the topics of renamed tables, where these are kept.
+
+    `names`: ``[topics] names`` as they are configured.
+    """
+    if settings.topics.on_rename == "follow":
+        return settings
+    kept = kept_topics(plan, states, names)
+    return replace(settings, topics=replace(settings.topics, names=kept))
+
+
+def warn_of_risks(risks: Iterable[Risk], warned: Collection[str]) -> frozenset[str]:
+    """Log in one line how Kafka could lose what it has acknowledged; return what was named.
+
+    Nothing where all of it is in `warned`. What is only worth knowing is for `check`.
+    """
+    grave = [risk for risk in risks if risk.grave]
+    named = frozenset(risk.hint for risk in grave)
+    if not named <= frozenset(warned):
+        event(
+            _LOG,
+            logging.WARNING,
+            "Kafka may lose records",
+            detail="; ".join(risk.message for risk in grave),
+            hint="; ".join(dict.fromkeys(risk.hint for risk in grave)),
+        )
+    return named
+
+
+@dataclass(frozen=True, slots=True)
+class Outside:
+    """What routing asks, for as long as an attempt lasts."""
+
+    connection: psycopg.Connection
+    registry: Registry
+    evaluator: ServerEvaluator
+
+    def routes(
+        self,
+        plan: Plan,
+        routing: RoutingSettings,
+        *,
+        reader: PlanReader | None = None,
+        ask_server: bool = False,
+    ) -> RelationRoutes:
+        """Make the routes of `plan`; `reader` reads it anew, `ask_server` as there."""
+        return RelationRoutes(
+            plan,
+            routing,
+            ServerCatalog(self.connection),
+            self.registry,
+            evaluator=self.evaluator,
+            ask_server=ask_server,
+            reader=reader,
+        )
+
+
+def commit_claim(sink: TransactionalSink, timeline: int, definitions: str) -> None:
+    """Commit a watermark of 0: the slot that follows is ours, and nothing was streamed from it.
+
+    Raises:
+        TransientError: Kafka has not committed it.
+        FatalError: Kafka refuses it.
+    """
+    sink.submit(Batch([], Watermark(ZERO_LSN, timeline, definitions, ())))
+    while sink.busy:
+        wait_readable([sink.fileno()], 1.0)
+        sink.collect()
+
+
+def routing_settings(
+    settings: Settings, facts: ServerFacts, plan: Plan, topics: Topics
+) -> RoutingSettings:
+    """Return what routing needs of the configuration."""
+    return RoutingSettings(
+        gateway=settings.gateway.name,
+        database=facts.database,
+        version=package_version(),
+        partitions=topics.partitions,
+        topic_names=settings.topics.names,
+        tombstones=settings.topics.tombstones,
+        truncate=settings.topics.truncate,
+        numeric=settings.types.numeric,
+        message_prefixes=frozenset(settings.messages.prefixes),
+        binary=wants_binary(plan.subscriptions),
+        quarantined=settings.on_error.quarantined,
+        most_bytes=topics.most_bytes,
+        server_filters=settings.filters.server == "on",
+        system_identifier=facts.system_identifier,
+        slot=settings.source.slot,
+    )
+
+
+def make_evaluator(
+    settings: Settings,
+    *,
+    on_wait: OnWait = keep_waiting,
+    asked: Callable[[int], None] = lambda rows: None,
+) -> ServerEvaluator:
+    """Make what asks a server about row filters; not yet connected. `asked` as there."""
+    source = settings.source.dsn
+    return ServerEvaluator(
+        settings.filters.dsn or source,
+        timeout_s=settings.filters.timeout_s,
+        source_dsn=source,
+        on_wait=on_wait,
+        asked=asked,
+    )
+
+
+def slot_identity(facts: ServerFacts, settings: Settings) -> SlotIdentity:
+    """Return under which key this gateway's watermark stands in Kafka."""
+    return SlotIdentity(facts.system_identifier, facts.database, settings.source.slot)
+
+
+def make_sink(
+    settings: Settings,
+    facts: ServerFacts,
+    registry: Registry,
+    *,
+    batch_bytes: int | None = None,
+    on_away: Callable[[str], None] = lambda why: None,
+) -> TransactionalSink:
+    """Make the producer of this gateway's slot; not yet opened.
+
+    Args:
+        settings: The configuration.
+        facts: Of the source server.
+        registry: For the schemas of the watermark.
+        batch_bytes: Of a batch of records at most; None: as the producer has it.
+        on_away: As there.
+
+    Raises:
+        SchemaRefusedError, TransientError: the registry refuses its schemas, or cannot be reached.
+    """
+    identity = slot_identity(facts, settings)
+    progress = KafkaProgress(settings.kafka, identity, registry, topic=settings.topics.progress)
+    limit = {} if batch_bytes is None else {"batch.size": batch_bytes}
+    # No other limit may end a long outage of Kafka: the stream goes on meanwhile, to disk.
+    patience_s = max(_SHORTEST_PATIENCE_S, settings.limits.retry_for_s)
+    return TransactionalSink(
+        {**settings.kafka, **limit}, identity, progress, patience_s=patience_s, on_away=on_away
+    )

@@ -1,0 +1,241 @@
+"""What is wrong with single tables of a plan, beside what PostgreSQL's own rules refuse.
+
+FOR ALL TABLES takes in whatever anybody creates, so that a fault of one table must be known before
+something is done for all: its topic's name, its schema, its filter, and the rights that the gateway
+has on it. A table with a fault is held; what concerns every table is left to who meets it.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from functools import lru_cache
+from typing import Final
+
+import psycopg
+from psycopg import sql
+
+from gateway.config import Settings
+from gateway.core.errors import FilterError, SchemaError
+from gateway.core.names import error_topic, message_topic, transaction_topic
+from gateway.core.records import CopyState
+from gateway.definitions.combine import TableId
+from gateway.definitions.model import Column, Fault, Plan, Table
+from gateway.definitions.server import SUFFIXES
+from gateway.definitions.tables.keys import key_of
+from gateway.definitions.tables.remembered import oversized
+from gateway.definitions.tables.topics import topic_faults
+from gateway.envelope.schema import NumericMode, describe
+from gateway.routing.row.binary_rows import compile_row
+from gateway.rowfilter import FilterSource, compile_filter, place_filter
+from gateway.sink.delivery.record_limits import record_bytes
+from gateway.source.catalog.catalog import ServerCatalog
+from gateway.source.provisioning.privileges import own_publications, why_unreadable
+from gateway.source.provisioning.publication_state import read_existing
+from gateway.source.session.blockers import lock_holders
+from gateway.source.stream.options import wants_binary
+
+__all__ = ["find_faults", "reserved_topics"]
+
+_LOCKED_S: Final = 5
+"""ALTER PUBLICATION waits for a lock that long."""
+
+
+def find_faults(
+    settings: Settings,
+    connection: psycopg.Connection,
+    plan: Plan,
+    states: Iterable[CopyState],
+    *,
+    rights: bool,
+) -> dict[TableId, Fault]:
+    """Return why tables of `plan` cannot be published, by subscription and OID.
+
+    Args:
+        settings: The configuration.
+        connection: To the source.
+        plan: As the definitions and the catalog make it.
+        states: Of all tables, as committed.
+        rights: Ask for those of the role as well: tables are about to be copied and published.
+
+    Raises:
+        TransientError: the connection is gone.
+    """
+    known = tuple(states)
+    faults: dict[TableId, Fault] = {}
+    if rights:
+        faults |= _unreadable(connection, plan, known)
+        faults |= _not_ours(connection, plan, settings.source.slot)
+    reasons = dict(_shape_faults(settings, connection, plan))
+    reasons |= topic_faults(plan, known, settings.topics.names, reserved_topics(settings, plan))
+    faults |= {table_id: Fault(why) for table_id, why in reasons.items()}
+    return faults | dict(_oversized(settings, plan)) | dict(_until_asked(settings, known))
+
+
+def reserved_topics(settings: Settings, plan: Plan) -> list[str]:
+    """Return the topics that are no table's."""
+    gateway = settings.gateway.name
+    return [
+        *(transaction_topic(subscription.name) for subscription in plan.subscriptions),
+        message_topic(gateway),
+        error_topic(gateway),
+        settings.topics.progress,
+    ]
+
+
+def _shape_faults(
+    settings: Settings, connection: psycopg.Connection, plan: Plan
+) -> Iterator[tuple[TableId, str]]:
+    catalog = ServerCatalog(connection) if wants_binary(plan.subscriptions) else None
+    server = settings.filters.server == "on"
+    for publish in plan.publishes:
+        table_id = (publish.subscription, publish.target_oid)
+        table = plan.tables[publish.target_oid]
+        columns = tuple(c.name for c in table.columns if publish.publishes(c))
+        why = _why_no_schema(table, columns, settings.types.numeric)
+        if table_id in plan.open_ended:
+            clauses = {clause for found in publish.filters.values() for clause in found}
+            for clause in sorted(clauses, key=lambda c: c.text):
+                tested = plan.tables[clause.table_oid]
+                why = why or _why_no_filter(
+                    clause.text, clause.publication, str(tested), tested.columns, server
+                )
+        if why is None and catalog is not None:
+            relation = plan.tables[publish.relation_oid]
+            sent = [(c.name, c.type_oid) for c in relation.columns if c.generated != "v"]
+            try:
+                compile_row(str(relation), sent, columns, catalog.type_info)
+            except SchemaError as error:
+                why = error.message
+        if why is not None:
+            yield table_id, why
+
+
+def _until_asked(
+    settings: Settings, states: Iterable[CopyState]
+) -> Iterator[tuple[TableId, Fault]]:
+    """The tables that are held until somebody asks for their copy, or gives them another topic."""
+    copied = "lost" if settings.topics.on_lost_records == "copy" else ""
+    for state in states:
+        if state.cause in ("", copied):
+            continue
+        name = f"{state.subscription}.{state.schema}.{state.table}"
+        if settings.topics.names.get(name, state.topic) == state.topic:
+            fault = Fault(state.reason, always=True, cause=state.cause)
+            yield (state.subscription, state.oid), fault
+
+
+def _oversized(settings: Settings, plan: Plan) -> Iterator[tuple[TableId, Fault]]:
+    """The tables whose definition does not fit into a record of the progress topic."""
+    most_bytes = record_bytes(settings.kafka) // 2
+    for table_id, size in oversized(plan, most_bytes).items():
+        yield (
+            table_id,
+            Fault(
+                f"its filters, columns and partitions are {size} bytes of text, more than the "
+                f"{most_bytes} that topic {settings.topics.progress} takes",
+                always=True,
+            ),
+        )
+
+
+@lru_cache(maxsize=8192)
+def _why_no_schema(table: Table, columns: tuple[str, ...], numeric: NumericMode) -> str | None:
+    by_name = {column.name: column for column in table.columns}
+    published = [by_name[name] for name in columns]
+    try:
+        describe(table.schema, table.name, published, key_of(table, columns), numeric=numeric)
+    except SchemaError as error:
+        return error.message
+    return None
+
+
+@lru_cache(maxsize=8192)
+def _why_no_filter(
+    text: str, publication: str, table: str, columns: tuple[Column, ...], server: bool
+) -> str | None:
+    understand = place_filter if server else compile_filter
+    try:
+        understand(text, columns, source=FilterSource(table, publication))
+    except FilterError as error:
+        return error.message.partition("\n")[0]
+    return None
+
+
+def _unreadable(
+    connection: psycopg.Connection, plan: Plan, states: tuple[CopyState, ...]
+) -> dict[TableId, Fault]:
+    """The tables that are still to be copied and may not be read; a copied one is not read."""
+    ready = {(state.subscription, state.oid) for state in states if state.state == "ready"}
+    to_copy = {(copy.subscription, copy.target_oid) for copy in plan.copies} - ready
+    why = why_unreadable(connection, {oid for _, oid in to_copy})
+    return {table_id: why[table_id[1]] for table_id in to_copy if table_id[1] in why}
+
+
+def _not_ours(connection: psycopg.Connection, plan: Plan, prefix: str) -> dict[TableId, Fault]:
+    """The tables that cannot be put into the gateway's own publications now.
+
+    No statement of this role's can do it, or somebody holds a lock on one for long.
+
+    Nothing where the publications themselves are not there and cannot be made, or where no table
+    would be left: then the rights concern every table, and the start says which are needed.
+    """
+    names = [prefix + suffix for suffix in SUFFIXES]
+    existing = read_existing(connection, names)
+    new = {
+        oid: publication.name
+        for publication in plan.server_publications
+        for oid in publication.table_oids
+        if publication.name not in existing or oid not in existing[publication.name].table_oids
+    }
+    if not new:
+        return {}
+    own = own_publications(connection, names, new)
+    if len(own.existing) < len(names) and not own.may_create:
+        return {}
+    targets = _targets_by_member(plan)
+    faults: dict[TableId, Fault] = {}
+    for oid, why in _locked(connection, new).items():
+        faults |= {table_id: Fault(why) for table_id in targets[oid] & plan.open_ended}
+    for oid, name in new.items():
+        table = plan.tables[oid]
+        statement = (
+            sql.SQL("ALTER PUBLICATION {} ADD TABLE ONLY {}")
+            .format(sql.Identifier(name), sql.Identifier(table.schema, table.name))
+            .as_string(connection)
+        )
+        if oid in own.foreign:
+            reason = f"must be owner of table {table}"
+        elif name in own.unowned:
+            reason = f"must be owner of publication {name}"
+        else:
+            continue
+        for table_id in targets[oid]:
+            faults[table_id] = Fault(reason, statement)
+    if not own.existing and plan.targets <= faults.keys():
+        return {}
+    return {table_id: why for table_id, why in faults.items() if table_id in plan.open_ended}
+
+
+def _locked(connection: psycopg.Connection, oids: Collection[int]) -> dict[int, str]:
+    """The tables on which others hold a lock for longer than a statement would wait."""
+    if lock_holders(connection, oids, vacuum=False) is None:
+        return {}
+    found = {oid: lock_holders(connection, [oid], vacuum=False) for oid in sorted(oids)}
+    return {
+        oid: f"a lock on it is held by {wait}"
+        for oid, wait in found.items()
+        if wait is not None and (wait.age_s is None or wait.age_s >= _LOCKED_S)
+    }
+
+
+def _targets_by_member(plan: Plan) -> Mapping[int, set[TableId]]:
+    """Who is published by which member of the gateway's own publications."""
+    found: dict[int, set[TableId]] = defaultdict(set)
+    for publish in plan.publishes:
+        table_id = (publish.subscription, publish.target_oid)
+        for oid in (publish.relation_oid, *plan.tables[publish.relation_oid].ancestors):
+            found[oid].add(table_id)
+    for subscription, oid in plan.targets:
+        found[oid].add((subscription, oid))
+    return found

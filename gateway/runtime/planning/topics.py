@@ -1,0 +1,157 @@
+"""Topics that a plan needs: made where they are missing, checked where they are not."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from gateway.config import Settings
+from gateway.core.errors import ConfigError, FatalError
+from gateway.core.names import (
+    error_topic,
+    find_collisions,
+    message_topic,
+    topic_of,
+    transaction_topic,
+)
+from gateway.definitions.combine import TableId
+from gateway.definitions.model import Fault, Plan
+from gateway.sink.delivery.record_limits import batch_bytes, most_bytes
+from gateway.sink.topics.durability import Risk, risks
+from gateway.sink.topics.topic_ids import ids_of, read_topics, unwritable
+from gateway.sink.topics.topics import TopicSpec, ensure_topics, progress_topic_spec
+
+__all__ = ["TOPICS_TIMEOUT_S", "Topics", "ensure_all_topics", "table_topics"]
+
+TOPICS_TIMEOUT_S: Final = 10.0
+"""How long creating and checking topics may take."""
+
+
+@dataclass(frozen=True, slots=True)
+class Topics:
+    """Limits, IDs and faults of the topics of a plan.
+
+    Attributes:
+        partitions: Of each table's topic.
+        most_bytes: Of a record, by topic: `gateway.core.records.wire_size`.
+        batch_bytes: Of a batch of records for any of them; None: as large as the producer makes it.
+        risks: How Kafka could lose what it has acknowledged.
+        refused: Tables whose topic cannot be had or is not as it must be, and why.
+        ids: Kafka's ID of each topic of a table or of markers.
+    """
+
+    partitions: Mapping[str, int]
+    most_bytes: Mapping[str, int] = field(default_factory=dict)
+    batch_bytes: int | None = None
+    risks: tuple[Risk, ...] = ()
+    refused: Mapping[TableId, Fault] = field(default_factory=dict)
+    ids: Mapping[str, str] = field(default_factory=dict)
+
+
+def table_topics(plan: Plan, settings: Settings) -> list[TopicSpec]:
+    """Return the topics of all subscriber tables, each once.
+
+    Raises:
+        ConfigError: two tables would share a topic, or an override is invalid.
+    """
+    return list(_specs_by_table(plan, settings).values())
+
+
+def _specs_by_table(plan: Plan, settings: Settings) -> dict[TableId, TopicSpec]:
+    owner: dict[str, TableId] = {}
+    specs: dict[TableId, TopicSpec] = {}
+    published = [(p.subscription, p.target_oid, p.operations) for p in plan.publishes]
+    unpublished = plan.targets.difference((name, oid) for name, oid, _ in published)
+    published += [(*table, frozenset()) for table in sorted(unpublished)]
+    for subscription, oid, operations in published:
+        table = plan.tables[oid]
+        topic = topic_of(subscription, table.schema, table.name, settings.topics.names)
+        identity = (subscription, oid)
+        if owner.setdefault(topic, identity) != identity:
+            raise ConfigError(
+                f"two subscriber tables share the topic {topic!r}",
+                key="topics.names",
+                hint="give one of them another name",
+            )
+        keyed = bool(table.identity)
+        truncates = any(o.value == "truncate" for o in operations)
+        specs[identity] = TopicSpec(
+            topic,
+            settings.topics.partitions,
+            settings.topics.config,
+            settings.topics.replication_factor,
+            partitions_at_creation_only=True,
+            forbid_compaction=not keyed or (truncates and settings.topics.truncate == "publish"),
+        )
+    return specs
+
+
+def _refuse_collisions(names: Sequence[str]) -> None:
+    """Refuse names that Kafka takes for the same metric name: they differ in '.' and '_' only."""
+    for group in find_collisions(names):
+        raise ConfigError(
+            f"the topics {', '.join(group)} collide in Kafka, which takes '.' and '_' for one",
+            key="topics.names",
+            hint="give one of them another name",
+        )
+
+
+def ensure_all_topics(
+    settings: Settings, plan: Plan, *, timeout_s: float, holds: bool = False
+) -> Topics:
+    """Create or check every topic; return what they allow.
+
+    Args:
+        settings: The configuration.
+        plan: Whose topics these are.
+        timeout_s: For each of a few requests.
+        holds: Tables whose topic cannot be had, or is not as it must be, can be held.
+
+    Raises:
+        ConfigError: two tables would share a topic, or names collide.
+        FatalError: a topic that exists is not as it must be.
+        TransientError: Kafka does not answer in time.
+    """
+    by_table = _specs_by_table(plan, settings)
+    tables = list(by_table.values())
+    factor = settings.topics.replication_factor
+    names = [transaction_topic(s.name) for s in plan.subscriptions]
+    if settings.messages.prefixes:
+        names.append(message_topic(settings.gateway.name))
+    quarantined = settings.on_error.quarantined
+    if quarantined:
+        names.append(error_topic(settings.gateway.name))
+    markers = [TopicSpec(n, replication_factor=factor, forbid_compaction=True) for n in names]
+    progress = progress_topic_spec(settings.topics.progress, replication_factor=factor)
+    specs = [*tables, *markers, progress]
+    _refuse_collisions([spec.name for spec in specs])
+    refused: dict[str, FatalError] = {}
+    found = ensure_topics(
+        settings.kafka, specs, timeout_s=timeout_s, refused=refused if holds else None
+    )
+    known = read_topics(settings.kafka, found, timeout_s=timeout_s)
+    denied = {**refused, **unwritable(known)}
+    for name, error in denied.items():
+        if not holds or name not in (spec.name for spec in tables):
+            raise error
+    usable = [name for name in found if name not in unwritable(known)]
+    if tables and all(spec.name not in usable for spec in tables):
+        raise denied[tables[0].name]
+    refused = denied
+    return Topics(
+        {spec.name: found[spec.name].partitions for spec in tables if spec.name in found},
+        most_bytes(settings.kafka, found.values(), sure="size" in quarantined),
+        batch_bytes(settings.kafka, found.values()),
+        tuple(risks([found[n] for n in found if n != progress.name], [found[progress.name]])),
+        {
+            table_id: Fault(_line(refused[spec.name]), always=True)
+            for table_id, spec in by_table.items()
+            if spec.name in refused
+        },
+        ids_of({name: topic for name, topic in known.items() if name != progress.name}),
+    )
+
+
+def _line(error: FatalError) -> str:
+    return f"{error.message} ({error.hint})" if error.hint else error.message

@@ -1,0 +1,55 @@
+"""Says in the log whom the gateway waits for: each when it is its turn, then now and then."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Final
+
+from gateway.core.errors import GatewayError
+from gateway.observe import event
+from gateway.source.session.blockers import Wait
+
+__all__ = ["WaitNotice"]
+
+_LOG: Final = logging.getLogger(__name__)
+_LOOK_S: Final = 2.0
+_SAY_S: Final = 10.0
+
+
+class WaitNotice:
+    """Call it often while something waits.
+
+    Args:
+        message: The constant text of the log line.
+        look: Asks the server whom; None where it does not say.
+    """
+
+    def __init__(self, message: str, look: Callable[[], Wait | None]) -> None:
+        self._message = message
+        self._look = look
+        self._looked_s = 0.0
+        self._said: tuple[str, float] = ("", 0.0)
+
+    def __call__(self, waited_s: float) -> None:
+        """Look, and say it, when it is time; `waited_s`: for how long it has waited by now."""
+        if waited_s - self._looked_s < _LOOK_S:
+            return
+        self._looked_s = waited_s
+        try:
+            wait = self._look()
+        except GatewayError:
+            wait = None
+        names = "" if wait is None else str(wait)
+        said, when_s = self._said
+        if waited_s - when_s < _SAY_S and names == said:
+            return
+        self._said = (names, waited_s)
+        event(
+            _LOG,
+            logging.WARNING,
+            self._message,
+            waited_s=int(waited_s),
+            awaited=names or "the server does not say which",
+            **({} if wait is None or wait.age_s is None else {"age_s": wait.age_s}),
+        )

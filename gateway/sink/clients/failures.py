@@ -1,0 +1,185 @@
+"""What a KafkaError means for the gateway: try again, or call a person."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from confluent_kafka import KafkaError
+
+from gateway.core.errors import ConfigError, FatalError, FencedError, GatewayError, TransientError
+
+__all__ = ["RIGHTS", "classify_kafka_error", "is_fenced", "is_missing", "is_refusal"]
+
+_FENCED: Final = frozenset(
+    {
+        KafkaError._FENCED,
+        KafkaError.INVALID_PRODUCER_EPOCH,
+        KafkaError.PRODUCER_FENCED,
+    }
+)
+_TOO_LARGE: Final = frozenset(
+    {
+        KafkaError.MSG_SIZE_TOO_LARGE,
+        KafkaError.INVALID_MSG_SIZE,
+        KafkaError.RECORD_LIST_TOO_LARGE,
+    }
+)
+_AUTHORIZATION: Final = frozenset(
+    {
+        KafkaError.TOPIC_AUTHORIZATION_FAILED,
+        KafkaError.GROUP_AUTHORIZATION_FAILED,
+        KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+        KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+    }
+)
+_AUTHENTICATION: Final = frozenset(
+    {
+        KafkaError._AUTHENTICATION,
+        KafkaError.SASL_AUTHENTICATION_FAILED,
+        KafkaError.UNSUPPORTED_SASL_MECHANISM,
+        KafkaError.ILLEGAL_SASL_STATE,
+        KafkaError._SSL,
+    }
+)
+_MISSING: Final = frozenset(
+    {
+        KafkaError.UNKNOWN_TOPIC_OR_PART,
+        KafkaError._UNKNOWN_TOPIC,
+        KafkaError._UNKNOWN_PARTITION,
+        KafkaError.UNKNOWN_TOPIC_ID,
+    }
+)
+_REFUSED: Final = frozenset(
+    {
+        KafkaError.INVALID_RECORD,
+        KafkaError.POLICY_VIOLATION,
+        KafkaError.INVALID_CONFIG,
+        KafkaError.INVALID_REPLICATION_FACTOR,
+        KafkaError.INVALID_PARTITIONS,
+        KafkaError.TOPIC_EXCEPTION,
+        KafkaError.UNSUPPORTED_COMPRESSION_TYPE,
+        KafkaError.UNSUPPORTED_FOR_MESSAGE_FORMAT,
+        KafkaError._UNSUPPORTED_FEATURE,
+        KafkaError._NOT_IMPLEMENTED,
+    }
+)
+_UNREADABLE: Final = frozenset({KafkaError._BAD_COMPRESSION, KafkaError._BAD_MSG})
+_UNREACHABLE: Final = frozenset(
+    {
+        KafkaError._TIMED_OUT,
+        KafkaError._TIMED_OUT_QUEUE,
+        KafkaError._MSG_TIMED_OUT,
+        KafkaError._TRANSPORT,
+        KafkaError._ALL_BROKERS_DOWN,
+    }
+)
+# librdkafka: "ProduceRequest for <topic> [<partition>] with ... failed: ..."
+_TOPIC_IN_TEXT: Final = re.compile(r"ProduceRequest for (\S+) \[")
+
+
+RIGHTS: Final = (
+    "grant Describe and Write on the topics and on the transactional.id, DescribeConfigs on the "
+    "topics, Read on the progress topic, Describe on the group, and Create where topics are to be "
+    "made; docs/operations.md has them as a table"
+)
+"""Hint for a principal whose rights do not suffice."""
+
+
+def is_refusal(complaint: KafkaError) -> bool:
+    """A broker answers and does not let us in; trying again will not change that."""
+    if complaint.code() == KafkaError._SSL:
+        # A handshake can also end because a broker goes down in it.
+        return "verif" in complaint.str() or "alert" in complaint.str()
+    # Whoever gives out tokens can be away for a while.
+    return complaint.code() in _AUTHENTICATION and "acquire" not in complaint.str()
+
+
+def is_fenced(error: KafkaError) -> bool:
+    """The broker no longer takes this producer: a younger one has its id, or it was too slow."""
+    return error.code() in _FENCED
+
+
+def is_missing(error: KafkaError) -> bool:
+    """A topic or partition is not there, which was there when it was looked for."""
+    return error.code() in _MISSING
+
+
+def classify_kafka_error(
+    error: KafkaError,
+    *,
+    doing: str,
+    transactional_id: str = "",
+    topic: str | None = None,
+    complaint: KafkaError | None = None,
+) -> GatewayError:
+    """Turn a Kafka error into ours.
+
+    Args:
+        error: As the client gave it. Its text names brokers and topics, never a record.
+        doing: What the gateway was doing: "committing".
+        transactional_id: For the message when the producer was fenced.
+        topic: The topic at fault where the caller knows it.
+        complaint: What the client has said of its connections; it counts when `error` only says
+            that Kafka could not be reached.
+    """
+    if complaint is not None and error.code() in _UNREACHABLE:
+        error = complaint
+    code = error.code()
+    text = " ".join(error.str().split())
+    if topic is None and (match := _TOPIC_IN_TEXT.search(text)):
+        topic = match[1]
+    place = f" (topic {topic})" if topic else ""
+    if code in _FENCED:
+        return FencedError(
+            f"{doing}: another gateway took over (transactional.id {transactional_id})",
+            hint="one slot has one gateway; this one stands by until the slot is free",
+        )
+    if code in _TOO_LARGE:
+        return FatalError(
+            f"{doing}: a record is larger than Kafka takes{place}",
+            hint="raise max.message.bytes of the topic and, when the record is above it, "
+            '"message.max.bytes" in [kafka]; the broker\'s message.max.bytes is the default of '
+            'the first; or set [on_error] size = "quarantine" to put such changes into the error '
+            "topic and go on",
+        )
+    if code == KafkaError.INVALID_TRANSACTION_TIMEOUT:
+        return ConfigError(
+            "longer than the broker allows",
+            key="kafka.transaction.timeout.ms",
+            hint="lower it, or raise transaction.max.timeout.ms of the brokers",
+        )
+    if code in _AUTHORIZATION:
+        return FatalError(
+            f"{doing}: not authorised{place}: {text}",
+            hint=RIGHTS,
+        )
+    if is_refusal(error):
+        return FatalError(
+            f"{doing}: {text}",
+            hint="check the security, SASL and ssl properties in [kafka]: user, password, "
+            '"ssl.ca.location"',
+        )
+    if code in _MISSING:
+        return FatalError(
+            f"{doing}: a topic is missing{place}: {text}",
+            hint="look who has deleted it",
+        )
+    if code in _REFUSED:
+        return FatalError(f"{doing}: Kafka refuses it{place}: {text}")
+    if code in _UNREADABLE:
+        # The client stays there for ever; what stands behind it may be all that counts.
+        return FatalError(
+            f"{doing}: what is in Kafka cannot be read{place}: {text}",
+            hint="no gateway has written it: see who else may write to the topic; "
+            "kafka-delete-records removes what comes before the offset behind it (of a compacted "
+            "topic only while its cleanup.policy is compact,delete)",
+        )
+    if error.fatal():
+        return TransientError(
+            f"{doing}: the producer is of no more use{place}: {text}",
+            hint="another one goes on from the watermark",
+        )
+    return TransientError(
+        f"{doing}: {text}", hint='check that the brokers of "bootstrap.servers" in [kafka] are up'
+    )

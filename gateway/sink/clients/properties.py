@@ -1,0 +1,216 @@
+"""Properties of the Kafka clients: our defaults, the user's table, and what must not be changed."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, Final, TypeVar
+
+from confluent_kafka import KafkaException
+
+from gateway.core.errors import ConfigError
+from gateway.core.shortage import shortage
+from gateway.sink.clients.client_errors import Complaints, RepeatFilter
+
+__all__ = [
+    "DEFAULT_BATCH_BYTES",
+    "DEFAULT_COMPRESSION",
+    "admin_properties",
+    "consumer_properties",
+    "make_client",
+    "producer_properties",
+    "sender_properties",
+]
+
+_FIXED: Final = {
+    "transactional.id": "it is derived from the slot, so that two gateways cannot both write",
+    "enable.idempotence": "exactly-once delivery needs it",
+    "acks": "exactly-once delivery needs acks=all",
+    "request.required.acks": "exactly-once delivery needs acks=all",
+    "enable.gapless.guarantee": "exactly-once delivery depends on it",
+    "isolation.level": "the watermark is read with read_committed",
+    "partitioner": "the gateway chooses the partition: docs/envelope.md",
+    "delivery.report.only.error": "the gateway asks for the delivery reports that it needs",
+    "enable.auto.commit": "the gateway keeps no consumer offsets",
+    "enable.auto.offset.store": "the gateway keeps no consumer offsets",
+    "enable.partition.eof": "the end of the progress topic must be seen",
+    "max.in.flight": "exactly-once delivery limits it to 5, the client's default here",
+    "max.in.flight.requests.per.connection": "exactly-once delivery limits it",
+    "retries": "the client retries until delivery.timeout.ms",
+    "message.send.max.retries": "the client retries until delivery.timeout.ms",
+}
+
+DEFAULT_BATCH_BYTES: Final = 1_000_000
+DEFAULT_COMPRESSION: Final = "lz4"
+
+_QUEUE_KBYTES: Final = 16_384
+
+_CONNECTION_DEFAULTS: Final[Mapping[str, str | int | bool]] = {
+    # A connection that is open but dead is given up after this; with the client's own 60 s, a
+    # request behind it would take minutes. Kafka answers far sooner, or has a reason not to.
+    "socket.timeout.ms": 15_000,
+    "socket.keepalive.enable": True,
+    "socket.connection.setup.timeout.ms": 10_000,
+    "reconnect.backoff.max.ms": 2_000,
+}
+
+_PRODUCER_DEFAULTS: Final[Mapping[str, str | int | bool]] = {
+    **_CONNECTION_DEFAULTS,
+    "request.timeout.ms": 15_000,
+    # A batch is flushed by its commit; lingering longer than this would only delay that.
+    "linger.ms": 5,
+    "batch.size": DEFAULT_BATCH_BYTES,
+    "compression.type": DEFAULT_COMPRESSION,
+    # The queue counts payload only: what librdkafka keeps beside it (headers, above all) is more
+    # than a short row. A queue of some hundred milliseconds is enough for full speed.
+    "queue.buffering.max.kbytes": _QUEUE_KBYTES,
+    "queue.buffering.max.messages": 15_000,
+    "transaction.timeout.ms": 900_000,
+}
+
+_ONLY_PRODUCER: Final = frozenset(
+    {
+        "batch.num.messages",
+        "batch.size",
+        "compression.codec",
+        "compression.level",
+        "compression.type",
+        "delivery.timeout.ms",
+        "linger.ms",
+        "message.timeout.ms",
+        "queue.buffering.backpressure.threshold",
+        "queue.buffering.max.kbytes",
+        "queue.buffering.max.messages",
+        "queue.buffering.max.ms",
+        "request.timeout.ms",
+        "sticky.partitioning.linger.ms",
+        "transaction.timeout.ms",
+    }
+)
+
+_logger: Final = logging.getLogger("gateway.sink.kafka")
+_logger.addFilter(RepeatFilter())
+
+
+def producer_properties(
+    user: Mapping[str, str | int | bool], transactional_id: str
+) -> dict[str, Any]:
+    """Properties for the transactional producer: defaults, then `user`, then what is fixed.
+
+    Raises:
+        ConfigError: `user` sets a property that must not be changed.
+    """
+    _refuse_fixed(user)
+    return {
+        **_PRODUCER_DEFAULTS,
+        **_request_limits(user),
+        **_queue_limits(user),
+        **user,
+        "transactional.id": transactional_id,
+        "enable.idempotence": True,
+        "acks": "all",
+        "logger": _logger,
+    }
+
+
+def sender_properties(user: Mapping[str, str | int | bool]) -> dict[str, Any]:
+    """Properties for a producer outside of Kafka transactions, beside the gateway's own.
+
+    Raises:
+        ConfigError: `user` sets a property that must not be changed.
+    """
+    transactional = ("transactional.id", "transaction.timeout.ms")
+    properties = producer_properties(user, "")
+    return {name: value for name, value in properties.items() if name not in transactional}
+
+
+def _request_limits(user: Mapping[str, str | int | bool]) -> dict[str, int]:
+    """What librdkafka wants to be below `transaction.timeout.ms`, where the user has lowered that.
+
+    Its own check names what is wrong with a value that is no number.
+    """
+    with contextlib.suppress(KeyError, ValueError):
+        most = int(user["transaction.timeout.ms"]) - 100
+        return {name: min(15_000, most) for name in ("socket.timeout.ms", "request.timeout.ms")}
+    return {}
+
+
+def _queue_limits(user: Mapping[str, str | int | bool]) -> dict[str, int]:
+    """Room for two of the largest records: one that the queue cannot have would wait for ever."""
+    with contextlib.suppress(KeyError, ValueError):
+        return {
+            "queue.buffering.max.kbytes": max(
+                _QUEUE_KBYTES, 2 * int(user["message.max.bytes"]) // 1024
+            )
+        }
+    return {}
+
+
+def consumer_properties(user: Mapping[str, str | int | bool]) -> dict[str, Any]:
+    """Properties for reading a topic back without a consumer group.
+
+    Raises:
+        ConfigError: `user` sets a property that must not be changed.
+    """
+    return {
+        # librdkafka wants a name; nothing is ever committed under it.
+        "group.id": "pgsluice",
+        # The end of a topic is told by an empty answer, which the broker delays this long.
+        "fetch.wait.max.ms": 50,
+        **admin_properties(user),
+        "isolation.level": "read_committed",
+        "enable.auto.commit": False,
+        "enable.auto.offset.store": False,
+        "enable.partition.eof": True,
+        "auto.offset.reset": "error",
+    }
+
+
+def admin_properties(user: Mapping[str, str | int | bool]) -> dict[str, Any]:
+    """Properties for the admin client: `user` without what only a producer understands.
+
+    Raises:
+        ConfigError: `user` sets a property that must not be changed.
+    """
+    _refuse_fixed(user)
+    kept = {name: value for name, value in user.items() if name not in _ONLY_PRODUCER}
+    return {**_CONNECTION_DEFAULTS, **kept, "logger": _logger}
+
+
+_Client = TypeVar("_Client")
+_PROPERTY_IN_TEXT: Final = re.compile(r'property:? "([a-z0-9._]+)"')
+
+
+def make_client(
+    kind: Callable[[dict[str, Any]], _Client],
+    properties: Mapping[str, Any],
+    complaints: Complaints | None = None,
+) -> _Client:
+    """Construct a client of `kind`, which tells `complaints` what its time-outs are about.
+
+    Raises:
+        ConfigError: librdkafka does not know a property, or not this value of it. The message
+            names the property and leaves out the value, which may be a password.
+        TransientError: there are no threads or descriptors for it.
+    """
+    try:
+        return kind({**properties, **({} if complaints is None else {"error_cb": complaints})})
+    except (KafkaException, TypeError, ValueError) as error:
+        if passing := shortage(error):
+            raise passing from None
+        match = _PROPERTY_IN_TEXT.search(str(error))
+        raise ConfigError(
+            "librdkafka does not accept this property or its value",
+            key=f"kafka.{match[1]}" if match else "[kafka]",
+            hint="see CONFIGURATION.md of librdkafka for the names and values",
+        ) from None
+
+
+def _refuse_fixed(user: Mapping[str, str | int | bool]) -> None:
+    for name in user:
+        if name in _FIXED:
+            raise ConfigError(
+                "must not be set", key=f"kafka.{name}", hint=f"{_FIXED[name]}; remove the line"
+            )

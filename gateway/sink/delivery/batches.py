@@ -1,0 +1,81 @@
+"""Producing many records in one call, in C, over the client that confluent-kafka has made.
+
+`gateway/_speedups/producing` says how, and why. Everything else about the client stays with
+confluent-kafka, and so do the records of which the delivery is to be reported. Where the module was
+not built, or ``PGSLUICE_INTERPRETED=1`` is set, records are handed over one by one.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from operator import itemgetter
+from typing import Any, Final, TypeAlias, TypeVar
+
+from confluent_kafka import cimpl
+
+from gateway._speedups.loader import load_compiled, why_switched_off
+from gateway.core.records import Record
+
+__all__ = ["Place", "Places", "ProduceBatch", "find_places", "make_batches", "why_one_by_one"]
+
+ProduceBatch: TypeAlias = Callable[[list[Record], int, int], tuple[int, int]]
+"""Given records, the first and the end: how far it came, and librdkafka's error code, or 0."""
+
+Place: TypeAlias = tuple[str, int]
+"""Topic and partition."""
+
+Places: TypeAlias = dict[Place, tuple[int, int, int]]
+"""Of each place, how many records go there, and the indexes of the first and the last."""
+
+_PLUGINS: Final = "plugin.library.paths"
+_Client = TypeVar("_Client")
+
+
+_PLACE: Final = itemgetter(0, 1)
+_PRODUCING: Final = load_compiled(
+    "gateway._speedups._producing", interface=2, library=cimpl.__file__
+)
+
+
+def why_one_by_one() -> str | None:
+    """Say why records are handed over one by one; None: they are not."""
+    if isinstance(_PRODUCING, str):
+        return _PRODUCING
+    if ";" in str(_PRODUCING.__file__):
+        return "librdkafka takes no path with a semicolon"
+    return why_switched_off()
+
+
+def find_places(records: list[Record]) -> Places:
+    """Return where `records` go."""
+    if not isinstance(_PRODUCING, str) and why_switched_off() is None:
+        found: Places = _PRODUCING.places(records)
+        return found
+    places = list(map(_PLACE, records))
+    counts, top = Counter(places), len(places) - 1
+    first = {place: top - index for index, place in enumerate(reversed(places))}
+    last = {place: index for index, place in enumerate(places)}
+    return {place: (count, first[place], last[place]) for place, count in counts.items()}
+
+
+def make_batches(
+    make: Callable[[dict[str, Any]], _Client], properties: Mapping[str, Any]
+) -> tuple[_Client, ProduceBatch | None]:
+    """Make a producer, and what hands it many records at once; None: they go one by one.
+
+    The second must not be called, nor be in a call, when the producer is let go of.
+
+    Args:
+        make: Makes it, given its properties, in this thread.
+        properties: Of the producer.
+    """
+    if isinstance(_PRODUCING, str) or why_one_by_one() is not None:
+        return make(dict(properties)), None
+    user = properties.get(_PLUGINS)
+    paths = ";".join(filter(None, (user, _PRODUCING.__file__)))
+    try:
+        client = make({**properties, _PLUGINS: paths})
+    finally:
+        batches = _PRODUCING.take()
+    return client, None if batches is None else batches.produce

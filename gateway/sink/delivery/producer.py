@@ -1,0 +1,507 @@
+"""The sink: batches in, Kafka transactions out, in a thread of its own.
+
+    pipeline thread                         worker thread
+    submit(batch) ──────── inbox ─────────► begin? produce ... [watermark: progress, flush,
+    collect()     ◄─ outcome, one byte ────   PROGRESS markers, offsets, commit], or the error
+
+Invariant: the progress records go into the same Kafka transaction as the records before them, so
+the watermark that a successor reads back under ``read_committed`` is exactly what is visible.
+
+The PROGRESS markers name offsets, so they are made when everything else is at the broker; of that
+only a few delivery reports tell (`gateway.sink.delivery.offsets`). Rows do not cross the thread
+border, batches do.
+
+After an error the sink is of no more use: close it, make another, and start again from the
+watermark that its `open` reads. What was not committed is then aborted by the coordinator, and
+what was committed without our knowing it (a commit that timed out) is in the watermark. The sink
+does the same by itself, with another producer and the batches of the open Kafka transaction, where
+it still has them and knows that no other gateway has come to the slot (`resume_while`).
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import queue
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from operator import itemgetter
+from types import MappingProxyType, TracebackType
+from typing import Final, Protocol, Self
+
+from gateway.core.errors import (
+    FatalError,
+    GatewayError,
+    KafkaTransactionTimeout,
+    LostRecordsError,
+    TransientError,
+)
+from gateway.core.failpoints import fail_point
+from gateway.core.records import RESENDABLE, Batch, CopyRequest, Cut, Record, Watermark
+from gateway.observe import event
+from gateway.sink.clients.identity import SlotIdentity
+from gateway.sink.delivery.offsets import Ledger
+from gateway.sink.delivery.transactions import KafkaTransactions
+from gateway.sink.topics.topic_ids import other_topics, read_topic_ids
+
+__all__ = ["ProgressStore", "Recovered", "TransactionalSink"]
+
+_LOG: Final = logging.getLogger(__name__)
+_ABORT_S: Final = 5.0
+_JOIN_S: Final = 5.0  # the abort, and letting go of the producer
+_READ_S: Final = 60.0
+_PAUSE_S: Final = 0.5
+_REMIND_S: Final = 30.0
+_LOOK_S: Final = 3.0
+_TOPIC: Final = itemgetter(0)
+
+
+class ProgressStore(Protocol):
+    """Where the watermark is kept: `gateway.sink.own_topics.progress.KafkaProgress`."""
+
+    def encode(self, watermark: Watermark, taken: Iterable[CopyRequest] = ()) -> list[Record]:
+        """The records that say so, and forget the requests that are taken."""
+
+    def encode_offsets(
+        self, offsets: Mapping[str, tuple[int, ...]], topic_ids: Mapping[str, str]
+    ) -> list[Record]:
+        """The records that keep the next offsets of some topics; the index is the partition."""
+
+    def read(self, timeout_s: float) -> Recovered:
+        """What was committed last."""
+
+
+@dataclass(frozen=True, slots=True)
+class Recovered:
+    """What a predecessor has committed.
+
+    Attributes:
+        watermark: None when there never was one.
+        offsets: By topic, behind the last record of each partition; the index is the partition.
+        requests: Those that were not taken yet, in the order in which they came.
+        unreadable: What was passed over, and why: records that no gateway has written.
+        topic_ids: By topic, Kafka's ID of the one that was written to, markers' topics included.
+    """
+
+    watermark: Watermark | None
+    offsets: Mapping[str, tuple[int, ...]]
+    requests: tuple[CopyRequest, ...] = ()
+    unreadable: tuple[str, ...] = ()
+    topic_ids: Mapping[str, str] = field(default_factory=dict)
+
+
+class TransactionalSink:
+    """A `gateway.runtime.ports.Sink` on one Kafka producer at a time.
+
+    Args:
+        kafka: librdkafka properties of the user.
+        identity: The slot; `transactional.id` follows from it.
+        progress: Encodes and reads back the watermark.
+        patience_s: Give up on a batch with which Kafka has not finished after so long.
+        on_away: Told, by the worker's thread, what is known of a Kafka that does not answer; told
+            an empty text when it does again.
+
+    Raises:
+        ConfigError: a property that must not be set, or that librdkafka does not know.
+    """
+
+    def __init__(
+        self,
+        kafka: Mapping[str, str | int | bool],
+        identity: SlotIdentity,
+        progress: ProgressStore,
+        *,
+        patience_s: float = 300.0,
+        on_away: Callable[[str], None] = lambda why: None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._kafka = kafka
+        self._on_away = on_away
+        self._id = identity.transactional_id
+        self._progress = progress
+        self._patience_s = patience_s
+        self._clock = clock
+        self._ends: Mapping[str, tuple[int, ...]] = {}
+        self._topic_ids: Mapping[str, str] = {}
+        self._ledger = Ledger({})
+        self._committed: Recovered | None = None
+        self._transactions = self._connect()
+        self._pieces: list[Batch] | None = []
+        self._holds_slot: Callable[[], bool] | None = None
+        self._inbox: queue.SimpleQueue[Batch | None] = queue.SimpleQueue()
+        self._outcome: tuple[Batch, Exception | None] | None = None
+        self._busy = False
+        self._failed = False
+        self._deadline = 0.0
+        self._remind_at = 0.0
+        self._look_at = 0.0
+        self._missing: set[str] = set()
+        self._marker_topics: set[str] = set()
+        self._stop_at: float | None = None
+        self._stopping: Callable[[], bool] = lambda: False
+        self._read_fd, self._write_fd = os.pipe()
+        os.set_blocking(self._read_fd, False)
+        self._worker = threading.Thread(target=self._work, name="kafka-sink", daemon=True)
+        self._started = False
+
+    def open(
+        self, timeout_s: float = 60.0, *, stopping: Callable[[], bool] = lambda: False
+    ) -> Recovered:
+        """Fence a predecessor, then read what it has committed; call once, before `submit`.
+
+        Args:
+            timeout_s: When to give up.
+            stopping: Asked now and then; True gives up at once.
+
+        Raises:
+            TransientError: Kafka cannot be reached within `timeout_s`, or `stopping` said so.
+            FatalError: not authorised, a younger gateway, or a progress record of another format.
+        """
+        self._wait_for(timeout_s)
+        self._stopping = stopping
+        self._transactions.start()
+        self._stopping = lambda: False
+        fail_point("start.fenced")
+        recovered = self._read(max(1.0, self._deadline - self._clock()))
+        self._worker.start()
+        self._started = True
+        return recovered
+
+    def resume_while(self, holds_slot: Callable[[], bool] | None) -> None:
+        """Let the sink go on by itself after a failure that may pass, for as long as this is set.
+
+        Args:
+            holds_slot: Whether this gateway holds the slot at the time of the call; may wait some
+                seconds for a sign of it. Called in the worker's thread, before another producer
+                fences all others. None: failures end the sink.
+        """
+        self._holds_slot = holds_slot
+
+    def begin_behind(
+        self,
+        ends: Mapping[str, tuple[int, ...]],
+        topic_ids: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
+        """Let the first ranges begin where partitions end now; call while not `busy`.
+
+        Args:
+            ends: By topic, for those that nothing is known of, or nothing that counts: what the
+                progress topic has of these is gone from there.
+            topic_ids: Kafka's ID of each topic that is written to.
+        """
+        self._ends, self._topic_ids = ends, topic_ids
+        if self._committed is not None:
+            known = {t: o for t, o in self._committed.offsets.items() if t not in ends}
+            self._committed = replace(self._committed, offsets=known)
+        self._ledger = Ledger(self._committed.offsets if self._committed else {}, ends)
+
+    def fileno(self) -> int:
+        """Readable when a batch has finished, or failed."""
+        return self._read_fd
+
+    @property
+    def busy(self) -> bool:
+        """A submitted batch has not been collected yet."""
+        return self._busy
+
+    def submit(self, batch: Batch) -> None:
+        """Hand over `batch` and return at once; only when not `busy`, and never after an error."""
+        assert self._started and not self._busy and not self._failed
+        assert batch.watermark is not None or batch.cut is None
+        self._busy = True
+        self._inbox.put(batch)
+
+    def collect(self) -> Batch | None:
+        """Return the batch that has finished since, or None; see `Sink.collect`.
+
+        Raises:
+            TransientError: the Kafka transaction was aborted; start again from the watermark.
+            FatalError: fenced by a newer gateway, not authorised, a record too large, ...
+        """
+        if (outcome := self._outcome) is None:
+            return None
+        try:
+            os.read(self._read_fd, 1)
+        except BlockingIOError:
+            return None  # the worker stands between the outcome and its byte
+        self._outcome = None
+        self._busy = False
+        batch, error = outcome
+        if error is not None:
+            self._failed = True
+            raise error
+        return batch
+
+    def close(self, timeout_s: float = 10.0) -> None:
+        """Let a batch in flight finish within `timeout_s`, abort what is left open, and stop.
+
+        Does not raise: a commit that ended well in the meantime is found again in the watermark.
+        """
+        if self._read_fd < 0:
+            return
+        self._stop_at = self._clock() + timeout_s
+        self._inbox.put(None)
+        if self._started:
+            self._worker.join(timeout_s + _JOIN_S)
+        else:
+            self._transactions.close()
+        if not self._worker.is_alive():
+            self._busy = False
+            os.close(self._write_fd)
+        os.close(self._read_fd)
+        self._read_fd = -1
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    # The worker thread. It aborts and lets go of the producer, too: whoever closes the sink may be
+    # handling an exception, see `gateway.sink.delivery.transactions`.
+
+    def _work(self) -> None:
+        while (batch := self._inbox.get()) is not None:
+            error = self._process(batch)
+            if error is not None:
+                error = self._abort(_ABORT_S) or error
+            self._outcome = (batch, error)
+            os.write(self._write_fd, b"\0")
+            if error is not None:
+                break
+            del batch  # not held until the next one comes
+        else:
+            assert self._stop_at is not None
+            rest_s = self._stop_at - self._clock()
+            self._stop_at = None
+            self._abort(max(1.0, rest_s))
+        self._transactions.close()
+
+    def _abort(self, timeout_s: float) -> Exception | None:
+        """Abort what is open; return what counts more than any error before: a fence."""
+        # Left open, it would hide everybody's progress until the broker ends it.
+        self._wait_for(timeout_s)
+        try:
+            self._transactions.abort()
+        except GatewayError as error:
+            return error
+        return None
+
+    def _process(self, batch: Batch) -> Exception | None:
+        """Send `batch`; where that is possible, again and again until it has worked.
+
+        Returns:
+            The error that ends the sink, for the pipeline's thread to raise.
+        """
+        if self._pieces is not None:
+            keeps = batch.kept and len(self._pieces) < RESENDABLE
+            self._pieces = [*self._pieces, batch] if keeps else None
+        self._wait_for(self._patience_s)
+        pieces: list[Batch] | None = [batch]
+        took_too_long = False
+        while pieces and (error := self._send_all(pieces)) is not None:
+            if self._missing:
+                names = ", ".join(sorted(self._missing))
+                return LostRecordsError(
+                    f"topic {names} is gone: somebody has deleted it", topics=self._missing
+                )
+            if isinstance(error, LostRecordsError):
+                return error
+            if not isinstance(error, TransientError | KafkaTransactionTimeout):
+                return error
+            # Once it may have been Kafka that was away; the second time it does not fit.
+            verdict = self._verdict(error)
+            final = took_too_long and isinstance(verdict, KafkaTransactionTimeout)
+            if self._holds_slot is None or final:
+                return verdict
+            took_too_long = isinstance(verdict, KafkaTransactionTimeout)
+            try:
+                pieces = self._resume(error)
+            except Exception as raised:
+                return raised
+        self._on_away("")
+        if batch.watermark is not None:
+            ids = {} if self._committed is None else self._committed.topic_ids
+            if batch.cut is not None:
+                ids = self._topic_ids
+            offsets = self._ledger.next_offsets()
+            self._committed = Recovered(batch.watermark, offsets, topic_ids=ids)
+            self._pieces = []
+        return None
+
+    def _send_all(self, pieces: Iterable[Batch]) -> Exception | None:
+        """Send `pieces`; return what went wrong, no longer being handled."""
+        try:
+            for piece in pieces:
+                self._send(piece)
+        except Exception as error:
+            return error
+        return None
+
+    def _send(self, batch: Batch) -> None:
+        transactions = self._transactions
+        transactions.begin()
+        # Topic by topic, each in its order: of many topics, librdkafka would otherwise send the
+        # broker a few records of each at a time, and such a batch costs it as much as a full one.
+        records = sorted(batch.records, key=_TOPIC)
+        transactions.produce(records, self._ledger.enter(records))
+        fail_point("sink.produced")
+        if batch.watermark is not None:
+            # Before the flush: so Kafka takes all partitions into the transaction at once.
+            transactions.produce(self._progress.encode(batch.watermark, batch.taken))
+            if batch.cut is not None:
+                self._marker_topics = {feed.markers for feed in batch.cut.feeds}
+                transactions.produce(self._ledger.idle(batch.cut))
+                self._mark(batch.cut)
+            fail_point("sink.before_commit")
+            transactions.commit()
+            fail_point("sink.committed")
+
+    def _mark(self, cut: Cut) -> None:
+        """Produce the PROGRESS markers that name offsets."""
+        if self._ledger.unreported(cut.feeds) is not None:
+            self._transactions.flush()
+            if (topic := self._ledger.unreported(cut.feeds)) is not None:
+                raise TransientError(f"producing: Kafka did not tell the offsets of topic {topic}")
+        if lost := self._ledger.shorter(cut.feeds):
+            raise LostRecordsError(
+                f"topic {', '.join(sorted(lost))}: records have come to offsets that were taken",
+                topics=lost,
+                hint="somebody has deleted it, or an unclean election has cut it",
+            )
+        self._transactions.produce(self._ledger.close(cut))
+        changed = {**self._new_markers(), **self._ledger.take_changed()}
+        self._transactions.produce(self._progress.encode_offsets(changed, self._topic_ids))
+
+    def _new_markers(self) -> dict[str, tuple[int, ...]]:
+        """Return the topics of markers whose IDs are to be kept: they have no offsets there."""
+        known = {} if self._committed is None else self._committed.topic_ids
+        now = {topic: self._topic_ids.get(topic) for topic in self._marker_topics}
+        return {topic: () for topic, one in now.items() if one and known.get(topic) != one}
+
+    def _resume(self, failure: GatewayError) -> list[Batch] | None:
+        """Replace the producer after `failure`; return what is to be sent again, or None.
+
+        None: the last piece turned out to be committed.
+        """
+        while True:
+            if self._pieces is None or self._transactions.fenced or self._is_late():
+                raise self._verdict(failure)
+            event(_LOG, logging.WARNING, "Kafka failed, trying again", error=failure.message)
+            self._on_away(f"Kafka does not answer: {failure.message}")
+            time.sleep(_PAUSE_S)
+            self._transactions.close()
+            self._transactions = self._connect()
+            try:
+                self._transactions.reach()
+                if self._holds_slot is not None and self._holds_slot():
+                    self._transactions.start()
+                    return self._left_to_send()
+            except TransientError as error:
+                failure = error
+            else:
+                raise failure
+
+    def _verdict(self, failure: GatewayError) -> GatewayError:
+        """Tell a Kafka transaction that took too long from one during which Kafka was away."""
+        complaint = self._transactions.complaints.last
+        if isinstance(failure, KafkaTransactionTimeout) and complaint is not None:
+            return TransientError(f"{failure.message}; {complaint.str()}")
+        return failure
+
+    def _left_to_send(self) -> list[Batch] | None:
+        """Compare what is committed with what had been before; see `_resume`."""
+        assert self._pieces
+        before, last = self._committed, self._pieces[-1].watermark
+        self._look_for_others()
+        found = self._read(_READ_S)
+        if _same(found, before):
+            return self._pieces
+        if last is not None and _same_watermark(found.watermark, last):
+            return None
+        raise FatalError(
+            "the watermark in Kafka is neither the last one nor the next one",
+            hint="another gateway has written for the same slot; start this one again",
+        )
+
+    def _look_for_others(self) -> None:
+        """Refuse to go on where another topic has come under the name of one that is written to.
+
+        Raises:
+            LostRecordsError: it has.
+            TransientError: Kafka does not answer.
+        """
+        now = read_topic_ids(self._kafka, self._topic_ids)
+        if lost := other_topics(self._topic_ids, now):
+            raise LostRecordsError(
+                f"topic {', '.join(lost)}: somebody has deleted it and made it again", topics=lost
+            )
+
+    def _connect(self) -> KafkaTransactions:
+        return KafkaTransactions(
+            self._kafka,
+            self._id,
+            lambda topic, partition, offset: self._ledger.report(topic, partition, offset),
+            self._is_late,
+            self._clock,
+        )
+
+    def _read(self, timeout_s: float) -> Recovered:
+        self._committed = self._progress.read(timeout_s)
+        self._ledger = Ledger(self._committed.offsets, self._ends)
+        return self._committed
+
+    def _wait_for(self, seconds: float) -> None:
+        """Let the calls that follow take so long together."""
+        now = self._clock()
+        self._deadline, self._remind_at = now + seconds, now + _REMIND_S
+        self._look_at = now + _LOOK_S
+
+    def _is_late(self) -> bool:
+        now = self._clock()
+        if now >= self._look_at and self._started:
+            # librdkafka waits for a topic that somebody has deleted, and says nothing of it.
+            self._look_at = now + _LOOK_S
+            self._missing = self._transactions.missing(
+                self._ledger.open_topics | self._marker_topics
+            )
+            if self._missing:
+                return True
+        if now >= self._remind_at:
+            self._remind_at = now + _REMIND_S
+            complaint = self._transactions.complaints.last
+            event(
+                _LOG,
+                logging.WARNING,
+                "Kafka does not answer, waiting",
+                give_up_in_s=round(self._deadline - now),
+                reason="no answer to a request" if complaint is None else complaint.str(),
+            )
+            because = "" if complaint is None else f": {complaint.str()}"
+            self._on_away(f"Kafka does not answer{because}")
+        stopped = self._stop_at is not None and now >= self._stop_at
+        return stopped or now >= self._deadline or self._stopping()
+
+
+def _same(found: Recovered, before: Recovered | None) -> bool:
+    return (
+        before is not None
+        and found.offsets == before.offsets
+        and _same_watermark(found.watermark, before.watermark)
+    )
+
+
+def _same_watermark(one: Watermark | None, other: Watermark | None) -> bool:
+    """Whether they are the same but for the order of the copies."""
+    if one is None or other is None:
+        return one is other
+    return replace(one, copies=()) == replace(other, copies=()) and set(one.copies) == set(
+        other.copies
+    )

@@ -1,0 +1,347 @@
+"""Owners of subscriptions' topics, as their markers tell: read, claimed, taken over.
+
+A marker names its writer. Whoever wrote the last one owns the topics of the subscription, and no
+other gateway writes there. One that finds no marker puts a CLAIM there first and reads it back: of
+two that begin at one instant the one whose CLAIM stands first wins, because a CLAIM counts only
+where the topics were nobody's, its writer's already, or belonged to the one that it names in
+`taken_from`. The CLAIM of the other stays where it is and says nothing.
+
+Claims are produced outside of Kafka transactions, so that no transactional producer has to be
+there, whose start would fence another gateway of the slot.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+
+import schemas
+from gateway.core.errors import FatalError, ProtocolError, TransientError
+from gateway.core.lsn import ZERO_LSN
+from gateway.core.names import transaction_topic
+from gateway.core.records import Record, Writer
+from gateway.envelope.envelope import wire_prefix
+from gateway.envelope.headers import HeaderMaker
+from gateway.envelope.markers import encode_claim, encode_writer
+from gateway.observe import event
+from gateway.sink.clients.client_errors import Complaints
+from gateway.sink.clients.failures import classify_kafka_error
+from gateway.sink.clients.properties import consumer_properties, make_client
+from gateway.sink.own_topics.requests import send
+from gateway.sink.reading.decoding import RegisteredSchemas
+from gateway.sink.registry.registry import Registry
+from gateway.sink.topics.topics import describe_topics
+
+__all__ = [
+    "ForeignTopics",
+    "Owner",
+    "Said",
+    "claim",
+    "owner_of",
+    "read_owners",
+    "refuse_foreign",
+    "take_over",
+]
+
+_LOG: Final = logging.getLogger(__name__)
+_TIMEOUT_S: Final = 30.0
+_POLL_S: Final = 0.2
+_FIRST_LOOK: Final = 64
+"""Offsets before the end that are read at first; control records take offsets, too."""
+_FARTHER: Final = 16
+_MOST_NAMED: Final = 20
+"""Markers that cannot be read, of each topic, of which the log warns: there may be any number."""
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """The owners that a marker names.
+
+    Attributes:
+        writer: None: it does not say.
+        taken_from: Of a CLAIM.
+    """
+
+    is_claim: bool
+    writer: Writer | None
+    taken_from: Writer | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """Whose the topics of a subscription are.
+
+    Attributes:
+        writer: None: somebody's whose markers do not say who writes.
+    """
+
+    writer: Writer | None
+
+
+class ForeignTopics(FatalError):
+    """The topics of a subscription are another gateway's."""
+
+
+def owner_of(markers: Iterable[Said], before: Owner | None = None) -> Owner | None:
+    """Return whose the topics are after `markers`; None: nobody's.
+
+    Args:
+        markers: In the order of the topic.
+        before: Whose they were before the first of them.
+    """
+    owner = before
+    for said in markers:
+        held = None if owner is None else owner.writer
+        if said.is_claim and held is not None and said.writer is not None:
+            asked = None if said.taken_from is None else said.taken_from.owner
+            if held.owner not in (said.writer.owner, asked):
+                continue  # somebody else was there first
+        owner = Owner(said.writer)
+    return owner
+
+
+def read_owners(
+    kafka: Mapping[str, str | int | bool],
+    registry: Registry,
+    subscriptions: Iterable[str],
+    *,
+    timeout_s: float = _TIMEOUT_S,
+) -> dict[str, Owner]:
+    """Return whose the topics of each subscription are; those of nobody are left out.
+
+    Raises:
+        TransientError: Kafka or the registry does not answer in time.
+        FatalError: one of them does not let us in.
+    """
+    topics = {transaction_topic(name): name for name in subscriptions}
+    existing = describe_topics(kafka, list(topics))
+    if not existing:
+        return {}
+    doing = "reading the last markers"
+    registered = RegisteredSchemas(registry)
+    complaints = Complaints()
+    consumer = make_client(Consumer, consumer_properties(kafka), complaints)
+    deadline = time.monotonic() + timeout_s
+    found: dict[str, Owner] = {}
+    try:
+        left, look = list(existing), _FIRST_LOOK
+        while left:
+            tails, whole = _read_tails(consumer, left, look, registered, deadline)
+            for topic, said in tails.items():
+                # Behind a mere CLAIM it counts who was there before.
+                if any(one is not None and not one.is_claim for one in said) or topic in whole:
+                    owner = owner_of(filter(None, said))
+                    if owner is not None:
+                        found[topics[topic]] = owner
+                    elif said:
+                        found[topics[topic]] = Owner(None)  # of what cannot be read
+                    left.remove(topic)
+            look *= _FARTHER
+    except KafkaException as raised:
+        raise classify_kafka_error(raised.args[0], doing=doing, complaint=complaints.last) from None
+    finally:
+        consumer.close()
+    return found
+
+
+def _read_tails(
+    consumer: Consumer,
+    topics: Sequence[str],
+    look: int,
+    registered: RegisteredSchemas,
+    deadline: float,
+) -> tuple[dict[str, list[Said | None]], set[str]]:
+    """Return the markers in the last `look` offsets of each topic, and for which these are all."""
+    whole: set[str] = set()
+    places = []
+    for topic in topics:
+        place = TopicPartition(topic, 0)
+        limits = consumer.get_watermark_offsets(place, timeout=_rest(deadline))
+        if limits is None:
+            raise TransientError(f"reading topic {topic}: no answer in time")
+        first, end = limits
+        place.offset = max(first, end - look)
+        if place.offset == first:
+            whole.add(topic)
+        places.append(place)
+    consumer.assign(places)
+    tails: dict[str, list[Said | None]] = {topic: [] for topic in topics}
+    left, unreadable = set(topics), Counter[str]()
+    while left:
+        message = consumer.poll(min(_POLL_S, _rest(deadline)))
+        if message is None:
+            continue
+        topic, error = message.topic() or "", message.error()
+        if error is None:
+            level = logging.WARNING if unreadable[topic] < _MOST_NAMED else logging.DEBUG
+            said = _said(message, registered, level)
+            unreadable[topic] += said is None
+            tails[topic].append(said)
+        elif error.code() == KafkaError._PARTITION_EOF:
+            left.discard(topic)
+        elif not error.retriable() and error.code() != KafkaError._ALL_BROKERS_DOWN:
+            raise classify_kafka_error(error, doing="reading the last markers", topic=topic)
+    return tails, whole
+
+
+def _rest(deadline: float) -> float:
+    rest = deadline - time.monotonic()
+    if rest <= 0:
+        raise TransientError("reading the last markers: no answer in time")
+    return rest
+
+
+def _said(message: Message, registered: RegisteredSchemas, level: int) -> Said | None:
+    """Return what a marker says of owners; None: it cannot be read, and is passed over."""
+    topic = message.topic() or ""
+    try:
+        datum = registered.decode(message.value(), "transaction")
+        return Said(
+            datum["kind"] == "CLAIM",
+            _writer(datum["writer"]),
+            _writer(datum["taken_from"]),
+        )
+    except ProtocolError as error:
+        event(
+            _LOG,
+            level,
+            "marker cannot be read, passed over",
+            topic=topic,
+            offset=message.offset(),
+            error=error.reason,
+        )
+        return None
+
+
+def _writer(datum: Mapping[str, Any] | None) -> Writer | None:
+    return None if datum is None else Writer(**datum)
+
+
+def claim(
+    kafka: Mapping[str, str | int | bool],
+    registry: Registry,
+    writer: Writer,
+    subscriptions: Iterable[str],
+    *,
+    known: bool = False,
+    siblings: Iterable[str] = (),
+) -> None:
+    """Make sure that the topics of `subscriptions` are the writer's; claim those that are nobody's.
+
+    Their marker topics exist.
+
+    Args:
+        kafka: librdkafka properties of the user.
+        registry: Has, or gets, the schema of markers.
+        writer: This gateway.
+        subscriptions: Their names.
+        known: The writer has a watermark, so that markers that do not say who writes are its own.
+        siblings: Slots of the same configuration that nobody reads; what was theirs is taken over.
+
+    Raises:
+        ForeignTopics: those of one are another gateway's.
+        TransientError: Kafka or the registry does not answer in time.
+    """
+    names = list(subscriptions)
+    owners = read_owners(kafka, registry, names)
+    refuse_foreign(writer, owners, known=known, siblings=siblings)
+    wanted: dict[str, Writer | None] = {}
+    for name in names:
+        owner = owners.get(name)
+        if owner is None or owner.writer is None:
+            wanted[name] = None
+        elif owner.writer.owner != writer.owner:
+            wanted[name] = owner.writer
+    if not wanted:
+        return
+    _produce_claims(kafka, registry, writer, wanted)
+    # Whoever else has begun at the same instant: the first one counts.
+    refuse_foreign(writer, read_owners(kafka, registry, wanted), known=known)
+    event(_LOG, logging.INFO, "topics claimed", subscriptions=", ".join(sorted(wanted)))
+
+
+def refuse_foreign(
+    writer: Writer,
+    owners: Mapping[str, Owner],
+    *,
+    known: bool = False,
+    siblings: Iterable[str] = (),
+) -> None:
+    """Raise where an owner is not the writer; arguments as for `claim`.
+
+    Raises:
+        ForeignTopics: names both.
+    """
+    slots = set(siblings)
+    for name, owner in sorted(owners.items()):
+        held = owner.writer
+        if held is None:
+            if known:
+                continue
+        elif held.owner == writer.owner or (
+            held.owner[:2] == writer.owner[:2] and held.slot in slots
+        ):
+            continue
+        raise ForeignTopics(
+            f"the topics of subscription {name} are written by "
+            f"{'a gateway that does not say who it is' if held is None else held}; this one is "
+            f"{writer}",
+            hint=_way_out(name, held, writer),
+        )
+
+
+def _way_out(name: str, held: Writer | None, writer: Writer) -> str:
+    another = "give the subscription another name in the definitions"
+    if held is not None and (held.database, held.slot) == (writer.database, writer.slot):
+        return (
+            "when this server takes the place of the other one (pg_upgrade, a dump that was "
+            "restored), stop the gateway that reads the other one and run `pgsluice slot drop "
+            f"--system-identifier {held.system_identifier}`; otherwise {another}"
+        )
+    return (
+        f"{another}; or, when this gateway is to write there from now on, stop the other one for "
+        f"good and run `pgsluice takeover {name}`, and its tables are copied again"
+    )
+
+
+def take_over(
+    kafka: Mapping[str, str | int | bool],
+    registry: Registry,
+    writer: Writer,
+    owners: Mapping[str, Owner],
+) -> None:
+    """Make the topics the writer's, whosever they are.
+
+    Raises:
+        TransientError: Kafka or the registry does not answer, or another gateway has written again.
+    """
+    _produce_claims(kafka, registry, writer, {name: owner.writer for name, owner in owners.items()})
+    for name, owner in read_owners(kafka, registry, owners).items():
+        if owner.writer is None or owner.writer.owner != writer.owner:
+            raise TransientError(
+                f"the topics of subscription {name} are not taken over: {owner.writer} has written "
+                "again",
+                hint="stop it first",
+            )
+
+
+def _produce_claims(
+    kafka: Mapping[str, str | int | bool],
+    registry: Registry,
+    writer: Writer,
+    wanted: Mapping[str, Writer | None],
+) -> None:
+    headers = HeaderMaker(ZERO_LSN, None, None, None).make(ZERO_LSN, 0, b"CLAIM")
+    records: list[Record] = []
+    for name, taken_from in wanted.items():
+        topic = transaction_topic(name)
+        number = registry.register(f"{topic}-value", schemas.load("transaction"))
+        value = wire_prefix(number) + encode_writer(writer, taken_from) + encode_claim()
+        records.append((topic, 0, None, value, headers))
+    send(kafka, records, "claiming topics")

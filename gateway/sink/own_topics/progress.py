@@ -1,0 +1,450 @@
+"""What has been committed: written into each Kafka transaction, read back at start.
+
+A compacted topic of one partition. Its keys carry the slot's identity, so many gateways can share
+it. Keys and values are schemas/progress-key.avsc and schemas/progress.avsc in Confluent's wire
+format; reading goes by these files and never asks the registry.
+
+What a topic holds may be anybody's: a record that no gateway has written is passed over, and named.
+
+Reading waits until ``read_committed`` has reached the end that ``read_uncommitted`` shows: behind
+another gateway's open Kafka transaction a committed watermark of our own would be invisible, and an
+older one would pass for the newest.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Final
+
+from confluent_kafka import (
+    OFFSET_BEGINNING,
+    Consumer,
+    IsolationLevel,
+    KafkaError,
+    KafkaException,
+    TopicPartition,
+)
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._listoffsets import OffsetSpec
+
+from gateway.core.errors import FatalError, ProtocolError, TransientError
+from gateway.core.records import CopyRequest, CopyState, Record, Watermark, restarted
+from gateway.envelope.progress import (
+    PROGRESS_FORMAT,
+    Position,
+    ProgressKey,
+    ProgressKind,
+    ProgressValue,
+    TopicOffsets,
+    checked_state,
+    copy_name,
+    decode_key,
+    decode_value,
+    encode_copy_state,
+    encode_key,
+    encode_offsets,
+    encode_position,
+    encode_request,
+    format_of,
+)
+from gateway.observe import event
+from gateway.routing.ports import SchemaIds
+from gateway.sink.clients.client_errors import Complaints
+from gateway.sink.clients.failures import classify_kafka_error
+from gateway.sink.clients.identity import SlotIdentity
+from gateway.sink.clients.properties import admin_properties, consumer_properties, make_client
+from gateway.sink.delivery.producer import Recovered
+from gateway.sink.delivery.record_limits import record_bytes
+from gateway.sink.reading.decoding import unframed
+from schemas import load
+
+__all__ = ["KafkaProgress", "read_compacted", "read_progress", "read_slots", "read_systems"]
+
+_POLL_S: Final = 0.05
+_UNSETTLED: Final = (
+    KafkaError.NOT_LEADER_FOR_PARTITION,
+    KafkaError.LEADER_NOT_AVAILABLE,
+    KafkaError.REPLICA_NOT_AVAILABLE,
+    KafkaError.UNKNOWN_LEADER_EPOCH,
+    KafkaError.FENCED_LEADER_EPOCH,
+)
+_ROOM: Final = 4096
+"""Bytes of a record that are not its value."""
+_LOG: Final = logging.getLogger(__name__)
+
+
+class KafkaProgress:
+    """A `gateway.sink.delivery.producer.ProgressStore` in one topic.
+
+    Args:
+        kafka: librdkafka properties of the user.
+        identity: The slot.
+        schema_ids: Registers the schemas, under ``<topic>-key`` and ``<topic>-value``.
+
+    Raises:
+        SchemaRefusedError: the registry refuses the schemas.
+        TransientError: the registry cannot be reached.
+    """
+
+    def __init__(
+        self,
+        kafka: Mapping[str, str | int | bool],
+        identity: SlotIdentity,
+        schema_ids: SchemaIds,
+        *,
+        topic: str = "pgsluice.progress",
+    ) -> None:
+        self._kafka = kafka
+        self._identity = identity
+        self._topic = topic
+        self._key_id = schema_ids.register(f"{topic}-key", load("progress-key"))
+        self._value_id = schema_ids.register(f"{topic}-value", load("progress"))
+        self._copies: tuple[CopyState, ...] = ()
+        self._most_bytes = record_bytes(kafka) - _ROOM
+        self._oversized: set[str] = set()
+
+    def encode(self, watermark: Watermark, taken: Iterable[CopyRequest] = ()) -> list[Record]:
+        """The records that carry `watermark`: its position, and the copies that have changed.
+
+        Requests that are `taken` are forgotten.
+        """
+        records: list[Record] = []
+        if watermark.copies is not self._copies:
+            known = {copy_name(state): state for state in self._copies}
+            now = {copy_name(state): state for state in watermark.copies}
+            for name, state in now.items():
+                if known.get(name) != state:
+                    records.append(self._record("copy", name, self._fitting(name, state)))
+            records += [self._record("copy", name, None) for name in known if name not in now]
+            self._copies = watermark.copies
+        records += [self._record("request", request.name, None) for request in taken]
+        records.append(self._record("position", "", encode_position(watermark)))
+        return records
+
+    def _fitting(self, name: str, state: CopyState) -> bytes:
+        """Encode a state; without what it remembers where a record cannot have all of that.
+
+        It is that of a table that is to be copied from its beginning then: what holds after a start
+        that comes before the state fits again.
+        """
+        value = encode_copy_state(state)
+        if len(value) <= self._most_bytes:
+            return value
+        if name not in self._oversized:
+            self._oversized.add(name)
+            event(
+                _LOG,
+                logging.WARNING,
+                "how far the copy of a table is does not fit into a record: it begins again if the "
+                "gateway is started before it is ready",
+                subscription=state.subscription,
+                relation=f"{state.schema}.{state.table}",
+                bytes=len(value),
+                keys=len(state.progress.again),
+            )
+        return encode_copy_state(restarted(state))
+
+    def encode_request(self, request: CopyRequest) -> Record:
+        """The record that asks the gateway of this slot."""
+        return self._record("request", request.name, encode_request(request))
+
+    def encode_forgotten(self, topics: Iterable[str]) -> list[Record]:
+        """The records that forget the next offsets of some topics."""
+        return [self._record("offsets", topic, None) for topic in topics]
+
+    def encode_offsets(
+        self, offsets: Mapping[str, tuple[int, ...]], topic_ids: Mapping[str, str]
+    ) -> list[Record]:
+        """The records that carry the next offsets of some topics, and which topics these are."""
+        return [
+            self._record(
+                "offsets", topic, encode_offsets(TopicOffsets(next_, topic_ids.get(topic, "")))
+            )
+            for topic, next_ in offsets.items()
+        ]
+
+    def read(self, timeout_s: float) -> Recovered:
+        """What was committed last for this slot.
+
+        Raises:
+            TransientError: Kafka did not give it within `timeout_s`.
+            FatalError: a record of a format this gateway does not know, or none at all.
+        """
+        recovered = read_progress(self._kafka, self._topic, self._identity, timeout_s)
+        self._copies = () if recovered.watermark is None else recovered.watermark.copies
+        return recovered
+
+    def _record(self, kind: ProgressKind, name: str, value: bytes | None) -> Record:
+        key = encode_key(ProgressKey(*self._identity.key, kind, name))
+        return (
+            self._topic,
+            0,
+            _framed(self._key_id, key),
+            None if value is None else _framed(self._value_id, value),
+            [],
+        )
+
+
+def read_progress(
+    kafka: Mapping[str, str | int | bool],
+    topic: str,
+    identity: SlotIdentity,
+    timeout_s: float,
+    *,
+    settled: bool = True,
+) -> Recovered:
+    """What was committed last for the slot; see `KafkaProgress.read` for errors.
+
+    Args:
+        kafka: librdkafka properties of the user.
+        topic: The progress topic.
+        identity: The slot.
+        timeout_s: When to give up.
+        settled: Wait for Kafka transactions that are open there. Otherwise an older position may
+            be the answer, at once.
+    """
+    found: dict[ProgressKey, list[bytes]] = {}
+    unreadable: list[str] = []
+    for data, value in read_compacted(kafka, topic, timeout_s, settled=settled):
+        key = _key(data, unreadable)
+        if key is None or (key.system_identifier, key.database, key.slot) != identity.key:
+            continue
+        if value is None:
+            found.pop(key, None)
+        else:
+            found.setdefault(key, []).append(value)
+    return _read_back(found, topic, unreadable)
+
+
+def _key(data: bytes, unreadable: list[str]) -> ProgressKey | None:
+    try:
+        return decode_key(unframed(data)[1])
+    except ProtocolError as error:
+        unreadable.append(f"a key: {error.reason}")
+        return None
+
+
+def _last_readable(
+    key: ProgressKey, written: Sequence[bytes], topic: str, unreadable: list[str]
+) -> ProgressValue | None:
+    """Return the last value of a key that a gateway has written.
+
+    A format that is not known is no record that cannot be read: to go on by an older position would
+    publish again what came after it.
+
+    Raises:
+        FatalError: another version has written the position.
+    """
+    for data in reversed(written):
+        try:
+            _, avro = unframed(data)
+            if key.kind == "position" and format_of(avro) != PROGRESS_FORMAT:
+                raise FatalError(
+                    f"topic {topic}: the position has format {format_of(avro)}, this gateway knows "
+                    f"{PROGRESS_FORMAT}",
+                    hint="run the version of pgsluice that has written it; when none has, another "
+                    "program writes to this topic: keep it from there, then `pgsluice slot drop` "
+                    "and `pgsluice run` copy all tables again",
+                )
+            value = decode_value(avro, key.kind, key.name)
+        except ProtocolError as error:
+            unreadable.append(f"{key.kind} {key.name}: {error.reason}")
+            continue
+        if isinstance(value, CopyState):
+            value, why = checked_state(value)
+            if why is not None:
+                unreadable.append(f"{key.kind} {key.name}: {why}")
+        return value
+    return None
+
+
+def read_slots(
+    kafka: Mapping[str, str | int | bool], topic: str, slot: str, timeout_s: float
+) -> list[Recovered]:
+    """What was committed last for each server and database with a slot of this name.
+
+    For who cannot ask the server which it is. Raises as `read_progress`.
+    """
+    found: dict[tuple[str, str], dict[ProgressKey, list[bytes]]] = {}
+    unreadable: list[str] = []
+    for data, value in read_compacted(kafka, topic, timeout_s, settled=False):
+        key = _key(data, unreadable)
+        if key is None or key.slot != slot:
+            continue
+        of_server = found.setdefault((key.system_identifier, key.database), {})
+        if value is None:
+            of_server.pop(key, None)
+        else:
+            of_server.setdefault(key, []).append(value)
+    return [_read_back(records, topic, unreadable) for records in found.values() if records]
+
+
+def _read_back(
+    found: Mapping[ProgressKey, Sequence[bytes]], topic: str, unreadable: list[str]
+) -> Recovered:
+    values = []
+    for key, written in found.items():
+        value = _last_readable(key, written, topic, unreadable)
+        if value is not None:
+            values.append((key, value))
+    return replace(_recovered(values), unreadable=tuple(unreadable))
+
+
+def _recovered(records: Iterable[tuple[ProgressKey, ProgressValue]]) -> Recovered:
+    position: Position | None = None
+    copies: list[CopyState] = []
+    requests: list[CopyRequest] = []
+    offsets: dict[str, tuple[int, ...]] = {}
+    topic_ids: dict[str, str] = {}
+    for key, value in records:
+        match value:
+            case Position():
+                position = value
+            case CopyState():
+                copies.append(value)
+            case CopyRequest():
+                requests.append(value)
+            case TopicOffsets():
+                if value.next:
+                    offsets[key.name] = value.next
+                if value.topic_id:
+                    topic_ids[key.name] = value.topic_id
+    if position is None:
+        return Recovered(None, offsets, tuple(requests), topic_ids=topic_ids)
+    watermark = Watermark(
+        position.end_lsn,
+        position.timeline,
+        position.definitions,
+        tuple(copies),
+        position.last,
+        position.refusal,
+    )
+    return Recovered(watermark, offsets, tuple(requests), topic_ids=topic_ids)
+
+
+def read_systems(
+    kafka: Mapping[str, str | int | bool],
+    topic: str,
+    identity: SlotIdentity,
+    definitions: str,
+    timeout_s: float,
+) -> list[str]:
+    """System identifiers of other servers whose slot of the same name has been read from.
+
+    Args:
+        kafka: librdkafka properties of the user.
+        topic: The progress topic.
+        identity: The slot; those of the same database and name count.
+        definitions: Fingerprint; those under other definitions do not count: they are other
+            gateways that share the topic.
+        timeout_s: When to give up.
+
+    Raises:
+        TransientError, FatalError: as `KafkaProgress.read`.
+    """
+    found: dict[str, Position] = {}
+    for data, value in read_compacted(kafka, topic, timeout_s, settled=False):
+        key = _key(data, [])
+        if key is None or key.kind != "position" or not value:
+            continue
+        if (key.database, key.slot) == identity.key[1:]:
+            with contextlib.suppress(ProtocolError):
+                position = decode_value(unframed(value)[1], "position")
+                assert isinstance(position, Position)
+                found[key.system_identifier] = position
+    return [
+        system
+        for system, position in found.items()
+        if system != identity.system_identifier
+        and position.end_lsn > 0
+        and position.definitions == definitions
+    ]
+
+
+def read_compacted(
+    kafka: Mapping[str, str | int | bool], topic: str, timeout_s: float, *, settled: bool = True
+) -> Iterator[tuple[bytes, bytes | None]]:
+    """Keys and values of partition 0 of `topic`, oldest first, up to its end at the call.
+
+    `settled`: the end that ``read_uncommitted`` shows, which an open Kafka transaction hides;
+    otherwise that of ``read_committed``.
+
+    Raises:
+        TransientError: Kafka did not give all of it within `timeout_s`.
+        FatalError: the topic is missing or may not be read.
+    """
+    deadline = time.monotonic() + timeout_s
+    isolation = IsolationLevel.READ_UNCOMMITTED if settled else IsolationLevel.READ_COMMITTED
+    end = _end_offset(kafka, topic, timeout_s, isolation)
+    if end == 0:
+        return
+    doing = f"reading topic {topic}"
+    consumer = make_client(Consumer, consumer_properties(kafka))
+    try:
+        consumer.assign([TopicPartition(topic, 0, OFFSET_BEGINNING)])
+        position = 0
+        while position < end:
+            rest = deadline - time.monotonic()
+            if rest <= 0:
+                raise TransientError(
+                    f"{doing}: offset {position} of {end} after {timeout_s:.0f} s",
+                    hint="Kafka is slow, or another gateway's Kafka transaction is still open "
+                    "there: wait until it ends or times out",
+                )
+            message = consumer.poll(min(rest, 1.0))
+            if message is None:
+                continue
+            if (error := message.error()) is None:
+                position = (message.offset() or 0) + 1
+                if (key := message.key()) is not None:
+                    yield _bytes(key), None if (v := message.value()) is None else _bytes(v)
+            elif error.code() == KafkaError._PARTITION_EOF:
+                # Control records take offsets, too: the end may lie behind the last record.
+                position = max(position, message.offset() or 0)
+            elif not error.retriable() and error.code() != KafkaError._ALL_BROKERS_DOWN:
+                raise classify_kafka_error(error, doing=doing, topic=topic)
+    finally:
+        consumer.close()
+
+
+def _end_offset(
+    kafka: Mapping[str, str | int | bool], topic: str, timeout_s: float, isolation: IsolationLevel
+) -> int:
+    deadline = time.monotonic() + timeout_s
+    doing = f"reading topic {topic}"
+    complaints = Complaints()
+    admin = make_client(AdminClient, admin_properties(kafka), complaints)
+    partition = TopicPartition(topic, 0)
+    while True:
+        rest = max(0.1, deadline - time.monotonic())
+        try:
+            future = admin.list_offsets(
+                {partition: OffsetSpec.latest()},  # type: ignore[no-untyped-call]
+                isolation_level=isolation,
+                request_timeout=rest,
+            )[partition]
+            return int(future.result(rest + 1.0).offset)
+        except KafkaException as raised:
+            error: KafkaError = raised.args[0]
+            # The leader of a partition that is new, or whose broker has just come back.
+            if error.code() not in _UNSETTLED or time.monotonic() >= deadline:
+                admin.poll(0)
+                raise classify_kafka_error(
+                    error, doing=doing, topic=topic, complaint=complaints.last
+                ) from None
+            time.sleep(_POLL_S)
+        except TimeoutError:
+            raise TransientError(f"{doing}: no answer in {timeout_s:.0f} s") from None
+
+
+def _framed(schema_id: int, avro: bytes) -> bytes:
+    """Confluent's wire format: a zero byte, the schema's id, the Avro datum."""
+    return b"\0" + schema_id.to_bytes(4, "big") + avro
+
+
+def _bytes(value: str | bytes) -> bytes:
+    return value if isinstance(value, bytes) else value.encode()

@@ -1,0 +1,85 @@
+"""Records that commands put into the progress topic, for the gateway of a slot to find there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from confluent_kafka import KafkaError, Message, Producer
+
+from gateway.core.errors import TransientError
+from gateway.core.records import CopyRequest, Record
+from gateway.routing.ports import SchemaIds
+from gateway.sink.clients.client_errors import Complaints
+from gateway.sink.clients.failures import classify_kafka_error
+from gateway.sink.clients.identity import SlotIdentity
+from gateway.sink.clients.properties import make_client, sender_properties
+from gateway.sink.own_topics.progress import KafkaProgress
+
+__all__ = ["forget_offsets", "send", "send_request"]
+
+_TIMEOUT_S: Final = 30.0
+
+
+def send_request(
+    kafka: Mapping[str, str | int | bool],
+    topic: str,
+    identity: SlotIdentity,
+    schema_ids: SchemaIds,
+    request: CopyRequest,
+) -> None:
+    """Return when Kafka has `request`; the gateway that writes there is not disturbed.
+
+    Raises:
+        TransientError: Kafka or the registry cannot be reached.
+        FatalError: one of them does not let us in.
+    """
+    progress = KafkaProgress(kafka, identity, schema_ids, topic=topic)
+    send(kafka, [progress.encode_request(request)], f"writing a request to topic {topic}")
+
+
+def forget_offsets(
+    kafka: Mapping[str, str | int | bool],
+    topic: str,
+    identity: SlotIdentity,
+    schema_ids: SchemaIds,
+    topics: Iterable[str],
+) -> None:
+    """Let the gateway of a slot, which does not run, know nothing of what it wrote to `topics`.
+
+    Raises:
+        TransientError: Kafka or the registry cannot be reached.
+        FatalError: one of them does not let us in.
+    """
+    progress = KafkaProgress(kafka, identity, schema_ids, topic=topic)
+    send(kafka, progress.encode_forgotten(topics), f"writing to topic {topic}")
+
+
+def send(kafka: Mapping[str, str | int | bool], records: Iterable[Record], doing: str) -> None:
+    """Produce `records` outside of Kafka transactions; return when Kafka has them.
+
+    Args:
+        kafka: librdkafka properties of the user.
+        records: A few.
+        doing: What this is, for errors.
+
+    Raises:
+        TransientError: Kafka cannot be reached.
+        FatalError: it does not let us in.
+    """
+    failed: list[tuple[KafkaError, str]] = []
+
+    def delivered(error: KafkaError | None, message: Message) -> None:
+        if error is not None:
+            failed.append((error, message.topic() or ""))
+
+    complaints = Complaints()
+    producer = make_client(Producer, sender_properties(kafka), complaints)
+    for topic, partition, key, value, headers in records:
+        producer.produce(topic, value, key, partition, on_delivery=delivered, headers=[*headers])
+    waiting = producer.flush(_TIMEOUT_S)
+    if failed:
+        error, topic = failed[0]
+        raise classify_kafka_error(error, doing=doing, topic=topic, complaint=complaints.last)
+    if waiting:
+        raise TransientError(f"{doing}: no answer in {_TIMEOUT_S:.0f} s")

@@ -1,0 +1,129 @@
+"""Decoding of records that others may have written: checked first, and by the writer's schema.
+
+A topic is open to whoever may write there. A record is therefore data: its size, its schema's id
+and every length in it are checked before memory is taken for what it claims to hold.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from io import BytesIO
+from typing import Any, Final
+
+import fastavro
+from fastavro.read import LOGICAL_READERS
+
+import schemas
+from gateway.core.errors import ProtocolError
+from gateway.envelope.bounds import check_datum
+from gateway.pgtypes.binary import datetimes
+from gateway.sink.registry.registry import Registry
+
+__all__ = ["WIRE_BYTES", "RegisteredSchemas", "unframed"]
+
+WIRE_BYTES: Final = 5
+"""Confluent's wire format: 0, then the schema's id in four bytes."""
+_MOST_SCHEMAS: Final = 256
+"""Schemas that one reader asks the registry for. A topic has a few; more are an attack on it."""
+_LONGEST_SCHEMA: Final = 4 << 20
+_LONGEST_REASON: Final = 300
+"""Characters of what fastavro says of a record: where schemas do not match, it quotes both."""
+_OURS: Final = "pgsluice-"
+_EPOCH_DAYS: Final = 10_957
+_EPOCH_USECS: Final = 946_684_800_000_000
+_MOMENTS: Final[Mapping[tuple[str, str], Callable[[bytes], bytes]]] = {
+    ("int", "date"): datetimes.date,
+    ("long", "local-timestamp-micros"): datetimes.timestamp,
+    ("long", "timestamp-micros"): datetimes.timestamptz,
+}
+"""Logical types of which Python's own have not all the values that PostgreSQL's have."""
+
+
+def unframed(wire: bytes | str | None) -> tuple[int, bytes]:
+    """Return the schema's id and the Avro bytes of a record in Confluent's wire format.
+
+    Raises:
+        ProtocolError: it is something else.
+    """
+    if not isinstance(wire, bytes) or len(wire) < WIRE_BYTES or wire[0] != 0:
+        raise ProtocolError("not in Confluent's wire format", tag=b"", offset=0)
+    return int.from_bytes(wire[1:WIRE_BYTES]), wire[WIRE_BYTES:]
+
+
+class RegisteredSchemas:
+    """Decodes by the schemas that a registry has, each asked for once."""
+
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
+        self._found: dict[int, Any] = {}
+
+    def decode(self, wire: bytes | str | None, name: str | None = None) -> dict[str, Any]:
+        """Return the datum of a record, as the schema `name` of ``schemas/`` reads it.
+
+        `name` None: as it was written, with dates and timestamps as PostgreSQL shows them.
+
+        Raises:
+            ProtocolError: it is not a record of such a schema.
+            TransientError: the registry cannot be reached.
+            FatalError: it refuses the request.
+        """
+        number, data = unframed(wire)
+        schema = self._schema(number)
+        check_datum(schema, data)
+        reader = schema if name is None else fastavro.parse_schema(schemas.load(name))
+        try:
+            datum = fastavro.schemaless_reader(BytesIO(data), schema, reader)
+        except Exception as error:  # of fastavro, which has no class for all of them
+            why = f"{type(error).__name__}: {str(error)[:_LONGEST_REASON]}"
+            raise ProtocolError(why, tag=b"", offset=0) from None
+        if not isinstance(datum, dict):
+            raise ProtocolError("not a record", tag=b"", offset=0)
+        return datum
+
+    def _schema(self, number: int) -> Any:
+        if number not in self._found:
+            if len(self._found) >= _MOST_SCHEMAS:
+                raise ProtocolError("the topic has too many schemas", tag=b"", offset=0)
+            text = self._registry.find_text(number)
+            if text is None:
+                raise ProtocolError(f"the registry has no schema {number}", tag=b"", offset=0)
+            if len(text) > _LONGEST_SCHEMA:
+                raise ProtocolError(f"schema {number} is too long", tag=b"", offset=0)
+            try:
+                self._found[number] = fastavro.parse_schema(_shown(json.loads(text)))
+            except Exception as error:  # as above
+                raise ProtocolError(
+                    f"schema {number} does not parse: {type(error).__name__}", tag=b"", offset=0
+                ) from None
+        return self._found[number]
+
+
+def _shown(schema: Any) -> Any:
+    """Return a schema whose dates and timestamps are read as text; see `_MOMENTS`."""
+    if isinstance(schema, list):
+        return [_shown(one) for one in schema]
+    if not isinstance(schema, dict):
+        return schema
+    found = {name: _shown(one) for name, one in schema.items()}
+    kind = (schema.get("type"), schema.get("logicalType"))
+    if isinstance(kind[0], str) and isinstance(kind[1], str) and kind in _MOMENTS:
+        found["logicalType"] = _OURS + kind[1]
+    return found
+
+
+def _as_text(show: Callable[[bytes], bytes], *, is_date: bool) -> Callable[..., str]:
+    """Return a reader of a logical type for fastavro."""
+    size, epoch = (4, _EPOCH_DAYS) if is_date else (8, _EPOCH_USECS)
+    infinite = {(1 << 8 * size - 1) - 1, -(1 << 8 * size - 1)}
+
+    def read(number: int, *_: object) -> str:
+        return show(
+            (number if number in infinite else number - epoch).to_bytes(size, signed=True)
+        ).decode("ascii")
+
+    return read
+
+
+for (_kind, _logical), _show in _MOMENTS.items():
+    LOGICAL_READERS[f"{_kind}-{_OURS}{_logical}"] = _as_text(_show, is_date=_kind == "int")

@@ -1,0 +1,217 @@
+"""The schema registry: schemas in, ids out, by Confluent's API."""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Any, Final, Self
+from urllib.parse import urlsplit
+
+from gateway.core.background import OnWait, call_in_background, keep_waiting
+from gateway.core.errors import (
+    ConfigError,
+    FatalError,
+    GatewayError,
+    SchemaRefusedError,
+    TransientError,
+)
+from gateway.sink.registry.apicurio import accept_any
+from gateway.sink.registry.client import Schema, SchemaRegistryClient, SchemaRegistryError
+
+__all__ = ["Registry"]
+
+# The client logs every request with its URL at INFO, user information included.
+logging.getLogger("httpx").setLevel(logging.WARNING)
+logging.getLogger("httpx2").setLevel(logging.WARNING)
+
+_INCOMPATIBLE: Final = 409
+_UNPROCESSABLE: Final = 422
+_NUMBERS: Final = ("timeout", "max.retries", "retries.wait.ms", "retries.max.wait.ms")
+_DEFAULTS: Final[Mapping[str, float]] = {
+    "timeout": 10.0,
+    "max.retries": 2,
+    "retries.wait.ms": 200,
+    "retries.max.wait.ms": 2000,
+}
+_USER_IN_URL: Final = re.compile(r"//[^/@\s]*@")
+
+
+class Registry:
+    """A `gateway.routing.ports.SchemaIds` that remembers what it has registered.
+
+    Every subject is given the compatibility level BACKWARD before its first schema, unless the
+    registry's global level is one that includes it; that of a key gets NONE when the key changes.
+
+    Args:
+        properties: ``url`` and further properties of Confluent's client, as
+            ``basic.auth.user.info``; ``timeout`` in seconds per request.
+        on_wait: Called while an answer is waited for; what it raises is raised here at once.
+
+    Raises:
+        ConfigError: a property is missing, or the client does not accept it.
+    """
+
+    def __init__(
+        self,
+        properties: Mapping[str, str | int | float | bool],
+        *,
+        on_wait: OnWait = keep_waiting,
+    ) -> None:
+        if not properties.get("url"):
+            raise ConfigError("is missing", key="registry.url")
+        self._place = _place_of(str(properties["url"]))
+        merged: dict[str, Any] = {**_DEFAULTS, **properties}
+        for name in _NUMBERS:
+            try:
+                merged[name] = float(merged[name])
+            except ValueError:
+                raise ConfigError("not a number", key=f"registry.{name}") from None
+        try:
+            self._client = SchemaRegistryClient(merged)
+        except (ValueError, TypeError) as error:
+            raise ConfigError(
+                _redacted(str(error)),
+                key="registry",
+                hint="the properties are those of confluent_kafka.schema_registry",
+            ) from None
+        self._on_wait = on_wait
+        self._ids: dict[tuple[str, str], int] = {}
+        self._known_subjects: set[str] = set()
+        self._is_backward: bool | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connections that are kept open between requests."""
+        self._client.close()
+
+    def register(self, subject: str, schema: Mapping[str, Any]) -> int:
+        """Return the id of `schema` under `subject`; see `SchemaIds.register`.
+
+        The text that is registered keeps the order of the fields, so that the same schema always
+        is the same text.
+
+        Raises:
+            SchemaRefusedError: the registry refuses it as incompatible with earlier versions.
+            TransientError: the registry cannot be reached.
+            FatalError: it refuses the request, for example the credentials.
+        """
+        text = json.dumps(schema, ensure_ascii=False, separators=(",", ":"))
+        found = self._ids.get((subject, text))
+        if found is None:
+            found = call_in_background(
+                lambda: self._ask_for_id(subject, text), on_wait=self._on_wait
+            )
+            self._ids[subject, text] = found
+        return found
+
+    def _ask_for_id(self, subject: str, text: str) -> int:
+        try:
+            self._prepare(subject)
+            try:
+                return self._client.register_schema(subject, Schema(text, "AVRO"))
+            except SchemaRegistryError as error:
+                if error.http_status_code != _INCOMPATIBLE or not subject.endswith("-key"):
+                    raise
+                # The table has another key, and is copied anew: nobody reads old keys as new ones.
+                self._client.set_compatibility(subject, level="NONE")
+                accept_any(self._client, subject)
+                return self._client.register_schema(subject, Schema(text, "AVRO"))
+        except Exception as error:  # the HTTP library's own classes, whichever it is
+            raise self._classify(error, subject) from None
+
+    def find_text(self, schema_id: int) -> str | None:
+        """Return the schema of an id, as it was registered; None: the registry has none such.
+
+        Raises:
+            TransientError: the registry cannot be reached.
+            FatalError: it refuses the request.
+        """
+        try:
+            return self._client.get_schema(schema_id).schema_str or ""
+        except Exception as error:  # as above
+            if isinstance(error, SchemaRegistryError) and error.http_status_code == 404:
+                return None
+            raise self._classify(error, "") from None
+
+    def check(self) -> None:
+        """Ask for the subjects, to learn whether the registry answers.
+
+        Raises:
+            TransientError: the registry cannot be reached.
+            FatalError: it refuses the request, for example the credentials.
+        """
+        try:
+            self._client.get_subjects()
+        except Exception as error:  # as above
+            raise self._classify(error, "") from None
+
+    def _prepare(self, subject: str) -> None:
+        if subject in self._known_subjects:
+            return
+        if self._is_backward is None:
+            self._is_backward = _includes_backward(self._client.get_compatibility())
+        if not self._is_backward:
+            self._client.set_compatibility(subject, level="BACKWARD")
+        self._known_subjects.add(subject)
+
+    def _classify(self, error: Exception, subject: str) -> GatewayError:
+        what = f"the schema registry at registry.url ({self._place})"
+        of = f" of subject {subject}" if subject else ""
+        if isinstance(error, GatewayError):
+            return error
+        if not isinstance(error, SchemaRegistryError):
+            return TransientError(
+                f"{what} cannot be reached: {type(error).__name__}: {_redacted(str(error))}",
+                hint="start it, or correct registry.url",
+            )
+        reason = _redacted(str(error.error_message))
+        if error.http_status_code in (_INCOMPATIBLE, _UNPROCESSABLE):
+            return SchemaRefusedError(
+                f"{what} refuses the schema{of}: {reason}",
+                hint="the table changed in a way that readers of earlier records cannot follow: "
+                "publish it under another topic ([topics] names), or remove the subject's old "
+                "versions when nobody reads those records any more",
+            )
+        if error.http_status_code in (401, 403):
+            return FatalError(
+                f"{what} refuses the request: {reason} (HTTP {error.http_status_code})",
+                hint='check "basic.auth.user.info" in [registry], and the rights of this user',
+            )
+        if error.http_status_code == 404:
+            return FatalError(
+                f"{what} does not have Confluent's API: {reason}",
+                hint="with Apicurio the url ends in /apis/ccompat/v7",
+            )
+        if error.http_status_code >= 500 or error.http_status_code == 429:
+            return TransientError(f"{what} failed: {reason} (HTTP {error.http_status_code})")
+        return FatalError(f"{what} refuses the request{of}: {reason}")
+
+
+def _includes_backward(level: object) -> bool:
+    return str(level).upper() in ("BACKWARD", "BACKWARD_TRANSITIVE", "FULL", "FULL_TRANSITIVE")
+
+
+def _place_of(url: str) -> str:
+    """Scheme, host and port of each of the comma-separated URLs, nothing else."""
+    places = []
+    for part in url.split(","):
+        split = urlsplit(part.strip())
+        places.append(f"{split.scheme}://{split.netloc.rpartition('@')[2]}")
+    return ",".join(places)
+
+
+def _redacted(text: str) -> str:
+    return _USER_IN_URL.sub("//***@", " ".join(text.split()))

@@ -1,0 +1,78 @@
+"""Durability of topics: which of their settings let Kafka lose what it has acknowledged. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from gateway.sink.topics.topics import TopicDescription
+
+__all__ = ["Risk", "risks"]
+
+_DAY_MS: Final = 86_400_000
+
+
+@dataclass(frozen=True, slots=True)
+class Risk:
+    """A risk of losing records: in which topics, and the setting that ends it.
+
+    Attributes:
+        grave: What was acknowledged can go; otherwise it is by design, and worth knowing.
+    """
+
+    message: str
+    hint: str
+    grave: bool = True
+
+
+def risks(tables: Iterable[TopicDescription], others: Iterable[TopicDescription]) -> Iterator[Risk]:
+    """Yield what can be lost.
+
+    Args:
+        tables: The topics of tables and markers.
+        others: The progress topic.
+    """
+    tables = sorted(tables, key=lambda topic: topic.name)
+    every = [*tables, *others]
+    unclean = [t for t in every if t.config.get("unclean.leader.election.enable") == "true"]
+    if unclean:
+        yield Risk(
+            f"{_named(unclean)}: unclean.leader.election.enable = true: a replica that lacks "
+            "acknowledged records can become the leader",
+            "set unclean.leader.election.enable=false",
+        )
+    single = [topic for topic in every if topic.replicas == 1]
+    if single:
+        yield Risk(
+            f"{_named(single)}: one replica: a disk that fails takes the records with it",
+            "use three replicas ([topics] replication_factor, or the broker's default)",
+        )
+    loose = [t for t in every if t.replicas > 1 and _number(t, "min.insync.replicas", 1) < 2]
+    if loose:
+        yield Risk(
+            f"{_named(loose)}: min.insync.replicas = 1: what one broker alone has is acknowledged",
+            "set min.insync.replicas=2",
+        )
+    short = [t for t in tables if not t.is_compacted and _number(t, "retention.ms", -1) >= 0]
+    if short:
+        days = min(_number(topic, "retention.ms", -1) for topic in short) / _DAY_MS
+        yield Risk(
+            f"{_named(short)}: retention.ms keeps records for {days:g} days: a reader that comes "
+            "later, or has been away for longer, finds no whole table",
+            "set retention.ms in [topics] config for new topics, or let such a reader have the "
+            "tables copied (`pgsluice copy TABLE`)",
+            grave=False,
+        )
+
+
+def _number(topic: TopicDescription, name: str, default: int) -> int:
+    try:
+        return int(topic.config.get(name, default))
+    except ValueError:
+        return default
+
+
+def _named(topics: list[TopicDescription]) -> str:
+    more = f" and {len(topics) - 1} more" if len(topics) > 1 else ""
+    return f"topic {topics[0].name}{more}"

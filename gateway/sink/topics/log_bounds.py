@@ -1,0 +1,100 @@
+"""Bounds of partitions' logs: the first offset that is there, and the one behind the last."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._listoffsets import OffsetSpec
+
+from gateway.core.errors import TransientError
+from gateway.sink.clients.client_errors import Complaints
+from gateway.sink.clients.failures import classify_kafka_error
+from gateway.sink.clients.properties import admin_properties, make_client
+
+__all__ = ["LogBounds", "read_log_bounds"]
+
+_POLL_S: Final = 0.05
+_UNSETTLED: Final = (
+    KafkaError.NOT_LEADER_FOR_PARTITION,
+    KafkaError.LEADER_NOT_AVAILABLE,
+    KafkaError.REPLICA_NOT_AVAILABLE,
+    KafkaError.UNKNOWN_LEADER_EPOCH,
+    KafkaError.FENCED_LEADER_EPOCH,
+    KafkaError.UNKNOWN_TOPIC_OR_PART,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class LogBounds:
+    """Offsets of one partition, records of open Kafka transactions included."""
+
+    start: int
+    end: int
+
+
+def read_log_bounds(
+    kafka: Mapping[str, str | int | bool],
+    topics: Mapping[str, int],
+    *,
+    timeout_s: float = 30.0,
+) -> dict[str, tuple[LogBounds, ...]]:
+    """Return the bounds of all partitions, in two requests.
+
+    Args:
+        kafka: librdkafka properties of the user.
+        topics: Topics that exist, and how many partitions each has.
+        timeout_s: When to give up.
+
+    Raises:
+        TransientError: Kafka does not answer in time, or a partition has no leader.
+        FatalError: not authorised.
+    """
+    places = [TopicPartition(t, p) for t, count in topics.items() for p in range(count)]
+    if not places:
+        return {}
+    complaints = Complaints()
+    admin = make_client(AdminClient, admin_properties(kafka), complaints)
+    deadline = time.monotonic() + timeout_s
+    starts = _offsets(admin, complaints, places, OffsetSpec.earliest(), deadline)  # type: ignore[no-untyped-call]
+    ends = _offsets(admin, complaints, places, OffsetSpec.latest(), deadline)  # type: ignore[no-untyped-call]
+    return {
+        topic: tuple(LogBounds(starts[topic, p], ends[topic, p]) for p in range(count))
+        for topic, count in topics.items()
+    }
+
+
+def _offsets(
+    admin: AdminClient,
+    complaints: Complaints,
+    places: list[TopicPartition],
+    spec: OffsetSpec,
+    deadline: float,
+) -> dict[tuple[str, int], int]:
+    found: dict[tuple[str, int], int] = {}
+    while True:
+        rest = max(0.1, deadline - time.monotonic())
+        futures = admin.list_offsets(dict.fromkeys(places, spec), request_timeout=rest)
+        left = []
+        for place, future in futures.items():
+            doing = f"looking for the offsets of topic {place.topic}"
+            try:
+                found[place.topic, place.partition] = int(future.result(rest + 1.0).offset)
+            except KafkaException as raised:
+                error: KafkaError = raised.args[0]
+                if error.code() not in _UNSETTLED or time.monotonic() >= deadline:
+                    admin.poll(0)
+                    raise classify_kafka_error(
+                        error, doing=doing, topic=place.topic, complaint=complaints.last
+                    ) from None
+                left.append(place)
+            except TimeoutError:
+                raise TransientError(f"{doing}: no answer in time") from None
+        if not left:
+            return found
+        places = left
+        time.sleep(_POLL_S)

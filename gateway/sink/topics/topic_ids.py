@@ -1,0 +1,103 @@
+"""IDs of topics, and whether they may be written.
+
+By its ID, a topic that was made again differs from the one that had its name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Final
+
+from confluent_kafka import KafkaError, KafkaException, TopicCollection, Uuid
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._acl import AclOperation
+from confluent_kafka.admin._topic import TopicDescription
+
+from gateway.core.errors import FatalError, TransientError
+from gateway.sink.clients.failures import RIGHTS, classify_kafka_error
+from gateway.sink.clients.properties import admin_properties, make_client
+
+__all__ = [
+    "KnownTopic",
+    "ids_of",
+    "other_topics",
+    "read_topic_ids",
+    "read_topics",
+    "unwritable",
+]
+
+_NONE: Final = str(Uuid(0, 0))
+_GRACE_S: Final = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class KnownTopic:
+    """A topic as Kafka knows it.
+
+    Attributes:
+        topic_id: Empty where the brokers know none (before 2.8).
+        may_write: Whether this user may; True where the brokers do not say.
+    """
+
+    topic_id: str
+    may_write: bool
+
+
+def read_topics(
+    kafka: Mapping[str, str | int | bool], topics: Iterable[str], *, timeout_s: float = 10.0
+) -> dict[str, KnownTopic]:
+    """Return those of the topics that exist, by name.
+
+    Raises:
+        TransientError: Kafka does not answer in time.
+        FatalError: not authorised.
+    """
+    names = sorted(topics)
+    if not names:
+        return {}
+    admin = make_client(AdminClient, admin_properties(kafka))
+    futures: Mapping[str, Future[TopicDescription]] = admin.describe_topics(
+        TopicCollection(names), include_authorized_operations=True, request_timeout=timeout_s
+    )
+    found: dict[str, KnownTopic] = {}
+    for name, future in futures.items():
+        doing = f"describing topic {name}"
+        try:
+            topic = future.result(timeout_s + _GRACE_S)
+        except KafkaException as raised:
+            error: KafkaError = raised.args[0]
+            if error.code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+                raise classify_kafka_error(error, doing=doing) from None
+            continue
+        except TimeoutError:
+            raise TransientError(f"{doing}: no answer within {timeout_s:.0f} s") from None
+        known, operations = str(topic.topic_id), topic.authorized_operations
+        may_write = not operations or AclOperation.WRITE in operations
+        found[name] = KnownTopic("" if known == _NONE else known, may_write)
+    return found
+
+
+def read_topic_ids(kafka: Mapping[str, str | int | bool], topics: Iterable[str]) -> dict[str, str]:
+    """Return the IDs of those of the topics that exist and have one; raises as `read_topics`."""
+    return ids_of(read_topics(kafka, topics))
+
+
+def ids_of(topics: Mapping[str, KnownTopic]) -> dict[str, str]:
+    """Return the IDs of those that have one."""
+    return {name: topic.topic_id for name, topic in topics.items() if topic.topic_id}
+
+
+def unwritable(topics: Mapping[str, KnownTopic]) -> dict[str, FatalError]:
+    """Return what is wrong with topics that may not be written, by name."""
+    return {
+        name: FatalError(f"writing to topic {name}: not authorised", hint=RIGHTS)
+        for name, topic in topics.items()
+        if not topic.may_write
+    }
+
+
+def other_topics(known: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
+    """Return the topics that are not the ones whose IDs are known."""
+    return sorted(name for name, one in known.items() if now.get(name, one) != one)

@@ -1,0 +1,300 @@
+"""Topics: made where they are missing, checked where they are not."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._config import ConfigResource
+from confluent_kafka.admin._metadata import ClusterMetadata, TopicMetadata
+from confluent_kafka.admin._resource import ResourceType
+from confluent_kafka.cimpl import NewTopic
+
+from gateway.core.errors import FatalError, GatewayError, TransientError
+from gateway.sink.clients.client_errors import PATIENCE_S, Complaints
+from gateway.sink.clients.failures import classify_kafka_error, is_refusal
+from gateway.sink.clients.properties import admin_properties, make_client
+
+__all__ = [
+    "TopicDescription",
+    "TopicSpec",
+    "describe_topics",
+    "ensure_topics",
+    "progress_topic_spec",
+    "unfit_topics",
+]
+
+_POLICY: Final = "cleanup.policy"
+_PROGRESS_SEGMENT_BYTES: Final = 16 << 20
+_GRACE_S: Final = 1.0
+_POLL_S: Final = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class TopicSpec:
+    """A topic as the gateway needs it.
+
+    Attributes:
+        name: Its name.
+        partitions: How many it must have.
+        config: Topic settings at creation; ``cleanup.policy`` is delete unless given.
+        replication_factor: At creation; -1 leaves it to the broker.
+        forbid_compaction: A topic that exists must not be compacted, because it has records
+            without a key.
+        require_compaction: A topic that exists must be compacted and nothing else.
+        partitions_at_creation_only: Take a topic that exists with as many partitions as it has.
+    """
+
+    name: str
+    partitions: int = 1
+    config: Mapping[str, str] = field(default_factory=dict)
+    replication_factor: int = -1
+    forbid_compaction: bool = False
+    require_compaction: bool = False
+    partitions_at_creation_only: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class TopicDescription:
+    """A topic that exists.
+
+    Attributes:
+        config: All of its settings in force that have a value.
+        replicas: Of the partition that has the fewest.
+    """
+
+    name: str
+    partitions: int
+    config: Mapping[str, str]
+    replicas: int = 0
+
+    @property
+    def is_compacted(self) -> bool:
+        """``cleanup.policy`` has compact in it."""
+        return "compact" in self.config.get(_POLICY, "delete")
+
+
+def progress_topic_spec(name: str, *, replication_factor: int = -1) -> TopicSpec:
+    """What the topic of the watermark must be: compacted, one partition."""
+    return TopicSpec(
+        name,
+        partitions=1,
+        # Only closed segments are compacted, and every start reads what is left: with the usual
+        # segments of 1 GiB that would be millions of records.
+        config={_POLICY: "compact", "segment.bytes": str(_PROGRESS_SEGMENT_BYTES)},
+        replication_factor=replication_factor,
+        require_compaction=True,
+    )
+
+
+def ensure_topics(
+    kafka: Mapping[str, str | int | bool],
+    topics: Sequence[TopicSpec],
+    *,
+    timeout_s: float = 30.0,
+    refused: dict[str, FatalError] | None = None,
+) -> dict[str, TopicDescription]:
+    """Create the topics that are missing and check those that exist; return what exists then.
+
+    Args:
+        kafka: librdkafka properties of the user.
+        topics: What is needed; names are unique.
+        timeout_s: For each of the (at most four) requests.
+        refused: Gets what is wrong with single topics, by name, instead of raising it. One that
+            exists and is not as it must be is returned all the same.
+
+    Raises:
+        TransientError: Kafka does not answer in time.
+        FatalError: not authorised; another number of partitions; compacted or not compacted
+            against the need. All topics are looked at before the first one is made.
+    """
+    wanted = {spec.name: spec for spec in topics}
+    problems: dict[str, FatalError] = {}
+    found = describe_topics(
+        kafka, list(wanted), timeout_s=timeout_s, refused=None if refused is None else problems
+    )
+    _check(wanted, found, problems, refused)
+    missing = [spec for spec in topics if spec.name not in found and spec.name not in problems]
+    if not missing:
+        return found
+    admin = make_client(AdminClient, admin_properties(kafka))
+    futures = admin.create_topics([_new_topic(spec) for spec in missing], request_timeout=timeout_s)
+    for name, future in futures.items():
+        try:
+            _result(future, timeout_s, f"creating topic {name}", ok=KafkaError.TOPIC_ALREADY_EXISTS)
+        except FatalError as error:
+            problems[name] = error
+    _refuse(problems, refused)
+    made = _wait_until_visible(kafka, [s for s in missing if s.name not in problems], timeout_s)
+    # Somebody else may have been faster, with other settings.
+    _check(wanted, made, problems, refused)
+    return {**found, **made}
+
+
+def unfit_topics(
+    topics: Sequence[TopicSpec], found: Mapping[str, TopicDescription]
+) -> dict[str, FatalError]:
+    """Return what is wrong with topics that exist, by name."""
+    problems: dict[str, FatalError] = {}
+    for spec in topics:
+        if spec.name in found and (error := _problem(spec, found[spec.name])) is not None:
+            problems[spec.name] = error
+    return problems
+
+
+def describe_topics(
+    kafka: Mapping[str, str | int | bool],
+    names: Sequence[str],
+    *,
+    timeout_s: float = 10.0,
+    refused: dict[str, FatalError] | None = None,
+) -> dict[str, TopicDescription]:
+    """Return those of the topics that exist and have leaders, by name.
+
+    Args:
+        kafka: librdkafka properties of the user.
+        names: Of the topics.
+        timeout_s: For each of the two requests.
+        refused: Gets those whose settings may not be read, instead of raising it.
+
+    Raises:
+        TransientError: Kafka does not answer in time.
+        FatalError: not authorised.
+    """
+    if not names:
+        return {}
+    complaints = Complaints()
+    admin = make_client(AdminClient, admin_properties(kafka), complaints)
+    metadata = _list_topics(admin, complaints, timeout_s)
+    found = [
+        name for name in names if name in metadata.topics and _has_leaders(metadata.topics[name])
+    ]
+    if not found:
+        return {}
+    resources = [ConfigResource(ResourceType.TOPIC, name) for name in found]
+    futures = admin.describe_configs(resources, request_timeout=timeout_s)
+    described: dict[str, TopicDescription] = {}
+    for resource, future in futures.items():
+        doing = f"describing topic {resource.name}"
+        try:
+            entries = _result(future, timeout_s, doing, ok=KafkaError.UNKNOWN_TOPIC_OR_PART)
+        except FatalError as error:
+            if refused is None:
+                raise
+            refused[str(resource.name)] = error
+            continue
+        if entries is None:
+            continue  # deleted between the two requests
+        config = {name: entry.value for name, entry in entries.items() if entry.value is not None}
+        parts = metadata.topics[resource.name].partitions
+        replicas = min(len(part.replicas) for part in parts.values())
+        described[resource.name] = TopicDescription(resource.name, len(parts), config, replicas)
+    return described
+
+
+def _list_topics(admin: AdminClient, complaints: Complaints, timeout_s: float) -> ClusterMetadata:
+    """The first contact with a cluster: who is not let in is told so before `timeout_s`."""
+    deadline = time.monotonic() + timeout_s
+    while True:
+        left_s = max(deadline - time.monotonic(), _POLL_S)
+        try:
+            return admin.list_topics(timeout=min(left_s, PATIENCE_S))
+        except KafkaException as raised:
+            admin.poll(0)  # takes the complaints
+            error, complaint = raised.args[0], complaints.last
+            refused = complaint is not None and is_refusal(complaint)
+            if refused or time.monotonic() >= deadline:
+                raise classify_kafka_error(
+                    error, doing="listing topics", complaint=complaint
+                ) from None
+
+
+def _wait_until_visible(
+    kafka: Mapping[str, str | int | bool], specs: Sequence[TopicSpec], timeout_s: float
+) -> dict[str, TopicDescription]:
+    """Describe topics just created: brokers learn of a topic some time after it was made."""
+    deadline = time.monotonic() + timeout_s
+    names = [spec.name for spec in specs]
+    while True:
+        made = describe_topics(kafka, names, timeout_s=timeout_s)
+        waiting = [name for name in names if name not in made]
+        if not waiting:
+            return made
+        if time.monotonic() >= deadline:
+            raise TransientError(
+                f"created topic {waiting[0]}, but it has no leader after {timeout_s:.0f} s"
+            )
+        time.sleep(_POLL_S)
+
+
+def _new_topic(spec: TopicSpec) -> NewTopic:
+    return NewTopic(
+        spec.name,
+        num_partitions=spec.partitions,
+        replication_factor=spec.replication_factor,
+        config={_POLICY: "delete", **spec.config},
+    )
+
+
+def _has_leaders(topic: TopicMetadata) -> bool:
+    return bool(topic.partitions) and all(p.leader >= 0 for p in topic.partitions.values())
+
+
+def _check(
+    wanted: Mapping[str, TopicSpec],
+    found: Mapping[str, TopicDescription],
+    problems: dict[str, FatalError],
+    refused: dict[str, FatalError] | None,
+) -> None:
+    problems |= unfit_topics([wanted[name] for name in found], found)
+    _refuse(problems, refused)
+
+
+def _refuse(problems: Mapping[str, FatalError], refused: dict[str, FatalError] | None) -> None:
+    if refused is not None:
+        refused |= problems
+    elif problems:
+        raise next(iter(problems.values()))
+
+
+def _problem(spec: TopicSpec, found: TopicDescription) -> FatalError | None:
+    if found.partitions != spec.partitions and not spec.partitions_at_creation_only:
+        return FatalError(
+            f"topic {spec.name} has {found.partitions} partitions, {spec.partitions} expected",
+            hint="records of one key would change their partition: restore the number, or let "
+            "the gateway write to a new topic and repeat the initial copy",
+        )
+    policy = found.config.get(_POLICY, "delete")
+    if spec.forbid_compaction and found.is_compacted:
+        return FatalError(
+            f"topic {spec.name} has cleanup.policy={policy}, but takes records that compaction "
+            "would lose (without a key, or of TRUNCATE)",
+            hint='set cleanup.policy=delete; for TRUNCATE alone, [topics] truncate = "skip" '
+            "leaves it out",
+        )
+    if spec.require_compaction and policy != "compact":
+        return FatalError(
+            f"topic {spec.name} has cleanup.policy={policy}, but must keep the last record of "
+            "every key",
+            hint="set cleanup.policy=compact before anything is deleted from it",
+        )
+    return None
+
+
+def _result(future: Future[Any], timeout_s: float, doing: str, *, ok: int) -> Any:
+    """The future's result; None when it failed with the error code `ok`."""
+    try:
+        return future.result(timeout_s + _GRACE_S)
+    except KafkaException as raised:
+        error: KafkaError = raised.args[0]
+        if error.code() == ok:
+            return None
+        failure: GatewayError = classify_kafka_error(error, doing=doing)
+        raise failure from None
+    except TimeoutError:
+        raise TransientError(f"{doing}: no answer within {timeout_s:.0f} s") from None

@@ -1,0 +1,65 @@
+"""Changes of published tables that no Relation message tells, looked for in the catalog."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+from typing import Any
+
+import psycopg
+
+from gateway.definitions.model import Plan, Table
+from gateway.definitions.tables.shape import unseen_changes
+from gateway.source.catalog.shape_queries import shapes_digest
+from gateway.source.catalog.tables import read_shaped_tables
+from gateway.source.session.connection import classify_server_error
+
+__all__ = ["ShapeWatch", "has_unseen_changes"]
+
+_Connection = psycopg.Connection[Any]
+
+
+def has_unseen_changes(connection: _Connection, plan: Plan, targets: Collection[int]) -> bool:
+    """Whether `targets` of `plan` have changed in a way that the stream does not tell.
+
+    Raises:
+        TransientError: the connection is gone.
+    """
+    try:
+        tables = read_shaped_tables(connection, targets)
+    except psycopg.Error as error:
+        text = error.diag.message_primary or str(error)
+        raise classify_server_error(error.sqlstate, text, doing="looking at columns") from None
+    return _is_changed(plan, plan.tables, tables)
+
+
+class ShapeWatch:
+    """Looks now and then whether the copied tables of a plan have changed unseen."""
+
+    def __init__(self) -> None:
+        self._digest = ""
+        self._tables: Mapping[int, Table] | None = None
+
+    def has_changed(self, connection: _Connection, plan: Plan) -> bool:
+        """Look; at first whether anything has changed since the plan was read.
+
+        Raises:
+            TransientError: the connection is gone.
+        """
+        targets = {copy.target_oid for copy in plan.copies}
+        try:
+            digest = shapes_digest(connection, targets)
+            if digest == self._digest:
+                return False
+            tables = read_shaped_tables(connection, targets)
+        except psycopg.Error as error:
+            text = error.diag.message_primary or str(error)
+            raise classify_server_error(error.sqlstate, text, doing="watching columns") from None
+        before = plan.tables if self._tables is None else self._tables
+        self._digest, self._tables = digest, tables
+        return _is_changed(plan, before, tables)
+
+
+def _is_changed(plan: Plan, before: Mapping[int, Table], now: Mapping[int, Table]) -> bool:
+    copies = tuple(copy for copy in plan.copies if copy.target_oid in now)
+    return bool(unseen_changes(before, replace(plan, tables={**now}, copies=copies)))

@@ -1,0 +1,321 @@
+"""Tables as the source database describes them: columns, identity, partitions."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+import psycopg
+
+from gateway.definitions.model import Collation, Column, Table
+from gateway.pgoutput.messages import ReplicaIdentity
+from gateway.source.catalog.partition_trees import tree_of
+from gateway.source.catalog.shape_queries import read_shapes
+from gateway.source.session.connection import classify_server_error
+
+__all__ = [
+    "describe_column",
+    "describe_table",
+    "estimated_rows",
+    "existing_relations",
+    "read_shaped_tables",
+    "read_tables",
+    "read_tables_by_oid",
+]
+
+FIRST_NORMAL_OID: Final = 16384
+"""Objects below are the system's own. Source: FirstNormalObjectId in transam.h."""
+
+_DEFAULT_COLLATION: Final = 100
+
+_TABLES: Final = """
+    SELECT c.oid, n.nspname, c.relname, c.relkind::pg_catalog.text,
+        c.relreplident::pg_catalog.text,
+        CASE WHEN c.relispartition THEN ARRAY(
+            SELECT relid::pg_catalog.oid
+            FROM pg_catalog.pg_partition_ancestors(c.oid) WITH ORDINALITY AS a(relid, nr)
+            WHERE relid <> c.oid ORDER BY nr) ELSE '{}' END,
+        CASE WHEN c.relkind = 'p' THEN ARRAY(
+            $tree
+            SELECT l.oid FROM tree AS t JOIN pg_catalog.pg_class AS l ON l.oid = t.oid
+            WHERE l.relkind = 'r' AND l.relpersistence = 'p' ORDER BY l.oid) ELSE '{}' END
+    FROM pg_catalog.pg_class AS c JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace
+    WHERE c.oid = ANY(%s) AND c.relkind IN ('r', 'p')
+    ORDER BY n.nspname, c.relname""".replace("$tree", tree_of("c.oid"))
+
+_COLUMNS: Final = """
+    SELECT a.attrelid, a.attname, a.attnum, a.atttypid, a.atttypmod,
+        pg_catalog.format_type(a.atttypid, a.atttypmod), a.attnotnull,
+        a.attgenerated::pg_catalog.text, a.attcollation, a.attlen = -1 AND a.attstorage <> 'p',
+        (a.attmissingval::pg_catalog.text::pg_catalog.text[])[1],
+        NOT a.atthasmissing AND (a.atthasdef OR a.attidentity <> '')
+    FROM pg_catalog.pg_attribute AS a
+    WHERE a.attrelid = ANY(%s) AND a.attnum > 0 AND NOT a.attisdropped
+    ORDER BY a.attrelid, a.attnum"""
+
+_KEYS: Final = """
+    SELECT i.indrelid, i.indisprimary, i.indisreplident, ARRAY(
+        SELECT a.attname::pg_catalog.text FROM pg_catalog.pg_attribute AS a
+        WHERE a.attrelid = i.indrelid AND a.attnum = ANY(
+            (i.indkey::pg_catalog.int2[])[0:i.indnkeyatts - 1])
+        ORDER BY a.attnum)
+    FROM pg_catalog.pg_index AS i
+    WHERE i.indrelid = ANY(%s) AND (i.indisprimary OR i.indisreplident)
+        AND i.indisvalid AND i.indisunique AND i.indimmediate AND i.indpred IS NULL"""
+
+_TYPES: Final = """
+    WITH RECURSIVE walk(type_oid, base_oid, base_modifier) AS (
+        SELECT t.oid, t.typbasetype, t.typtypmod FROM pg_catalog.pg_type AS t
+        WHERE t.oid = ANY(%(types)s) AND t.typtype = 'd'
+      UNION ALL
+        SELECT w.type_oid, t.typbasetype, t.typtypmod
+        FROM walk AS w JOIN pg_catalog.pg_type AS t ON t.oid = w.base_oid WHERE t.typtype = 'd')
+    SELECT t.oid, t.typtype::pg_catalog.text, t.typcollation, w.base_oid, w.base_modifier
+    FROM pg_catalog.pg_type AS t
+    LEFT JOIN (walk AS w JOIN pg_catalog.pg_type AS b ON b.oid = w.base_oid AND b.typtype <> 'd')
+        ON w.type_oid = t.oid
+    WHERE t.oid = ANY(%(types)s)"""
+
+_Types = Mapping[int, tuple[str, int, int | None, int | None]]
+_Connection = psycopg.Connection[Any]
+
+
+def read_tables_by_oid(connection: _Connection, oids: Iterable[int]) -> dict[int, Table]:
+    """Describe the tables and partitioned tables among `oids`; others are left out.
+
+    Raises:
+        psycopg.Error: the server refuses, or is gone.
+
+    Source: RelationGetIndexList in relcache.c for the identity, getBaseTypeAndTypmod in
+    lsyscache.c for domains.
+    """
+    # Type names are printed in full: they must not depend on the session's search_path.
+    with connection.transaction(force_rollback=True):
+        connection.execute("SET LOCAL search_path = pg_catalog, pg_temp")
+        return _read_tables(connection, sorted(set(oids)))
+
+
+def _read_tables(connection: _Connection, wanted: list[int]) -> dict[int, Table]:
+    tables = connection.execute(_TABLES, (wanted,)).fetchall()
+    columns, toast = _read_columns(connection, wanted)
+    primary: dict[int, tuple[str, ...]] = {}
+    chosen: dict[int, tuple[str, ...]] = {}
+    for relation, is_primary, is_identity, names in connection.execute(_KEYS, (wanted,)):
+        if is_primary:
+            primary[relation] = tuple(names)
+        if is_identity:
+            chosen[relation] = tuple(names)
+    result = {}
+    for oid, schema, name, kind, identity, ancestors, leaves in tables:
+        replica_identity = ReplicaIdentity(identity)
+        result[oid] = Table(
+            oid=oid,
+            schema=schema,
+            name=name,
+            kind=kind,
+            columns=tuple(columns[oid]),
+            replica_identity=replica_identity,
+            identity=_identity(
+                replica_identity, columns[oid], primary.get(oid, ()), chosen.get(oid, ())
+            ),
+            primary_key=primary.get(oid, ()),
+            ancestors=tuple(ancestors),
+            leaves=tuple(leaves),
+            may_toast=frozenset(toast[oid]),
+        )
+    return result
+
+
+def _read_columns(
+    connection: _Connection, wanted: list[int]
+) -> tuple[Mapping[int, list[Column]], Mapping[int, set[str]]]:
+    rows = connection.execute(_COLUMNS, (wanted,)).fetchall()
+    types = _read_types(connection, {row[3] for row in rows})
+    collations = _read_collations(connection, {row[8] for row in rows})
+    columns: dict[int, list[Column]] = defaultdict(list)
+    toast: dict[int, set[str]] = defaultdict(set)
+    for row in rows:
+        relation, name, number, type_oid, modifier, shown, not_null, generated, coll = row[:9]
+        long, missing, computed = row[9:]
+        kind, _, base_oid, base_modifier = types[type_oid]
+        columns[relation].append(
+            Column(
+                name=name,
+                attnum=number,
+                type_oid=type_oid,
+                type_modifier=modifier,
+                type_name=shown,
+                base_type_oid=type_oid if base_oid is None else base_oid,
+                base_type_modifier=modifier if base_modifier is None else base_modifier,
+                type_kind=kind,
+                not_null=not_null,
+                generated=generated,
+                collation=collations.get(coll),
+                missing=missing,
+                computed=computed,
+            )
+        )
+        if long and generated != "v":
+            toast[relation].add(name)
+    return columns, toast
+
+
+def read_tables(connection: _Connection, oids: Iterable[int]) -> dict[int, Table]:
+    """Describe tables, and the ancestors and leaves of all of them, with their shapes."""
+    tables = read_shaped_tables(connection, oids)
+    while True:
+        more = {
+            oid for table in tables.values() for oid in (*table.ancestors, *table.leaves)
+        } - tables.keys()
+        if not more:
+            return tables
+        found = read_shaped_tables(connection, more)
+        if not found:
+            return tables
+        tables |= found
+
+
+def read_shaped_tables(connection: _Connection, oids: Iterable[int]) -> dict[int, Table]:
+    """Describe tables as `read_tables_by_oid` does, with their shapes.
+
+    The shapes are read last: what changes in between, they have already, and the columns show it.
+    """
+    tables = read_tables_by_oid(connection, oids)
+    shapes = read_shapes(connection, tables)
+    return {oid: replace(table, shape=shapes.get(oid)) for oid, table in tables.items()}
+
+
+def describe_table(connection: _Connection, oid: int) -> Table | None:
+    """Describe one table as it is now, or return None when it is gone."""
+    return read_tables_by_oid(connection, [oid]).get(oid)
+
+
+def existing_relations(connection: _Connection, oids: Iterable[int]) -> set[int]:
+    """Return those of `oids` under which there is a relation now.
+
+    Raises:
+        TransientError: the connection is gone.
+    """
+    try:
+        found = connection.execute(
+            "SELECT oid FROM pg_catalog.pg_class WHERE oid = ANY (%s)", (sorted(set(oids)),)
+        )
+        return {row[0] for row in found}
+    except psycopg.Error as error:
+        text = error.diag.message_primary or str(error)
+        raise classify_server_error(error.sqlstate, text, doing="looking for tables") from None
+
+
+def estimated_rows(connection: _Connection) -> dict[tuple[str, str], int]:
+    """Return the number of rows of each table, by schema and name, as the server's statistics say.
+
+    Those of a partitioned table are its leaves'. Tables without statistics are left out.
+    """
+    rows = connection.execute(
+        "SELECT n.nspname, c.relname, (CASE WHEN c.relkind = 'r' THEN nullif(c.reltuples, -1)"  # noqa: S608
+        f" ELSE ({tree_of('c.oid')} SELECT pg_catalog.sum(l.reltuples) FROM tree AS t"
+        " JOIN pg_catalog.pg_class AS l ON l.oid = t.oid"
+        " WHERE l.relkind <> 'p' AND l.reltuples >= 0) END)::bigint"
+        " FROM pg_catalog.pg_class AS c JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace"
+        " WHERE c.relkind IN ('r', 'p') AND c.oid >= %s",
+        (FIRST_NORMAL_OID,),
+    )
+    return {(schema, name): found for schema, name, found in rows if found is not None}
+
+
+def describe_column(
+    connection: _Connection, name: str, type_oid: int, type_modifier: int
+) -> Column | None:
+    """Describe a column of which only name and type are left; its `attnum` is 0.
+
+    None: the type is gone as well.
+    """
+    types = _read_types(connection, {type_oid})
+    if type_oid not in types:
+        return None
+    kind, collation, base_oid, base_modifier = types[type_oid]
+    shown = connection.execute(
+        "SELECT pg_catalog.format_type(%s, %s)", (type_oid, type_modifier)
+    ).fetchone()
+    assert shown is not None
+    return Column(
+        name=name,
+        attnum=0,
+        type_oid=type_oid,
+        type_modifier=type_modifier,
+        type_name=shown[0],
+        base_type_oid=type_oid if base_oid is None else base_oid,
+        base_type_modifier=type_modifier if base_modifier is None else base_modifier,
+        type_kind=kind,
+        not_null=False,
+        generated="",
+        collation=_read_collations(connection, {collation}).get(collation),
+    )
+
+
+def _identity(
+    kind: ReplicaIdentity,
+    columns: Sequence[Column],
+    primary: tuple[str, ...],
+    chosen: tuple[str, ...],
+) -> tuple[str, ...]:
+    match kind:
+        case ReplicaIdentity.DEFAULT:
+            return primary
+        case ReplicaIdentity.INDEX:
+            return chosen
+        case ReplicaIdentity.FULL:
+            return tuple(column.name for column in columns if not column.generated)
+        case ReplicaIdentity.NOTHING:
+            return ()
+
+
+def _read_types(connection: _Connection, oids: set[int]) -> _Types:
+    """Kind, collation, base type and its modifier, by OID; the last two None but for domains."""
+    rows = connection.execute(_TYPES, {"types": sorted(oids)})
+    return {oid: (kind, collation, base, modifier) for oid, kind, collation, base, modifier in rows}
+
+
+def _read_collations(connection: _Connection, oids: set[int]) -> dict[int, Collation]:
+    oids = oids - {0}
+    if not oids:
+        return {}
+    version = connection.info.server_version
+    # datlocprovider is new in 15, the builtin provider and the column datlocale in 17.
+    provider = "datlocprovider::pg_catalog.text" if version >= 150000 else "'c'"
+    locale = "datlocale" if version >= 170000 else "NULL"
+    database = connection.execute(
+        f"SELECT {provider}, datcollate::pg_catalog.text, {locale},"  # noqa: S608
+        " pg_catalog.pg_encoding_to_char(encoding)"
+        " FROM pg_catalog.pg_database WHERE datname = pg_catalog.current_database()".encode()
+    ).fetchone()
+    assert database is not None
+    # Code points sort as the bytes of their UTF-8 do; those of other encodings need not.
+    ordered = database[3] in ("UTF8", "LATIN1")
+    locale = "colllocale" if version >= 170000 else "NULL"
+    rows = connection.execute(
+        "SELECT c.oid,"  # noqa: S608
+        " pg_catalog.quote_ident(n.nspname) || '.' || pg_catalog.quote_ident(c.collname),"
+        f" c.collprovider::pg_catalog.text, c.collcollate::pg_catalog.text, {locale},"
+        " c.collisdeterministic FROM pg_catalog.pg_collation AS c"
+        " JOIN pg_catalog.pg_namespace AS n ON n.oid = c.collnamespace"
+        " WHERE c.oid = ANY(%s)".encode(),
+        (sorted(oids),),
+    )
+    result = {}
+    for oid, name, kind, collate, own_locale, deterministic in rows:
+        if oid == _DEFAULT_COLLATION:
+            c_order = ordered and _sorts_by_code_point(*database[:3])
+            result[oid] = Collation("default", True, c_order)
+        else:
+            c_order = ordered and _sorts_by_code_point(kind, collate, own_locale)
+            result[oid] = Collation(name, deterministic, c_order)
+    return result
+
+
+def _sorts_by_code_point(provider: str, collate: str | None, locale: str | None) -> bool:
+    if provider == "b":  # all locales of the builtin provider: C, C.UTF-8, PG_UNICODE_FAST
+        return locale in ("C", "C.UTF-8", "PG_UNICODE_FAST")
+    return provider == "c" and collate in ("C", "POSIX")

@@ -1,0 +1,4 @@
+"""Reading a table for its copy: chunks, their queries, ``COPY ... TO STDOUT``, and its errors.
+
+Which chunk comes when is decided in `gateway.copy` and `gateway.runtime.copy`.
+"""

@@ -1,0 +1,113 @@
+"""What can be wrong with a table that is copied, and with a condition on its rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import psycopg
+
+from gateway.core.errors import FatalError, GatewayError, TransientError
+from gateway.definitions.model import Table
+from gateway.source.session.connection import classify_server_error
+
+__all__ = [
+    "ConditionError",
+    "TableAltered",
+    "TableGone",
+    "TableUnreadable",
+    "check_shape",
+    "copy_error",
+]
+
+# Of a condition: data exceptions, and what is said of its text.
+_OF_CONDITIONS: Final = ("22", "42", "38", "39", "P0", "54")
+
+# What only the files of one table, or the plan of its query, can bring about while it is read.
+_OF_TABLES: Final = {
+    "53400": "raise the limit for the role of source.dsn (temp_file_limit), then `pgsluice resume`",
+    "58030": "a file of the table cannot be read: repair it, then `pgsluice resume`",
+    "58P01": "a file of the table is not there: restore it, then `pgsluice resume`",
+}
+
+
+class TableAltered(TransientError):
+    """The table is no longer as the plan has it: a new plan is needed."""
+
+
+class ConditionError(TransientError):
+    """The condition that narrows what is read cannot be evaluated."""
+
+
+class TableUnreadable(FatalError):
+    """The table cannot be read, for a reason of its own: this role may not, or its data is damaged.
+
+    It is held; the other tables go on.
+    """
+
+
+class TableGone(TableAltered):
+    """The table was dropped: it does not come back, and what is published is without it."""
+
+
+def check_shape(table: Table, shape: Sequence[str]) -> None:
+    """Refuse a table whose columns are not those of the plan.
+
+    Args:
+        table: As the plan has it.
+        shape: Number, type, modifier and name of each column that is there; empty: it is gone.
+
+    Raises:
+        TableGone: see there.
+        TableAltered: see there.
+    """
+    if not shape:
+        raise TableGone(
+            f"copying {table}: it is not there any more",
+            hint="define it anew, or leave it out, and reload",
+        )
+    known = [f"{c.attnum},{c.type_oid},{c.type_modifier},{c.name}" for c in table.columns]
+    if list(shape) != known:
+        raise TableAltered(f"copying {table}: its columns are not those of the plan any more")
+
+
+def copy_error(error: psycopg.Error, table: Table, *, conditions: bool) -> GatewayError:
+    """Turn what the server says while a table is read into ours.
+
+    Args:
+        error: As psycopg raised it.
+        table: The one that is read.
+        conditions: Whether there are any on its rows.
+    """
+    doing = f"copying {table}"
+    text = error.diag.message_primary or str(error)
+    if error.sqlstate == "42501" and "row-level security" in text:
+        return TableUnreadable(
+            f"{doing}: row security hides rows of it from this role",
+            hint="ALTER ROLE ... BYPASSRLS for the role of source.dsn; the stream of changes "
+            "is not subject to row security either",
+        )
+    if error.sqlstate == "55000" and "restricted" in text:
+        if table.kind == "p" and "foreign" in text:
+            return TableUnreadable(
+                f"{doing}: one of its partitions is a foreign table, which is not read: {text}",
+                hint="publish its other partitions, or detach that one",
+            )
+        return TableAltered(f"{doing}: it is no table any more: {text}")
+    altered = f"{doing}: it was altered since the definitions were read: {text}"
+    if error.sqlstate in ("42P01", "3F000"):
+        # Not `TableGone`: the name may be back before anybody has looked at the catalog.
+        return TableAltered(altered)
+    if conditions and (error.sqlstate or "")[:2] in _OF_CONDITIONS:
+        return ConditionError(f"{doing}: the condition on its rows fails: {text}")
+    if error.sqlstate == "42703":
+        return TableAltered(altered)
+    if error.sqlstate in _OF_TABLES:
+        # Elsewhere they may pass, or are the WAL's.
+        return TableUnreadable(
+            f"{doing}: {text} (SQLSTATE {error.sqlstate})", hint=_OF_TABLES[error.sqlstate]
+        )
+    found = classify_server_error(error.sqlstate, text, doing=doing)
+    if isinstance(found, FatalError):
+        return TableUnreadable(found.message, hint=found.hint)
+    return found

@@ -1,0 +1,442 @@
+"""The gateway's own publications on the source server: made, changed, or only checked.
+
+All four names exist from the first start on, those that nobody needs without a table: pgoutput
+looks a publication up as it was at the WAL position it decodes, so that one which is created later
+than a position that is still to be read could never be named. In the same way a row filter of one
+(`gateway.rowfilter.server.pushdown`) counts from the place in the WAL on at which it was altered:
+it is widened before what needs that is copied, and narrowed behind it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from operator import itemgetter
+from types import MappingProxyType
+from typing import Any, Final
+
+import psycopg
+from psycopg import sql
+
+from gateway.core.errors import FatalError, TransientError
+from gateway.definitions.model import Operation, Plan, ServerPublication
+from gateway.definitions.server import SUFFIXES
+from gateway.rowfilter.server.pushdown import adds_to
+from gateway.source.catalog.filter_text import RENDERING_SETTINGS
+from gateway.source.provisioning.privileges import own_publications
+from gateway.source.provisioning.publication_state import Existing, read_existing
+from gateway.source.session.blockers import lock_holders
+from gateway.source.session.connection import classify_server_error, read_only
+
+__all__ = [
+    "check_publications",
+    "drop_publications",
+    "ensure_publications",
+    "extend_publications",
+    "missing_rights",
+]
+
+_Connection = psycopg.Connection[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class _Statement:
+    """A statement on one of the publications.
+
+    Attributes:
+        needed: Something would not be read without it; otherwise it only takes away what nobody
+            reads any more.
+    """
+
+    text: sql.Composed
+    needed: bool = True
+
+
+_LOCK_TIMEOUT: Final = "SET LOCAL lock_timeout = '5s'"
+
+
+def ensure_publications(connection: _Connection, plan: Plan, *, prefix: str) -> list[str]:
+    """Make the gateway's publications what `plan` needs, in one transaction; idempotent.
+
+    Args:
+        connection: In autocommit mode, or in a transaction of its own.
+        plan: Its `server_publications` are made; others of this prefix are emptied.
+        prefix: The one that the plan was made with.
+
+    Returns:
+        The statements that were executed; empty when everything was in place, or when all that is
+        left takes away what nobody reads any more and the role may not do it: then no rights are
+        needed.
+
+    Raises:
+        FatalError: the role may not do it; the hint has the SQL for an owner to run.
+        TransientError: a table's lock could not be had in time, one was renamed or dropped just
+            now, or the connection is gone.
+    """
+    return _execute(connection, plan, prefix, _statements)
+
+
+def extend_publications(connection: _Connection, plan: Plan, *, prefix: str) -> list[str]:
+    """Make the gateway's publications such that both `plan` and what was before can be read.
+
+    For the time in which one takes over from the other. Nothing is taken away, but for one case: a
+    tree that `plan` reads by leaf is no longer read under its root, since the old plan can read it
+    by leaf as well. The reverse has to wait until `ensure_publications` is called for `plan`.
+
+    Args, returns and raises: as `ensure_publications`.
+    """
+    return _execute(connection, plan, prefix, _extending_statements)
+
+
+def _execute(
+    connection: _Connection,
+    plan: Plan,
+    prefix: str,
+    make: Callable[[_Connection, Plan, str], list[_Statement]],
+) -> list[str]:
+    statements: list[_Statement] = []
+    try:
+        with connection.transaction():
+            connection.execute(_LOCK_TIMEOUT)
+            connection.execute(RENDERING_SETTINGS)
+            statements = make(connection, plan, prefix)
+            for statement in statements:
+                connection.execute(statement.text)
+    except psycopg.errors.InsufficientPrivilege as error:
+        if not any(statement.needed for statement in statements):
+            return []
+        raise FatalError(
+            f"the role of [source].dsn may not make the gateway's publications: "
+            f"{error.diag.message_primary}",
+            hint="let the owner of the tables run:\n" + "\n".join(_shown(connection, statements)),
+        ) from None
+    except psycopg.errors.ReadOnlySqlTransaction:
+        shown = "\n".join(_shown(connection, statements))
+        raise read_only(
+            connection,
+            "the gateway's publications cannot be made",
+            on_standby=f"run this on its primary:\n{shown}",
+        ) from None
+    except (psycopg.errors.UndefinedTable, psycopg.errors.InvalidSchemaName) as error:
+        raise TransientError(
+            "a table was renamed or dropped while the gateway's publications were made: "
+            f"{error.diag.message_primary}"
+        ) from None
+    except psycopg.errors.LockNotAvailable:
+        wait = lock_holders(connection, plan.tables)
+        raise TransientError(
+            "the gateway's publications wait for locks on the tables that are to come in"
+            + (f", held by {wait}" if wait is not None else ""),
+            hint="let the transaction that holds the lock end, or end it; changes go on meanwhile",
+        ) from None
+    except psycopg.Error as error:
+        text = error.diag.message_primary or str(error)
+        raise classify_server_error(
+            error.sqlstate, text, doing="making the gateway's publications"
+        ) from None
+    return _shown(connection, statements)
+
+
+def check_publications(connection: _Connection, plan: Plan, *, prefix: str) -> list[str]:
+    """Return the SQL that is still to be run by an owner of the tables; empty when all is well.
+
+    Raises:
+        FatalError, TransientError: the catalog cannot be read.
+    """
+    try:
+        with connection.transaction():
+            connection.execute(RENDERING_SETTINGS)
+            return _shown(connection, _statements(connection, plan, prefix))
+    except psycopg.Error as error:
+        text = error.diag.message_primary or str(error)
+        raise classify_server_error(
+            error.sqlstate, text, doing="checking the gateway's publications"
+        ) from None
+
+
+def missing_rights(connection: _Connection, plan: Plan, *, prefix: str) -> list[str]:
+    """Return the SQL that an owner has to run before `plan` can be put into force.
+
+    Empty when nothing is to be done, or the role may do it by itself.
+
+    Raises:
+        FatalError, TransientError: the catalog cannot be read.
+    """
+    names = [prefix + suffix for suffix in SUFFIXES]
+    try:
+        with connection.transaction():
+            connection.execute(RENDERING_SETTINGS)
+            existing = read_existing(connection, names)
+            statements = _statements(connection, plan, prefix)
+            needed = _shown(connection, (s for s in statements if s.needed))
+    except psycopg.Error as error:
+        text = error.diag.message_primary or str(error)
+        raise classify_server_error(
+            error.sqlstate, text, doing="checking the gateway's publications"
+        ) from None
+    if not needed:
+        return []
+    coming = {
+        oid
+        for publication in plan.server_publications
+        for oid in publication.table_oids
+        if publication.name not in existing or oid not in existing[publication.name].table_oids
+    }
+    rights = own_publications(connection, names, coming)
+    makes = len(rights.existing) < len(names)
+    if rights.foreign or rights.unowned or (makes and not rights.may_create):
+        return needed
+    return []
+
+
+def drop_publications(connection: _Connection, *, prefix: str) -> list[str]:
+    """Drop the gateway's publications, those that exist; for when its slot has been dropped.
+
+    Returns:
+        The statements that were executed.
+
+    Raises:
+        FatalError: the role may not do it.
+        TransientError: the connection is gone.
+    """
+    names = [prefix + suffix for suffix in SUFFIXES]
+    try:
+        with connection.transaction():
+            existing = read_existing(connection, names)
+            statements = [
+                _Statement(sql.SQL("DROP PUBLICATION {}").format(sql.Identifier(name)))
+                for name in existing
+            ]
+            for statement in statements:
+                connection.execute(statement.text)
+    except psycopg.Error as error:
+        text = error.diag.message_primary or str(error)
+        raise classify_server_error(
+            error.sqlstate, text, doing="dropping the gateway's publications"
+        ) from None
+    return _shown(connection, statements)
+
+
+def _shown(connection: _Connection, statements: Iterable[_Statement]) -> list[str]:
+    return [statement.text.as_string(connection) + ";" for statement in statements]
+
+
+def _statements(connection: _Connection, plan: Plan, prefix: str) -> list[_Statement]:
+    wanted = {publication.name: publication for publication in plan.server_publications}
+    names = [prefix + suffix for suffix in SUFFIXES]
+    existing = read_existing(connection, names)
+    statements: list[_Statement] = []
+    for name in names:
+        publication = wanted.get(name) or ServerPublication(
+            name=name,
+            table_oids=(),
+            operations=frozenset({Operation.INSERT}),
+            via_root=name.startswith(f"{prefix}_root"),
+        )
+        found = existing.get(name)
+        if found is not None and not found.plain:
+            drop = sql.SQL("DROP PUBLICATION {}").format(sql.Identifier(name))
+            statements.append(_Statement(drop))
+            found = None
+        if found is None:
+            statements.append(_Statement(_create(connection, publication)))
+        elif name in wanted:
+            statements += _alter(connection, plan, publication, found)
+        elif found.table_oids:
+            statements.append(_drop_tables(connection, name, found.table_oids))
+    return statements
+
+
+def _extending_statements(connection: _Connection, plan: Plan, prefix: str) -> list[_Statement]:
+    wanted = {publication.name: publication for publication in plan.server_publications}
+    existing = read_existing(connection, [prefix + suffix for suffix in SUFFIXES])
+    by_leaf = {oid for p in plan.server_publications if not p.via_root for oid in p.table_oids}
+    by_leaf_before = {
+        oid
+        for name, found in existing.items()
+        if not name.startswith(f"{prefix}_root")
+        for oid in found.table_oids
+    }
+    # All alike: pgoutput refuses a table that two publications have with different values.
+    generated = any(p.generated for p in wanted.values())
+    generated = generated or any(found.generated for found in existing.values())
+    statements: list[_Statement] = []
+    for name, found in existing.items():
+        publication = wanted.get(name)
+        if publication is None:
+            if generated and not found.generated and connection.info.server_version >= 180000:
+                alter = sql.SQL("ALTER PUBLICATION {} SET (publish_generated_columns = stored)")
+                statements.append(_Statement(alter.format(sql.Identifier(name))))
+            if name.startswith(f"{prefix}_root"):
+                leaving = [oid for oid in found.table_oids if _is_among(plan, oid, by_leaf)]
+                if leaving:
+                    leave = _drop_tables(connection, name, leaving)
+                    statements.append(replace(leave, needed=True))
+            continue
+        oids, before = set(publication.table_oids), set(found.table_oids)
+        if publication.via_root:
+            oids = {oid for oid in oids if not _is_among(plan, oid, by_leaf_before)}
+            before = {oid for oid in before if not _is_among(plan, oid, by_leaf)}
+        both = replace(
+            publication,
+            table_oids=tuple(sorted(oids | before)),
+            operations=publication.operations | found.operations,
+            generated=generated,
+            filters={
+                oid: filters
+                for oid, filters in _either(plan, publication, found).items()
+                if oid in oids | before
+            },
+        )
+        statements += _alter(connection, plan, both, found)
+    return statements
+
+
+def _either(
+    plan: Plan, publication: ServerPublication, found: Existing
+) -> dict[int, tuple[str, ...]]:
+    """The filters by which both what is there and what is to come can be read."""
+    both: dict[int, tuple[str, ...]] = {}
+    for oid, text in found.filters.items():
+        wanted = publication.filters.get(oid, ())
+        if oid not in publication.table_oids or (
+            wanted and not adds_to(text, wanted, plan.tables[oid].columns, or_leaves=False)
+        ):
+            both[oid] = (text,)
+        elif wanted:
+            both[oid] = (text, *wanted)
+    new = publication.filters.keys() - found.table_oids
+    return both | {oid: publication.filters[oid] for oid in new}
+
+
+def _is_among(plan: Plan, root: int, members: Collection[int]) -> bool:
+    """Whether a tree, a part of it, or one that it is a part of, is among `members`."""
+    table = plan.tables.get(root)
+    if table is None:
+        return root in members
+    parts = {oid for oid, other in plan.tables.items() if root in other.ancestors}
+    return any(oid in members for oid in (root, *table.ancestors, *table.leaves, *parts))
+
+
+def _create(connection: _Connection, publication: ServerPublication) -> sql.Composed:
+    name, options = sql.Identifier(publication.name), _options(connection, publication)
+    tables = _names(connection, publication.table_oids)
+    if not tables:
+        return sql.SQL("CREATE PUBLICATION {} WITH ({})").format(name, options)
+    return sql.SQL("CREATE PUBLICATION {} FOR TABLE {} WITH ({})").format(
+        name, _only(tables, publication.filters), options
+    )
+
+
+def _alter(
+    connection: _Connection, plan: Plan, publication: ServerPublication, found: Existing
+) -> list[_Statement]:
+    """Return what makes `found` to `publication`.
+
+    Tables are added and dropped one by one, never set: PostgreSQL would ask for the ownership of
+    those as well that are there already.
+    """
+    name = sql.Identifier(publication.name)
+    statements = []
+    generated = publication.generated and connection.info.server_version >= 180000
+    if (found.operations, found.via_root, found.generated) != (
+        publication.operations,
+        publication.via_root,
+        generated,
+    ):
+        narrower = found.operations > publication.operations
+        same = (found.via_root, found.generated) == (publication.via_root, generated)
+        statements.append(
+            _Statement(
+                sql.SQL("ALTER PUBLICATION {} SET ({})").format(
+                    name, _options(connection, publication)
+                ),
+                needed=not (narrower and same),
+            )
+        )
+    tables = _names(connection, publication.table_oids)
+    filtered_otherwise = _filtered_otherwise(plan, publication, found)
+    if leaving := found.table_oids - tables.keys():
+        statements.append(_drop_tables(connection, publication.name, leaving))
+    if filtered_otherwise:
+        again = _drop_tables(connection, publication.name, filtered_otherwise)
+        statements.append(replace(again, needed=True))
+    coming = (tables.keys() - found.table_oids) | filtered_otherwise
+    if coming:
+        added = {oid: tables[oid] for oid in coming}
+        statements.append(
+            _Statement(
+                sql.SQL("ALTER PUBLICATION {} ADD TABLE {}").format(
+                    name, _only(added, publication.filters)
+                )
+            )
+        )
+    return statements
+
+
+def _filtered_otherwise(
+    plan: Plan, publication: ServerPublication, found: Existing
+) -> frozenset[int]:
+    """The tables that stay, and of which other rows are to be read."""
+    oids = (publication.filters.keys() | found.filters.keys()) & found.table_oids
+    return frozenset(
+        oid
+        for oid in oids.intersection(publication.table_oids)
+        if not _filtered_alike(plan, oid, publication.filters.get(oid), found.filters.get(oid))
+    )
+
+
+def _filtered_alike(
+    plan: Plan, oid: int, wanted: tuple[str, ...] | None, found: str | None
+) -> bool:
+    if wanted is None or found is None:
+        return wanted is None and found is None
+    return wanted == (found,) or not adds_to(
+        found, wanted, plan.tables[oid].columns, or_leaves=True
+    )
+
+
+def _drop_tables(connection: _Connection, name: str, oids: Iterable[int]) -> _Statement:
+    tables = _only(_names(connection, oids))
+    text = sql.SQL("ALTER PUBLICATION {} DROP TABLE {}").format(sql.Identifier(name), tables)
+    return _Statement(text, needed=False)
+
+
+def _names(connection: _Connection, oids: Iterable[int]) -> dict[int, tuple[str, str]]:
+    """Schema and name of those that exist, as of now: they may have been renamed since the plan."""
+    rows = connection.execute(
+        "SELECT c.oid, n.nspname, c.relname FROM pg_catalog.pg_class AS c"
+        " JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace WHERE c.oid = ANY(%s)",
+        (list(oids),),
+    )
+    return {oid: (schema, name) for oid, schema, name in rows}
+
+
+def _only(
+    names: Mapping[int, tuple[str, str]],
+    filters: Mapping[int, tuple[str, ...]] = MappingProxyType({}),
+) -> sql.Composed:
+    # ONLY: heirs by inheritance are tables of their own in the plan.
+    return sql.SQL(", ").join(
+        sql.SQL("ONLY {}{}").format(sql.Identifier(*name), _where(filters.get(oid, ())))
+        for oid, name in sorted(names.items(), key=itemgetter(1))
+    )
+
+
+def _where(filters: Sequence[str]) -> sql.Composable:
+    if not filters:
+        return sql.SQL("")
+    union = sql.SQL(" OR ").join(sql.SQL("({})").format(sql.SQL(text)) for text in filters)
+    return sql.SQL(" WHERE ({})").format(union)
+
+
+def _options(connection: _Connection, publication: ServerPublication) -> sql.Composed:
+    operations = [o.value for o in Operation if o in publication.operations]
+    options = [
+        sql.SQL("publish = {}").format(sql.Literal(", ".join(operations))),
+        sql.SQL("publish_via_partition_root = {}").format(sql.Literal(publication.via_root)),
+    ]
+    if connection.info.server_version >= 180000:
+        stored = "stored" if publication.generated else "none"
+        options.append(sql.SQL("publish_generated_columns = {}").format(sql.SQL(stored)))
+    return sql.SQL(", ").join(options)

@@ -1,0 +1,129 @@
+"""What the gateway's role may do with single tables: read them, and add them to publications.
+
+A table of another owner is no reason to publish nothing: `gateway.runtime.planning.table_checks`
+    holds it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Any, Final
+
+import psycopg
+
+from gateway.definitions.model import Fault
+from gateway.source.session.connection import classify_server_error
+
+__all__ = ["OwnPublications", "own_publications", "why_unreadable"]
+
+_Connection = psycopg.Connection[Any]
+
+# Without a privilege on the schema no table in it can be named.
+_UNREADABLE: Final = """
+SELECT c.oid::bigint, pg_catalog.quote_ident(n.nspname), pg_catalog.quote_ident(c.relname),
+       pg_catalog.quote_ident(current_user::pg_catalog.text),
+       pg_catalog.has_schema_privilege(n.oid, 'USAGE'),
+       pg_catalog.has_table_privilege(c.oid, 'SELECT')
+         OR NOT EXISTS (
+           SELECT FROM pg_catalog.pg_attribute AS a
+           WHERE a.attrelid OPERATOR(pg_catalog.=) c.oid AND a.attnum OPERATOR(pg_catalog.>) 0
+             AND NOT a.attisdropped
+             AND NOT pg_catalog.has_column_privilege(c.oid, a.attnum, 'SELECT'))
+FROM pg_catalog.pg_class AS c
+JOIN pg_catalog.pg_namespace AS n ON n.oid OPERATOR(pg_catalog.=) c.relnamespace
+WHERE c.oid OPERATOR(pg_catalog.=) ANY (%s::pg_catalog.oid[])
+"""
+_ROW_SECURITY: Final = """
+SELECT c.oid::bigint FROM pg_catalog.pg_class AS c
+WHERE c.oid OPERATOR(pg_catalog.=) ANY (%s::pg_catalog.oid[])
+  AND pg_catalog.row_security_active(c.oid)
+"""
+_PUBLICATIONS: Final = """
+SELECT pg_catalog.has_database_privilege(pg_catalog.current_database(), 'CREATE'),
+       (SELECT rolsuper FROM pg_catalog.pg_roles WHERE rolname OPERATOR(pg_catalog.=) current_user),
+       ARRAY(SELECT p.pubname::pg_catalog.text FROM pg_catalog.pg_publication AS p
+             WHERE p.pubname OPERATOR(pg_catalog.=) ANY (%(names)s::pg_catalog.name[])),
+       ARRAY(SELECT p.pubname::pg_catalog.text FROM pg_catalog.pg_publication AS p
+             WHERE p.pubname OPERATOR(pg_catalog.=) ANY (%(names)s::pg_catalog.name[])
+               AND pg_catalog.pg_has_role(p.pubowner, 'USAGE'))
+"""
+_FOREIGN: Final = """
+SELECT c.oid::bigint FROM pg_catalog.pg_class AS c
+WHERE c.oid OPERATOR(pg_catalog.=) ANY (%s::pg_catalog.oid[])
+  AND NOT pg_catalog.pg_has_role(c.relowner, 'USAGE')
+"""
+
+
+def why_unreadable(connection: _Connection, oids: Collection[int]) -> dict[int, Fault]:
+    """Return why the session's role cannot copy tables, by OID, in PostgreSQL's words.
+
+    Raises:
+        TransientError: the connection is gone.
+    """
+    if not oids:
+        return {}
+    found: dict[int, Fault] = {}
+    secured: dict[int, Fault] = {}
+    wanted = [sorted(oids)]
+    try:
+        for row in connection.execute(_UNREADABLE, wanted):
+            oid, schema, name, role, may_use, may_read = row
+            if not may_use:
+                reason = f"permission denied for schema {schema}"
+                statement = f"GRANT USAGE ON SCHEMA {schema} TO {role}"
+            elif not may_read:
+                reason = f"permission denied for table {schema}.{name}"
+                statement = f"GRANT SELECT ON {schema}.{name} TO {role}"
+            else:
+                reason = f"row security hides rows of {schema}.{name} from role {role}"
+                statement = f"ALTER ROLE {role} BYPASSRLS"
+                secured[oid] = Fault(reason, statement, always=True)
+                continue
+            found[oid] = Fault(reason, statement, always=True)
+        for (oid,) in connection.execute(_ROW_SECURITY, [sorted(secured)]):
+            found[oid] = secured[oid]
+    except psycopg.Error as error:
+        text = error.diag.message_primary or str(error)
+        raise classify_server_error(error.sqlstate, text, doing="reading privileges") from None
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class OwnPublications:
+    """What the session's role may do with the gateway's own publications.
+
+    Attributes:
+        existing: Names of those that exist.
+        unowned: Names of those that exist and that the role may not alter.
+        foreign: OIDs of the tables, among those asked for, that the role may not add to one.
+        may_create: Whether the role may make those that do not exist.
+    """
+
+    existing: frozenset[str]
+    unowned: frozenset[str]
+    foreign: frozenset[int]
+    may_create: bool
+
+
+def own_publications(
+    connection: _Connection, names: Collection[str], oids: Collection[int]
+) -> OwnPublications:
+    """Ask what the role may do with the publications of `names`, and with tables.
+
+    Raises:
+        TransientError: the connection is gone.
+    """
+    try:
+        row = connection.execute(_PUBLICATIONS, {"names": sorted(names)}).fetchone()
+        assert row is not None
+        may_create, is_superuser, existing, owned = row
+        foreign: frozenset[int] = frozenset()
+        if not is_superuser:
+            foreign = frozenset(o for (o,) in connection.execute(_FOREIGN, [sorted(oids)]))
+    except psycopg.Error as error:
+        text = error.diag.message_primary or str(error)
+        raise classify_server_error(error.sqlstate, text, doing="reading privileges") from None
+    return OwnPublications(
+        frozenset(existing), frozenset(existing).difference(owned), foreign, may_create
+    )

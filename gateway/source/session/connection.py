@@ -1,0 +1,372 @@
+"""Connections to the source database: settings, timeouts, and errors that say what to do.
+
+Every session has the same settings (`SESSION_SETTINGS`), so that a row reads the same whether it
+came from the copy or from the stream, also a value that is printed by the search_path (`regclass`).
+The settings are given with the start-up packet: they take precedence over ALTER ROLE and ALTER
+DATABASE ... SET.
+
+No session runs code of anybody else: names are looked up in ``pg_catalog`` alone, a relation that
+has become a view is not read (`gateway.source.copy.relation_guard`), and row security is an error
+instead of a policy that runs.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, Final
+
+import psycopg
+from psycopg import conninfo
+
+from gateway.core.background import OnWait, keep_waiting
+from gateway.core.errors import (
+    ConfigError,
+    FatalError,
+    GatewayError,
+    SlotBusyError,
+    SlotError,
+    TransientError,
+)
+from gateway.core.lsn import Lsn, parse_lsn
+from gateway.source.session.session import Session, open_session, restrict
+
+__all__ = [
+    "SEARCH_PATH",
+    "SESSION_SETTINGS",
+    "ServerFacts",
+    "classify_server_error",
+    "connect",
+    "connection_string",
+    "replication_settings",
+    "role_schemas",
+    "server_facts",
+    "wal_flush_lsn",
+]
+
+SEARCH_PATH: Final = "pg_catalog,pg_temp"
+"""Named in it, ``pg_temp`` is searched last; otherwise it would be first."""
+
+SESSION_SETTINGS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "DateStyle": "ISO",
+        "IntervalStyle": "postgres",
+        "extra_float_digits": "3",
+        "bytea_output": "hex",
+        "TimeZone": "UTC",
+        "search_path": SEARCH_PATH,
+        "row_security": "off",
+    }
+)
+"""What the text format of values depends on, beside the encoding (always UTF8); which names are
+found; and that no policy of row security hides rows, or runs."""
+
+_WITHOUT_TIMEOUTS: Final = {
+    "idle_session_timeout": "0",
+    "idle_in_transaction_session_timeout": "0",
+}
+
+_GRACE_S: Final = 5.0
+
+_CONNECTION_DEFAULTS: Final = {
+    "connect_timeout": "10",
+    "keepalives": "1",
+    "keepalives_idle": "20",
+    "keepalives_interval": "10",
+    "keepalives_count": "4",
+    "tcp_user_timeout": "60000",
+}
+"""A network that is cut without a word is noticed within a minute; the DSN's own values win."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServerFacts:
+    """What the source server is.
+
+    Attributes:
+        system_identifier: Decimal digits; the same for a primary and its standbys.
+        timeline: Current one; on a standby that of its last restart point.
+        version_num: ``server_version_num``, for example 160004.
+        effective_wal_level: None before PostgreSQL 19, where `wal_level` is all there is.
+    """
+
+    system_identifier: str
+    database: str
+    timeline: int
+    version_num: int
+    encoding: str
+    wal_level: str
+    in_recovery: bool
+    max_replication_slots: int
+    max_wal_senders: int
+    max_slot_wal_keep_size: str
+    user: str
+    can_replicate: bool
+    effective_wal_level: str | None = None
+
+
+def connection_string(
+    dsn: str,
+    *,
+    application_name: str,
+    settings: Mapping[str, str] = SESSION_SETTINGS,
+    replication: bool = False,
+) -> str:
+    """Complete `dsn`: encoding, keepalives, time limits, and `settings` after its own options.
+
+    Raises:
+        ConfigError: `dsn` does not parse; the message has no part of it.
+    """
+    try:
+        given = conninfo.conninfo_to_dict(dsn)
+    except psycopg.Error:
+        raise ConfigError(
+            "not a PostgreSQL connection string",
+            key="source.dsn",
+            hint="write postgresql://user@host:port/database, or host=... port=... dbname=...; "
+            "percent-encode special characters in a URI",
+        ) from None
+    options = str(given.get("options") or os.environ.get("PGOPTIONS", ""))
+    for name, value in settings.items():
+        escaped = value.replace("\\", "\\\\").replace(" ", "\\ ")
+        options += f" -c {name}={escaped}"
+    parameters: dict[str, str | int] = {
+        **_CONNECTION_DEFAULTS,
+        "fallback_application_name": application_name,
+        **{name: value for name, value in given.items() if value is not None},
+        "options": options.strip(),
+        "client_encoding": "UTF8",
+    }
+    if replication:
+        parameters["replication"] = "database"
+    return conninfo.make_conninfo("", **parameters)
+
+
+def connect(
+    dsn: str,
+    *,
+    application_name: str = "pgsluice",
+    settings: Mapping[str, str] = SESSION_SETTINGS,
+    statement_timeout_s: float = 60.0,
+    lock_timeout_s: float = 10.0,
+    on_wait: OnWait = keep_waiting,
+) -> Session:
+    """Open an autocommit connection for queries.
+
+    A statement ends at `statement_timeout_s` by the server's doing, and `_GRACE_S` later by ours:
+    the server's word does not come through a connection that is open but silent.
+
+    Args:
+        dsn: As the user gave it.
+        application_name: Shown in pg_stat_activity unless the DSN has its own.
+        settings: Session settings beside the timeouts, in addition to the DSN's options.
+        statement_timeout_s: 0 means none; then the server may be silent for a minute.
+        lock_timeout_s: 0 means none.
+        on_wait: Called while connecting, and while an answer is waited for.
+
+    Raises:
+        ConfigError: the DSN does not parse.
+        TransientError: the server cannot be reached, is starting, or has no free connection.
+        FatalError: the server refuses this user, password or database.
+        BaseException: what `on_wait` raised.
+    """
+    complete = connection_string(
+        dsn,
+        application_name=application_name,
+        settings={
+            **settings,
+            **_WITHOUT_TIMEOUTS,
+            "statement_timeout": str(int(statement_timeout_s * 1000)),
+            "lock_timeout": str(int(lock_timeout_s * 1000)),
+        },
+    )
+    session = open_session(complete, on_wait=on_wait)
+    session.plain = connection_string(dsn, application_name=application_name, settings={})
+    try:
+        restrict(session)
+    except psycopg.Error as error:
+        session.close()
+        raise classify_server_error(error.sqlstate, str(error), doing="connecting") from None
+    if statement_timeout_s:
+        session.silence_s = statement_timeout_s + _GRACE_S
+    return session
+
+
+def role_schemas(connection: psycopg.Connection) -> tuple[str, ...]:
+    """Return the schemas in which the role of the connection finds names without one.
+
+    Those of its own search_path, in order, as far as they exist; ``pg_catalog`` only where it is
+    listed. They are found out by a connection that is closed at once, because `SESSION_SETTINGS`
+    hides that path; a connection that was not made by `connect` has its own.
+
+    Raises:
+        TransientError, FatalError: as `connect`.
+    """
+    try:
+        if not isinstance(connection, Session):
+            row = connection.execute(_SCHEMAS).fetchone()
+        else:
+            if connection.schemas is None:
+                with open_session(connection.plain, on_wait=connection.on_wait) as other:
+                    row = other.execute(_SCHEMAS).fetchone()
+                connection.schemas = () if row is None else tuple(row[0])
+            return connection.schemas
+    except psycopg.Error as error:
+        doing = "reading the search_path"
+        raise classify_server_error(error.sqlstate, str(error), doing=doing) from None
+    return () if row is None else tuple(row[0])
+
+
+def replication_settings() -> dict[str, str]:
+    """What a walsender's session needs: `SESSION_SETTINGS`, and no time limits."""
+    return {
+        **SESSION_SETTINGS,
+        **_WITHOUT_TIMEOUTS,
+        "statement_timeout": "0",
+        "lock_timeout": "0",
+    }
+
+
+_SCHEMAS: Final = "SELECT pg_catalog.current_schemas(false)::pg_catalog.text[]"
+
+_FACTS: Final = """
+SELECT (SELECT system_identifier FROM pg_catalog.pg_control_system()),
+       pg_catalog.current_database()::pg_catalog.text,
+       CASE WHEN pg_catalog.pg_is_in_recovery()
+            THEN (SELECT timeline_id FROM pg_catalog.pg_control_checkpoint())::pg_catalog.text
+            ELSE pg_catalog.substr(pg_catalog.pg_walfile_name(
+                     pg_catalog.pg_current_wal_lsn()), 1, 8) END,
+       pg_catalog.pg_is_in_recovery(),
+       pg_catalog.current_setting('server_version_num')::int,
+       pg_catalog.current_setting('server_encoding'),
+       pg_catalog.current_setting('wal_level'),
+       pg_catalog.current_setting('max_replication_slots')::int,
+       pg_catalog.current_setting('max_wal_senders')::int,
+       pg_catalog.current_setting('max_slot_wal_keep_size'),
+       current_user::pg_catalog.text,
+       (SELECT rolreplication OR rolsuper FROM pg_catalog.pg_roles WHERE rolname = current_user),
+       pg_catalog.current_setting('effective_wal_level', true)
+"""
+
+
+def server_facts(connection: psycopg.Connection) -> ServerFacts:
+    """Ask the server what it is.
+
+    Raises:
+        FatalError: older than 14, or not a UTF8 database.
+        TransientError: the connection is gone.
+    """
+    if connection.info.server_version < 140000:
+        raise FatalError(
+            f"the source server is PostgreSQL {connection.info.server_version // 10000}",
+            hint="pgsluice reads from PostgreSQL 14 and later",
+        )
+    try:
+        row = connection.execute(_FACTS).fetchone()
+    except psycopg.Error as error:
+        raise classify_server_error(error.sqlstate, str(error), doing="reading facts") from None
+    assert row is not None
+    in_recovery = bool(row[3])
+    facts = ServerFacts(
+        system_identifier=str(int(row[0]) & 0xFFFFFFFFFFFFFFFF),
+        database=row[1],
+        timeline=int(row[2], 10 if in_recovery else 16),
+        in_recovery=in_recovery,
+        version_num=row[4],
+        encoding=row[5],
+        wal_level=row[6],
+        max_replication_slots=row[7],
+        max_wal_senders=row[8],
+        max_slot_wal_keep_size=row[9],
+        user=row[10],
+        can_replicate=bool(row[11]),
+        effective_wal_level=row[12],
+    )
+    if facts.encoding != "UTF8":
+        raise FatalError(
+            f"database {facts.database} has encoding {facts.encoding}, UTF8 is needed",
+            hint="text in records is UTF-8, and conversion in the server can fail in the middle "
+            "of the stream; move the data to a database made with ENCODING 'UTF8'",
+        )
+    return facts
+
+
+def wal_flush_lsn(connection: psycopg.Connection) -> Lsn:
+    """How far the server's WAL is on its disk; on a standby, what it has replayed.
+
+    What a walsender may send ends there, and a crash of the server leaves it in place.
+
+    Raises:
+        TransientError: the connection is gone.
+    """
+    try:
+        row = connection.execute(
+            "SELECT CASE WHEN pg_catalog.pg_is_in_recovery()"
+            " THEN pg_catalog.pg_last_wal_replay_lsn()"
+            " ELSE pg_catalog.pg_current_wal_flush_lsn() END::pg_catalog.text"
+        ).fetchone()
+    except psycopg.Error as error:
+        raise classify_server_error(error.sqlstate, str(error), doing="reading the LSN") from None
+    assert row is not None
+    return parse_lsn(row[0])
+
+
+def read_only(connection: psycopg.Connection[Any], failed: str, *, on_standby: str) -> FatalError:
+    """Return the error for what a session that may only read could not do.
+
+    Args:
+        connection: Of that session.
+        failed: As a sentence without its reason.
+        on_standby: What to do about it where the server is a standby.
+    """
+    if connection.info.parameter_status("in_hot_standby") == "on":
+        return FatalError(f"{failed} on a standby", hint=on_standby)
+    return FatalError(
+        f"{failed}: transactions of this role only read (default_transaction_read_only is on)",
+        hint="set it to off for the role of source.dsn: "
+        "ALTER ROLE ... SET default_transaction_read_only = off",
+    )
+
+
+_PASSING: Final = frozenset({"08", "40", "53", "57"})
+"""SQLSTATE classes that may pass: connection, rollback, resources, operator intervention."""
+
+_HINTS: Final = {
+    "42501": "grant the role of source.dsn what it lacks (REPLICATION, SELECT on the tables, "
+    "USAGE on their schemas)",
+    "53400": "raise max_replication_slots (a restart of the server), or drop a slot not needed",
+    "55006": "another process reads the slot: stop it, or wait until the server notices that it "
+    "has gone (wal_sender_timeout)",
+    "55P03": "another session holds a lock on the table",
+}
+
+
+def classify_server_error(sqlstate: str | None, text: str, *, doing: str) -> GatewayError:
+    """Turn an error from the server into ours by its SQLSTATE.
+
+    The text of a class 22 error (data exception) can quote a value and is not shown.
+
+    Args:
+        text: The server's primary message, or libpq's own.
+        sqlstate: None when the connection broke without a word from the server.
+        doing: What the gateway was doing, for the message: "creating slot x".
+    """
+    message = " ".join(text.split())
+    if sqlstate is None:
+        return TransientError(f"connection to the source server lost while {doing}: {message}")
+    if sqlstate.startswith("22"):
+        return FatalError(
+            f"the source server raised SQLSTATE {sqlstate} while {doing}",
+            hint="a row makes an expression fail; the server's log has the details",
+        )
+    shown = f"{doing}: {message} (SQLSTATE {sqlstate})"
+    hint = _HINTS.get(sqlstate)
+    if sqlstate == "58P01":
+        return SlotError(shown, hint="the server has removed WAL that is still needed")
+    if sqlstate == "55006":
+        return SlotBusyError(shown, hint=hint)
+    if sqlstate in ("55P03", "58030", "53400") or sqlstate[:2] in _PASSING:
+        return TransientError(shown, hint=hint)
+    return FatalError(shown, hint=hint)

@@ -1,0 +1,60 @@
+"""Which protocol is spoken: the highest that the server has, one way for all subscriptions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from gateway.core.errors import ConfigError
+from gateway.definitions.model import SubscriptionDefinition
+from gateway.source.stream.connection import highest_protocol_version
+
+__all__ = ["Protocol", "negotiate", "wants_binary"]
+
+StreamingMode: TypeAlias = Literal["off", "on", "parallel"]
+
+
+@dataclass(frozen=True, slots=True)
+class Protocol:
+    """How the stream is asked for."""
+
+    version: int
+    streaming: StreamingMode
+    two_phase: bool
+    binary: bool = False
+
+
+def negotiate(subscriptions: Sequence[SubscriptionDefinition], server_version: int) -> Protocol:
+    """Choose the protocol version and its options; one slot serves all subscriptions.
+
+    Large transactions are streamed, and prepared ones sent at PREPARE, when one subscription at
+    least wants it. What a subscription sees differs in nothing but the ``gid`` header. Values come
+    in binary format when all subscriptions ask for it.
+
+    Args:
+        subscriptions: All of the plan.
+        server_version: As libpq gives it: 160004 is 16.4.
+
+    Raises:
+        ConfigError: two_phase on a server that does not have it.
+    """
+    version = highest_protocol_version(server_version)
+    wanted = {subscription.streaming for subscription in subscriptions}
+    streaming: StreamingMode = "off"
+    if version >= 4 and "parallel" in wanted:
+        streaming = "parallel"
+    elif wanted - {"off"}:
+        streaming = "on"
+    two_phase = [s.name for s in subscriptions if s.two_phase]
+    if two_phase and version < 3:
+        raise ConfigError(
+            f'subscription "{two_phase[0]}": two_phase needs PostgreSQL 15 or later on the source',
+            key="definitions.file",
+        )
+    return Protocol(version, streaming, bool(two_phase), wants_binary(subscriptions))
+
+
+def wants_binary(subscriptions: Sequence[SubscriptionDefinition]) -> bool:
+    """Whether the stream has values in binary format: one for all of them, so all must ask."""
+    return all(subscription.binary for subscription in subscriptions)

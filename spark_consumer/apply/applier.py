@@ -1,0 +1,294 @@
+"""Apply a table's share of a cut to its Delta table: idempotent, and only when it is all there.
+
+Invariant: a table's commit carries the position that it completes
+    (`spark_consumer.kafka.position`), and a share begins where that position ends. So it does not
+    matter where a crash fell, how cuts are cut,
+or whether one is repeated: each change takes effect once, on the state it was meant for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import nullcontext
+from dataclasses import replace
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
+
+from spark_consumer.apply.batch import Batch
+from spark_consumer.apply.large import Large, Learnt
+from spark_consumer.apply.strategies import write
+from spark_consumer.errors import COPY_AGAIN, ContractError, TableError
+from spark_consumer.formats.delta.commit_metadata import Commit, Found
+from spark_consumer.formats.delta.table import Table
+from spark_consumer.formats.schema_evolution import Known, follow, known_after, matched, planned
+from spark_consumer.kafka.batch_profile import Survey, copy_beginnings, survey
+from spark_consumer.kafka.decode import RowTypes, changes
+from spark_consumer.kafka.layout import ColumnPlan, value_layout
+from spark_consumer.kafka.position import Share
+from spark_consumer.kafka.registry import Schemas
+from spark_consumer.kafka.schema_epochs import Epoch, cut_epochs
+from spark_consumer.spark.tuning import INTERPRETED, TABLE_BYTES, stored, tuned
+
+__all__ = ["Applier"]
+
+
+class Applier:
+    """Applies shares, one after another.
+
+    Args:
+        spark: a session that is used for nothing else meanwhile.
+        schemas: the writer schemas.
+        learnt: what is known from the shares before; appliers have it in common.
+
+    Attributes:
+        skipped: For how many keys an update or a delete has found no row; see `write`.
+    """
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        schemas: Schemas,
+        learnt: Learnt,
+    ) -> None:
+        self.spark = spark
+        self._learnt = learnt
+        self.skipped = 0
+        self._compiled = {key: str(spark.conf.get(key)) for key in INTERPRETED}
+        self._schemas = schemas
+        self._types = RowTypes(spark, schemas)
+        self._large = Large(schemas, self._types, learnt)
+
+    def apply(
+        self,
+        table: Table,
+        found: Found | None,
+        share: Share,
+        records: DataFrame,
+        held: Survey | None,
+        *,
+        small: bool = False,
+    ) -> Found:
+        """Bring one table up to date with its share.
+
+        Args:
+            table: made for the applier's session.
+            found: the table as it is; None when it is not there.
+            share: what is to be applied.
+            records: wire frame of it.
+            held: what the frame holds of the topic; None when it holds nothing.
+            small: `records` is on the driver, and the session is tuned for it.
+
+        Raises:
+            ContractError: the records are not those that the markers promise.
+            TableError: the Delta table cannot take them.
+        """
+        held = _checked(share, held)
+        begun = copy_beginnings(records, held, self._schemas)
+        if begun and set(begun) != set(share.position.next):
+            raise ContractError(
+                f"topic {share.topic}: a copy begins in some of its partitions only",
+                hint=COPY_AGAIN,
+            )
+        if share.begins and not begun:
+            raise TableError(
+                f"{table.label}: the beginning of the table's records is gone",
+                hint=COPY_AGAIN,
+            )
+        done = dict(share.start.done)
+        emptied = anew = False
+        anew_schema = None
+        for number, part in held.partitions.items():
+            last = part.truncate
+            if last is not None and last >= done.get(number, 0):
+                emptied = True
+                done[number] = last + 1
+        for number, (offset, value_id) in begun.items():
+            if offset >= share.start.done.get(number, 0):
+                anew = True
+                anew_schema = value_id
+        if found is None:
+            emptied = anew = True
+        mine, left = _rest(records, held, done)
+        epochs = cut_epochs(mine, left, self._schemas) if left is not None else []
+        if not epochs:
+            return self._write_nothing(table, found, share, held, anew_schema, emptied, anew)
+        generation = _generation(table, found, anew=anew)
+        position = replace(share.start, topic=share.topic, topic_id=share.position.topic_id)
+        for epoch in epochs:
+            done |= {number: offset + 1 for number, offset in epoch.last.items()}
+            position = (
+                share.position
+                if epoch.is_last
+                else replace(position, step=position.step + 1, done=dict(done))
+            )
+            position = replace(position, generation=generation)
+            known = {} if anew or found is None else found.commit.columns
+            columns = self._columns(table, known, epoch, anew=anew)
+            commit = Commit(position, known_after(epoch.layout, known))
+            self._write(table, columns, epoch, commit, found, empty=emptied, anew=anew, small=small)
+            found = Found(table.version(), commit)
+            emptied = anew = False
+        assert found is not None
+        self._learnt.kinds[share.topic] = epochs[-1].pieces
+        return found
+
+    def apply_large(
+        self, table: Table, found: Found | None, share: Share, records: DataFrame
+    ) -> Found:
+        """Do what `apply` does, with records that are read once where that is possible.
+
+        Args:
+            table: made for the applier's session.
+            found: the table as it is; None when it is not there.
+            share: what is to be applied.
+            records: wire frame of it.
+
+        Raises:
+            ContractError: the records are not those that the markers promise.
+            TableError: the Delta table cannot take them.
+        """
+        taken = self._large.take(table, found, share, records)
+        if taken is None:
+            return self.apply(table, found, share, records, survey(records).get(share.topic))
+        self.skipped += taken.skipped
+        return taken.found
+
+    def _write_nothing(
+        self,
+        table: Table,
+        found: Found | None,
+        share: Share,
+        held: Survey,
+        value_id: int | None,
+        emptied: bool,
+        anew: bool,
+    ) -> Found:
+        """A share without rows: a table that begins empty, a TRUNCATE, a position."""
+        generation = _generation(table, found, anew=anew)
+        position = replace(share.position, generation=generation)
+        if anew:
+            if value_id is None:
+                value_id = max(piece.value_id for piece in held.pieces)
+            layout = value_layout(self._schemas.schema(value_id))
+            columns = planned(layout, self._types.of(value_id))
+            commit = Commit(position, known_after(layout))
+            fields = ", ".join(f"`{c.field}` {c.spark_type}" for c in columns)
+            rows = self.spark.createDataFrame([], f"v struct<{fields.replace('` ', '`: ')}>")
+            named = rows.select(
+                *(
+                    F.col(f"v.`{c.field}`").alias(c.name, metadata={"comment": c.pg_type})
+                    for c in columns
+                )
+            )
+            table.write(named, commit, found, empty=True, anew=True)
+        else:
+            assert found is not None
+            commit = Commit(position, found.commit.columns)
+            none = self.spark.createDataFrame([], StructType(table.fields()))
+            table.write(none, commit, found, empty=emptied, anew=False)
+        return Found(table.version(), commit)
+
+    def _columns(
+        self, table: Table, known: Mapping[str, Known], epoch: Epoch, *, anew: bool
+    ) -> tuple[ColumnPlan, ...]:
+        """Let the table have the epoch's columns; they are the table's afterwards."""
+        written = self._types.of(epoch.pieces[0].value_id)
+        if anew:
+            return planned(epoch.layout, written)
+        steps = follow(table.fields(), known, epoch.layout, written, table.label)
+        if steps:
+            table.alter(steps)
+        return matched(table.fields(), epoch.layout)
+
+    def _write(
+        self,
+        table: Table,
+        columns: tuple[ColumnPlan, ...],
+        epoch: Epoch,
+        commit: Commit,
+        found: Found | None,
+        *,
+        empty: bool,
+        anew: bool,
+        small: bool,
+    ) -> None:
+        changed = changes(epoch.records, epoch.pieces, columns, epoch.key, self._schemas)
+        if not small:
+            with stored(changed) as kept:
+                write(
+                    self._batch(table, columns, epoch, kept, commit, found, empty=empty, anew=anew)
+                )
+            return
+        changed = changed.coalesce(1)
+        batch = self._batch(
+            table, columns, epoch, changed, commit, found, empty=empty, anew=anew, small=True
+        )
+        # A small batch says nothing of the table, and a large one is better read by compiled code.
+        large = not empty and (batch.size is None or batch.size > TABLE_BYTES)
+        with tuned(self.spark, self._compiled) if large else nullcontext():
+            self.skipped += write(batch)
+
+    def _batch(
+        self,
+        table: Table,
+        columns: tuple[ColumnPlan, ...],
+        epoch: Epoch,
+        changed: DataFrame,
+        commit: Commit,
+        found: Found | None,
+        *,
+        empty: bool = False,
+        anew: bool = False,
+        small: bool = False,
+    ) -> Batch:
+        known = self._learnt.frontiers
+        return Batch(table, columns, epoch, changed, commit, found, empty, anew, small, known)
+
+
+def _checked(share: Share, held: Survey | None) -> Survey:
+    """Hold what was read against what the markers say."""
+    partitions = held.partitions if held is not None else {}
+    for span in share.spans:
+        records = partitions[span.partition].records if span.partition in partitions else 0
+        if records != span.records:
+            raise ContractError(
+                f"topic {share.topic}, partition {span.partition}, offsets {span.start} to"
+                f" {span.end - 1}: {records} records, and the markers say {span.records}",
+                hint=f"nothing of them was applied; {COPY_AGAIN}",
+            )
+    assert held is not None
+    return held
+
+
+def _rest(
+    records: DataFrame, held: Survey, done: Mapping[int, int]
+) -> tuple[DataFrame, Survey | None]:
+    """What is not done yet, tombstones left out."""
+    mine = records.where(F.col("value_id").isNotNull())
+    passed = {
+        number: offset
+        for number, offset in done.items()
+        if number in held.partitions and offset > held.partitions[number].first
+    }
+    if not passed:
+        return mine, held
+    first = {number: held.partitions[number].first for number in passed}
+    # A copy's records begin with a `t`, which is no change: what is left is known.
+    if all(held.partitions[n].truncate == first[n] == passed[n] - 1 for n in passed):
+        left = {
+            number: replace(part, first=part.first + 1, records=part.records - 1, truncate=None)
+            if number in passed
+            else part
+            for number, part in held.partitions.items()
+            if number not in passed or part.records > 1
+        }
+        return mine.where("op <> 't'"), replace(held, partitions=left) if left else None
+    for number, offset in passed.items():
+        mine = mine.where((F.col("partition") != number) | (F.col("offset") >= offset))
+    return mine, survey(mine).get(held.topic)
+
+
+def _generation(table: Table, found: Found | None, *, anew: bool) -> int:
+    return table.version() + 1 if anew or found is None else found.commit.position.generation

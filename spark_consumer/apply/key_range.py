@@ -1,0 +1,100 @@
+"""Between which values a batch's keys are, so that files without such keys are not read.
+
+Spark writes each bound as SQL. Python's dates end with the year 9999, PostgreSQL's do not, so no
+value of a user's row is brought to Python but text and integers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from pyspark.sql import Column as Expr
+from pyspark.sql import Row
+from pyspark.sql import functions as F
+
+from spark_consumer.kafka.layout import ColumnPlan, canonical
+from spark_consumer.names import quoted
+
+__all__ = ["NO_BOUNDS", "Bounds"]
+
+NO_BOUNDS: Final = "TRUE"
+_INTEGERS: Final = ("int", "bigint")
+_BOUNDED: Final = (*_INTEGERS, "date", "timestamp", "timestamp_ntz", "string")
+"""Types of key columns by whose least and greatest value Delta can leave out files."""
+
+
+class Bounds:
+    """What is to be asked of a batch's keys, and what follows from the answer.
+
+    Args:
+        keys: the key's columns.
+    """
+
+    def __init__(self, keys: Sequence[ColumnPlan]) -> None:
+        self._columns = [
+            column
+            for column in keys
+            if column.spark_type in _BOUNDED or column.spark_type.startswith("decimal")
+            if canonical("x", column.spark_type, column.pg_type, key=True) == "x"
+        ]
+
+    def asked(self) -> list[Expr]:
+        """Aggregates over a frame with the keys in `k`: the answer is their only row."""
+        asked = [F.lit(0).alias("none")]
+        for number, column in enumerate(self._columns):
+            least, greatest = (f"{end}(k.`{column.field}`)" for end in ("min", "max"))
+            asked += [
+                F.expr(_literal(least, column.spark_type)).alias(f"low{number}"),
+                F.expr(_literal(greatest, column.spark_type)).alias(f"high{number}"),
+            ]
+            if column.spark_type in _INTEGERS:
+                asked += [
+                    F.expr(f"CAST({least} AS BIGINT)").alias(f"least{number}"),
+                    F.expr(f"CAST({greatest} AS BIGINT)").alias(f"greatest{number}"),
+                ]
+        return asked
+
+    def condition(self, answer: Row) -> str:
+        """A condition on the table's keys, as `t`, that all keys of the batch meet."""
+        if not self._columns or answer["low0"] is None:
+            return NO_BOUNDS
+        return " AND ".join(
+            f"t.{quoted(column.name)} BETWEEN {answer[f'low{number}']}"
+            f" AND {answer[f'high{number}']}"
+            for number, column in enumerate(self._columns)
+        )
+
+    def least(self, answer: Row) -> dict[str, int]:
+        """By integer column, the least value; empty when the batch is."""
+        return self._integers(answer, "least")
+
+    def greatest(self, answer: Row) -> dict[str, int]:
+        """By integer column, the greatest value; empty when the batch is."""
+        return self._integers(answer, "greatest")
+
+    def _integers(self, answer: Row, end: str) -> dict[str, int]:
+        return {
+            column.name: int(answer[f"{end}{number}"])
+            for number, column in enumerate(self._columns)
+            if column.spark_type in _INTEGERS and answer[f"{end}{number}"] is not None
+        }
+
+
+def _literal(sql: str, spark_type: str) -> str:
+    """SQL that writes a value as a literal, exactly, at both ends of every type."""
+    if spark_type == "string":
+        return f"concat('decode(X''', hex({sql}), ''', ''UTF-8'')')"
+    if spark_type == "date":
+        return f"concat('date_from_unix_date(', {_cast(f'unix_date({sql})', 'INT')}, ')')"
+    if spark_type == "timestamp":
+        return f"concat('timestamp_micros(', {_cast(f'unix_micros({sql})', 'BIGINT')}, ')')"
+    if spark_type == "timestamp_ntz":
+        # Sessions of the job have UTC as their time zone; see `SESSION_SETTINGS`.
+        instant = _literal(f"CAST({sql} AS TIMESTAMP)", "timestamp")
+        return f"concat('CAST(', {instant}, ' AS TIMESTAMP_NTZ)')"
+    return _cast(sql, spark_type)
+
+
+def _cast(sql: str, spark_type: str) -> str:
+    return f"concat('CAST(''', {sql}, ''' AS {spark_type})')"

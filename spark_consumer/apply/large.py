@@ -1,0 +1,184 @@
+"""Large shares: decoded as they are read, and written at once where they only bring rows.
+
+What a share has is a guess until it has been read: the schemas are those of the share before, or of
+its first records; and what brought only new rows goes on to. The guess is checked before anything
+is committed. Where it was wrong the share is read again, and surveyed first; see `Applier.apply`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from pyspark.sql import DataFrame, Observation
+
+from spark_consumer.apply.batch import Batch
+from spark_consumer.apply.max_keys import Frontiers
+from spark_consumer.apply.speculative import Expected, decoded_as, peek
+from spark_consumer.apply.strategies import write, write_outright
+from spark_consumer.formats.delta.commit_metadata import Commit, Found
+from spark_consumer.formats.delta.table import Table
+from spark_consumer.formats.schema_evolution import Known, follow, known_after, matched, planned
+from spark_consumer.kafka.batch_profile import Piece
+from spark_consumer.kafka.decode import RowTypes, changes
+from spark_consumer.kafka.layout import ColumnPlan, KeyLayout, Layout, key_layout, value_layout
+from spark_consumer.kafka.position import Share
+from spark_consumer.kafka.registry import Schemas
+from spark_consumer.kafka.schema_epochs import Epoch
+
+__all__ = ["Large", "Learnt", "Taken"]
+
+
+@dataclass(frozen=True, slots=True)
+class Learnt:
+    """What applying shares has shown; wrong or missing it costs time, nothing else.
+
+    Attributes:
+        kinds: By topic, the schemas of the share that was applied last.
+        outright: By topic, whether that one brought new rows only, as far as it was looked at.
+        frontiers: The greatest keys of tables.
+    """
+
+    kinds: dict[str, tuple[Piece, ...]] = field(default_factory=dict)
+    outright: dict[str, bool] = field(default_factory=dict)
+    frontiers: Frontiers = field(default_factory=Frontiers)
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """A share that was applied.
+
+    Attributes:
+        found: The table after it.
+        skipped: See `write`.
+    """
+
+    found: Found
+    skipped: int
+
+
+class Large:
+    """Applies large shares that are as they are guessed to be.
+
+    Args:
+        schemas: the writer schemas.
+        types: of tables' rows.
+        learnt: what is known from the shares before.
+    """
+
+    def __init__(self, schemas: Schemas, types: RowTypes, learnt: Learnt) -> None:
+        self._schemas = schemas
+        self._types = types
+        self._learnt = learnt
+
+    def take(
+        self, table: Table, found: Found | None, share: Share, records: DataFrame
+    ) -> Taken | None:
+        """Apply a share; None when it is not as guessed, and nothing was done.
+
+        Args:
+            table: made for the session.
+            found: the table as it is; None when it is not there.
+            share: what is to be applied.
+            records: wire frame of it.
+
+        Raises:
+            TableError: the Delta table cannot take them.
+        """
+        if share.start.done:
+            return None
+        kinds = self._learnt.kinds.get(share.topic, ())
+        kind, begins = (kinds[0], False) if len(kinds) == 1 else (None, False)
+        if not kinds or found is None or share.begins:
+            kind, begins = peek(records, self._schemas)
+        if kind is None or (not begins and (found is None or share.begins)):
+            return None
+        if begins and {span.partition for span in share.spans} != set(share.position.next):
+            return None
+        there = None if begins else found
+        plan = self._plan(table, there, Expected(kind, share, begins))
+        if plan is None:
+            return None
+        tried = begins or self._learnt.outright.get(share.topic, not kind.removals)
+        if tried and (done := self._take_outright(plan, found, records)) is not None:
+            return done
+        return None if begins else self._take_merged(plan, found, records, tried=tried)
+
+    def _plan(self, table: Table, found: Found | None, expected: Expected) -> _Plan | None:
+        """How such a share is applied; None when it cannot be by a guess."""
+        kind = expected.kind
+        layout = value_layout(self._schemas.schema(kind.value_id))
+        key = None if kind.key_id is None else key_layout(self._schemas.schema(kind.key_id))
+        written = self._types.of(kind.value_id)
+        if found is None:
+            position = replace(expected.share.position, generation=table.version() + 1)
+            commit = Commit(position, known_after(layout))
+            return _Plan(table, expected, key, layout, planned(layout, written), commit)
+        known = found.commit.columns
+        fields = table.fields()
+        # The table is not to be altered by a guess.
+        if _differ(known, layout) or follow(fields, known, layout, written, table.label):
+            return None
+        generation = found.commit.position.generation
+        commit = Commit(replace(expected.share.position, generation=generation), known)
+        return _Plan(table, expected, key, layout, matched(fields, layout), commit)
+
+    def _take_outright(self, plan: _Plan, found: Found | None, records: DataFrame) -> Taken | None:
+        expected = plan.expected
+        observation = Observation()
+        counted = records.observe(observation, *expected.counts(self._schemas))
+        changed = changes(counted, [expected.kind], plan.columns, plan.key, self._schemas)
+        batch = self._batch(plan, changed, expected.kind, found, begins=expected.begins)
+        done, piece = write_outright(batch, expected, observation)
+        if done is None or piece is None:
+            return None
+        self._learn(expected.share, piece, outright=True)
+        return Taken(done, 0)
+
+    def _take_merged(
+        self, plan: _Plan, found: Found | None, records: DataFrame, *, tried: bool
+    ) -> Taken | None:
+        expected = plan.expected
+        with decoded_as(expected, records, plan.columns, plan.key, self._schemas) as (piece, kept):
+            if piece is None or (piece.key_id is None and piece.removals):
+                return None
+            skipped = write(self._batch(plan, kept, piece, found, begins=False))
+        self._learn(expected.share, piece, outright=not piece.removals and not tried)
+        return Taken(Found(plan.table.version(), plan.commit), skipped)
+
+    def _batch(
+        self, plan: _Plan, changed: DataFrame, piece: Piece, found: Found | None, *, begins: bool
+    ) -> Batch:
+        epoch = Epoch(plan.key, plan.layout, (piece,), changed, {}, True)
+        return Batch(
+            plan.table,
+            plan.columns,
+            epoch,
+            changed,
+            plan.commit,
+            found,
+            empty=begins,
+            anew=begins,
+            small=False,
+            frontiers=self._learnt.frontiers,
+        )
+
+    def _learn(self, share: Share, piece: Piece, *, outright: bool) -> None:
+        self._learnt.kinds[share.topic] = (piece,)
+        self._learnt.outright[share.topic] = outright
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """How a share is applied that is as guessed."""
+
+    table: Table
+    expected: Expected
+    key: KeyLayout | None
+    layout: Layout
+    columns: tuple[ColumnPlan, ...]
+    commit: Commit
+
+
+def _differ(known: Mapping[str, Known], layout: Layout) -> bool:
+    return known_after(layout, known) != known

@@ -1,0 +1,162 @@
+"""Fold changes among which rows change their keys: the row under a new key is made of the old one.
+
+Everything that happens to a key is a row of `halves`; a key change is two of them, `leave` at the
+old key and `arrive` at the new one. A *segment* is the time that one row is at one key: it starts
+with a put, with an arrival, or before the batch, and ends with a delete or a departure. A row
+moves, it is never copied, so segments form chains, and a chain's changes, in order, make up the row
+that is at the chain's last key. Chains are followed by doubling, so in as many rounds as the
+longest chain has binary digits, and nothing but counts leaves Spark.
+
+A key change of a row that is not there is skipped, as PostgreSQL's apply worker does. Which ones
+those are is known when all before them are, so they are taken out from the front, round by round;
+in a table that has what the source has there is none.
+
+Source: apply_handle_update, apply_handle_delete in PostgreSQL's worker.c.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from pyspark.sql import DataFrame, Window
+from pyspark.sql import functions as F
+
+from spark_consumer.fold.keyed import fold_keyed, last_sent, row, sent
+
+__all__ = ["fold_moves"]
+
+_BEFORE_ALL: Final = "named_struct('lsn', '', 'seq', -1L, 'offset', -1L)"
+_NONE: Final = "CAST(array() AS ARRAY<STRING>)"
+
+
+def fold_moves(changes: DataFrame, fields: Sequence[str], target: DataFrame | None) -> DataFrame:
+    """Fold changes of a keyed table among which there are key changes.
+
+    Args:
+        changes: pos, id, op, k, f, v, unsent; read several times, so it should be cached.
+        fields: the fields of `v`.
+        target: k and v of the table's rows; None for an empty table.
+
+    Returns:
+        As `fold_keyed`; the keys that take part in a key change are put or deleted.
+    """
+    moves = changes.where("op = 'move'")
+    moved = moves.select("k").union(moves.select(F.col("f").alias("k"))).distinct()
+    halves = _halves(changes, moved).localCheckpoint()
+    base = None
+    if target is not None:
+        base = target.join(moved, "k", "left_semi").select("k", "v").localCheckpoint()
+    while True:
+        segments = _segments(halves, base).localCheckpoint()
+        lost = segments.where("op = 'leave' AND (ended OR (start < 0 AND NOT based))").select("id")
+        if lost.isEmpty():
+            break
+        halves = halves.join(lost, "id", "left_anti").localCheckpoint()
+    resolved = _rows(changes, fields, segments, base)
+    plain = changes.where("op <> 'move'").join(moved, "k", "left_anti")
+    return fold_keyed(plain, fields).unionByName(resolved).localCheckpoint()
+
+
+def _halves(changes: DataFrame, moved: DataFrame) -> DataFrame:
+    moves = changes.where("op = 'move'")
+    return (
+        changes.where("op <> 'move'")
+        .join(moved, "k", "left_semi")
+        .select("k", "pos", "op", "id", F.expr("id * 2").alias("half"))
+        .union(moves.select("f", "pos", F.lit("leave"), "id", F.expr("id * 2")))
+        .union(moves.select("k", "pos", F.lit("arrive"), "id", F.expr("id * 2 + 1")))
+    )
+
+
+def _segments(halves: DataFrame, base: DataFrame | None) -> DataFrame:
+    """Add to each half its segment.
+
+    Returns:
+        `halves` with start (the half that the segment starts with; negative when it was there
+        before), ended (the segment's row has gone before this half), and based (the table has a
+        row under the key).
+    """
+    key = Window.partitionBy("k")
+    ordered = key.orderBy("pos", "half")
+    started = F.expr("CASE WHEN op IN ('put', 'arrive') THEN half END")
+    found = halves.withColumns(
+        {
+            "first": F.min("half").over(key),
+            "start": F.last(started, ignorenulls=True).over(ordered),
+        }
+    ).withColumn("start", F.expr("coalesce(start, -1 - first)"))
+    within = Window.partitionBy("k", "start").orderBy("pos", "half")
+    ends = F.sum(F.expr("IF(op IN ('delete', 'leave'), 1, 0)"))
+    found = found.withColumn(
+        "ended",
+        F.coalesce(ends.over(within.rowsBetween(Window.unboundedPreceding, -1)), F.lit(0)) > 0,
+    )
+    if base is None:
+        return found.withColumn("based", F.lit(False))
+    known = base.select("k", F.lit(True).alias("based"))
+    return found.join(known, "k", "left").withColumn("based", F.expr("coalesce(based, false)"))
+
+
+def _roots(segments: DataFrame) -> DataFrame:
+    """For each segment that starts with an arrival, the one that its chain starts with."""
+    came = segments.where("op = 'arrive'").select("id", F.col("half").alias("start"))
+    left = segments.where("op = 'leave'").select("id", F.col("start").alias("up"))
+    chains = came.join(left, "id").select("start", "up").localCheckpoint()
+    while True:
+        above = chains.select(F.col("start").alias("up"), F.col("up").alias("further"))
+        longer = chains.join(above, "up", "left").localCheckpoint()
+        if longer.where("further IS NOT NULL").isEmpty():
+            return chains
+        chains = longer.select("start", F.expr("coalesce(further, up)").alias("up"))
+
+
+def _rows(
+    changes: DataFrame, fields: Sequence[str], segments: DataFrame, base: DataFrame | None
+) -> DataFrame:
+    """The outcomes of the keys that take part in a key change."""
+    roots = _roots(segments).select("start", F.col("up").alias("root"))
+    rooted = (
+        segments.join(roots, "start", "left")
+        .withColumn("root", F.expr("coalesce(root, start)"))
+        .localCheckpoint()
+    )
+    made = rooted.where("op IN ('put', 'set', 'arrive') AND NOT ended").select("id", "root")
+    parts = (
+        changes.where("op <> 'delete'")
+        .join(made, "id")
+        .select(
+            "root",
+            "pos",
+            "v",
+            F.expr(f"IF(op = 'put', {_NONE}, unsent)").alias("unsent"),
+        )
+    )
+    if base is not None:
+        first = rooted.groupBy("k").agg(F.min("first").alias("first"))
+        parts = parts.unionByName(
+            base.join(first, "k").select(
+                F.expr("-1 - first").alias("root"),
+                F.expr(_BEFORE_ALL).alias("pos"),
+                "v",
+                F.expr(_NONE).alias("unsent"),
+            )
+        )
+    rows = parts.groupBy("root").agg(*last_sent(fields, F.col("pos")))
+    # The last segment of a key, unless its row went: then the key has none.
+    last = F.max_by(F.struct("start", "root", "op", "ended"), F.struct("pos", "half"))
+    final = (
+        rooted.groupBy("k")
+        .agg(last.alias("last"), F.max("based").alias("based"), F.max("first").alias("first"))
+        .withColumn(
+            "present",
+            F.expr("last.op NOT IN ('delete', 'leave') AND NOT last.ended"),
+        )
+        .withColumn("present", F.expr("present AND (last.start >= 0 OR based)"))
+        .where("present OR based")
+        .select("k", F.expr("IF(present, 'put', 'delete')").alias("action"), "last.root")
+        .withColumn("root", F.expr("IF(action = 'put', root, NULL)"))
+    )
+    found = final.join(rows, "root", "left")
+    # Which of these were skipped is not counted.
+    return found.select("k", "action", row(fields), sent(fields), F.lit(True).alias("made"))

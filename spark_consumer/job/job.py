@@ -1,0 +1,342 @@
+"""Run the job: a streaming query per subscription, until it is stopped or complete.
+
+The stream is the subscription's marker topic. A micro-batch says how far the markers go; it is
+applied in cuts, each up to a PROGRESS marker, so at the end of source transactions over all tables
+(`spark_consumer.job.rebuild`). What a table has is in the table, and how far all have come is in
+the newest manifest, so Spark's checkpoint is made anew at each start.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager, suppress
+from types import FrameType
+from typing import Final
+
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from spark_consumer.display import logger
+from spark_consumer.errors import (
+    COPY_AGAIN,
+    ConsumerError,
+    FatalConsumerError,
+    SettingsError,
+    TransientConsumerError,
+)
+from spark_consumer.job.subscription_query import Subscription
+from spark_consumer.kafka.registry import Registry, Schemas
+from spark_consumer.kafka.topics import Topics
+from spark_consumer.metrics import Pulse, serve
+from spark_consumer.names import lsn_text
+from spark_consumer.settings import ConsumerSettings
+from spark_consumer.spark.failures import as_error, cause, every_table
+from spark_consumer.spark.query_listener import listening
+from spark_consumer.spark.session import check_session
+
+__all__ = ["run"]
+
+_log: Final = logger(__name__)
+_POLL_S: Final = 0.1
+_SAY_S: Final = 30.0
+_AGAIN_S: Final = 60.0
+"""After so long a subscription that is held is tried again."""
+_IDLE: Final = "Waiting for"
+"""With these words Spark says that a query has read all that there is."""
+
+
+def run(
+    settings: ConsumerSettings, spark: SparkSession, *, stopping: threading.Event | None = None
+) -> int:
+    """Rebuild the tables of all subscriptions until stopped, or complete up to `endpos`.
+
+    Args:
+        settings: of the job.
+        spark: a session with Delta and the Kafka connector; see `spark_consumer.spark.session`.
+        stopping: set it to stop. None: SIGTERM and SIGINT stop, for which this has to be the main
+            thread.
+
+    Returns:
+        The exit code, 0.
+
+    Raises:
+        FatalConsumerError: a person must act.
+        TransientConsumerError: the broker, the registry or the file system does not answer.
+    """
+    if not settings.subscriptions:
+        raise SettingsError("there is no subscription to consume")
+    check_session(spark)
+    if stopping is not None:
+        return _run(settings, spark, stopping)
+    with _signals() as event:
+        return _run(settings, spark, event)
+
+
+@contextmanager
+def _signals() -> Iterator[threading.Event]:
+    event = threading.Event()
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        if event.is_set():
+            os._exit(128 + number)  # a second one ends the process at once
+        event.set()
+
+    before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield event
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _run(settings: ConsumerSettings, spark: SparkSession, stopping: threading.Event) -> int:
+    with closing(Registry(settings.registry_url, settings.registry)) as schemas:
+        return _with_registry(settings, spark, schemas, stopping)
+
+
+def _with_registry(
+    settings: ConsumerSettings, spark: SparkSession, schemas: Schemas, stopping: threading.Event
+) -> int:
+    topics = Topics(settings)
+    waiting = [
+        Subscription(settings, spark, name, schemas, topics) for name in settings.subscriptions
+    ]
+    figures = {subscription.name: subscription.rebuild.figures for subscription in waiting}
+    pulse = Pulse()
+    with (
+        listening(spark, figures),
+        serve(settings.metrics_listen, settings.metrics_hosts, figures, pulse),
+    ):
+        return _rebuild(settings, waiting, stopping, pulse)
+
+
+def _rebuild(
+    settings: ConsumerSettings,
+    subscriptions: list[Subscription],
+    stopping: threading.Event,
+    pulse: Pulse,
+) -> int:
+    watch = _Watch(settings, subscriptions, stopping, pulse)
+    try:
+        with _ends_with_spark(stopping):
+            watch.run()
+    finally:
+        watch.stop()
+    if stopping.is_set():
+        _log.info("stopped")
+    return 0
+
+
+@contextmanager
+def _ends_with_spark(stopping: threading.Event) -> Iterator[None]:
+    """Let a JVM that is gone be a stop, when a stop was asked for, or else what may pass."""
+    try:
+        yield
+    except Exception as error:
+        if isinstance(error, ConsumerError) or (every := every_table(error)) is None:
+            raise
+        if not stopping.is_set():
+            raise every from error
+        _log.warning("Spark has ended before the job: %s", cause(error))
+
+
+class _Watch:
+    """The job's loop: starts the queries of subscriptions, and looks after them.
+
+    Args:
+        settings: of the job.
+        subscriptions: all of the job's.
+        stopping: ends it.
+        pulse: notes that it turns.
+    """
+
+    def __init__(
+        self,
+        settings: ConsumerSettings,
+        subscriptions: list[Subscription],
+        stopping: threading.Event,
+        pulse: Pulse,
+    ) -> None:
+        self._settings = settings
+        self._waiting = list(subscriptions)
+        self._running: dict[Subscription, StreamingQuery] = {}
+        self._ended: dict[Subscription, ConsumerError] = {}
+        # When those are tried again that are held; not where the job is to end in any case.
+        self._again_at: dict[Subscription, float] = {}
+        self._stopping = stopping
+        self._pulse = pulse
+
+    def run(self) -> None:
+        """Turn until all is done that can be, or somebody stops it.
+
+        Raises:
+            FatalConsumerError: nothing is left but subscriptions that are held; a person must act.
+            TransientConsumerError: the same, and it may pass; or what concerns every table.
+        """
+        said = time.monotonic()
+        while (self._running or self._waiting) and not self._stopping.is_set():
+            self._pulse.beat()
+            for subscription in list(self._waiting):
+                with self._holding(subscription):
+                    self._begin(subscription)
+            for subscription in list(self._running):
+                with self._holding(subscription):
+                    self._look_after(subscription)
+            if time.monotonic() - said > _SAY_S:
+                said = time.monotonic()
+                _say_what_is_missing(self._settings, [*self._waiting, *self._running])
+            self._try_again()
+            self._stopping.wait(_POLL_S)
+        if self._ended and not self._stopping.is_set():
+            raise _ended_badly(self._ended)
+
+    def stop(self) -> None:
+        """End all queries."""
+        _stop(self._running, self._settings.shutdown_timeout_s)
+
+    @contextmanager
+    def _holding(self, subscription: Subscription) -> Iterator[None]:
+        """Hold a subscription for which the block fails; raise what concerns every table."""
+        try:
+            yield
+        except Exception as error:
+            if (every := every_table(error)) is not None:
+                raise every from error
+            if subscription in self._waiting:
+                self._waiting.remove(subscription)
+            self._end(subscription)
+            known = as_error(f"subscription {subscription.name}", error)
+            self._ended[subscription] = known
+            if isinstance(known, _LeftAsideError):
+                return
+            if not self._settings.available_now and self._settings.endpos is None:
+                self._again_at[subscription] = time.monotonic() + _AGAIN_S
+            subscription.hold(known)
+
+    def _try_again(self) -> None:
+        for subscription, due in list(self._again_at.items()):
+            if time.monotonic() >= due:
+                del self._again_at[subscription], self._ended[subscription]
+                self._waiting.append(subscription)
+
+    def _begin(self, subscription: Subscription) -> None:
+        subscription.load()
+        if subscription.is_complete():
+            _log.info("complete already: subscription=%s", subscription.name)
+        elif subscription.is_there():
+            self._running[subscription] = subscription.start()
+        elif self._settings.available_now:
+            _log.info("nothing is there: subscription=%s", subscription.name)
+        else:
+            subscription.hold_as_gone()
+            return
+        self._waiting.remove(subscription)
+
+    def _end(self, subscription: Subscription) -> None:
+        if (query := self._running.pop(subscription, None)) is not None:
+            _stop({subscription: query}, self._settings.shutdown_timeout_s)
+
+    def _look_after(self, subscription: Subscription) -> None:
+        query = self._running[subscription]
+        if subscription.is_complete():
+            self._end(subscription)
+            lsn = lsn_text(subscription.manifest.complete_lsn)
+            _log.info("complete: subscription=%s end_lsn=%s", subscription.name, lsn)
+        elif subscription.failure is not None or not query.isActive:
+            self._follow_end(subscription, query)
+        elif subscription.is_stuck():
+            raise _left_aside(subscription)
+        elif subscription.held and query.status["message"].startswith(_IDLE):
+            subscription.release()
+
+    def _follow_end(self, subscription: Subscription, query: StreamingQuery) -> None:
+        """Go on after a query has ended: with another, or with none where it has read all."""
+        failed = subscription.failure is not None or query.exception() is not None
+        if failed or not self._settings.available_now:
+            failure = subscription.why_ended(query)
+            if not isinstance(failure, TransientConsumerError) or not subscription.may_restart():
+                raise failure
+            _log.warning(
+                "starting the query again: subscription=%s: %s", subscription.name, failure.message
+            )
+            self._end(subscription)
+            self._waiting.append(subscription)
+            return
+        del self._running[subscription]
+        _log.info(
+            "all applied that was there: subscription=%s end_lsn=%s",
+            subscription.name,
+            lsn_text(subscription.manifest.end_lsn),
+        )
+        if subscription.manifest.in_trouble:
+            raise _left_aside(subscription)
+
+
+class _LeftAsideError(FatalConsumerError):
+    """All of a subscription has been read, and some of its tables are in trouble."""
+
+
+def _ended_badly(errors: Mapping[Subscription, ConsumerError]) -> ConsumerError:
+    message = "; ".join(f"subscription {one.name}: {why.message}" for one, why in errors.items())
+    hints = dict.fromkeys(why.hint for why in errors.values() if why.hint)
+    passing = all(isinstance(why, TransientConsumerError) for why in errors.values())
+    kind = TransientConsumerError if passing else FatalConsumerError
+    return kind(message, hint="; ".join(hints) or None)
+
+
+def _left_aside(subscription: Subscription) -> _LeftAsideError:
+    manifest = subscription.manifest
+    return _LeftAsideError(
+        f"everything up to {lsn_text(manifest.end_lsn)} is read,"
+        f" but {'; '.join(manifest.missing())}",
+        hint="; ".join(
+            sorted(
+                {aside.hint or "" for aside in manifest.aside.values()}
+                | {f"remove the cause at the source, or {COPY_AGAIN}" for _ in manifest.held}
+            )
+        ),
+    )
+
+
+def _say_what_is_missing(settings: ConsumerSettings, subscriptions: list[Subscription]) -> None:
+    for subscription in subscriptions:
+        manifest = subscription.manifest
+        if settings.endpos is not None:
+            missing = "; ".join(manifest.missing()) or "markers up to there"
+            _log.info(
+                "waiting: subscription=%s is at %s of %s, for %s",
+                subscription.name,
+                lsn_text(manifest.end_lsn),
+                lsn_text(settings.endpos),
+                missing,
+            )
+
+
+def _stop(running: dict[Subscription, StreamingQuery], timeout_s: float) -> None:
+    """Let running cuts finish within half of the time; abandon them in the other half."""
+    deadline = time.monotonic() + timeout_s / 2
+    pause = threading.Event()
+    for subscription in running:
+        subscription.stopping.set()
+    for query in running.values():
+        with suppress(PySparkException, Py4JError):
+            while (
+                query.isActive and query.status["isTriggerActive"] and time.monotonic() < deadline
+            ):
+                pause.wait(_POLL_S)
+    for subscription, query in running.items():
+        try:
+            query.stop()
+        except (PySparkException, Py4JError) as error:
+            # What it still commits is what it would have been, and what it does not is read again.
+            _log.warning(
+                "batch abandoned, the next start goes on before it: subscription=%s: %s",
+                subscription.name,
+                cause(error),
+            )

@@ -1,0 +1,154 @@
+"""Keep tables quick to read and no larger than they must be, between two cuts.
+
+Small files are put together, and files that no kept state needs are removed. Nothing else writes
+to the tables meanwhile, so neither can conflict with a cut. What is left afterwards is what
+`ConsumerSettings.keep_hours` promises: a file goes only when no state that is that young has it.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Final
+
+from pyspark.sql import SparkSession
+
+from spark_consumer.display import logger
+from spark_consumer.errors import ConsumerError
+from spark_consumer.formats.delta.commit_metadata import Found
+from spark_consumer.formats.delta.table import Table
+from spark_consumer.job.subscriber_tables import Shelf
+from spark_consumer.settings import ConsumerSettings
+from spark_consumer.spark.failures import cause, every_table
+from spark_consumer.spark.files import Folder
+from spark_consumer.states.manifests import TableState, manifest_folder
+
+__all__ = ["Maintenance"]
+
+_log: Final = logger(__name__)
+_DONE: Final = "maintained"
+_MANY_FILES: Final = 16
+_SMALL_FILE_BYTES: Final = 32 * 1024 * 1024
+_SLACK_HOURS: Final = 1.0
+"""A state is written a moment after the files that it has were replaced."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Tidied:
+    """What was done of a table.
+
+    Attributes:
+        version: It had then.
+        old_until: When the last files that older versions had can go, in seconds since 1970; None:
+            they have gone.
+    """
+
+    version: int
+    old_until: float | None
+
+
+class Maintenance:
+    """Of one subscription's tables.
+
+    Args:
+        settings: of the job.
+        spark: a session of its own.
+        subscription: its name.
+        shelf: the tables.
+    """
+
+    def __init__(
+        self,
+        settings: ConsumerSettings,
+        spark: SparkSession,
+        subscription: str,
+        shelf: Shelf,
+    ) -> None:
+        self._settings = settings
+        self._spark = spark
+        self._subscription = subscription
+        self._shelf = shelf
+        self._folder = Folder(spark, manifest_folder(settings.warehouse, subscription))
+        self._due_at: float | None = None
+
+    def is_due(self) -> bool:
+        """Whether `maintenance_hours` have passed since the last time, in whichever process."""
+        hours = self._settings.maintenance_hours
+        if hours <= 0:
+            return False
+        if self._due_at is None:
+            last = self._folder.time(_DONE)
+            # The first time is as long after the first start.
+            if last is None:
+                self._folder.replace(_DONE, "{}")
+                last = int(time.time() * 1000)
+            self._due_at = last / 1000 + hours * 3600
+        return time.time() >= self._due_at
+
+    def tidy(self, tables: Mapping[str, TableState]) -> dict[str, TableState]:
+        """Look after the tables that have changed, and those that still have files of old versions.
+
+        A table in which this fails is left for the next time.
+
+        Args:
+            tables: as the newest manifest has them.
+
+        Returns:
+            Those that have another version now, with the same rows.
+
+        Raises:
+            TransientConsumerError: the file system fails.
+        """
+        begun = time.monotonic()
+        known: dict[str, Any] = json.loads(self._folder.read(_DONE) or "{}")
+        moved: dict[str, TableState] = {}
+        done: dict[str, _Tidied] = {}
+        for name, state in sorted(tables.items()):
+            before = _Tidied(**known[name]) if name in known else None
+            try:
+                after = self._tidy_table(name, state.version, before)
+            except Exception as error:  # whatever it is, it is this table's
+                if not isinstance(error, ConsumerError) and (every := every_table(error)):
+                    raise every from error
+                _log.warning("maintenance failed: table=%s: %s", name, cause(error))
+                continue
+            done[name] = after
+            if after.version != state.version:
+                moved[name] = TableState(after.version, state.topic)
+        self._folder.replace(_DONE, json.dumps({name: asdict(one) for name, one in done.items()}))
+        self._due_at = time.time() + self._settings.maintenance_hours * 3600
+        _log.info(
+            "tables maintained: subscription=%s rewritten=%d seconds=%.1f",
+            self._subscription,
+            len(moved),
+            time.monotonic() - begun,
+        )
+        return moved
+
+    def _tidy_table(self, name: str, version: int, before: _Tidied | None) -> _Tidied:
+        """Look after one table, if there is something to do."""
+        table = self._shelf.table(self._spark, name)
+        hours = self._settings.keep_hours + _SLACK_HOURS
+        if before is not None and before.version == version:
+            if before.old_until is not None and time.time() >= before.old_until:
+                table.vacuum(hours)
+                return _Tidied(version, None)
+            return before
+        found = self._shelf.find(name, version)
+        if found is not None and found.version == version:
+            table.keep_history(hours)
+            if _has_small_files(table):
+                table.optimize(found.commit, small=_SMALL_FILE_BYTES)
+            table.vacuum(hours)
+            version = table.version()
+            self._shelf.found[name] = Found(version, found.commit)
+        return _Tidied(version, time.time() + hours * 3600)
+
+
+def _has_small_files(table: Table) -> bool:
+    files, size = table.files(), table.bytes()
+    if files is None or size is None or files < _MANY_FILES:
+        return False
+    return size / files < _SMALL_FILE_BYTES

@@ -1,0 +1,249 @@
+"""What each table has to read to come to the end of a cut, or why it cannot."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from spark_consumer.errors import COPY_AGAIN, FatalConsumerError, TableError
+from spark_consumer.formats.delta.commit_metadata import Found
+from spark_consumer.job.subscriber_tables import Shelf
+from spark_consumer.kafka.batch_profile import copy_beginnings, schema_id, schema_number, survey
+from spark_consumer.kafka.decode import read_offsets, source_table, wire
+from spark_consumer.kafka.layout import value_layout
+from spark_consumer.kafka.markers import Marker
+from spark_consumer.kafka.position import Gap, Position, Share, TopicState, beginning, share
+from spark_consumer.kafka.registry import Schemas
+from spark_consumer.kafka.topics import TopicStates
+from spark_consumer.names import part
+from spark_consumer.settings import ConsumerSettings
+from spark_consumer.spark.failures import TableTransientError, every_table
+from spark_consumer.spark.tuning import is_small
+from spark_consumer.states.manifests import Aside, Manifest
+
+__all__ = ["Planner", "Task", "read_shares"]
+
+_PIECE: Final = 50_000
+_LOG: Final = "_delta_log"
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """A table's share, and the table as it is; None for one that begins anew."""
+
+    name: str
+    share: Share
+    found: Found | None
+
+
+class Planner:
+    """Plans the cuts of one subscription.
+
+    Args:
+        settings: of the job.
+        spark: a session.
+        schemas: writer schemas by id.
+        topics: describes topics.
+        shelf: the tables.
+        history: gives the markers between two offsets of the marker topic.
+    """
+
+    def __init__(
+        self,
+        settings: ConsumerSettings,
+        spark: SparkSession,
+        schemas: Schemas,
+        topics: TopicStates,
+        shelf: Shelf,
+        history: Callable[[int, int], list[Marker]],
+    ) -> None:
+        self._settings = settings
+        self._spark = spark
+        self._schemas = schemas
+        self._topics = topics
+        self._shelf = shelf
+        self._history = history
+        self._manifest = Manifest("")
+
+    def plan(
+        self,
+        manifest: Manifest,
+        markers: Sequence[Marker],
+        topics: Sequence[str],
+        *,
+        last: bool,
+    ) -> tuple[list[Task], dict[str, Aside]]:
+        """Say what is to be applied, and which tables are held.
+
+        Args:
+            manifest: the state now.
+            markers: of a cut, or of several.
+            topics: those to look at.
+            last: there is no further try: a table at which Spark fails is held.
+
+        Raises:
+            TransientConsumerError: it should be tried again.
+        """
+        self._manifest = manifest
+        try:
+            states = self._topics.look(topics)
+        except (FatalConsumerError, TableTransientError):  # one of them is refused: see which
+            states = {}
+        tasks: dict[str, Task] = {}
+        aside: dict[str, Aside] = {}
+        for topic in topics:
+            try:
+                state = states.get(topic) or self._topics.look([topic]).get(topic)
+                task = self._task(topic, state, markers)
+            except Exception as error:  # whatever it is, it is this table's
+                if (every := every_table(error)) is not None:
+                    raise every from error
+                name = self._shelf.names.get(topic, topic)
+                aside[name] = self._shelf.failed(name, error, last=last)
+                continue
+            if task is not None and _is_newer(task, tasks.get(task.name)):
+                tasks[task.name] = task
+        return list(tasks.values()), {n: why for n, why in aside.items() if n not in tasks}
+
+    def _task(self, topic: str, state: TopicState | None, markers: Sequence[Marker]) -> Task | None:
+        """What is to be read for one topic; None when its table has it all.
+
+        Raises:
+            TableError: what the table needs is not there.
+        """
+        if state is None:
+            raise TableError(f"topic {topic} is gone", hint="let the gateway make it anew")
+        name = self._shelf.names.get(topic)
+        if name is None:
+            name = self._shelf.names[topic] = self._name(topic, state, markers)
+        if _LOG in name.split("."):
+            raise TableError(
+                f"{self._shelf.label(name)}: Delta has folders called {_LOG} for itself",
+                hint="rename it, or leave it out of the publications",
+            )
+        fresh = [one for one in markers if one.offset > self._manifest.marker]
+        if (twin := self._shelf.twin(name)) is not None:
+            raise TableError(
+                f"{self._shelf.label(name)}: its folder is that of table {twin}, too, as the file"
+                " system takes names for the same that differ by case alone",
+                hint="rename one of them, leave one out, or move the warehouse",
+            )
+        if name in self._manifest.aside and (copy := self._copy(topic, state, fresh)):
+            return Task(name, copy, None)
+        journal = self._manifest.journal
+        trouble: TableError | None = None
+        found = position = None
+        try:
+            found = self._shelf.find(name, self._trusted(name))
+            position = found.commit.position if found is not None else None
+            wanted = share(topic, journal, state, markers, position)
+            known = position is not None and position.journal == journal
+            if isinstance(wanted, Gap) and not self._is_fenced(topic, position):
+                markers = self._since(position.marker if known and position else -1, markers)
+                wanted = share(topic, journal, state, markers, position)
+            if not isinstance(wanted, Gap):
+                return None if wanted is None else Task(name, wanted, found)
+            reason = f"{self._shelf.label(name)}: {wanted.reason}"
+            trouble = TableError(reason, hint=COPY_AGAIN)
+            if known:
+                assert position is not None
+                markers = [one for one in markers if one.offset > position.marker]
+        except TableError as error:
+            # Its position cannot be trusted, so it is read from the first record again.
+            trouble = error
+            markers = self._since(-1, markers)
+            wanted = share(topic, journal, state, markers, None)
+            if isinstance(wanted, Share):
+                return Task(name, wanted, None)
+        if copy := self._copy(topic, state, markers):
+            return Task(name, copy, None)
+        if self._is_fenced(topic, position):
+            return None
+        raise trouble
+
+    def _since(self, marker: int, markers: Sequence[Marker]) -> list[Marker]:
+        return [*self._history(marker, markers[0].offset - 1), *markers]
+
+    def _copy(self, topic: str, state: TopicState, markers: Sequence[Marker]) -> Share | None:
+        """The share that begins with the Kafka transaction in which the last copy does, if any."""
+        journal = self._manifest.journal
+        left = beginning(topic, journal, state, markers)
+        if left is None:
+            return None
+        frame = wire(read_shares(self._spark, self._settings, [left]))
+        held = survey(frame).get(topic)
+        begun = copy_beginnings(frame, held, self._schemas) if held is not None else {}
+        if not begun:
+            return None
+        number, (offset, _) = next(iter(begun.items()))
+        since = [
+            marker
+            for marker in markers
+            if any(r.partition == number and r.next > offset for r in marker.ranges.get(topic, ()))
+        ]
+        return beginning(
+            topic, journal, state, [one for one in markers if one.offset >= since[0].offset]
+        )
+
+    def _name(self, topic: str, state: TopicState, markers: Sequence[Marker]) -> str:
+        """``schema.table``, as the topic's first record in the markers' ranges says."""
+        for marker in markers:
+            for held in marker.ranges.get(topic, ()):
+                begin = max(held.first, state.earliest.get(held.partition, 0))
+                if begin >= held.next:
+                    continue
+                spans = {topic: {held.partition: (begin, held.next)}}
+                frame = wire(read_offsets(self._spark, self._settings, spans)).where(
+                    F.col("value_id").isNotNull() & F.col("fault").isNull()
+                )
+                first = frame.select("value_id").first()
+                if first is not None:
+                    value_id = schema_number(first.value_id)
+                    mine = frame.where(F.col("value_id") == schema_id(value_id))
+                    schema = self._schemas.schema(value_id)
+                    # Says what Spark would say of such a schema in a worse way.
+                    value_layout(schema)
+                    names = source_table(mine, json.dumps(schema))
+                    return ".".join(part(name) for name in names)
+        raise TableError(
+            f"topic {topic}: the records that its markers name are gone",
+            hint=COPY_AGAIN,
+        )
+
+    def _trusted(self, name: str) -> int:
+        state = self._manifest.tables.get(name)
+        return -1 if state is None else state.version
+
+    def _is_fenced(self, topic: str, position: Position | None) -> bool:
+        """Whether the table has gone over to another topic, and this is one that it left."""
+        return position is not None and position.topic != topic and topic in self._manifest.fenced
+
+
+def _is_newer(task: Task, other: Task | None) -> bool:
+    """Whether a table goes by this share, when two of its topics have one: the newer copy's."""
+    if other is None:
+        return True
+    mine, others = task.share, other.share
+    return (mine.begins, mine.start.marker) > (others.begins, others.start.marker)
+
+
+def read_shares(
+    spark: SparkSession, settings: ConsumerSettings, shares: Sequence[Share]
+) -> DataFrame:
+    """The records of some shares, in as many pieces as their number asks for."""
+    spans = {
+        one.topic: {span.partition: (span.start, span.end) for span in one.spans} for one in shares
+    }
+    records = sum(one.records() for one in shares)
+    tasks = None
+    if not is_small(records):
+        # Each piece has a consumer of its own, which takes longer to make than to read so many.
+        most = min(spark.sparkContext.defaultParallelism * 2, math.ceil(records / _PIECE))
+        tasks = settings.min_partitions or most
+    return read_offsets(spark, settings, spans, tasks=tasks)

@@ -1,0 +1,353 @@
+"""Bring the tables of one subscription from cut to cut.
+
+A cut has a share for each table that changed in it. Small shares are read together and brought to
+the driver, a large one is read by itself; tables are written side by side, each in a session of its
+own. A table in trouble is set aside with the reason, the others go on; it comes back by itself
+when what is missing can be read again, and otherwise with its next copy.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Final
+
+from pyspark.sql import SparkSession
+
+from spark_consumer.display import logger
+from spark_consumer.errors import COPY_AGAIN, TableError, TransientConsumerError
+from spark_consumer.formats.delta.commit_metadata import Found
+from spark_consumer.formats.delta.table import SESSION_SETTINGS
+from spark_consumer.job.maintenance import Maintenance
+from spark_consumer.job.planner import Planner
+from spark_consumer.job.subscriber_tables import Shelf
+from spark_consumer.job.workers import Workers
+from spark_consumer.kafka.decode import read_offsets
+from spark_consumer.kafka.marker_trust import Witness, owner_before
+from spark_consumer.kafka.markers import Cut, Marker, cut_markers, read_markers
+from spark_consumer.kafka.registry import Schemas
+from spark_consumer.kafka.topics import TopicStates
+from spark_consumer.metrics import Figures
+from spark_consumer.names import lsn_text, transaction_topic
+from spark_consumer.settings import ConsumerSettings
+from spark_consumer.spark.failures import SparkFailedError, every_table
+from spark_consumer.spark.tuning import INTERPRETED, tuned
+from spark_consumer.states.manifests import Aside, Manifest, Manifests, TableState
+
+__all__ = ["Rebuild"]
+
+_log: Final = logger(__name__)
+_TRIES: Final = 4
+_BACK_OFF_S: Final = 1.0
+_PRUNE_CUTS: Final = 100
+
+
+class Rebuild:
+    """The tables of one subscription.
+
+    Args:
+        settings: of the job.
+        spark: any session of the application.
+        subscription: its name.
+        schemas: writer schemas by id.
+        topics: describes topics.
+        stopping: when it is set, no further table is begun.
+
+    Attributes:
+        manifest: The state now, once it is known; see `load`.
+        figures: What has been done so far.
+    """
+
+    def __init__(
+        self,
+        settings: ConsumerSettings,
+        spark: SparkSession,
+        subscription: str,
+        schemas: Schemas,
+        topics: TopicStates,
+        stopping: threading.Event,
+    ) -> None:
+        self._stopping = stopping
+        self.subscription = subscription
+        self._settings = settings
+        self._spark = spark.newSession()
+        for key, value in SESSION_SETTINGS.items():
+            self._spark.conf.set(key, value)
+        self._schemas = schemas
+        self._topics = topics
+        self._marker_topic = transaction_topic(subscription)
+        self._manifests = Manifests(spark, settings.warehouse, subscription)
+        self._shelf = Shelf(self._spark, settings.warehouse, subscription)
+        self._planner = Planner(settings, self._spark, schemas, topics, self._shelf, self._history)
+        self._workers = Workers(settings, spark, schemas, self._shelf, stopping)
+        self._maintenance = Maintenance(settings, self._spark, subscription, self._shelf)
+        self.manifest = Manifest("")
+        self.figures = Figures()
+
+    def load(self) -> None:
+        """Read the newest state.
+
+        Raises:
+            FatalConsumerError: it is of another version of the job.
+            TransientConsumerError: the file system fails.
+        """
+        self.manifest = self._manifests.newest() or Manifest("")
+        self._count(0)
+
+    def hold(self, unread: Aside | None) -> None:
+        """Keep a manifest that says why the markers cannot be read; None: they can.
+
+        Raises:
+            TransientConsumerError: the file system fails.
+        """
+        # Without a state there is nothing that one could go on from.
+        if self.manifest.marker >= 0 and self.manifest.unread != unread:
+            self._store(replace(self.manifest, unread=unread))
+
+    def open(self, journal: str) -> None:
+        """Look at the tables before anything is applied, and bring those up to date that lag.
+
+        Args:
+            journal: id of the marker topic.
+
+        Raises:
+            ConsumerError: see the subclasses.
+        """
+        if self.manifest.journal != journal:
+            _log.info("a new marker topic: subscription=%s", self.subscription)
+            self.manifest = replace(self.manifest, journal=journal, marker=-1, owner=None)
+        self._shelf.names = {state.topic: name for name, state in self.manifest.tables.items()}
+        behind = [name for name in self.manifest.tables if self._is_behind(name)]
+        behind += [name for name in self.manifest.aside if name not in behind]
+        if behind and self.manifest.marker >= 0:
+            _log.info("looking after tables: %s", ", ".join(behind))
+            topics = {
+                self.manifest.tables[name].topic if name in self.manifest.tables else name
+                for name in behind
+            }
+            self._catch_up(topics, behind)
+
+    def take(self, cut: Cut) -> None:
+        """Apply a cut, and keep the manifest that says so.
+
+        What fails is tried again after a while, in smaller cuts; tables that have it skip it.
+
+        Args:
+            cut: the next one.
+
+        Raises:
+            ConsumerError: the job cannot go on; a table in trouble is set aside instead.
+        """
+        for trial in range(1, _TRIES + 1):
+            try:
+                self._take(cut, last=trial == _TRIES)
+                return
+            except TransientConsumerError as error:
+                if trial == _TRIES or self._stopping.is_set():
+                    raise
+                wait_s = _BACK_OFF_S * 2 ** (trial - 1)
+                _log.warning("trying again in %g s: %s", wait_s, error.message)
+                self._stopping.wait(wait_s)
+                if isinstance(error, SparkFailedError) and len(cut.markers) > 1:
+                    for half in cut.halves():
+                        self.take(half)
+                    return
+
+    def _take(self, cut: Cut, *, last: bool) -> None:
+        begun = time.monotonic()
+        tables, aside = self._apply(cut.markers, cut.topics(), last=last)
+        with self.figures.phase("manifest"):
+            self._advance(cut, tables, aside)
+        self._count(cut.records())
+        self.figures.cuts += 1
+        if self.figures.cuts % _PRUNE_CUTS == 1:
+            with self.figures.phase("manifest"):
+                self._manifests.prune(self._settings.keep_hours, self.manifest)
+        _log.info(
+            "cut applied: subscription=%s end_lsn=%s records=%d tables=%d seconds=%.1f",
+            self.subscription,
+            lsn_text(cut.end.end_lsn),
+            cut.records(),
+            len(tables),
+            time.monotonic() - begun,
+        )
+        self._maintain()
+
+    def _maintain(self) -> None:
+        """Look after the tables when it is time, and keep a manifest with their versions."""
+        if self._maintenance.is_due():
+            with self.figures.phase("maintenance"):
+                moved = self._maintenance.tidy(self.manifest.tables)
+            if moved:
+                self._store(replace(self.manifest, tables={**self.manifest.tables, **moved}))
+
+    def _count(self, records: int) -> None:
+        self.figures.end_lsn = self.manifest.end_lsn
+        self.figures.commit_time = self.manifest.commit_time
+        self.figures.tables_aside = len(self.manifest.aside)
+        self.figures.records += records
+
+    def _history(self, after: int, upto: int) -> list[Marker]:
+        """The PROGRESS markers between two offsets of the marker topic; fewer if some are gone."""
+        state = self._topics.look([self._marker_topic])[self._marker_topic]
+        begin = max(after + 1, state.earliest[0])
+        if begin > upto:
+            return []
+        spans = {self._marker_topic: {0: (begin, upto + 1)}}
+        frame = read_offsets(self._spark, self._settings, spans)
+        with tuned(self._spark, INTERPRETED):
+            read = read_markers(frame, self._schemas)
+        if read.error is not None:
+            raise read.error
+        owner = owner_before(read.found, self.manifest.owner)
+        judged = Witness(self.subscription, self._settings.topics, owner).judge(read.found)
+        return [one for one in judged if isinstance(one, Marker)]
+
+    def _is_behind(self, name: str) -> bool:
+        """Whether a table is not the one that the manifest knows."""
+        state = self.manifest.tables[name]
+        try:
+            found = self._shelf.find(name, state.version)
+        except Exception as error:  # it is looked at again, and held then
+            if (every := every_table(error)) is not None:
+                raise every from error
+            return True
+        return found is None or found.version < state.version
+
+    def _catch_up(self, topics: Iterable[str], names: Sequence[str]) -> None:
+        for name in names:
+            self._shelf.found.pop(name, None)
+        wanted = set(topics)
+        tables: dict[str, TableState] = {}
+        aside: dict[str, Aside] = {}
+        markers = self._history(-1, self.manifest.marker)
+        for cut in cut_markers(markers, self._settings.max_batch_records):
+            done, trouble = self._apply(cut.markers, sorted(wanted & set(cut.topics())), last=True)
+            tables |= done
+            aside = {name: why for name, why in aside.items() if name not in done} | trouble
+        # A table of which nothing is left to read is as it was found.
+        for name in names:
+            if name in tables or name in aside:
+                continue
+            try:
+                found = self._shelf.find(name)
+            except Exception as error:
+                if (every := every_table(error)) is not None:
+                    raise every from error
+                aside[name] = self._shelf.failed(name, error, last=True)
+                continue
+            if name in self.manifest.aside:
+                aside[name] = self.manifest.aside[name]
+            elif found is None:
+                gone = TableError("its folder is gone", hint=COPY_AGAIN)
+                aside[name] = self._shelf.aside(name, gone)
+            else:
+                tables[name] = TableState(found.version, found.commit.position.topic)
+        kept = {name: one for name, one in self.manifest.aside.items() if name not in names}
+        self._say(self.manifest, tables, aside)
+        self._store(
+            replace(
+                self.manifest,
+                tables={**self.manifest.tables, **tables},
+                aside={**kept, **aside},
+            )
+        )
+
+    def _advance(
+        self, cut: Cut, tables: Mapping[str, TableState], aside: Mapping[str, Aside]
+    ) -> None:
+        before = self.manifest
+        # Markers behind the last one that has records change nothing.
+        begin = next((one for one in reversed(cut.markers) if one.ranges), cut.end)
+        back = {*tables, *(state.topic for state in tables.values())}
+        kept = {name: why for name, why in before.aside.items() if name not in back}
+        after = replace(before, aside={**kept, **aside}).after(cut.copies)
+        self._store(
+            replace(
+                after,
+                marker=cut.end.offset,
+                since_lsn=begin.end_lsn,
+                since_time=begin.commit_time or before.since_time,
+                since_marker=begin.offset,
+                end_lsn=cut.end.end_lsn,
+                commit_time=cut.end.commit_time or before.commit_time,
+                tables={**before.tables, **tables},
+                fenced=self._fenced_after(tables),
+                owner=cut.end.writer or before.owner,
+            )
+        )
+        self._say(before, tables, aside)
+
+    def _say(
+        self, before: Manifest, tables: Mapping[str, TableState], aside: Mapping[str, Aside]
+    ) -> None:
+        for name, why in aside.items():
+            if before.aside.get(name) != why:
+                _log.error(
+                    "table set aside: subscription=%s table=%s: %s\nhint: %s",
+                    self.subscription,
+                    name,
+                    why.reason,
+                    why.hint,
+                )
+        for name in before.aside:
+            if name in tables:
+                _log.info("table is back: subscription=%s table=%s", self.subscription, name)
+
+    def _store(self, manifest: Manifest) -> None:
+        self.manifest = self._manifests.store(manifest, self.manifest)
+
+    def _apply(
+        self, markers: Sequence[Marker], topics: Sequence[str], *, last: bool
+    ) -> tuple[dict[str, TableState], dict[str, Aside]]:
+        """Apply what some topics have between markers: tables that changed, tables in trouble."""
+        tables: dict[str, TableState] = {}
+        with self.figures.phase("plan"):
+            tasks, aside = self._planner.plan(self.manifest, markers, topics, last=last)
+        with self.figures.phase("apply"):
+            done = self._workers.apply(tasks, last=last)
+        self.figures.skipped = self._workers.skipped
+        for name, outcome in done.items():
+            if isinstance(outcome, Found):
+                topic = outcome.commit.position.topic
+                self._shelf.found[name] = outcome
+                self._shelf.names[topic] = name
+                tables[name] = TableState(outcome.version, topic)
+            else:
+                aside[name] = outcome
+        return self._written_before(markers, topics, {*tables, *aside}) | tables, aside
+
+    def _written_before(
+        self, markers: Sequence[Marker], topics: Sequence[str], seen: Collection[str]
+    ) -> dict[str, TableState]:
+        """Tables that have it already, from a run that was stopped before it had a manifest."""
+        tables = {}
+        for topic in topics:
+            name = self._shelf.names.get(topic, topic)
+            found = self._shelf.found.get(name)
+            if found is None or name in seen or name in self.manifest.aside:
+                continue
+            position, state = found.commit.position, TableState(found.version, topic)
+            here = (position.topic, position.journal) == (topic, self.manifest.journal)
+            ahead = position.marker > markers[-1].offset
+            if here and not ahead and self.manifest.tables.get(name) != state:
+                tables[name] = state
+        return tables
+
+    def _fenced_after(self, tables: Mapping[str, TableState]) -> tuple[str, ...]:
+        """The topics that tables have left for others."""
+        fenced = set(self.manifest.fenced)
+        for name, state in tables.items():
+            before = self.manifest.tables.get(name)
+            if before is not None and before.topic != state.topic:
+                fenced.add(before.topic)
+                _log.warning(
+                    "table comes from another topic now: subscription=%s table=%s topic=%s",
+                    self.subscription,
+                    name,
+                    state.topic,
+                )
+            fenced.discard(state.topic)
+        return tuple(sorted(fenced))

@@ -1,0 +1,126 @@
+"""The tables of one subscription: where they are, and what is known of each."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pyspark.sql import SparkSession
+
+from spark_consumer.display import as_word, logger
+from spark_consumer.errors import COPY_AGAIN, ConsumerError
+from spark_consumer.formats.delta.commit_metadata import Found
+from spark_consumer.formats.delta.table import Table
+from spark_consumer.names import source_name, table_folder
+from spark_consumer.spark.failures import TableTransientError, as_error
+from spark_consumer.spark.files import Folder
+from spark_consumer.states.manifests import Aside, manifest_folder
+
+__all__ = ["Shelf"]
+
+_log: Final = logger(__name__)
+_PROBE: Final = "probe"
+
+
+class Shelf:
+    """Finds tables, and remembers what it has found.
+
+    Args:
+        spark: a session to look with.
+        warehouse: folder of the tables.
+        subscription: its name.
+
+    Attributes:
+        names: By topic, the table that comes from it.
+        found: By name, the table as it was last seen.
+    """
+
+    def __init__(self, spark: SparkSession, warehouse: str, subscription: str) -> None:
+        self._spark = spark
+        self._warehouse = warehouse
+        self._subscription = subscription
+        self.names: dict[str, str] = {}
+        self.found: dict[str, Found] = {}
+
+    def find(self, name: str, trusted: int = -1) -> Found | None:
+        """A table with its position; None when it is not there.
+
+        Args:
+            name: ``schema.table``.
+            trusted: a version up to which only this job has written.
+
+        Raises:
+            TableError: its position cannot be trusted.
+        """
+        table = self.table(self._spark, name)
+        known = self.found.get(name)
+        if known is not None and table.version() == known.version:
+            return known
+        found = table.find(known.version if known is not None else trusted)
+        if found is not None:
+            self.found[name] = found
+        return found
+
+    def table(self, spark: SparkSession, name: str) -> Table:
+        """A table by way of a session."""
+        path = table_folder(self._warehouse, self._subscription, name)
+        return Table(spark, path, self.label(name))
+
+    def twin(self, name: str) -> str | None:
+        """The table whose folder this one's is, too; None where it has one of its own.
+
+        Their names differ by case alone, and the file system does not tell them apart.
+
+        Raises:
+            TableError: the table's position cannot be trusted.
+            TransientConsumerError: the file system fails.
+        """
+        alike = {one for one in self.names.values() if one != name and one.lower() == name.lower()}
+        if not alike:
+            return None
+        found = self.find(name)
+        if found is not None:
+            owner = self.names.get(found.commit.position.topic, name)
+            return owner if owner in alike else None
+        return min(alike) if self._is_blind_to_case() else None
+
+    def _is_blind_to_case(self) -> bool:
+        folder = Folder(self._spark, manifest_folder(self._warehouse, self._subscription))
+        folder.write(_PROBE, "")
+        try:
+            return folder.time(_PROBE.upper()) is not None
+        finally:
+            folder.remove(_PROBE)
+
+    def label(self, name: str) -> str:
+        """How messages call a table."""
+        return f"subscription {self._subscription}, table {name}"
+
+    def failed(self, name: str, error: Exception, *, last: bool) -> Aside:
+        """Why a table is held on which the work has failed, whatever the error is.
+
+        Args:
+            name: ``schema.table``.
+            error: see `as_error`.
+            last: there is no further try.
+
+        Raises:
+            TableTransientError: it may pass, and there is a further try.
+        """
+        known = as_error(self.label(name), error)
+        if isinstance(known, TableTransientError) and not last:
+            raise known from error
+        if known is not error:
+            _log.debug("%s", name, exc_info=error)
+        return self.aside(name, known)
+
+    def aside(self, name: str, error: ConsumerError) -> Aside:
+        """Why a table is set aside; where a copy helps, with the command that asks for it."""
+        known = self.found.get(name)
+        end_lsn = known.commit.position.end_lsn if known is not None else None
+        hint = error.hint
+        # What is only known by its topic has no name yet.
+        if hint is not None and name in self.names.values():
+            table, subscription = as_word(source_name(name)), as_word(self._subscription)
+            command = f"{COPY_AGAIN} (pgsluice copy {table} --subscription {subscription})"
+            hint = hint.replace(COPY_AGAIN, command)
+        return Aside(error.message, hint, end_lsn)

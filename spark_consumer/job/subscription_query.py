@@ -1,0 +1,287 @@
+"""One subscription's part of the job: its query, and what is done with each micro-batch.
+
+What fails for a subscription holds it, with the reason, and no other; what concerns every table
+(`spark_consumer.spark.failures`) ends the job.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import threading
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from spark_consumer.display import logger
+from spark_consumer.errors import ConsumerError, ContractError, FatalConsumerError
+from spark_consumer.job.rebuild import Rebuild
+from spark_consumer.kafka.marker_trust import Found, Refused, Witness, warnings
+from spark_consumer.kafka.markers import Copy, Marker, cut_markers, read_markers
+from spark_consumer.kafka.registry import Schemas
+from spark_consumer.kafka.topics import TopicStates
+from spark_consumer.names import part, transaction_topic
+from spark_consumer.settings import ConsumerSettings, source_options
+from spark_consumer.spark.failures import (
+    MemoryShortError,
+    StoppedError,
+    TableTransientError,
+    as_error,
+    cause,
+    every_table,
+    may_pass,
+)
+from spark_consumer.spark.files import Folder
+from spark_consumer.spark.query_listener import query_name
+from spark_consumer.spark.tuning import INTERPRETED, tuned
+from spark_consumer.states.manifests import Aside, Manifest
+
+__all__ = ["Subscription"]
+
+_log: Final = logger(__name__)
+_MARKERS: Final = 100_000
+"""Markers in a micro-batch at most; a cut's size is bounded by its records."""
+_RESTARTS: Final = 3
+"""Times that a query whose source has failed is started again before the subscription is held."""
+
+
+class Subscription:
+    """One subscription's part of the job: what is done with each micro-batch.
+
+    Args:
+        settings: of the job.
+        spark: any session of the application.
+        name: the subscription.
+        schemas: writer schemas by id.
+        topics: describes topics.
+
+    Attributes:
+        failure: Why the last micro-batch failed, after which no other is applied; None: it did not.
+            Spark is not told, and takes the batch for done: what it logs of a failure is long, and
+            says less.
+        held: Why nothing of it is read now; None while it is.
+        stopping: Set to let the running micro-batch end after the table that is being written.
+    """
+
+    def __init__(
+        self,
+        settings: ConsumerSettings,
+        spark: SparkSession,
+        name: str,
+        schemas: Schemas,
+        topics: TopicStates,
+    ) -> None:
+        self.name = name
+        self.failure: ConsumerError | None = None
+        self.held: ConsumerError | None = None
+        self.stopping = threading.Event()
+        self.rebuild = Rebuild(settings, spark, name, schemas, topics, self.stopping)
+        self._settings = settings
+        self._spark = spark
+        self._schemas = schemas
+        self._topics = topics
+        self._topic = transaction_topic(name)
+        # Markers of a Kafka transaction whose PROGRESS has not been read yet.
+        self._waiting: list[Marker | Copy] = []
+        self._witness = Witness(name, settings.topics, None)
+        self._loaded = False
+        self._begun_at = -1
+        self._restarts = 0
+
+    @property
+    def manifest(self) -> Manifest:
+        """Where it stands."""
+        return self.rebuild.manifest
+
+    def load(self) -> None:
+        """Read where it stands, the first time.
+
+        Raises:
+            ConsumerError: see the subclasses.
+        """
+        if not self._loaded:
+            self.rebuild.load()
+            self._loaded = True
+
+    def is_complete(self) -> bool:
+        """The tables hold everything up to `ConsumerSettings.endpos`."""
+        endpos = self._settings.endpos
+        complete = self.manifest.complete_lsn
+        return endpos is not None and complete is not None and complete >= endpos
+
+    def is_stuck(self) -> bool:
+        """All up to `ConsumerSettings.endpos` has been read, and some table is in trouble."""
+        endpos = self._settings.endpos
+        manifest = self.manifest
+        return (
+            endpos is not None
+            and manifest.marker >= 0
+            and manifest.end_lsn >= endpos
+            and manifest.in_trouble
+        )
+
+    def is_there(self) -> bool:
+        """The marker topic exists; the gateway makes it with the first subscription."""
+        return bool(self._topics.look([self._topic]))
+
+    def hold(self, error: ConsumerError) -> None:
+        """Say why nothing of it is read, in the log, the figures and the manifest.
+
+        Raises:
+            TransientConsumerError: the file system fails.
+        """
+        known, self.held = self.held, error
+        self.rebuild.figures.held = error.message
+        if known is None or known.message != error.message:
+            _log.error(
+                "subscription held: subscription=%s: %s\nhint: %s",
+                self.name,
+                error.message,
+                error.hint,
+            )
+        self.rebuild.hold(Aside(error.message, error.hint, self.manifest.end_lsn))
+
+    def hold_as_gone(self) -> None:
+        """Say that the marker topic is gone, where there was one.
+
+        Raises:
+            TransientConsumerError: the file system fails.
+        """
+        if self.manifest.marker >= 0:
+            hint = "the gateway makes it again when it starts, and copies the tables again"
+            self.hold(FatalConsumerError(f"topic {self._topic} is gone", hint=hint))
+
+    def release(self) -> None:
+        """Say that it is read again; the manifest says so with the next micro-batch."""
+        if self.held is not None:
+            _log.info("subscription is back: subscription=%s", self.name)
+        self.held = self.rebuild.figures.held = None
+
+    def start(self) -> StreamingQuery:
+        """Look after the tables, then start the query.
+
+        Raises:
+            ConsumerError: see the subclasses.
+        """
+        self.failure = None
+        self.stopping.clear()
+        state = self._topics.look([self._topic])[self._topic]
+        self.rebuild.open(state.id)
+        begin = max(self.manifest.marker + 1, state.earliest[0])
+        self._waiting = []
+        owner = self.manifest.owner
+        self._witness = Witness(self.name, self._settings.topics, owner, self.manifest.end_lsn)
+        self._restarts = self._restarts + 1 if begin == self._begun_at else 0
+        self._begun_at = begin
+        interval = self._settings.trigger_interval_s
+        if self._settings.endpos is not None:
+            interval = min(interval, 0.5)
+        reader = (
+            self._spark.readStream.format("kafka")
+            .option("subscribe", self._topic)
+            .option("startingOffsets", json.dumps({self._topic: {"0": begin}}))
+            .option("failOnDataLoss", "false")
+            .option("maxOffsetsPerTrigger", _MARKERS)
+            .options(**source_options(self._settings))
+        )
+        # Spark waits for a batch to end when its query is stopped, without a bound by default.
+        timeout = f"{max(1, math.ceil(self._settings.shutdown_timeout_s * 500))}ms"
+        self._spark.conf.set("spark.sql.streaming.stopTimeout", timeout)
+        folder = f"{self._settings.checkpoint.rstrip('/')}/{part(self.name)}"
+        Folder(self._spark, folder).remove_all()
+        _log.info("reading: subscription=%s from marker %d", self.name, begin)
+        writer = (
+            reader.load()
+            .writeStream.queryName(query_name(self.name))
+            .option("checkpointLocation", folder)
+            .foreachBatch(self.process)
+        )
+        if self._settings.available_now:
+            return writer.trigger(availableNow=True).start()
+        return writer.trigger(processingTime=f"{interval:g} seconds").start()
+
+    def may_restart(self) -> bool:
+        """Whether a query that ended can be tried again; not often without any progress."""
+        passing = self.failure is None or isinstance(self.failure, TableTransientError)
+        return passing and self._restarts < _RESTARTS
+
+    def why_ended(self, query: StreamingQuery) -> ConsumerError:
+        """Why its query has ended."""
+        if self.failure is not None:
+            return self.failure
+        error = query.exception()
+        text = "the query ended without an error" if error is None else str(error)
+        first = next((line for line in text.splitlines() if line.strip()), text)
+        java = query._jsq.exception()
+        if error is not None and java.isDefined() and may_pass(java.get()):
+            return TableTransientError(first, hint=f"can topic {self._topic} be read?")
+        return FatalConsumerError(first, hint=f"can topic {self._topic} be read?")
+
+    def process(self, records: DataFrame, batch: int) -> None:
+        """Apply a micro-batch of markers, or set `failure`; the function for foreachBatch.
+
+        Args:
+            records: as Spark's Kafka source gives them.
+            batch: its number.
+        """
+        if self.failure is not None:
+            return
+        try:
+            self._process(records)
+        except StoppedError:
+            # Spark takes the batch for done, and it is not asked again: see `start`.
+            return
+        except Exception as error:
+            if self.stopping.is_set() and not isinstance(error, ConsumerError):
+                _log.warning("batch abandoned: subscription=%s: %s", self.name, cause(error))
+                return
+            self.failure = every_table(error) or _of_markers(as_error("its markers", error))
+
+    def _process(self, records: DataFrame) -> None:
+        self._check_journal()
+        with tuned(records.sparkSession, INTERPRETED):
+            read = read_markers(records, self._schemas)
+        self._waiting += self._believed(read.found)
+        for cut in cut_markers(self._waiting, self._settings.max_batch_records):
+            if self.stopping.is_set():
+                raise StoppedError("stopped between two cuts")
+            self.rebuild.figures.waiting_since = cut.begun()
+            self.rebuild.take(cut)
+        self.rebuild.figures.waiting_since = None
+        self._waiting = [one for one in self._waiting if one.offset > self.manifest.marker]
+        if read.error is not None:
+            raise read.error
+        self.release()
+        self.rebuild.hold(None)
+
+    def _check_journal(self) -> None:
+        """Notice a marker topic that was made anew, whose offsets mean something else.
+
+        Raises:
+            TableTransientError: it was; the query has to begin anew, too.
+            TransientConsumerError: the broker does not answer.
+        """
+        state = self._topics.look([self._topic]).get(self._topic)
+        if state is None or state.id != self.manifest.journal:
+            raise TableTransientError(f"topic {self._topic} is gone, or was made anew")
+
+    def _believed(self, read: Iterable[Found]) -> Iterator[Marker | Copy]:
+        refused: list[Refused] = []
+        for one in self._witness.judge(read):
+            if isinstance(one, Refused):
+                refused.append(one)
+            else:
+                yield one
+        self.rebuild.figures.refused += len(refused)
+        for line in warnings(self.name, refused, self._witness.withdrawn):
+            _log.warning("%s", line)
+        self._witness.withdrawn.clear()
+
+
+def _of_markers(error: ConsumerError) -> ConsumerError:
+    """A marker that takes more memory than there is does so again; the others need not wait."""
+    if isinstance(error, MemoryShortError):
+        return ContractError(error.message, hint=error.hint)
+    return error

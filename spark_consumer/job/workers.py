@@ -1,0 +1,194 @@
+"""Apply shares side by side: small ones read together, a large one by itself."""
+
+from __future__ import annotations
+
+import math
+import queue
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from spark_consumer.apply.applier import Applier
+from spark_consumer.apply.large import Learnt
+from spark_consumer.errors import ConsumerError
+from spark_consumer.formats.delta.commit_metadata import Found
+from spark_consumer.job.planner import Task, read_shares
+from spark_consumer.job.subscriber_tables import Shelf
+from spark_consumer.kafka.batch_profile import Survey, survey
+from spark_consumer.kafka.decode import wire
+from spark_consumer.kafka.registry import Schemas
+from spark_consumer.settings import ConsumerSettings
+from spark_consumer.spark.failures import StoppedError, every_table
+from spark_consumer.spark.tuning import INTERPRETED, gather, is_small, tuned
+from spark_consumer.states.manifests import Aside
+
+__all__ = ["Workers", "groups"]
+
+_TOGETHER: Final = 4
+"""So many small tables are read together at least."""
+
+
+class Workers:
+    """Threads with a session each.
+
+    Args:
+        settings: of the job.
+        spark: any session of the application.
+        schemas: writer schemas by id.
+        shelf: the tables.
+        stopping: when it is set, no further table is begun.
+    """
+
+    def __init__(
+        self,
+        settings: ConsumerSettings,
+        spark: SparkSession,
+        schemas: Schemas,
+        shelf: Shelf,
+        stopping: threading.Event,
+    ) -> None:
+        self._settings = settings
+        self._stopping = stopping
+        self._shelf = shelf
+        self._appliers: queue.SimpleQueue[Applier] = queue.SimpleQueue()
+        learnt = Learnt()
+        self._all = [
+            Applier(spark.newSession(), schemas, learnt) for _ in range(settings.parallel_tables)
+        ]
+        for applier in self._all:
+            self._appliers.put(applier)
+
+    @property
+    def skipped(self) -> int:
+        """For how many keys an update or a delete has found no row, since the start."""
+        return sum(applier.skipped for applier in self._all)
+
+    def apply(self, tasks: Sequence[Task], *, last: bool) -> dict[str, Found | Aside]:
+        """Apply shares.
+
+        Args:
+            tasks: of different tables.
+            last: it is the last try: what fails in Spark alone is set aside, too.
+
+        Raises:
+            TransientConsumerError: it should be tried again; tables may have it already.
+            StoppedError: the job is to stop.
+        """
+        done: dict[str, Found | Aside] = {}
+        shared = list(groups(tasks, self._settings.parallel_tables))
+        with ThreadPoolExecutor(self._settings.parallel_tables) as pool:
+            for outcomes in pool.map(lambda group: self._run(group, last=last), shared):
+                done |= outcomes
+        return done
+
+    def _run(self, tasks: Sequence[Task], *, last: bool) -> dict[str, Found | Aside]:
+        """Apply a group of shares with one read; each by itself, when reading fails."""
+        applier = self._appliers.get()
+        try:
+            outcomes = self._together(applier, tasks)
+        except Exception as error:  # whatever it is, it is one of these tables'
+            self._unless_every(error)
+            outcomes = {task.name: error for task in tasks}
+        finally:
+            self._appliers.put(applier)
+        done: dict[str, Found | Aside] = {}
+        for task in tasks:
+            outcome = outcomes[task.name]
+            if isinstance(outcome, Found):
+                done[task.name] = outcome
+            elif len(tasks) > 1:
+                done |= self._run([task], last=last)
+            else:
+                done[task.name] = self._shelf.failed(task.name, outcome, last=last)
+        return done
+
+    def _together(self, applier: Applier, tasks: Sequence[Task]) -> dict[str, Found | Exception]:
+        records = sum(task.share.records() for task in tasks)
+        frame = wire(read_shares(applier.spark, self._settings, [task.share for task in tasks]))
+        if not is_small(records):
+            (task,) = tasks
+            return {
+                task.name: self._guarded(
+                    lambda: applier.apply_large(
+                        self._shelf.table(applier.spark, task.name), task.found, task.share, frame
+                    )
+                )
+            }
+        frame = frame.persist()
+        try:
+            with tuned(applier.spark, INTERPRETED):
+                surveyed = survey(frame)
+            if not is_small(records, sum(held.bytes for held in surveyed.values())):
+                return {
+                    task.name: self._one(
+                        applier, task, _of(frame, task), surveyed.get(task.share.topic), small=False
+                    )
+                    for task in tasks
+                }
+            done: dict[str, Found | Exception] = {}
+            with tuned(applier.spark):
+                whole = gather(frame, applier.spark)
+                for task in tasks:
+                    held = surveyed.get(task.share.topic)
+                    done[task.name] = self._one(applier, task, _of(whole, task), held, small=True)
+            return done
+        finally:
+            frame.unpersist()
+
+    def _one(
+        self,
+        applier: Applier,
+        task: Task,
+        frame: DataFrame,
+        held: Survey | None,
+        *,
+        small: bool,
+    ) -> Found | Exception:
+        def apply() -> Found:
+            table = self._shelf.table(applier.spark, task.name)
+            return applier.apply(table, task.found, task.share, frame, held, small=small)
+
+        return self._guarded(apply)
+
+    def _guarded(self, apply: Callable[[], Found]) -> Found | Exception:
+        """The outcome for one table; whatever fails is the table's own."""
+        if self._stopping.is_set():
+            raise StoppedError("stopped between two tables")
+        try:
+            return apply()
+        except Exception as error:
+            self._unless_every(error)
+            return error
+
+    def _unless_every(self, error: Exception) -> None:
+        """Raise what concerns every table; see `spark_consumer.spark.failures`."""
+        if self._stopping.is_set() and not isinstance(error, ConsumerError):
+            raise StoppedError("stopped while a table was written") from error
+        if (every := every_table(error)) is not None:
+            raise every from error
+
+
+def _of(frame: DataFrame, task: Task) -> DataFrame:
+    return frame.where(F.col("topic") == task.share.topic)
+
+
+def groups(tasks: Sequence[Task], workers: int) -> Iterator[list[Task]]:
+    """Yield the shares that one worker reads together: small ones, as many as are small together.
+
+    Not all of them where there are other workers, who would have nothing to do: to read once more
+    costs less than to write a few tables.
+    """
+    most = max(_TOGETHER, math.ceil(len(tasks) / workers))
+    group: list[Task] = []
+    for task in sorted(tasks, key=lambda task: task.share.records()):
+        records = sum(one.share.records() for one in group) + task.share.records()
+        if group and (len(group) == most or not is_small(records)):
+            yield group
+            group = []
+        group.append(task)
+    if group:
+        yield group

@@ -1,0 +1,260 @@
+"""What a wire frame holds of a topic, as one pass over it says, for the driver to decide by."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from typing import Any, Final
+
+import fastavro
+from pyspark.sql import Column as Expr
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.avro.functions import from_avro
+
+from spark_consumer.errors import ContractError
+from spark_consumer.kafka.registry import Schemas
+
+__all__ = [
+    "AVRO_OPTIONS",
+    "IS_CHANGE",
+    "IS_MOVE",
+    "IS_REMOVAL",
+    "Held",
+    "Piece",
+    "Survey",
+    "begins_copy",
+    "copy_beginnings",
+    "of_piece",
+    "schema_id",
+    "schema_number",
+    "survey",
+]
+
+# CORRECTED: PostgreSQL's calendar is proleptic Gregorian, as Spark's.
+AVRO_OPTIONS: Final = {"mode": "FAILFAST", "datetimeRebaseMode": "CORRECTED"}
+
+_MOST_KINDS: Final = 100_000
+
+# Of a wire frame's record; see `Piece`.
+IS_CHANGE: Final = "value_id IS NOT NULL AND op <> 't'"
+IS_MOVE: Final = "value_id IS NOT NULL AND op = 'c' AND rekey <=> 'new'"
+IS_REMOVAL: Final = f"value_id IS NOT NULL AND op IN ('u', 'd') OR {IS_MOVE}"
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Records of one topic that have the same two schemas.
+
+    Attributes:
+        key_id: Schema id of the keys; None where there is no key.
+        value_id: Schema id of the values.
+        changes: Records that are not truncates.
+        removals: Of these, the ones that need an old row: u, d, and the new half of a rekey.
+        moves: Of these, the new halves of a rekey.
+    """
+
+    key_id: int | None
+    value_id: int
+    changes: int
+    removals: int
+    moves: int
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """What a frame holds of one partition.
+
+    Attributes:
+        first: First offset.
+        last: Last offset, tombstones included.
+        records: Number of records, tombstones included.
+        truncate: Offset of the last `t`, or None.
+        lone: Value schema's id and Avro body of the `t` when there is but one, or None.
+    """
+
+    first: int
+    last: int
+    records: int
+    truncate: int | None
+    lone: tuple[int, bytes] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """What a frame holds of one topic.
+
+    Attributes:
+        partitions: By number.
+        bytes: Of the Avro bodies of all keys and values.
+        pieces: By schema ids; tombstones left out.
+    """
+
+    topic: str
+    partitions: Mapping[int, Held]
+    bytes: int
+    pieces: tuple[Piece, ...]
+
+    def place(self) -> str:
+        """Where it is, for messages."""
+        parts = "; ".join(
+            f"partition {number}, offsets {held.first} to {held.last}"
+            for number, held in self.partitions.items()
+        )
+        return f"topic {self.topic}, {parts}"
+
+
+def schema_id(number: int | None) -> Expr:
+    """A schema's id as wire frames have it: four bytes, big-endian; null for none."""
+    return F.lit(None if number is None else number.to_bytes(4, "big"))
+
+
+def schema_number(found: bytes) -> int:
+    """The id that a wire frame's row has."""
+    return int.from_bytes(found, "big")
+
+
+def of_piece(key_id: int | None, value_id: int) -> Expr:
+    """Whether a wire frame's record has these two schemas."""
+    return (F.col("value_id") == schema_id(value_id)) & F.col("key_id").eqNullSafe(
+        schema_id(key_id)
+    )
+
+
+def survey(records: DataFrame) -> dict[str, Survey]:
+    """Say what a wire frame holds, by topic.
+
+    Raises:
+        ContractError: a record whose form is at fault; names topic, partition and offset.
+    """
+    rows = (
+        records.groupBy("topic", "partition", "key_id", "value_id")
+        .agg(
+            F.count("*").alias("records"),
+            F.sum(F.expr("coalesce(length(key_body), 0) + coalesce(length(value_body), 0)")).alias(
+                "bytes"
+            ),
+            F.min("offset").alias("first"),
+            F.max("offset").alias("last"),
+            F.count_if(F.expr(IS_CHANGE)).alias("changes"),
+            F.count_if(F.expr(IS_REMOVAL)).alias("removals"),
+            F.count_if(F.expr(IS_MOVE)).alias("moves"),
+            F.max(F.expr("CASE WHEN op = 't' THEN offset END")).alias("truncate"),
+            F.count_if(F.expr("op = 't'")).alias("truncates"),
+            F.any_value(F.expr("CASE WHEN op = 't' THEN value_body END"), True).alias("body"),
+            F.min(F.expr("CASE WHEN fault IS NOT NULL THEN struct(offset, fault) END")).alias(
+                "fault"
+            ),
+        )
+        .limit(_MOST_KINDS + 1)
+        .collect()
+    )
+    if len(rows) > _MOST_KINDS:
+        raise ContractError(
+            f"records have more than {_MOST_KINDS} combinations of partition and schemas",
+            hint="is the topic written by something else than the gateway?",
+        )
+    by_topic: dict[str, list[Any]] = {}
+    for row in rows:
+        if row.fault is not None:
+            raise ContractError(
+                f"topic {row.topic}, partition {row.partition}, offset {row.fault.offset}:"
+                f" {row.fault.fault}",
+                hint="is the topic written by something else than the gateway?",
+            )
+        by_topic.setdefault(row.topic, []).append(row)
+    return {topic: _survey(topic, by_topic[topic]) for topic in sorted(by_topic)}
+
+
+def _survey(topic: str, rows: Sequence[Any]) -> Survey:
+    partitions = {}
+    for number in sorted({row.partition for row in rows}):
+        mine = [row for row in rows if row.partition == number]
+        emptying = [row for row in mine if row.truncates]
+        lone = len(emptying) == 1 and emptying[0].truncates == 1
+        partitions[number] = Held(
+            first=min(row["first"] for row in mine),
+            last=max(row["last"] for row in mine),
+            records=sum(row.records for row in mine),
+            truncate=max((row.truncate for row in emptying), default=None),
+            lone=_lone(emptying[0]) if lone else None,
+        )
+    pieces: dict[tuple[int | None, int], Piece] = {}
+    for row in rows:
+        if row.value_id is not None:
+            ids = (row.key_id and schema_number(row.key_id), schema_number(row.value_id))
+            known = pieces.get(ids, Piece(*ids, 0, 0, 0))
+            pieces[ids] = Piece(
+                *ids,
+                known.changes + row.changes,
+                known.removals + row.removals,
+                known.moves + row.moves,
+            )
+    return Survey(topic, partitions, sum(row.bytes for row in rows), tuple(pieces.values()))
+
+
+def _lone(row: Any) -> tuple[int, bytes]:
+    return schema_number(row.value_id), bytes(row.body)
+
+
+def copy_beginnings(
+    records: DataFrame, found: Survey, schemas: Schemas
+) -> dict[int, tuple[int, int]]:
+    """Where copies begin: the `t` records whose snapshot is ``first``.
+
+    Args:
+        records: wire frame of one topic.
+        found: what it holds.
+        schemas: the writer schemas.
+
+    Returns:
+        By partition, offset and value schema's id of the last one.
+    """
+    emptied = {n: held for n, held in found.partitions.items() if held.truncate is not None}
+    if all(held.lone is not None for held in emptied.values()):
+        return {
+            number: (held.truncate, held.lone[0])
+            for number, held in emptied.items()
+            if held.truncate is not None and held.lone is not None
+            if begins_copy(held.lone[1], schemas.schema(held.lone[0]))
+        }
+    frames = []
+    for value_id in {piece.value_id for piece in found.pieces}:
+        envelope = from_avro(
+            F.col("value_body"), json.dumps(schemas.schema(value_id)), AVRO_OPTIONS
+        )
+        frames.append(
+            records.where((F.col("value_id") == schema_id(value_id)) & (F.col("op") == "t"))
+            .select("partition", "offset", "value_id", envelope.alias("e"))
+            .where("e.source.snapshot = 'first'")
+            .groupBy("partition")
+            .agg(F.max(F.struct("offset", "value_id")).alias("last"))
+        )
+    begun: dict[int, tuple[int, int]] = {}
+    for row in reduce(DataFrame.unionByName, frames).collect():
+        last = (row["last"]["offset"], schema_number(row["last"]["value_id"]))
+        begun[row["partition"]] = max(last, begun.get(row["partition"], (-1, -1)))
+    return begun
+
+
+def begins_copy(body: bytes, schema: dict[str, Any]) -> bool:
+    """Whether the Avro body of a `t` says that a copy begins with it."""
+    # A decimal stays bytes: the time that a number takes grows as the square of its length.
+    plain = json.loads(json.dumps(schema), object_hook=_without_logical_type)
+    try:
+        envelope: Any = fastavro.schemaless_reader(
+            io.BytesIO(body), fastavro.parse_schema(plain), None
+        )
+        return bool(envelope["source"]["snapshot"] == "first")
+    except Exception as error:  # fastavro lets through whatever a reader can meet
+        raise ContractError(
+            "a record is not what its Avro schema says",
+            hint="is the topic written by something else than the gateway?",
+        ) from error
+
+
+def _without_logical_type(schema: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in schema.items() if name != "logicalType"}

@@ -1,0 +1,288 @@
+"""From Kafka records to changes, decoded in the JVM. No row passes through Python.
+
+`wire` cuts headers and wire format; when `spark_consumer.kafka.batch_profile` has said what a frame
+holds, `changes` makes the frame that `spark_consumer.fold.keyed` and its kin fold.
+
+A change has these columns:
+
+    pos     struct<lsn string, seq bigint, offset bigint>: its place; orders changes
+    id      bigint: tells it from every other change of its topic
+    op      put (a whole row), set (columns of a row that is there), delete,
+            move (a row that is there gets another key, and columns)
+    k       struct: the key, in canonical form; keyed tables only
+    f       struct: the key the row had before, of a move; keyed tables only
+    v       struct: the row, a field per column of the table; null for delete
+    b       struct: the whole row before; multisets only
+    unsent  array<string>: fields of v that were not sent, so keep their value (set and move)
+
+A key change arrives as a `d` with rekey=old and a `c` with rekey=new whose `before` carries the old
+identity, perhaps in another partition. The second half says everything, so the first is dropped.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from functools import reduce
+from typing import Any, Final
+
+from pyspark.sql import Column as Expr
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.avro.functions import from_avro
+from pyspark.sql.types import StructType
+
+from spark_consumer.kafka.batch_profile import AVRO_OPTIONS, Piece, of_piece
+from spark_consumer.kafka.layout import ColumnPlan, KeyLayout, canonical
+from spark_consumer.kafka.registry import Schemas
+from spark_consumer.settings import ConsumerSettings, source_options
+
+__all__ = [
+    "RowTypes",
+    "changes",
+    "prefixed",
+    "read_offsets",
+    "source_table",
+    "wire",
+]
+
+_PARTITIONS: Final = 1 << 16
+_ROW_FIELDS: Final = ("before", "after", "unchanged")
+
+
+def read_offsets(
+    spark: SparkSession,
+    settings: ConsumerSettings,
+    spans: Mapping[str, Mapping[int, tuple[int, int]]],
+    *,
+    tasks: int | None = None,
+) -> DataFrame:
+    """Records between offsets, as Spark's Kafka source gives them; what is committed, no more.
+
+    Args:
+        spark: session of the frame.
+        settings: how to reach the broker.
+        spans: by topic and partition, the first offset and the one behind the last.
+        tasks: read in at least so many pieces.
+    """
+    reader = spark.read.format("kafka").option("includeHeaders", "true")
+    reader = reader.options(**source_options(settings))
+    if tasks is not None:
+        reader = reader.option("minPartitions", tasks)
+    texts = [
+        json.dumps(
+            {
+                topic: {str(number): span[side] for number, span in parts.items()}
+                for topic, parts in spans.items()
+            }
+        )
+        for side in (0, 1)
+    ]
+    assigned = {topic: sorted(parts) for topic, parts in spans.items()}
+    return (
+        reader.option("assign", json.dumps(assigned))
+        .option("startingOffsets", texts[0])
+        .option("endingOffsets", texts[1])
+        .option("failOnDataLoss", "true")
+        .load()
+    )
+
+
+def _header(name: str) -> str:
+    # A lambda over the headers would be interpreted, for each record.
+    place = f"CAST(array_position(headers.key, '{name}') AS INT) - 1"
+    return f"CAST(get(headers.value, {place}) AS STRING)"
+
+
+def prefixed(column: str) -> tuple[Expr, Expr]:
+    """Schema id and Avro bytes of a column in Confluent's wire format; null where it is null.
+
+    The id stays as it is there, four bytes: see `spark_consumer.kafka.batch_profile.schema_id`.
+    """
+    return F.expr(f"substring({column}, 2, 4)"), F.expr(f"substring({column}, 6)")
+
+
+def wire(records: DataFrame) -> DataFrame:
+    """Cut records of tables' topics into what the job works with.
+
+    Args:
+        records: topic, partition, offset, key, value, headers.
+
+    Returns:
+        topic, partition, offset, key_id, key_body, value_id, value_body (null for a tombstone; ids
+        as `schema_id` has them), lsn, seq, op, rekey, and fault: what is wrong with the record's
+        form, or null.
+    """
+    key_id, key_body = prefixed("key")
+    value_id, value_body = prefixed("value")
+    fault = F.expr(
+        r"""
+        CASE WHEN value IS NULL THEN NULL
+             WHEN length(value) < 6 OR substring(value, 1, 1) <> X'00'
+               THEN 'the value is not in the wire format (magic byte 0, schema id, Avro)'
+             WHEN key IS NOT NULL AND (length(key) < 5 OR substring(key, 1, 1) <> X'00')
+               THEN 'the key is not in the wire format (magic byte 0, schema id, Avro)'
+             WHEN lsn IS NULL OR NOT lsn RLIKE '^[0-9A-F]{8}/[0-9A-F]{8}$'
+               THEN 'header commit_lsn is missing or is not XXXXXXXX/XXXXXXXX'
+             WHEN seq IS NULL THEN 'header seq is missing or is not a number'
+             WHEN op IS NULL OR op NOT IN ('c', 'u', 'd', 't', 'r')
+               THEN 'header op is missing or is not one of c, u, d, t, r'
+             WHEN rekey NOT IN ('old', 'new') THEN 'header rekey is neither old nor new'
+        END"""
+    )
+    return (
+        records.withColumns(
+            {
+                "lsn": F.expr(_header("commit_lsn")),
+                "seq": F.expr(f"try_cast({_header('seq')} AS BIGINT)"),
+                "op": F.expr(_header("op")),
+                "rekey": F.expr(_header("rekey")),
+                "key_id": key_id,
+                "key_body": key_body,
+                "value_id": value_id,
+                "value_body": value_body,
+            }
+        )
+        .withColumn("fault", fault)
+        .drop("key", "value", "headers", "timestamp", "timestampType")
+    )
+
+
+def _text(schemas: Schemas, schema_id: int) -> str:
+    return json.dumps(schemas.schema(schema_id))
+
+
+def row_type(spark: SparkSession, value_schema: str) -> StructType:
+    """The type of a table's rows as Spark decodes them; no job is run."""
+    empty = spark.createDataFrame([], "v binary")
+    decoded = empty.select(from_avro("v", value_schema, AVRO_OPTIONS).alias("e"))
+    envelope = decoded.schema["e"].dataType
+    assert isinstance(envelope, StructType)
+    after = envelope["after"].dataType
+    assert isinstance(after, StructType)
+    return after
+
+
+class RowTypes:
+    """The types of tables' rows, each found out once.
+
+    Args:
+        spark: any session.
+        schemas: writer schemas by id.
+    """
+
+    def __init__(self, spark: SparkSession, schemas: Schemas) -> None:
+        self._spark = spark
+        self._schemas = schemas
+        self._found: dict[int, StructType] = {}
+
+    def of(self, value_id: int) -> StructType:
+        """The type of the rows that values of a schema hold."""
+        if value_id not in self._found:
+            self._found[value_id] = row_type(self._spark, _text(self._schemas, value_id))
+        return self._found[value_id]
+
+
+def source_table(records: DataFrame, value_schema: str) -> tuple[str, str]:
+    """Which schema and table a topic's records name in ``source``: the first one decides.
+
+    Args:
+        records: wire frame of records of that value schema, at least one.
+        value_schema: as JSON text.
+    """
+    envelope = from_avro(F.col("value_body"), value_schema, AVRO_OPTIONS)
+    row = (
+        records.select(envelope.getField("source").alias("source"))
+        .select(F.col("source.schema").alias("schema"), F.col("source.table").alias("table"))
+        .first()
+    )
+    assert row is not None
+    return row["schema"], row["table"]
+
+
+def changes(
+    records: DataFrame,
+    pieces: Sequence[Piece],
+    columns: Sequence[ColumnPlan],
+    key: KeyLayout | None,
+    schemas: Schemas,
+) -> DataFrame:
+    """Decode records of one topic into changes; see the module's docstring for the frame.
+
+    Args:
+        records: wire frame of that topic.
+        pieces: the schemas that occur; see `Survey.pieces`. All have the same columns.
+        columns: of these, as the Delta table has them.
+        key: None for a multiset.
+        schemas: the writer schemas.
+    """
+    wanted = records.where(
+        "value_id IS NOT NULL AND op <> 't' AND NOT (op = 'd' AND rekey <=> 'old')"
+    )
+    frames = [_piece(wanted, piece, columns, key, schemas) for piece in pieces if piece.changes > 0]
+    return reduce(DataFrame.unionByName, frames)
+
+
+def _piece(
+    records: DataFrame,
+    piece: Piece,
+    columns: Sequence[ColumnPlan],
+    key: KeyLayout | None,
+    schemas: Schemas,
+) -> DataFrame:
+    value_schema = _text(schemas, piece.value_id)
+    reading = AVRO_OPTIONS | {"avroSchema": _needed(schemas.schema(piece.value_id))}
+    body = {"e": from_avro(F.col("value_body"), value_schema, reading)}
+    if key is not None:
+        assert piece.key_id is not None
+        body["key"] = from_avro(F.col("key_body"), _text(schemas, piece.key_id), AVRO_OPTIONS)
+    decoded = records.where(of_piece(piece.key_id, piece.value_id)).withColumns(body)
+    sent = row_type(records.sparkSession, value_schema)
+    keys = set(key.fields) if key is not None else set()
+
+    def value(column: ColumnPlan, side: str) -> str:
+        sql = f"e.{side}.`{column.field}`"
+        if side == "after" and column.field in keys:
+            sql = f"coalesce({sql}, key.`{column.field}`)"
+        elif side == "after" and key is None:
+            old = f"e.before.`{column.field}`"
+            sql = f"IF(array_contains(e.unchanged, '{column.field}'), {old}, {sql})"
+        if sent[column.field].dataType.simpleString() != column.spark_type:
+            sql = f"CAST({sql} AS {column.spark_type})"
+        return sql
+
+    def struct(parts: Iterable[tuple[str, str]]) -> str:
+        return "named_struct(" + ", ".join(f"'{name}', {sql}" for name, sql in parts) + ")"
+
+    row = struct((column.field, value(column, "after")) for column in columns)
+    selected = {
+        "pos": "struct(lsn, seq, offset)",
+        "id": f"offset * {_PARTITIONS}L + partition",
+        "op": "CASE WHEN op = 'u' THEN 'set' WHEN op = 'd' THEN 'delete'"
+        " WHEN rekey <=> 'new' THEN 'move' ELSE 'put' END",
+        "v": f"IF(op = 'd', NULL, {row})",
+        "unsent": "IF(op IN ('c', 'r') AND rekey IS NULL,"
+        " CAST(array() AS ARRAY<STRING>), e.unchanged)",
+    }
+    if key is None:
+        selected["b"] = struct((column.field, value(column, "before")) for column in columns)
+    else:
+        by_field = {column.field: column for column in columns}
+        selected["k"] = struct((f, _canonical(f"key.`{f}`", by_field[f])) for f in key.fields)
+        selected["f"] = struct(
+            (f, _canonical(value(by_field[f], "before"), by_field[f])) for f in key.fields
+        )
+        selected["f"] = f"IF(rekey <=> 'new', {selected['f']}, NULL)"
+    return decoded.select(*(F.expr(sql).alias(name) for name, sql in selected.items()))
+
+
+def _needed(envelope: dict[str, Any]) -> str:
+    """A reader's schema of the envelope without what is said of the change, which takes longer."""
+    fields = [field for field in envelope["fields"] if field["name"] in _ROW_FIELDS]
+    return json.dumps({**envelope, "fields": fields})
+
+
+def _canonical(sql: str, column: ColumnPlan) -> str:
+    return canonical(
+        f"CAST({sql} AS {column.spark_type})", column.spark_type, column.pg_type, key=True
+    )

@@ -1,0 +1,138 @@
+"""Which markers are believed: whose they are, and which topics they name.
+
+A marker is data that somebody has written. One that names topics of others, or comes from another
+gateway than the owner of the topics, is passed over, logged and counted, and so is a record that is
+no marker. Offsets that cannot be hold the table; see `spark_consumer.kafka.position`. Nobody can
+tell a marker with the owner's name in it from the owner's own: that is for the broker, which says
+who may write to the topic. An LSN that is
+less than the one before withdraws what was claimed: the lesser claim counts, since otherwise one
+forged marker would have all that follow refused.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+from spark_consumer.kafka.markers import Claim, Copy, Damaged, Marker, Owner
+from spark_consumer.names import lsn_text, part, transaction_topic
+
+__all__ = ["Found", "Refused", "Witness", "owner_before", "warnings"]
+
+Found: TypeAlias = Marker | Copy | Claim | Damaged
+_MOST_NAMED: Final = 20
+"""Whoever may write markers may write many; the log has other news as well."""
+_LONGEST: Final = 500
+_NAME: Final = re.compile("[A-Za-z0-9._-]{1,249}")
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """A marker that is passed over, and why."""
+
+    offset: int
+    reason: str
+
+
+class Witness:
+    """Judges the markers of one subscription, in the order of their topic.
+
+    Args:
+        subscription: its name.
+        topics: names that its tables' topics may have beside the usual ones.
+        owner: who wrote the markers before; None when not known.
+
+    Attributes:
+        owner: Who writes now; None when not known.
+        withdrawn: Offsets of markers whose LSN is less than the one before, and both LSNs.
+    """
+
+    def __init__(
+        self, subscription: str, topics: Collection[str], owner: Owner | None, end_lsn: int = 0
+    ) -> None:
+        self.owner = owner
+        self.withdrawn: list[tuple[int, int, int]] = []
+        self._prefix = f"{part(subscription)}."
+        self._marker_topic = transaction_topic(subscription)
+        self._topics = frozenset(topics)
+        self._end_lsn = end_lsn
+        self._copying = False
+
+    def judge(self, read: Iterable[Found]) -> Iterator[Marker | Copy | Refused]:
+        """Yield what is believed, and what is not."""
+        for one in read:
+            reason = self._why_not(one)
+            if reason is not None:
+                yield Refused(one.offset, reason)
+            elif isinstance(one, Marker | Copy):
+                yield one
+
+    def _why_not(self, one: Found) -> str | None:
+        if isinstance(one, Damaged):
+            return one.reason
+        if isinstance(one, Claim) and self.owner is not None and one.taken_from == self.owner:
+            self.owner = one.writer
+        if self.owner is None:
+            self.owner = one.writer
+        elif one.writer != self.owner:
+            writer = "nobody that is named" if one.writer is None else _named(one.writer)
+            return f"it was written by {writer}, and the topics are those of {_named(self.owner)}"
+        if isinstance(one, Copy):
+            # A copy may begin at a lesser LSN: the source was restored.
+            self._copying |= one.state in ("pending", "copying")
+        elif isinstance(one, Marker):
+            if (reason := self._claims(one)) is not None:
+                return reason
+            if one.end_lsn < self._end_lsn and not self._copying:
+                self.withdrawn.append((one.offset, one.end_lsn, self._end_lsn))
+            self._end_lsn, self._copying = one.end_lsn, False
+        return None
+
+    def _claims(self, marker: Marker) -> str | None:
+        if not 0 <= marker.end_lsn < 1 << 63:
+            return f"end_lsn {marker.end_lsn} is no LSN"
+        for topic in marker.ranges:
+            if not self._is_ours(topic):
+                return f"it names topic {topic}, which is not one of this subscription's"
+        return None
+
+    def _is_ours(self, topic: str) -> bool:
+        usual = topic.startswith(self._prefix) and topic != self._marker_topic
+        # Kafka refuses to say anything of a name that no topic can have.
+        return (usual and _NAME.fullmatch(topic) is not None) or topic in self._topics
+
+
+def owner_before(read: Sequence[Found], owner: Owner | None) -> Owner | None:
+    """Whose the topics were before the first of some markers.
+
+    Args:
+        read: in the order of their topic.
+        owner: whose they are after the last one; None when not known.
+    """
+    for one in reversed(read):
+        if isinstance(one, Claim) and one.taken_from is not None and one.writer == owner:
+            owner = one.taken_from
+    return owner
+
+
+def warnings(
+    subscription: str, refused: Sequence[Refused], withdrawn: Sequence[tuple[int, int, int]]
+) -> Iterator[str]:
+    """Yield what to log of markers that were read together: few lines, however many they are."""
+    for one in refused[:_MOST_NAMED]:
+        reason = one.reason if len(one.reason) <= _LONGEST else f"{one.reason[:_LONGEST]}..."
+        yield f"marker passed over: subscription={subscription} offset={one.offset}: {reason}"
+    if (more := len(refused) - _MOST_NAMED) > 0:
+        yield f"more markers passed over: subscription={subscription} markers={more}"
+    for offset, lesser, greater in withdrawn[:_MOST_NAMED]:
+        yield (
+            f"LSN goes backwards: subscription={subscription} marker={offset}"
+            f" end_lsn={lsn_text(lesser)} before={lsn_text(greater)}"
+        )
+
+
+def _named(owner: Owner) -> str:
+    system, database, slot = owner
+    return f"slot {slot!r} of database {database!r} on system {system}"

@@ -1,0 +1,350 @@
+"""The markers of ``<subscription>.transaction``: where a batch may end, and what it must hold.
+
+A PROGRESS marker that names offsets is the last record of a Kafka transaction. Reading every topic
+partition up to the `Range.next` of any one of them gives whole source transactions over all tables.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import reduce
+from typing import Any, Final, TypeAlias
+
+from pyspark.errors import AnalysisException
+from pyspark.sql import Column as Expr
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.avro.functions import from_avro
+
+from spark_consumer.display import shown
+from spark_consumer.errors import ConsumerError, ContractError
+from spark_consumer.kafka.batch_profile import AVRO_OPTIONS, schema_id, schema_number
+from spark_consumer.kafka.decode import prefixed
+from spark_consumer.kafka.registry import Schemas
+from spark_consumer.names import part
+from spark_consumer.spark.tuning import gather
+
+__all__ = [
+    "Claim",
+    "Copy",
+    "Cut",
+    "Damaged",
+    "Marker",
+    "Owner",
+    "Range",
+    "Reading",
+    "cut_markers",
+    "read_markers",
+]
+
+Owner: TypeAlias = tuple[str, str, str]
+"""Whose topics they are: system identifier, database and slot."""
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """What one Kafka transaction has put into a topic partition.
+
+    Attributes:
+        first: Offset of the first record.
+        next: The offset behind the last record.
+        previous: `next` of the Kafka transaction before; 0 when there was none.
+        records: How many there are, tombstones too.
+    """
+
+    partition: int
+    first: int
+    next: int
+    previous: int
+    records: int
+
+
+@dataclass(frozen=True, slots=True)
+class Marker:
+    """A PROGRESS marker.
+
+    Attributes:
+        offset: Its place in the marker topic.
+        end_lsn: Everything up to here has been published.
+        commit_time: Of the source, microseconds since 1970; None where it is not known.
+        ranges: By topic; empty when the position moved without a record.
+        writer: Who wrote it; None when it does not say.
+    """
+
+    offset: int
+    end_lsn: int
+    commit_time: int | None = None
+    ranges: Mapping[str, tuple[Range, ...]] = field(default_factory=dict)
+    writer: Owner | None = None
+
+    def records(self) -> int:
+        """How many records its Kafka transaction has in tables' topics."""
+        return sum(one.records for ranges in self.ranges.values() for one in ranges)
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """A COPY marker: a copy of a table has come to another state.
+
+    Attributes:
+        offset: Its place in the marker topic.
+        table: ``schema.table``.
+        state: ``pending``, ``copying``, ``ready``; ``held``: the gateway publishes nothing of it
+            until it is copied; ``missing``, ``gone``: it is not published any more.
+        reason: Why it is held, or missing.
+        writer: Who wrote the marker; None when it does not say.
+    """
+
+    offset: int
+    table: str
+    state: str
+    reason: str = ""
+    writer: Owner | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A CLAIM marker: somebody says that the subscription's topics are theirs.
+
+    Attributes:
+        offset: Its place in the marker topic.
+        writer: Who.
+        taken_from: Whose they were before, where they were taken over on purpose.
+    """
+
+    offset: int
+    writer: Owner | None
+    taken_from: Owner | None
+
+
+@dataclass(frozen=True, slots=True)
+class Damaged:
+    """A record of the marker topic that is no marker, so not the gateway's.
+
+    Attributes:
+        offset: Its place in the marker topic.
+        reason: What is wrong with it.
+    """
+
+    offset: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What a frame of the marker topic holds.
+
+    Attributes:
+        found: In the order of the topic, up to the first record that cannot be read.
+        error: Why that one cannot be read; None when all can.
+    """
+
+    found: list[Marker | Copy | Claim | Damaged]
+    error: ConsumerError | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """Markers whose records are applied together, and the copies' states at the last of them."""
+
+    markers: tuple[Marker, ...]
+    copies: tuple[Copy, ...] = ()
+
+    @property
+    def end(self) -> Marker:
+        """The last marker: what the tables are after the cut."""
+        return self.markers[-1]
+
+    def begun(self) -> int | None:
+        """The first commit time that is known, microseconds since 1970."""
+        return next((one.commit_time for one in self.markers if one.commit_time), None)
+
+    def topics(self) -> list[str]:
+        """The topics that have records in it, in the order of their names."""
+        return sorted({topic for marker in self.markers for topic in marker.ranges})
+
+    def records(self) -> int:
+        """How many records it has."""
+        return sum(marker.records() for marker in self.markers)
+
+    def halves(self) -> tuple[Cut, Cut]:
+        """The same in two cuts; it must have more than one marker."""
+        middle = len(self.markers) // 2
+        first, second = self.markers[:middle], self.markers[middle:]
+        border = first[-1].offset
+        return (
+            Cut(first, tuple(copy for copy in self.copies if copy.offset < border)),
+            Cut(second, tuple(copy for copy in self.copies if copy.offset > border)),
+        )
+
+
+def cut_markers(read: Sequence[Marker | Copy], max_records: int | None) -> Iterator[Cut]:
+    """Cut markers so that no cut has more than `max_records`, unless one marker alone has.
+
+    What comes after the last PROGRESS belongs to a Kafka transaction whose end has not been read.
+    """
+    markers: list[Marker] = []
+    copies: list[Copy] = []
+    # States that wait for the PROGRESS that ends their Kafka transaction.
+    waiting: list[Copy] = []
+    records = 0
+    for one in read:
+        if isinstance(one, Copy):
+            waiting.append(one)
+            continue
+        held = one.records()
+        if markers and max_records is not None and records + held > max_records:
+            yield Cut(tuple(markers), tuple(copies))
+            markers, copies, records = [], [], 0
+        markers.append(one)
+        copies += waiting
+        waiting = []
+        records += held
+    if markers:
+        yield Cut(tuple(markers), tuple(copies))
+
+
+def read_markers(records: DataFrame, schemas: Schemas) -> Reading:
+    """Read the PROGRESS, COPY and CLAIM markers of a frame of the marker topic, in its order.
+
+    A record that no gateway writes is `Damaged`. One whose schema is not known, or is not that of a
+    marker, may be the gateway's own: nothing behind it is read before it can be.
+
+    Args:
+        records: value and offset, as Spark's Kafka source gives them.
+        schemas: the writer schemas.
+
+    Raises:
+        TransientConsumerError: the registry does not answer.
+    """
+    number, body = prefixed("value")
+    whole = F.expr("length(value) > 5 AND substring(value, 1, 1) = X'00'")
+    cut = records.select("offset", F.when(whole, number).alias("value_id"), body.alias("body"))
+    # Read once: it is looked at twice, and Spark counts what it reads as the batch's rows.
+    cut = gather(cut, records.sparkSession)
+    damaged = cut.where("value_id IS NULL")
+    frames = [damaged.select("offset", *(F.lit(None).alias(name) for name in _FIELDS))]
+    unread: dict[int, ConsumerError] = {}
+    for row in cut.groupBy("value_id").agg(F.min("offset").alias("first")).collect():
+        if row.value_id is None:
+            continue
+        try:
+            frames.append(_decoded(cut, schema_number(row.value_id), schemas))
+        except ContractError as error:
+            unread[row["first"]] = error
+    end = min(unread, default=None)
+    wanted = reduce(DataFrame.union, frames)
+    if end is not None:
+        wanted = wanted.where(F.col("offset") < end)
+    rows = wanted.collect()
+    found = [_marker(row) for row in sorted(rows, key=lambda row: int(row["offset"]))]
+    why = None if end is None else _at(end, unread[end])
+    return Reading([one for one in found if one is not None], why)
+
+
+_FIELDS: Final = (
+    "kind",
+    "end_lsn",
+    "commit_time",
+    "offsets",
+    "schema",
+    "table",
+    "state",
+    "reason",
+    "writer",
+    "taken_from",
+)
+
+
+def _at(offset: int, error: ConsumerError) -> ContractError:
+    return ContractError(
+        f"marker at offset {offset}: {error.message}",
+        hint=f"{error.hint or 'see docs/spark.md.'} If another than the gateway has written it,"
+        f" remove it from the topic (kafka-delete-records, offset {offset + 1}): all before it is"
+        " applied",
+    )
+
+
+def _decoded(cut: DataFrame, value_id: int, schemas: Schemas) -> DataFrame:
+    """The offsets and `_FIELDS` of the records of one schema; null for what does not decode."""
+    schema = schemas.schema(value_id)
+    refused = ContractError(
+        f"schema {value_id} is not that of a marker with offsets",
+        hint="is the gateway of the same version as the Spark job?",
+    )
+    named = {one["name"] for one in schema["fields"]}
+    if not {"kind", "end_lsn", "commit_time", "offsets", "copy"} <= named:
+        raise refused
+    options = {**AVRO_OPTIONS, "mode": "PERMISSIVE"}
+    decoded = cut.where(F.col("value_id") == schema_id(value_id)).select(
+        "offset", from_avro("body", json.dumps(schema), options).alias("m")
+    )
+    try:
+        return decoded.where("m.kind IS NULL OR m.kind IN ('PROGRESS', 'COPY', 'CLAIM')").select(
+            "offset",
+            F.expr("m.kind AS kind"),
+            F.expr("CAST(m.end_lsn AS BIGINT) AS end_lsn"),
+            F.expr("unix_micros(m.commit_time) AS commit_time"),
+            F.expr(f"transform(m.offsets, one -> struct({_RANGE})) AS offsets"),
+            F.expr("m.copy.schema AS schema"),
+            F.expr("m.copy.table AS table"),
+            F.expr("m.copy.state AS state"),
+            F.expr("m.copy.reason AS reason"),
+            *(_owner(name, there=name in named) for name in ("writer", "taken_from")),
+        )
+    except AnalysisException as error:  # fields of these names, and of other types
+        raise refused from error
+
+
+_RANGE: Final = ", ".join(
+    f"one.{name}"
+    for name in (
+        "topic",
+        "partition",
+        "first_offset",
+        "next_offset",
+        "previous_offset",
+        "records",
+    )
+)
+_OWNER: Final = "STRUCT<system_identifier: STRING, database: STRING, slot: STRING>"
+
+
+def _owner(name: str, *, there: bool) -> Expr:
+    if not there:
+        return F.expr(f"CAST(NULL AS {_OWNER}) AS {name}")
+    parts = ", ".join(f"m.{name}.{part}" for part in ("system_identifier", "database", "slot"))
+    return F.expr(f"IF(m.{name} IS NULL, NULL, struct({parts})) AS {name}")
+
+
+def _marker(row: Any) -> Marker | Copy | Claim | Damaged | None:
+    offset = int(row["offset"])
+    if row["kind"] is None or row["end_lsn"] is None:
+        return Damaged(offset, "it is not in the wire format, or is not what its Avro schema says")
+    writer, taken_from = (
+        None if row[name] is None else (row[name][0], row[name][1], row[name][2])
+        for name in ("writer", "taken_from")
+    )
+    if row["kind"] == "CLAIM":
+        return Claim(offset, writer, taken_from)
+    if row["kind"] == "COPY":
+        if row["schema"] is None or row["table"] is None or row["state"] is None:
+            return Damaged(offset, "it is a COPY that names no table")
+        table = f"{part(row['schema'])}.{part(row['table'])}"
+        return Copy(offset, table, row["state"], shown(row["reason"] or ""), writer)
+    ranges: dict[str, tuple[Range, ...]] = {}
+    for one in row["offsets"] or ():
+        ranges[one["topic"]] = (*ranges.get(one["topic"], ()), _range(one))
+    return Marker(offset, row["end_lsn"], row["commit_time"], ranges, writer)
+
+
+def _range(one: Any) -> Range:
+    return Range(
+        partition=one["partition"],
+        first=one["first_offset"],
+        next=one["next_offset"],
+        previous=one["previous_offset"],
+        records=one["records"],
+    )

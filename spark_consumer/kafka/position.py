@@ -1,0 +1,269 @@
+"""Up to where a table holds its topic, and what it has to read next. Plain values, no I/O.
+
+A table's position is in the Delta commit that brought it there. A share is what a cut asks of one
+table: it begins exactly where the table's position ends, or it is a gap, with the reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from spark_consumer.kafka.markers import Marker, Range
+
+__all__ = ["Gap", "Position", "Share", "Span", "TopicState", "beginning", "share"]
+
+_FORMAT: Final = 2
+STEPS: Final = 1000
+"""More commits than a table needs for one cut."""
+
+
+@dataclass(frozen=True, slots=True)
+class TopicState:
+    """A topic as the broker describes it.
+
+    Attributes:
+        id: Of this topic; one that is made anew under the same name has another.
+        earliest: By partition, the offset of the first record that is left.
+        latest: By partition, the offset behind the last record.
+    """
+
+    id: str
+    earliest: Mapping[int, int]
+    latest: Mapping[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """Up to where a table holds its topic.
+
+    Attributes:
+        journal: Id of the marker topic that `marker` is in.
+        marker: Offset of the last marker whose records the table holds all.
+        end_lsn: Of that marker.
+        commit_time: Of that marker.
+        topic: Where the table comes from.
+        topic_id: Of that topic.
+        next: By partition, the offset behind the last record of that marker.
+        step: How many commits of the next cut the table has; more than 0 only when a cut needs
+            several, and between them.
+        done: By partition, the offset behind the last record that those commits hold.
+        generation: Version of the Delta table with which its rows began anew.
+    """
+
+    journal: str
+    marker: int
+    end_lsn: int
+    commit_time: int | None
+    topic: str
+    topic_id: str
+    next: Mapping[int, int]
+    step: int = 0
+    done: Mapping[int, int] = field(default_factory=dict)
+    generation: int = 0
+
+    @property
+    def version(self) -> int:
+        """A number that grows with the position, within one marker topic."""
+        return (self.marker + 1) * STEPS + self.step
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain JSON; see `from_json`."""
+        return {
+            "pgsluice": _FORMAT,
+            "journal": self.journal,
+            "marker": self.marker,
+            "end_lsn": self.end_lsn,
+            "commit_time": self.commit_time,
+            "topic": self.topic,
+            "topic_id": self.topic_id,
+            "next": {str(partition): offset for partition, offset in self.next.items()},
+            "step": self.step,
+            "done": {str(partition): offset for partition, offset in self.done.items()},
+            "generation": self.generation,
+        }
+
+    @classmethod
+    def from_json(cls, found: Mapping[str, Any]) -> Position | None:
+        """Read it back; None when it is something else."""
+        if found.get("pgsluice") != _FORMAT or "marker" not in found:
+            return None
+        return cls(
+            journal=found["journal"],
+            marker=found["marker"],
+            end_lsn=found["end_lsn"],
+            commit_time=found["commit_time"],
+            topic=found["topic"],
+            topic_id=found["topic_id"],
+            next={int(partition): offset for partition, offset in found["next"].items()},
+            step=found["step"],
+            done={int(partition): offset for partition, offset in found["done"].items()},
+            generation=found["generation"],
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Offsets of one partition that must deliver exactly `records` records."""
+
+    partition: int
+    start: int
+    end: int
+    records: int
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """What a cut has for one table.
+
+    Attributes:
+        spans: By partition.
+        start: The table's position before it, as far as it is known.
+        position: The table's position when all of it is applied.
+        begins: A copy must begin in it, and counts from there: what came before is not known.
+    """
+
+    topic: str
+    spans: tuple[Span, ...]
+    start: Position
+    position: Position
+    begins: bool = False
+
+    def records(self) -> int:
+        """How many records it has."""
+        return sum(span.records for span in self.spans)
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """Why a share does not begin where the table's position ends."""
+
+    reason: str
+
+
+_Held = list[tuple[Marker, tuple[Range, ...]]]
+
+
+def share(
+    topic: str, journal: str, state: TopicState, markers: Sequence[Marker], known: Position | None
+) -> Share | Gap | None:
+    """What a table has to read to go from its position to the last of `markers`.
+
+    Args:
+        topic: the table's topic.
+        journal: id of the marker topic.
+        state: the topic, now.
+        markers: in order, none left out.
+        known: the table's position; None when there is no table.
+
+    Returns:
+        None when the table has it all.
+    """
+    begun = known is not None and known.journal == journal
+    mine: _Held = [
+        (marker, marker.ranges[topic])
+        for marker in markers
+        if topic in marker.ranges and not (begun and known and marker.offset <= known.marker)
+    ]
+    if not mine:
+        return None
+    if known is not None:
+        if known.topic != topic:
+            return Gap(f"the table comes from topic {known.topic}, not from {topic}")
+        if known.topic_id != state.id:
+            return Gap(f"topic {topic} was made anew")
+        if not begun:
+            return Gap(f"the marker topic beside topic {topic} was made anew")
+    started = dict(known.next) if known is not None else {}
+    return _connected(topic, journal, state, mine, started, known)
+
+
+def beginning(
+    topic: str, journal: str, state: TopicState, markers: Sequence[Marker]
+) -> Share | None:
+    """What is left of a topic, for a table that is to begin with a copy in it; None if nothing."""
+    mine: _Held = [(marker, marker.ranges[topic]) for marker in markers if topic in marker.ranges]
+    for begin in range(len(mine)):
+        started = {part.partition: part.previous for part in mine[begin][1]}
+        for _, parts in mine[begin + 1 :]:
+            for part in parts:
+                started.setdefault(part.partition, part.previous)
+        found = _connected(topic, journal, state, mine[begin:], started, None, begins=True)
+        if isinstance(found, Share):
+            return found
+    return None
+
+
+def _connected(
+    topic: str,
+    journal: str,
+    state: TopicState,
+    mine: _Held,
+    started: Mapping[int, int],
+    known: Position | None,
+    *,
+    begins: bool = False,
+) -> Share | Gap:
+    spans: dict[int, Span] = {}
+    reached = dict(started)
+    for marker, parts in mine:
+        for part in parts:
+            number = part.partition
+            place = f"topic {topic}, partition {number}"
+            if part.previous != reached.get(number, 0):
+                return Gap(
+                    f"{place}: the table holds it up to offset {reached.get(number, 0)}, and the"
+                    f" marker at offset {marker.offset} goes on from {part.previous}"
+                )
+            if not part.first < part.next or part.records < 1:
+                return Gap(
+                    f"{place}: the marker at offset {marker.offset} says {part.records} records"
+                    f" from offset {part.first} to {part.next}, which cannot be"
+                )
+            if part.first < part.previous or part.next > state.latest.get(number, 0):
+                return Gap(f"{place}: it has fewer records than its markers say: it was made anew")
+            if part.first < state.earliest.get(number, 0):
+                return Gap(
+                    f"{place}: records from offset {part.first} on are gone, it begins at"
+                    f" {state.earliest[number]}"
+                )
+            before = spans.get(number)
+            spans[number] = Span(
+                number,
+                # A topic's head may be gone up to where it had none of ours; and what stands before
+                # a copy, which nobody has promised, may be of another writer.
+                before.start
+                if before is not None
+                else max(part.first if begins else part.previous, state.earliest.get(number, 0)),
+                part.next,
+                part.records + (before.records if before is not None else 0),
+            )
+            reached[number] = part.next
+    end = mine[-1][0]
+    position = Position(
+        journal=journal,
+        marker=end.offset,
+        end_lsn=end.end_lsn,
+        commit_time=end.commit_time,
+        topic=topic,
+        topic_id=state.id,
+        next=reached,
+    )
+    if known is not None and not begins:
+        start = known
+    else:
+        start = replace(
+            position,
+            marker=mine[0][0].offset - 1,
+            end_lsn=0,
+            commit_time=None,
+            next=dict(started),
+        )
+    return Share(
+        topic=topic,
+        spans=tuple(spans[number] for number in sorted(spans)),
+        start=start,
+        position=position,
+        begins=begins,
+    )

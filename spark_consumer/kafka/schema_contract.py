@@ -1,0 +1,134 @@
+"""What a writer schema may be: checked before anything is decoded by it, for whoever wrote it.
+
+Avro takes the memory that a record claims to need. What a schema lets a record claim is bounded
+here: no type inside itself, no maps, no large fixed types, and no arrays of items that take no
+bytes. What a single value may claim is bounded by `spark_consumer.spark.session.AVRO_LIMITS`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+from spark_consumer.errors import ContractError
+
+__all__ = ["parsed_schema"]
+
+_LONGEST: Final = 4 * 1024 * 1024
+_DEEPEST: Final = 8
+"""Of records, arrays and unions in one another; an envelope has four."""
+_MOST: Final = 20_000
+"""Types in a schema; a table has at most 1,600 columns, each a union of two."""
+_LARGEST_FIXED: Final = 256
+_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
+_PRIMITIVE: Final = ("null", "boolean", "int", "long", "float", "double", "bytes", "string")
+_HINT: Final = "who may write to the schema registry, and is [registry] url the gateway's?"
+
+
+def parsed_schema(schema_id: int, text: str) -> dict[str, Any]:
+    """Read a schema that is a record, as key, value and marker are.
+
+    Raises:
+        ContractError: it is not one that a gateway writes; says why.
+    """
+    if len(text) > _LONGEST:
+        raise _refused(schema_id, f"it has {len(text)} characters, more than {_LONGEST}")
+    try:
+        schema = json.loads(text)
+    except RecursionError as error:
+        raise _refused(schema_id, "its JSON is nested too deeply") from error
+    except ValueError as error:
+        raise _refused(schema_id, "it is not JSON") from error
+    if not isinstance(schema, dict) or schema.get("type") != "record":
+        raise _refused(schema_id, "it is not a record")
+    _Checker(schema_id).check(schema, "", ())
+    return schema
+
+
+def _refused(schema_id: int, why: str) -> ContractError:
+    return ContractError(f"schema {schema_id} is refused: {why}", hint=_HINT)
+
+
+class _Checker:
+    def __init__(self, schema_id: int) -> None:
+        self._schema_id = schema_id
+        self._types = 0
+        # By full name, whether a value takes no bytes.
+        self._named: dict[str, bool] = {}
+
+    def check(self, kind: object, namespace: str, within: tuple[str, ...]) -> bool:
+        """Whether a value of a type takes no bytes; raises when the type may not be."""
+        self._types += 1
+        if self._types > _MOST:
+            raise self._error(f"it has more than {_MOST} types")
+        if len(within) > _DEEPEST:
+            raise self._error(f"its types are nested more than {_DEEPEST} deep")
+        if isinstance(kind, str):
+            return self._by_name(kind, namespace, within)
+        if isinstance(kind, list):
+            for one in kind:
+                if isinstance(one, list):
+                    raise self._error("it has a union in a union")
+                self.check(one, namespace, (*within, ""))
+            return False
+        if not isinstance(kind, Mapping):
+            raise self._error("it has a type that is none")
+        match kind.get("type"):
+            case "record":
+                return self._record(kind, namespace, within)
+            case "array":
+                if self.check(kind.get("items"), namespace, (*within, "")):
+                    raise self._error("it has an array of items that take no bytes")
+                return False
+            case "enum":
+                self._name(kind, namespace, empty=False)
+                return False
+            case "fixed":
+                size = kind.get("size")
+                if not isinstance(size, int) or not 0 < size <= _LARGEST_FIXED:
+                    raise self._error(f"it has a fixed type of size {size}")
+                self._name(kind, namespace, empty=False)
+                return False
+            case inner:
+                return self.check(inner, namespace, (*within, ""))
+
+    def _record(self, kind: Mapping[str, Any], namespace: str, within: tuple[str, ...]) -> bool:
+        fields = kind.get("fields")
+        if not isinstance(fields, list):
+            raise self._error("it has a record without fields")
+        name = self._full_name(kind, namespace)
+        inner = name.rpartition(".")[0]
+        empty = True
+        seen: set[str] = set()
+        for field in fields:
+            label = field.get("name") if isinstance(field, Mapping) else None
+            if not isinstance(label, str) or not _NAME.fullmatch(label) or label in seen:
+                raise self._error("it has a field without a proper name of its own")
+            seen.add(label)
+            empty &= self.check(field.get("type"), inner, (*within, name))
+        self._named[name] = empty
+        return empty
+
+    def _by_name(self, kind: str, namespace: str, within: tuple[str, ...]) -> bool:
+        if kind in _PRIMITIVE:
+            return kind == "null"
+        full = kind if "." in kind or not namespace else f"{namespace}.{kind}"
+        if full in within:
+            raise self._error("it has a type inside itself")
+        if full not in self._named:
+            raise self._error("it names a type that it does not have")
+        return self._named[full]
+
+    def _name(self, kind: Mapping[str, Any], namespace: str, *, empty: bool) -> None:
+        self._named[self._full_name(kind, namespace)] = empty
+
+    def _full_name(self, kind: Mapping[str, Any], namespace: str) -> str:
+        name, own = kind.get("name"), kind.get("namespace", namespace)
+        if not isinstance(name, str) or not isinstance(own, str):
+            raise self._error("it has a type without a name")
+        return name if "." in name or not own else f"{own}.{name}"
+
+    def _error(self, why: str) -> ContractError:
+        return _refused(self._schema_id, why)

@@ -1,0 +1,109 @@
+"""What the broker says of topics: which ones they are, and which records are left."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Protocol
+
+from confluent_kafka import KafkaError, KafkaException, TopicCollection, TopicPartition
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._listoffsets import OffsetSpec
+
+from spark_consumer.errors import FatalConsumerError, TransientConsumerError
+from spark_consumer.kafka.position import TopicState
+from spark_consumer.settings import ConsumerSettings, admin_properties
+from spark_consumer.spark.failures import TableTransientError
+
+__all__ = ["TopicStates", "Topics"]
+
+_TIMEOUT_S = 30.0
+_ABSENT = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC)
+
+
+class TopicStates(Protocol):
+    """Describes topics."""
+
+    def look(self, names: Iterable[str]) -> dict[str, TopicState]:
+        """Describe topics; those that there are not are left out.
+
+        Raises:
+            FatalConsumerError: the broker refuses one of them.
+            TableTransientError: the broker cannot say it of one of them now.
+            TransientConsumerError: the broker does not answer.
+        """
+
+
+class Topics:
+    """Asks the broker."""
+
+    def __init__(self, settings: ConsumerSettings) -> None:
+        self._client = AdminClient(dict(admin_properties(settings)))
+
+    def look(self, names: Iterable[str]) -> dict[str, TopicState]:
+        """See `TopicStates.look`."""
+        try:
+            found = self._describe(sorted(set(names)))
+            return self._with_offsets(found)
+        except KafkaException as error:
+            raise TransientConsumerError(
+                f"the Kafka broker does not answer: {error.args[0].str()}",
+                hint='check "bootstrap.servers" and whether the broker is up',
+            ) from error
+
+    def _describe(self, names: list[str]) -> dict[str, tuple[str, list[int]]]:
+        if not names:
+            return {}
+        asked = self._client.describe_topics(TopicCollection(names), request_timeout=_TIMEOUT_S)
+        found = {}
+        for name, answer in asked.items():
+            try:
+                described = answer.result()
+            except KafkaException as error:
+                if error.args[0].code() in _ABSENT:
+                    continue
+                raise _of_topic(name, error) from error
+            numbers = [partition.id for partition in described.partitions]
+            found[name] = (str(described.topic_id), numbers)
+        return found
+
+    def _with_offsets(self, found: Mapping[str, tuple[str, list[int]]]) -> dict[str, TopicState]:
+        places = [
+            TopicPartition(name, number)
+            for name, (_, numbers) in found.items()
+            for number in numbers
+        ]
+        if not places:
+            return {}
+        offsets: list[dict[tuple[str, int], int]] = []
+        for spec in (OffsetSpec.earliest(), OffsetSpec.latest()):  # type: ignore[no-untyped-call]
+            asked = self._client.list_offsets(
+                dict.fromkeys(places, spec), request_timeout=_TIMEOUT_S
+            )
+            found_offsets = {}
+            for place, answer in asked.items():
+                try:
+                    found_offsets[place.topic, place.partition] = answer.result().offset
+                except KafkaException as error:
+                    raise _of_topic(place.topic, error) from error
+            offsets.append(found_offsets)
+        earliest, latest = offsets
+        return {
+            name: TopicState(
+                identity,
+                {number: earliest[name, number] for number in numbers},
+                {number: latest[name, number] for number in numbers},
+            )
+            for name, (identity, numbers) in found.items()
+        }
+
+
+def _of_topic(name: str, error: KafkaException) -> Exception:
+    """What an answer about one topic means; the error itself when it is none of the broker's."""
+    said: KafkaError = error.args[0]
+    # Codes below 0 are the client's own: there was no answer.
+    if said.code() <= 0:
+        return error
+    text = f"the broker refuses topic {name}: {said.str()}"
+    if said.retriable():
+        return TableTransientError(text, hint="is the leader of each of its partitions up?")
+    return FatalConsumerError(text, hint="see docs/operations.md, Rights in Kafka")

@@ -1,0 +1,224 @@
+"""The settings of the Spark job, as one value."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from spark_consumer.errors import SettingsError
+
+__all__ = ["ConsumerSettings", "admin_properties", "java_properties", "source_options"]
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerSettings:
+    """What the job needs to know.
+
+    Attributes:
+        kafka: Client properties under their librdkafka names; those of a producer are left out.
+        registry_url: Base URL of a schema registry with Confluent's API.
+        warehouse: Folder (any Hadoop file system) of the tables, at
+            ``<warehouse>/<subscription>/<schema>/<table>``.
+        checkpoint: Folder of Spark's checkpoints, one folder below it per subscription.
+        subscriptions: Names; each gets a streaming query of its own.
+        topics: Names that tables' topics have beside ``<subscription>.<schema>.<table>``; markers
+            that name any other topic are passed over.
+        registry: Further properties of confluent-kafka's registry client
+            (``basic.auth.user.info``, ``ssl.ca.location``, ...).
+        kafka_java: Kafka properties under their Java names, given to Spark as they are.
+        trigger_interval_s: Seconds between two micro-batches.
+        max_batch_records: Records that are applied together at most, unless one Kafka transaction
+            alone has more; None for no bound.
+        min_partitions: In how many pieces a large batch is read at least; None for one for 50,000
+            records, and twice the cores at most.
+        parallel_tables: How many tables are written side by side.
+        keep_hours: For how long states that `spark_consumer.reader` reads are kept.
+        maintenance_hours: Between two times that tables are looked after; 0 for never.
+        metrics_listen: ``host:port`` at which Prometheus reads figures; None for nowhere.
+        metrics_hosts: Names under which `metrics_listen` is asked, beside its host, localhost and
+            any address; ``*`` is any name.
+        available_now: Stop when everything is applied that was there at the start.
+        endpos: Stop when the tables are complete up to this LSN; None to run until stopped.
+        shutdown_timeout_s: Seconds that a micro-batch may take to finish after a stop.
+        jars: Connector jars for a session that is made here; see `spark_consumer.spark.session`.
+        spark: Further Spark properties for a session that is made here.
+    """
+
+    kafka: Mapping[str, str]
+    registry_url: str
+    warehouse: str
+    checkpoint: str
+    subscriptions: tuple[str, ...]
+    topics: tuple[str, ...] = ()
+    registry: Mapping[str, str] = field(default_factory=dict)
+    kafka_java: Mapping[str, str] = field(default_factory=dict)
+    trigger_interval_s: float = 5.0
+    max_batch_records: int | None = 1_000_000
+    min_partitions: int | None = None
+    parallel_tables: int = 2
+    keep_hours: float = 168.0
+    maintenance_hours: float = 24.0
+    metrics_listen: str | None = None
+    metrics_hosts: tuple[str, ...] = ()
+    available_now: bool = False
+    endpos: int | None = None
+    shutdown_timeout_s: float = 10.0
+    jars: tuple[str, ...] = ()
+    spark: Mapping[str, str] = field(default_factory=dict)
+
+
+_COMMON: Final = (
+    "bootstrap.servers",
+    "security.protocol",
+    "client.id",
+    "client.rack",
+    "fetch.max.bytes",
+    "max.partition.fetch.bytes",
+    "sasl.kerberos.service.name",
+)
+"""Properties that both clients know by the same name and with the same meaning."""
+
+_ADMIN: Final = re.compile(
+    r"(bootstrap|security|sasl|ssl|socket|broker|client|api)\..*|metadata\.broker\.list"
+    r"|enable\.ssl\..*|reconnect\..*|resolve\..*"
+)
+_LOGIN_MODULES: Final = {
+    "PLAIN": "org.apache.kafka.common.security.plain.PlainLoginModule",
+    "SCRAM-SHA-256": "org.apache.kafka.common.security.scram.ScramLoginModule",
+    "SCRAM-SHA-512": "org.apache.kafka.common.security.scram.ScramLoginModule",
+}
+
+
+_OAUTH: Final = {
+    "sasl.oauthbearer.client.id": "clientId",
+    "sasl.oauthbearer.client.secret": "clientSecret",
+    "sasl.oauthbearer.scope": "scope",
+}
+"""What librdkafka's OIDC method is told, as options of Java's login module."""
+
+
+def admin_properties(settings: ConsumerSettings) -> dict[str, str]:
+    """The librdkafka properties that an admin client takes: connection and security."""
+    return {key: value for key, value in settings.kafka.items() if _ADMIN.fullmatch(key)}
+
+
+def java_properties(settings: ConsumerSettings) -> dict[str, str]:
+    """Translate the librdkafka properties for Spark's Kafka client.
+
+    Properties of a producer and tuning that only librdkafka knows are left out; everything that
+    concerns security is translated or refused, never dropped.
+
+    Returns:
+        Java names without Spark's prefix ``kafka.``; `ConsumerSettings.kafka_java` prevails.
+
+    Raises:
+        SettingsError: no broker is named, or a security property has no equivalent.
+    """
+    given = dict(settings.kafka)
+    if "metadata.broker.list" in given:
+        given.setdefault("bootstrap.servers", given["metadata.broker.list"])
+    translated: dict[str, str] = {key: given[key] for key in _COMMON if key in given}
+    if "sasl.jaas.config" not in settings.kafka_java:
+        translated |= _sasl(given)
+    translated |= _tls(given) | dict(settings.kafka_java)
+    if not translated.get("bootstrap.servers"):
+        raise SettingsError('kafka: "bootstrap.servers" is missing')
+    if "security.protocol" in translated:
+        translated["security.protocol"] = translated["security.protocol"].upper()
+    return translated
+
+
+def source_options(settings: ConsumerSettings) -> dict[str, str]:
+    """Return the options of Spark's Kafka source for what is committed.
+
+    Raises:
+        SettingsError: see `java_properties`.
+    """
+    properties = {
+        # Behind what it has read Spark asks where the partition ends, over the connection on which
+        # a fetch still waits for more: half a second for each partition of a batch.
+        "fetch.max.wait.ms": "10",
+        **java_properties(settings),
+        "isolation.level": "read_committed",
+    }
+    return {f"kafka.{key}": value for key, value in properties.items()}
+
+
+def _sasl(given: Mapping[str, str]) -> dict[str, str]:
+    mechanism = given.get("sasl.mechanism", given.get("sasl.mechanisms"))
+    if mechanism is None:
+        return {}
+    translated = {"sasl.mechanism": mechanism}
+    if mechanism in _LOGIN_MODULES:
+        user, password = (_jaas(given.get(f"sasl.{part}", "")) for part in ("username", "password"))
+        translated["sasl.jaas.config"] = (
+            f'{_LOGIN_MODULES[mechanism]} required username="{user}" password="{password}";'
+        )
+    elif mechanism == "OAUTHBEARER" and given.get("sasl.oauthbearer.method") == "oidc":
+        translated |= _oidc(given)
+    elif mechanism != "GSSAPI":
+        raise SettingsError(
+            f"kafka: the Spark job cannot translate sasl.mechanism {mechanism}",
+            hint="give Spark's Kafka client its own properties in [consumer.kafka_java]",
+        )
+    return translated
+
+
+def _oidc(given: Mapping[str, str]) -> dict[str, str]:
+    package = "org.apache.kafka.common.security.oauthbearer"
+    options = "".join(
+        f' {java}="{_jaas(given[name])}"' for name, java in _OAUTH.items() if name in given
+    )
+    url = "sasl.oauthbearer.token.endpoint.url"
+    return {
+        "sasl.jaas.config": f"{package}.OAuthBearerLoginModule required{options};",
+        "sasl.login.callback.handler.class": f"{package}.OAuthBearerLoginCallbackHandler",
+        **({url: given[url]} if url in given else {}),
+    }
+
+
+def _jaas(text: str) -> str:
+    return text.replace("\\", "\\\\").replace('"', '\\"')
+
+
+def _tls(given: Mapping[str, str]) -> dict[str, str]:
+    translated: dict[str, str] = {}
+    if given.get("enable.ssl.certificate.verification", "true").lower() == "false":
+        raise SettingsError(
+            "kafka: enable.ssl.certificate.verification = false has no equivalent in Spark",
+            hint="name the certificate of the authority in ssl.ca.location",
+        )
+    if ca := given.get("ssl.ca.pem") or _content(given, "ssl.ca.location"):
+        translated["ssl.truststore.type"] = "PEM"
+        translated["ssl.truststore.certificates"] = ca
+    certificate = given.get("ssl.certificate.pem") or _content(given, "ssl.certificate.location")
+    key = given.get("ssl.key.pem") or _content(given, "ssl.key.location")
+    if certificate and key:
+        translated["ssl.keystore.type"] = "PEM"
+        translated["ssl.keystore.certificate.chain"] = certificate
+        translated["ssl.keystore.key"] = key
+        if "ssl.key.password" in given:
+            translated["ssl.key.password"] = given["ssl.key.password"]
+    if "ssl.keystore.location" in given:
+        raise SettingsError(
+            "kafka: ssl.keystore.location is a PKCS#12 file, which the Spark job does not read",
+            hint="use ssl.certificate.location and ssl.key.location",
+        )
+    algorithm = given.get("ssl.endpoint.identification.algorithm")
+    if algorithm is not None:
+        translated["ssl.endpoint.identification.algorithm"] = (
+            "" if algorithm == "none" else algorithm
+        )
+    return translated
+
+
+def _content(given: Mapping[str, str], key: str) -> str | None:
+    if key not in given:
+        return None
+    try:
+        return Path(given[key]).read_text(encoding="ascii")
+    except OSError as error:
+        raise SettingsError(f"kafka: {key} cannot be read: {error.strerror}") from error

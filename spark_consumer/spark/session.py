@@ -1,0 +1,204 @@
+"""A Spark session with Delta and the Kafka connector, tuned for many small commits."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import re
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, Final
+
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+from pyspark import SparkConf, SparkContext
+from pyspark.errors import PySparkException
+from pyspark.java_gateway import launch_gateway
+from pyspark.sql import SparkSession
+
+from spark_consumer.display import logger
+from spark_consumer.errors import SettingsError
+from spark_consumer.settings import ConsumerSettings
+
+__all__ = ["ALIVE", "TUNED", "build_session", "check_session", "open_session"]
+
+_log: Final = logger(__name__)
+_SPARK: Final = "4.1"
+_DELTA: Final = "4.4"
+_KAFKA_SOURCE: Final = "org.apache.spark.sql.kafka010.KafkaSourceProvider"
+_AVRO: Final = "org.apache.spark.sql.avro.AvroFileFormat"
+_AVRO_LIMITS: Final = {
+    "org.apache.avro.limits.bytes.maxLength": 128 * 1024 * 1024,
+    "org.apache.avro.limits.string.maxLength": 128 * 1024 * 1024,
+    "org.apache.avro.limits.collectionItems.maxLength": 1_000_000,
+}
+"""What a value of a record may claim to have. Avro takes the memory first, and reads afterwards."""
+AVRO_LIMITS: Final = " ".join(f"-D{name}={most}" for name, most in _AVRO_LIMITS.items())
+"""The same as options of a JVM, for executors."""
+
+TUNED: Final = {
+    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+    # One task rebuilds a table's log: a MERGE on a small table takes a quarter of the time.
+    "spark.databricks.delta.snapshotPartitions": "1",
+    # A cut asks a hundred different questions; what was compiled for them is kept for the next one.
+    "spark.sql.codegen.cache.maxEntries": "1000",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.executor.extraJavaOptions": AVRO_LIMITS,
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+}
+"""What the job needs and what makes it fast; for spark-submit the same as ``--conf``."""
+
+ALIVE: Final = {"spark.executor.killOnFatalError.depth": "0"}
+"""For a session whose driver does the work: a record that takes more memory than there is ends what
+was asked, and not the JVM. Some kilobytes, compressed, can be hundreds of megabytes."""
+
+
+_SECRET: Final = re.compile("secret|password|token|access[.]?key", re.IGNORECASE)
+"""As ``spark.redaction.regex`` has it."""
+
+
+@contextmanager
+def open_session(settings: ConsumerSettings) -> Iterator[SparkSession]:
+    """See `build_session`; a session that is made here ends with the block."""
+    made = SparkSession.getActiveSession() is None
+    spark = build_session(settings)
+    try:
+        yield spark
+    finally:
+        if made:
+            # What it has to say of a JVM that is gone, or of batches that it cuts off, is no news.
+            with suppress(PySparkException, Py4JError, OSError):
+                spark.stop()
+
+
+def build_session(settings: ConsumerSettings, jars: Iterable[str] = ()) -> SparkSession:
+    """Take the session that is there, as under spark-submit, or make one on this machine.
+
+    Args:
+        settings: `ConsumerSettings.spark` prevails over what is set here.
+        jars: paths of the connector jars, beside `ConsumerSettings.jars`.
+    """
+    active = SparkSession.getActiveSession()
+    if active is not None:
+        return active
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    conf = SparkConf().setAppName("pgsluice consume")
+    conf.setAll(list((_local(jars, settings) | dict(settings.spark)).items()))
+    if "PYSPARK_GATEWAY_PORT" not in os.environ and SparkContext._gateway is None:
+        os.environ["SPARK_LOCAL_DIRS"] = ",".join(_private_folders(settings))
+        # A signal to the whole process group must not end the JVM before the job has stopped.
+        gateway = launch_gateway(  # type: ignore[no-untyped-call]
+            SparkConf().setAll(on_the_command_line(conf.getAll())),
+            popen_kwargs={"start_new_session": True},
+        )
+        SparkContext._ensure_initialized(gateway=gateway)
+    return SparkSession.builder.config(conf=conf).getOrCreate()
+
+
+def check_session(spark: SparkSession) -> None:
+    """Check that Spark and its jars are those that the job was made for, and bound what Avro takes.
+
+    The job asks Delta's log itself for some things, which is no public interface of Delta.
+
+    Raises:
+        SettingsError: another Spark or Delta, a jar or an extension is missing; says which.
+    """
+    hint = f"the job needs Spark {_SPARK} with Delta {_DELTA}: see docs/spark.md, Deploy"
+    if not _is(spark.version, _SPARK):
+        raise SettingsError(f"this is Spark {spark.version}, not {_SPARK}", hint=hint)
+    jvm: Any = spark._jvm
+    for name in ("io.delta.package", _KAFKA_SOURCE, _AVRO):
+        try:
+            jvm.org.apache.spark.util.Utils.classForName(name, False, False)
+        except Py4JError:
+            raise SettingsError(
+                f"Spark has no class {name}: one of the jars is missing", hint=hint
+            ) from None
+    delta = str(jvm.io.delta.package.VERSION())
+    if not _is(delta, _DELTA):
+        raise SettingsError(f"Spark has Delta {delta}, not {_DELTA}", hint=hint)
+    for key in ("spark.sql.extensions", "spark.sql.catalog.spark_catalog"):
+        if TUNED[key] not in (spark.conf.get(key, "") or ""):
+            raise SettingsError(f"{key} must have {TUNED[key]}", hint=hint)
+    _bound_avro(jvm)
+    executors = spark.conf.get("spark.executor.extraJavaOptions", "") or ""
+    if not str(spark.conf.get("spark.master")).startswith("local") and not all(
+        name in executors for name in _AVRO_LIMITS
+    ):
+        _log.warning(
+            "executors do not bound what a record may claim to hold: set"
+            ' spark.executor.extraJavaOptions="%s"',
+            AVRO_LIMITS,
+        )
+
+
+def _is(version: str, wanted: str) -> bool:
+    return version == wanted or version.startswith(f"{wanted}.")
+
+
+def _bound_avro(jvm: Any) -> None:
+    """Set the limits in the driver's JVM, whether Avro is in use already or not."""
+    properties = jvm.java.lang.System
+    for name, most in _AVRO_LIMITS.items():
+        if properties.getProperty(name) is None:
+            properties.setProperty(name, str(most))
+    limits = jvm.org.apache.spark.util.Utils.classForName(
+        "org.apache.avro.SystemLimitException", True, False
+    )
+    for method in limits.getDeclaredMethods():
+        if method.getName() == "resetLimits":
+            method.setAccessible(True)
+            method.invoke(None, None)
+
+
+def on_the_command_line(conf: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Return the settings with which the JVM is started, for all users of the machine to read.
+
+    Secrets are left out: they reach the JVM over its socket, with all other settings.
+    """
+    return [(key, value) for key, value in conf if not _SECRET.search(key)]
+
+
+def _private_folders(settings: ConsumerSettings) -> Iterator[str]:
+    """Make folders for what Spark writes while it sorts, which holds rows; gone with the process.
+
+    Spark makes its own ones there such that every user of the machine can read them.
+
+    Raises:
+        SettingsError: one of the places cannot be written to.
+    """
+    places = os.environ.get("SPARK_LOCAL_DIRS") or settings.spark.get("spark.local.dir")
+    for place in (places or tempfile.gettempdir()).split(","):
+        try:
+            Path(place).mkdir(parents=True, exist_ok=True)
+            made = tempfile.mkdtemp(prefix="pgsluice-spark-", dir=place)
+        except OSError as error:
+            raise SettingsError(
+                f"{place}, a folder for Spark's temporary files, cannot be used: {error.strerror}",
+                hint="name another one: [consumer.spark] spark.local.dir",
+            ) from None
+        atexit.register(shutil.rmtree, made, ignore_errors=True)
+        yield made
+
+
+def _local(jars: Iterable[str], settings: ConsumerSettings) -> dict[str, str]:
+    # spark-submit has set these; a setting of the builder would win over them.
+    if "PYSPARK_GATEWAY_PORT" in os.environ:
+        return {}
+    cores = os.cpu_count() or 2
+    made = {
+        **TUNED,
+        "spark.master": "local[*]",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.sql.shuffle.partitions": str(min(cores, 4)),
+        **ALIVE,
+    }
+    if paths := [*settings.jars, *jars]:
+        made["spark.jars"] = ",".join(dict.fromkeys(paths))
+    return made

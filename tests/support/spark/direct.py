@@ -1,0 +1,109 @@
+"""A table's topic applied without a broker: cuts of its records, with the markers' ranges."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from spark_consumer.apply.applier import Applier
+from spark_consumer.apply.large import Learnt
+from spark_consumer.formats.delta.commit_metadata import Found
+from spark_consumer.formats.delta.table import Table
+from spark_consumer.kafka.batch_profile import survey
+from spark_consumer.kafka.decode import wire
+from spark_consumer.kafka.markers import Marker, Range
+from spark_consumer.kafka.position import Share, TopicState, share
+from spark_consumer.names import part, table_folder
+from spark_consumer.spark.tuning import gather, tuned
+from tests.support.spark.records import Record, TableTopic, frame
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+class Direct:
+    """Applies one topic's records to its table, in a session of its own each time."""
+
+    def __init__(self, spark: SparkSession, warehouse: Path, topic: TableTopic) -> None:
+        self._spark = spark
+        self._topic = topic
+        self._learnt = Learnt()
+        self.skipped = 0
+        self.path = table_folder(str(warehouse), "s", f"{part(topic.schema)}.{part(topic.table)}")
+
+    def apply(
+        self, upto: int | None = None, *, first: int = 0, small: bool = True, lost: int = 0
+    ) -> Found | None:
+        """Apply a cut: the records up to `upto` that the table does not have.
+
+        Markers stand at `first`, at `upto` and where the table is. The first `lost` of the records
+        do not arrive.
+        """
+        placed = self._placed()
+        upto = len(placed) if upto is None else upto
+        spark = self._spark.newSession()
+        applier = Applier(spark, self._topic.registry, self._learnt)
+        table = Table(spark, self.path, f"subscription s, table {self._topic.table}")
+        found = table.find()
+        wanted = self._share(placed, [first, upto] if first < upto else [upto], found)
+        if wanted is None:
+            return found
+        starts = {span.partition: span.start for span in wanted.spans}
+        records = [
+            (offset, record)
+            for offset, record in placed[:upto]
+            if offset >= starts.get(record.partition, offset + 1)
+        ]
+        cut = wire(frame(spark, records[lost:]))
+        if not small:
+            done = applier.apply_large(table, found, wanted, cut)
+            self.skipped += applier.skipped
+            return done
+        with tuned(spark):
+            whole = gather(cut, spark)
+            held = survey(whole).get(self._topic.topic)
+            done = applier.apply(table, found, wanted, whole, held, small=True)
+            self.skipped += applier.skipped
+            return done
+
+    def rows(self) -> list[tuple[Any, ...]]:
+        """The table's rows, sorted."""
+        table = self._spark.read.format("delta").load(self.path)
+        return sorted((tuple(row) for row in table.collect()), key=repr)
+
+    def _placed(self) -> list[tuple[int, Record]]:
+        counts: Counter[int] = Counter()
+        placed = []
+        for record in self._topic.records:
+            placed.append((counts[record.partition], record))
+            counts[record.partition] += 1
+        return placed
+
+    def _share(
+        self, placed: list[tuple[int, Record]], ends: list[int], found: Found | None
+    ) -> Share | None:
+        markers = []
+        begin = 0
+        previous: Counter[int] = Counter()
+        # Markers where earlier cuts have ended, too: a table's position is at one of them.
+        known = found.commit.position.marker if found is not None else 0
+        for end in sorted({*ends, known} - {0}):
+            ranges = []
+            for partition in range(self._topic.partitions):
+                offsets = [o for o, record in placed[begin:end] if record.partition == partition]
+                if offsets:
+                    before = previous[partition]
+                    ranges.append(
+                        Range(partition, offsets[0], offsets[-1] + 1, before, len(offsets))
+                    )
+                    previous[partition] = offsets[-1] + 1
+            if ranges:
+                markers.append(Marker(end, end, None, {self._topic.topic: tuple(ranges)}))
+            begin = end
+        latest = Counter(record.partition for _, record in placed)
+        state = TopicState("id", dict.fromkeys(latest, 0), latest)
+        position = found.commit.position if found is not None else None
+        wanted = share(self._topic.topic, "journal", state, markers, position)
+        assert wanted is None or isinstance(wanted, Share), wanted
+        return wanted

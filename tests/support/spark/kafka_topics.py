@@ -1,0 +1,156 @@
+"""Put records into real topics, in transactions, with schemas in a real registry."""
+
+from __future__ import annotations
+
+import json
+import struct
+import uuid
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from confluent_kafka import KafkaError, Message, Producer
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
+
+import schemas
+from tests.support.spark.records import Record, TableTopic, encode
+from tests.support.waiting import PATIENCE
+
+
+class RegisteredSchemas:
+    """Gives schemas ids in a schema registry."""
+
+    def __init__(self, url: str) -> None:
+        self._client = SchemaRegistryClient({"url": url})
+
+    def register(self, schema: dict[str, Any]) -> int:
+        subject = f"{schema['namespace']}.{schema['name']}-{uuid.uuid4().hex}"
+        return self._client.register_schema(subject, Schema(json.dumps(schema), "AVRO"))
+
+
+class Topics:
+    """The topics of a subscription, with the markers that tell their offsets."""
+
+    def __init__(self, bootstrap_servers: str, registry: RegisteredSchemas, name: str) -> None:
+        self.subscription = name
+        self.marker_topic = f"{name}.transaction"
+        self._registry = registry
+        self._admin = AdminClient({"bootstrap.servers": bootstrap_servers})
+        self._producer = Producer(
+            {
+                "bootstrap.servers": bootstrap_servers,
+                "transactional.id": f"test-{uuid.uuid4().hex}",
+                "transaction.timeout.ms": 900_000,
+            }
+        )
+        self._producer.init_transactions(30)
+        self._next: Counter[tuple[str, int]] = Counter()
+        self._miscounted = ""
+        self.writer: Mapping[str, Any] | None = None
+        self._marker_schema = schemas.load("transaction")
+        self._marker_id = registry.register(self._marker_schema)
+
+    def create(self, topic: str, partitions: int = 1) -> None:
+        new = NewTopic(topic, num_partitions=partitions, replication_factor=1)
+        self._admin.create_topics([new])[topic].result(30)
+
+    def miscount(self, topic: str) -> None:
+        """Let the next marker say one record too many."""
+        self._miscounted = topic
+
+    def commit(
+        self,
+        tables: Iterable[TableTopic],
+        markers: Iterable[Mapping[str, Any]],
+        *,
+        more: Iterable[Record] = (),
+        abort: bool = False,
+    ) -> None:
+        """Produce what the tables have collected, `more`, and the markers, in one transaction.
+
+        As from the gateway, a PROGRESS marker with its offsets is the last record; of the last END
+        or PROGRESS of `markers`, if there is one, with its commit time.
+        """
+        self._producer.begin_transaction()
+        self._spans: dict[tuple[str, int], list[int]] = defaultdict(list)
+        for table in tables:
+            for record in table.records:
+                self._produce(record, self._report)
+            table.records.clear()
+        for record in more:
+            self._produce(record, self._report)
+        end_lsn, commit_time = 0, None
+        for marker in markers:
+            if marker["kind"] != "COPY":
+                end_lsn, commit_time = marker["end_lsn"], marker.get("commit_time")
+            if marker["kind"] != "PROGRESS":
+                self._mark(marker)
+        assert self._producer.flush(30 * PATIENCE) == 0
+        offsets: list[dict[str, Any]] = [
+            {
+                "topic": topic,
+                "partition": partition,
+                "first_offset": min(found),
+                "next_offset": max(found) + 1,
+                "previous_offset": self._next[topic, partition],
+                "records": len(found) + (topic == self._miscounted),
+            }
+            for (topic, partition), found in self._spans.items()
+        ]
+        progress = {"kind": "PROGRESS", "end_lsn": end_lsn, "commit_time": commit_time}
+        self._mark({**progress, "offsets": offsets, "writer": self.writer})
+        if abort:
+            self._producer.flush(30)
+            self._producer.abort_transaction(30)
+        else:
+            self._producer.commit_transaction(30)
+            for each in offsets:
+                self._next[each["topic"], each["partition"]] = each["next_offset"]
+
+    def forge(self, markers: Iterable[Mapping[str, Any]]) -> None:
+        """Produce markers as they are given, in a transaction of their own."""
+        self._producer.begin_transaction()
+        for marker in markers:
+            self._mark(marker)
+        self._producer.commit_transaction(30 * PATIENCE)
+
+    def raw(self, records: Iterable[Record]) -> None:
+        """Produce records as they are, in a transaction of their own, which no marker ends."""
+        self._producer.begin_transaction()
+        for record in records:
+            self._produce(record)
+        self._producer.commit_transaction(30 * PATIENCE)
+
+    def marker(self, body: bytes) -> bytes:
+        """A record in the wire format that says it is a marker, with this as its Avro body."""
+        return struct.pack(">bI", 0, self._marker_id) + body
+
+    def _mark(self, datum: Mapping[str, Any]) -> None:
+        value = encode(self._marker_id, self._marker_schema, datum)
+        self._produce(Record(self.marker_topic, None, value, []))
+
+    def _report(self, error: KafkaError | None, message: Message) -> None:
+        topic, partition, offset = message.topic(), message.partition(), message.offset()
+        assert error is None
+        assert topic is not None and partition is not None and offset is not None
+        self._spans[topic, partition].append(offset)
+
+    def _produce(
+        self, record: Record, report: Callable[[KafkaError | None, Message], None] | None = None
+    ) -> None:
+        headers: list[tuple[str, str | bytes | None]] = [*record.headers]
+        while True:
+            try:
+                self._producer.produce(
+                    record.topic,
+                    key=record.key,
+                    value=record.value,
+                    headers=headers,
+                    partition=record.partition,
+                    on_delivery=report,
+                )
+                return
+            except BufferError:
+                self._producer.poll(1)

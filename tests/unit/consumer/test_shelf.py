@@ -1,0 +1,33 @@
+"""What is said of a table that is set aside."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spark_consumer.errors import TableError
+from spark_consumer.job.subscriber_tables import Shelf
+from spark_consumer.names import part, source_name
+
+GONE = TableError("gone", hint="copy the table again: it begins anew")
+
+
+def test_a_table_that_needs_a_copy_is_named_with_the_command_that_asks_for_it() -> None:
+    session: Any = None
+    shelf = Shelf(session, "warehouse", "s 1")
+    shelf.names["topic"] = f"public.{part('order items')}"
+
+    why = shelf.aside("public.order-x0020-items", GONE)
+
+    assert why.hint == (
+        "copy the table again (pgsluice copy 'public.order items' --subscription 's 1'):"
+        " it begins anew"
+    )
+    assert shelf.aside("s.public.t", GONE).hint == GONE.hint
+
+
+@given(st.text(min_size=1))
+def test_a_written_name_is_read_back(name: str) -> None:
+    assert source_name(part(name)) == name

@@ -1,0 +1,67 @@
+"""What is committed of the copies: only what has changed, and what is put aside as pending."""
+
+from __future__ import annotations
+
+import pytest
+
+from gateway.copy import Progress
+from gateway.core.errors import SchemaRefusedError
+from gateway.core.lsn import Lsn
+from gateway.definitions.changes import copy_states
+from gateway.definitions.model import Plan, SubscriptionDefinition, TableCopy
+from gateway.routing import RoutingSettings
+from gateway.routing.build.topics import Addresses
+from gateway.runtime.copy.states import CopyStates
+from tests.support.routing_scene import T1, T1_TABLE, Schemas, publish
+
+NAMES = ("s", "other")
+COPIES = tuple(TableCopy(name, T1, (), ("a", "b")) for name in NAMES)
+
+
+@pytest.fixture
+def addresses() -> Addresses:
+    topics = {f"{name}.public.t1": 1 for name in NAMES}
+    taken = [(name, T1) for name in NAMES]
+    return Addresses(plan(), taken, RoutingSettings("gw", "db", "1", topics), Schemas())
+
+
+def plan() -> Plan:
+    subscriptions = tuple(SubscriptionDefinition(name, ("p",)) for name in NAMES)
+    publishes = tuple(publish(name) for name in NAMES)
+    return Plan({T1: T1_TABLE}, subscriptions, publishes, COPIES, ())
+
+
+def ready(addresses: Addresses) -> CopyStates:
+    states = CopyStates(plan(), copy_states(plan(), (), reconcile=True), addresses)
+    for copy in COPIES:
+        progress = Progress((b"9",), complete=True)
+        states.set(copy, state="ready", consistent_point=Lsn(5), progress=progress)
+    return states
+
+
+def test_states_are_the_same_object_until_one_changes(addresses: Addresses) -> None:
+    states = ready(addresses)
+    before = states.all()
+
+    states.set(COPIES[0], state="ready")
+    unchanged = states.all()
+    states.set(COPIES[0], consistent_point=Lsn(6))
+
+    assert unchanged is before
+    assert [s.consistent_point for s in states.all()] == [6, 5]
+
+
+def test_a_table_that_is_put_aside_is_to_be_copied_from_its_beginning(
+    addresses: Addresses, caplog: pytest.LogCaptureFixture
+) -> None:
+    states = ready(addresses)
+    addresses.refused["s", T1] = SchemaRefusedError("refused")
+
+    aside, other = states.all()
+    states.all()
+
+    assert (aside.state, aside.consistent_point, aside.progress) == ("pending", None, Progress())
+    assert aside.definition == other.definition
+    assert other.state == "ready"
+    assert [r.message for r in caplog.records if "put aside" in r.message] != []
+    assert len(caplog.records) == 1

@@ -1,0 +1,122 @@
+"""When what has been routed is handed over, kept and committed, step by step."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from gateway.config import LimitsTable
+from gateway.core.lsn import Lsn
+from gateway.core.records import RESENDABLE, Record, Watermark
+from gateway.observe import Counters
+from gateway.runtime.loop.group_commit import GroupCommit
+from gateway.runtime.loop.reporter import Reporter
+from tests.support.fakes import FakeRouter, FakeSink, ManualClock
+
+LIMITS = LimitsTable(max_batch_records=1_000, max_batch_ms=200)
+AGE_S = 0.2
+SPREAD_S = 2.0
+
+
+def records(number: int, topics: int) -> list[Record]:
+    return [(f"topic{n % topics}", 0, None, b"value", []) for n in range(number)]
+
+
+class Scene:
+    """A group commit on fakes, and a clock that stands still."""
+
+    def __init__(self) -> None:
+        self.clock = ManualClock(step_s=0.0)
+        self.sink = FakeSink()
+        router, counters = FakeRouter(), Counters()
+        reporter = Reporter(counters, router, self.clock)
+        watermark = Watermark(Lsn(10), 1, "f", ())
+        self.commits = GroupCommit(
+            *(self.sink, router, watermark, ("s",), LIMITS, counters, reporter, None, self.clock)
+        )
+
+    def submit(self, *, idle: bool = False, waiting: bool = True) -> None:
+        """Ask once, and let the sink finish."""
+        self.commits.submit(idle=idle, waiting=waiting, routing=False)
+        self.commits.collect()
+
+    @property
+    def handed_over(self) -> list[tuple[int, bool, bool]]:
+        """Of each batch, how many records, whether it is committed, and whether it is kept."""
+        return [(len(b.records), b.watermark is not None, b.kept) for b in self.sink.batches]
+
+
+@pytest.fixture
+def scene() -> Iterator[Scene]:
+    made = Scene()
+    yield made
+    made.sink.close()
+
+
+def test_a_batch_is_due_when_it_is_old(scene: Scene) -> None:
+    scene.commits.add(records(999, topics=200))
+
+    for waiting in (False, True):
+        assert scene.clock.now + AGE_S in scene.commits.due_at(waiting=waiting)
+    scene.clock.advance(AGE_S)
+    scene.submit()
+    assert scene.handed_over == [(999, True, True)]
+
+
+def test_a_batch_that_is_not_whole_is_not_due_by_the_clock(scene: Scene) -> None:
+    before = scene.commits.due_at(waiting=True)
+
+    scene.commits.add(records(10, topics=1), whole=False)
+
+    assert scene.commits.due_at(waiting=True) == before
+    scene.clock.advance(10)
+    scene.submit()
+    assert not any(size for size, _, _ in scene.handed_over)
+
+
+def test_what_is_spread_thin_is_not_committed_for_its_age_while_more_waits(scene: Scene) -> None:
+    scene.commits.add(records(1_200, topics=20))  # 1,600 are enough
+
+    assert scene.clock.now + AGE_S in scene.commits.due_at(waiting=False)
+    assert scene.clock.now + SPREAD_S in scene.commits.due_at(waiting=True)
+    scene.clock.advance(SPREAD_S - 0.01)
+    scene.submit()
+    assert scene.handed_over == []
+
+    scene.clock.advance(0.02)
+    scene.submit()
+    assert scene.handed_over == [(1_200, True, True)]
+
+
+def test_what_is_spread_thin_is_committed_at_once_when_nothing_more_comes(scene: Scene) -> None:
+    scene.commits.add(records(1_200, topics=20))
+
+    scene.submit(idle=True, waiting=False)
+
+    assert scene.handed_over == [(1_200, True, True)]
+
+
+def test_pieces_of_what_is_spread_thin_end_in_a_commit_after_two_seconds(scene: Scene) -> None:
+    for _ in range(3):
+        scene.commits.add(records(1_600, topics=20))
+        scene.submit()
+        scene.clock.advance(0.5)
+    scene.clock.advance(0.6)
+    scene.commits.add(records(1_600, topics=20))
+    scene.submit()
+
+    assert scene.handed_over == [(1_600, False, False)] * 3 + [(1_600, True, True)]
+
+
+@pytest.mark.parametrize("topics", [1, 20, 200])
+def test_rows_of_copies_are_as_many_as_can_be_sent_again_for_any_number_of_topics(
+    scene: Scene, topics: int
+) -> None:
+    for _ in range(RESENDABLE):
+        assert scene.commits.room_for_copies == 1_000
+        scene.commits.add_copied(records(1_000, topics))
+        scene.submit(waiting=False)
+
+    pieces = RESENDABLE - 1
+    assert scene.handed_over == [(1_000, False, True)] * pieces + [(1_000, True, True)]

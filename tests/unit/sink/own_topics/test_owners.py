@@ -1,0 +1,75 @@
+"""Whose topics are, by what their markers say one after the other."""
+
+from __future__ import annotations
+
+import pytest
+
+from gateway.core.records import Writer
+from gateway.sink.own_topics.owners import ForeignTopics, Owner, Said, owner_of, refuse_foreign
+
+A, B, C = (Writer("1", "shop", slot, "gw") for slot in "abc")
+RENAMED = Writer("1", "shop", "a", "another name")
+
+
+def claim(writer: Writer, taken_from: Writer | None = None) -> Said:
+    return Said(True, writer, taken_from)
+
+
+def row(writer: Writer | None) -> Said:
+    return Said(False, writer)
+
+
+@pytest.mark.parametrize(
+    ("markers", "owner"),
+    [
+        ([], None),
+        ([row(A)], Owner(A)),
+        ([claim(A), row(A)], Owner(A)),
+        ([claim(A), claim(B)], Owner(A)),
+        ([claim(A), claim(B), claim(A)], Owner(A)),
+        ([row(A), claim(B)], Owner(A)),
+        ([row(A), claim(B, A)], Owner(B)),
+        ([row(A), claim(B, A), claim(C, A)], Owner(B)),
+        ([row(A), claim(B, A), claim(A)], Owner(B)),
+        ([row(A), claim(B, A), row(B), claim(A, B)], Owner(A)),
+        ([row(A), claim(B, RENAMED)], Owner(B)),
+        ([row(None)], Owner(None)),
+        ([row(None), claim(A), claim(B)], Owner(A)),
+        ([row(A), row(B)], Owner(B)),
+    ],
+)
+def test_the_first_claim_counts_and_a_takeover_names_whom_it_takes_from(
+    markers: list[Said], owner: Owner | None
+) -> None:
+    assert owner_of(markers) == owner
+
+
+def test_who_goes_by_another_name_on_the_same_slot_is_the_same_owner() -> None:
+    refuse_foreign(RENAMED, {"s": Owner(A)})
+
+
+def test_a_refusal_names_both_and_the_way_out() -> None:
+    with pytest.raises(ForeignTopics) as refused:
+        refuse_foreign(B, {"s": Owner(A)})
+
+    assert str(A) in refused.value.message
+    assert str(B) in refused.value.message
+    assert "pgsluice takeover s" in str(refused.value.hint)
+
+
+def test_a_server_in_the_place_of_another_is_told_how_to_take_it() -> None:
+    with pytest.raises(ForeignTopics, match="slot drop --system-identifier 1"):
+        refuse_foreign(Writer("2", "shop", "a", "gw"), {"s": Owner(A)})
+
+
+def test_markers_that_do_not_say_who_writes_are_those_of_whoever_has_a_watermark() -> None:
+    refuse_foreign(A, {"s": Owner(None)}, known=True)
+    with pytest.raises(ForeignTopics, match="does not say who it is"):
+        refuse_foreign(A, {"s": Owner(None)})
+
+
+def test_a_subscription_moves_to_another_group_when_nobody_reads_the_slot_of_its_own() -> None:
+    refuse_foreign(B, {"s": Owner(A)}, siblings=["a"])
+    other_server = Writer("2", "shop", "a", "gw")
+    with pytest.raises(ForeignTopics):
+        refuse_foreign(B, {"s": Owner(other_server)}, siblings=["a"])
