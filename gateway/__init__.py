@@ -1,6 +1,7 @@
 """The pgsluice gateway: one logical replication slot in, many filtered Kafka topics out.
 
-The layers, from pure to edge: `pgoutput`, `relations`, `transactions`, `pgtypes`,
-`rowfilter`, `envelope` and `routing` do no I/O; `source` (PostgreSQL) and `sink` (Kafka)
-are the two edges; `pipeline` is the one loop that knows both. import-linter checks this.
+Pure in the middle (`definitions`, `pgoutput`, `transactions`, `rowfilter`, `envelope`, `routing`,
+`copy`), two edges (`source`, `sink`), one loop that knows both (`runtime`), and what people see of
+it (`monitor`, `commands`). docs/architecture.md follows one row through them; import-linter checks
+the layers.
 """

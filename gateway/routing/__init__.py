@@ -1,6 +1,7 @@
 """Committed transactions to Kafka records: which subscription takes what, under which key.
 
-`Router` is the front; `groups` is the hot path, prepared once per relation.
+`Router` is the front. `build` prepares a relation's route when its Relation message comes; `row` is
+the hot path that runs on it. Pure.
 """
 
 from gateway.routing.router import Router

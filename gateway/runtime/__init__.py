@@ -1,1 +1,5 @@
-"""The running gateway: what a start decides, the one loop, the copy, and what changes meanwhile."""
+"""The running gateway: the daemon, and the ports by which it knows the edges.
+
+`lifecycle` makes attempts, `planning` prepares them, `loop` runs them, `copy` copies tables
+meanwhile. Whatever can be decided without I/O is a pure function here or in the packages below.
+"""
