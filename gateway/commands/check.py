@@ -18,7 +18,7 @@ from gateway.commands.schemas import CollectedSchemas, routes_of
 from gateway.config import Settings
 from gateway.core.display import lines_shown, say
 from gateway.core.errors import FatalError, GatewayError
-from gateway.core.names import error_topic, transaction_topic
+from gateway.core.names import error_topic
 from gateway.definitions.model import Definitions, Operation, Plan
 from gateway.definitions.sql.expression import column_names
 from gateway.monitor.status import retention_problem
@@ -30,13 +30,13 @@ from gateway.runtime.planning.ownership import refuse_foreign_topics
 from gateway.runtime.planning.plan import read_definitions
 from gateway.runtime.planning.preflight import local_refusals, plan_refusals, server_refusals
 from gateway.runtime.planning.setup import known_plan, make_evaluator, slot_identity
-from gateway.runtime.planning.topics import table_topics
+from gateway.runtime.planning.topics import shared_topics, table_topics
 from gateway.sink.own_topics.progress import read_progress
 from gateway.sink.registry.registry import Registry
 from gateway.sink.topics.durability import risks
 from gateway.sink.topics.log_bounds import read_log_bounds
 from gateway.sink.topics.topic_ids import ids_of, other_topics, read_topics, unwritable
-from gateway.sink.topics.topics import describe_topics, unfit_topics
+from gateway.sink.topics.topics import describe_topics, uncreatable_topics, unfit_topics
 from gateway.source.provisioning.excess_privileges import excess_rights, planned_code
 from gateway.source.provisioning.own_publications import check_publications, missing_rights
 from gateway.source.provisioning.trigger_installation import find_installation
@@ -401,7 +401,7 @@ def _push_down_findings(
 
 def _kafka_findings(settings: Settings) -> Iterator[Finding]:
     found = describe_topics(settings.kafka, [settings.topics.progress])
-    made = "exists" if found else "will be created"
+    made = "exists" if found else "does not exist yet"
     yield _fine(f"kafka: reached; topic {settings.topics.progress} {made}")
 
 
@@ -421,14 +421,15 @@ def _owner_findings(
 def _topic_findings(settings: Settings, facts: ServerFacts, plan: Plan) -> Iterator[Finding]:
     """Say what Kafka has lost of what was written, and what its settings let it lose."""
     identity, progress = slot_identity(facts, settings), settings.topics.progress
-    markers = [transaction_topic(subscription.name) for subscription in plan.subscriptions]
     specs = table_topics(plan, settings)
     tables = [spec.name for spec in specs]
+    specs += shared_topics(plan, settings)
     refused: dict[str, FatalError] = {}
-    found = describe_topics(settings.kafka, [*markers, *tables, progress], refused=refused)
+    found = describe_topics(settings.kafka, [spec.name for spec in specs], refused=refused)
     known = read_topics(settings.kafka, [*found, *refused])
-    refused |= unwritable(known)
-    for name, error in sorted((unfit_topics(specs, found) | refused).items()):
+    missing = [s for s in specs if s.name not in found and s.name not in refused]
+    refused |= unwritable(known) | uncreatable_topics(settings.kafka, missing)
+    for name, error in sorted((unfit_topics(specs[:-1], found) | refused).items()):
         table = "; its table is held" if name in tables else ""
         yield Finding(Severity.ERROR, f"kafka: {error.message}{table}", error.hint or "")
     if progress not in found:

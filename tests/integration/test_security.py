@@ -151,6 +151,9 @@ def test_rights_to_create_topics_are_checked_before_publications_are_changed(
             config = ("--config", str(project.write()))
             return cli("run", "--endpos", str(row and row[0]), *config, environment=environment)
 
+        def check() -> Ended:
+            return cli("check", "--config", str(project.write()), environment=environment)
+
         def made() -> list[tuple[object, ...]]:
             return connection.execute(
                 "SELECT pubname::text, tablename::text FROM pg_publication_tables"
@@ -162,8 +165,10 @@ def test_rights_to_create_topics_are_checked_before_publications_are_changed(
         first = run()
         before = made()
         project.definitions = granted
+        before_topics = check()
+        assert made() == [] and admin.list_topics().topics.keys() & {"s2.public.t1"} == set()
         allowed = run()
-        checked = cli("check", "--config", str(project.write()), environment=environment)
+        checked = check()
         published = made()
         project.definitions = granted + another
         changed = run()
@@ -177,9 +182,11 @@ def test_rights_to_create_topics_are_checked_before_publications_are_changed(
     assert {table for _, table in published} == {"t1", "a slot"}
     for topic in denied:  # their tables are held, the other goes on
         assert f"{topic}: not authorised" in allowed.err
-    for topic in ("s2.public.t3", "s2.public.t4"):
         assert f"{topic}: not authorised" in checked.out
-    assert checked.code == 1
+    for topic in ("s2.public.t2", "s2.public.t4"):  # the third one does not exist then
+        assert f"{topic}: not authorised" in before_topics.out
+    assert "topic s2.public.t1: not authorised" not in checked.out
+    assert (before_topics.code, checked.code) == (1, 1)
     assert after == published
 
 

@@ -22,7 +22,7 @@ from gateway.sink.topics.durability import Risk, risks
 from gateway.sink.topics.topic_ids import ids_of, read_topics, unwritable
 from gateway.sink.topics.topics import TopicSpec, ensure_topics, progress_topic_spec
 
-__all__ = ["TOPICS_TIMEOUT_S", "Topics", "ensure_all_topics", "table_topics"]
+__all__ = ["TOPICS_TIMEOUT_S", "Topics", "ensure_all_topics", "shared_topics", "table_topics"]
 
 TOPICS_TIMEOUT_S: Final = 10.0
 """How long creating and checking topics may take."""
@@ -87,6 +87,18 @@ def _specs_by_table(plan: Plan, settings: Settings) -> dict[TableId, TopicSpec]:
     return specs
 
 
+def shared_topics(plan: Plan, settings: Settings) -> list[TopicSpec]:
+    """Return the topics that are no table's; the last one has the progress."""
+    factor = settings.topics.replication_factor
+    names = [transaction_topic(s.name) for s in plan.subscriptions]
+    if settings.messages.prefixes:
+        names.append(message_topic(settings.gateway.name))
+    if settings.on_error.quarantined:
+        names.append(error_topic(settings.gateway.name))
+    markers = [TopicSpec(n, replication_factor=factor, forbid_compaction=True) for n in names]
+    return [*markers, progress_topic_spec(settings.topics.progress, replication_factor=factor)]
+
+
 def _refuse_collisions(names: Sequence[str]) -> None:
     """Refuse names that Kafka takes for the same metric name: they differ in '.' and '_' only."""
     for group in find_collisions(names):
@@ -115,16 +127,9 @@ def ensure_all_topics(
     """
     by_table = _specs_by_table(plan, settings)
     tables = list(by_table.values())
-    factor = settings.topics.replication_factor
-    names = [transaction_topic(s.name) for s in plan.subscriptions]
-    if settings.messages.prefixes:
-        names.append(message_topic(settings.gateway.name))
-    quarantined = settings.on_error.quarantined
-    if quarantined:
-        names.append(error_topic(settings.gateway.name))
-    markers = [TopicSpec(n, replication_factor=factor, forbid_compaction=True) for n in names]
-    progress = progress_topic_spec(settings.topics.progress, replication_factor=factor)
-    specs = [*tables, *markers, progress]
+    others = shared_topics(plan, settings)
+    progress = settings.topics.progress
+    specs = [*tables, *others]
     _refuse_collisions([spec.name for spec in specs])
     refused: dict[str, FatalError] = {}
     found = ensure_topics(
@@ -141,15 +146,15 @@ def ensure_all_topics(
     refused = denied
     return Topics(
         {spec.name: found[spec.name].partitions for spec in tables if spec.name in found},
-        most_bytes(settings.kafka, found.values(), sure="size" in quarantined),
+        most_bytes(settings.kafka, found.values(), sure="size" in settings.on_error.quarantined),
         batch_bytes(settings.kafka, found.values()),
-        tuple(risks([found[n] for n in found if n != progress.name], [found[progress.name]])),
+        tuple(risks([found[n] for n in found if n != progress], [found[progress]])),
         {
             table_id: Fault(_line(refused[spec.name]), always=True)
             for table_id, spec in by_table.items()
             if spec.name in refused
         },
-        ids_of({name: topic for name, topic in known.items() if name != progress.name}),
+        ids_of({name: topic for name, topic in known.items() if name != progress}),
     )
 
 

@@ -26,6 +26,7 @@ __all__ = [
     "describe_topics",
     "ensure_topics",
     "progress_topic_spec",
+    "uncreatable_topics",
     "unfit_topics",
 ]
 
@@ -122,18 +123,45 @@ def ensure_topics(
     missing = [spec for spec in topics if spec.name not in found and spec.name not in problems]
     if not missing:
         return found
-    admin = make_client(AdminClient, admin_properties(kafka))
-    futures = admin.create_topics([_new_topic(spec) for spec in missing], request_timeout=timeout_s)
-    for name, future in futures.items():
-        try:
-            _result(future, timeout_s, f"creating topic {name}", ok=KafkaError.TOPIC_ALREADY_EXISTS)
-        except FatalError as error:
-            problems[name] = error
+    problems |= _create(kafka, missing, timeout_s, validate_only=False)
     _refuse(problems, refused)
     made = _wait_until_visible(kafka, [s for s in missing if s.name not in problems], timeout_s)
     # Somebody else may have been faster, with other settings.
     _check(wanted, made, problems, refused)
     return {**found, **made}
+
+
+def _create(
+    kafka: Mapping[str, str | int | bool],
+    topics: Sequence[TopicSpec],
+    timeout_s: float,
+    *,
+    validate_only: bool,
+) -> dict[str, FatalError]:
+    admin = make_client(AdminClient, admin_properties(kafka))
+    futures = admin.create_topics(
+        [_new_topic(spec) for spec in topics],
+        request_timeout=timeout_s,
+        validate_only=validate_only,
+    )
+    problems: dict[str, FatalError] = {}
+    for name, future in futures.items():
+        try:
+            _result(future, timeout_s, f"creating topic {name}", ok=KafkaError.TOPIC_ALREADY_EXISTS)
+        except FatalError as error:
+            problems[name] = error
+    return problems
+
+
+def uncreatable_topics(
+    kafka: Mapping[str, str | int | bool], topics: Sequence[TopicSpec], *, timeout_s: float = 10.0
+) -> dict[str, FatalError]:
+    """Return why topics that are missing cannot be created, by name; creates none.
+
+    Raises:
+        TransientError: Kafka does not answer in time.
+    """
+    return _create(kafka, topics, timeout_s, validate_only=True) if topics else {}
 
 
 def unfit_topics(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from io import BytesIO
+from typing import cast
 
 import fastavro
 import pytest
@@ -10,7 +11,7 @@ import pytest
 import schemas
 from gateway.core.errors import ProtocolError
 from gateway.core.lsn import Lsn
-from gateway.core.records import CopyRequest, CopyState, Watermark
+from gateway.core.records import CopyRequest, CopyState, HeldCause, Watermark
 from gateway.envelope.progress import (
     PROGRESS_FORMAT,
     Position,
@@ -73,6 +74,13 @@ def test_copies_of_tables_whose_names_have_points_have_names_of_their_own() -> N
     states = [CopyState("s", "a.b", "c", "ready"), CopyState("s", "a", "b.c", "ready")]
 
     assert len({copy_name(state) for state in states}) == 2
+
+
+def test_a_state_that_is_held_for_what_holds_no_table_is_refused() -> None:
+    state = CopyState("s", "public", "t", "held", cause=cast(HeldCause, "whim"))
+
+    with pytest.raises(ProtocolError, match="held for what holds no table"):
+        decode_value(encode_copy_state(state), "copy", copy_name(state))
 
 
 @pytest.mark.parametrize("number", [2, 99], ids=["an earlier one", "a later one"])
