@@ -217,9 +217,10 @@ class Applier:
         changed = changes(epoch.records, epoch.pieces, columns, epoch.key, self._schemas)
         if not small:
             with stored(changed) as kept:
-                write(
-                    self._batch(table, columns, epoch, kept, commit, found, empty=empty, anew=anew)
+                batch = self._batch(
+                    table, columns, epoch, kept, commit, found, empty=empty, anew=anew
                 )
+                self.skipped += write(batch)
             return
         changed = changed.coalesce(1)
         batch = self._batch(

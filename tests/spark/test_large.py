@@ -74,11 +74,14 @@ def test_a_large_batch_changes_rows_whose_keys_have_bounds(
 
 
 @pytest.mark.usefixtures("marked")
-@pytest.mark.parametrize("small", [True, False], ids=["small", "large"])
+@pytest.mark.parametrize("how", ["small", "large", "large, of another kind"])
 def test_updates_and_deletes_that_find_no_row_are_counted(
-    spark: SparkSession, tmp_path: Path, small: bool
+    spark: SparkSession, tmp_path: Path, how: str
 ) -> None:
+    small = how == "small"
     topic, table = copied(spark, tmp_path, *range(1, 6), small=small)
+    if how == "large, of another kind":
+        topic.columns = [*COLUMNS, Col("late", "string", "text", number=9)]
     topic.change("u", 0x98, 1, after={"id": 1, "b": "there"})
     topic.change("u", 0x98, 3, after={"id": 11, "b": "not there"})
     topic.change("d", 0x98, 5, before={"id": 2})
