@@ -101,3 +101,16 @@ def test_the_example_consumer_of_the_readme_is_python_of_at_most_fifteen_lines()
     compile(example, "README.md", "exec")
 
     assert len([line for line in example.splitlines() if line.strip()]) <= 15
+
+
+def test_the_figures_of_the_readme_are_those_of_the_benchmarks() -> None:
+    measured = (ROOT / "docs" / "benchmarks.md").read_text(encoding="utf-8")
+    rates = re.findall(
+        r" (\d+,\d{3})  +(\d\.\d\d) .*? (\d+\.\d) +\d+\.\d +\d+\.\d +\d+$", measured, re.M
+    )
+    known = {(f"{round(int(rate.replace(',', '')), -3):,}", of, cpu) for rate, of, cpu in rates}
+    table = (ROOT / "README.md").read_text(encoding="utf-8").split("## How fast")[1]
+    told = re.findall(r"^\| .* \| (\d+,\d{3}) \| (\d\.\d\d) \| (\d+\.\d) µs \|$", table, re.M)
+
+    assert len(told) == 5
+    assert set(told) <= known
