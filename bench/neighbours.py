@@ -8,7 +8,7 @@ from statistics import median
 from pyspark.sql import SparkSession
 
 from bench.rebuilt import Bench, Job
-from spark_consumer.formats.delta.commit_metadata import Found
+from spark_consumer.formats.commit_metadata import Found
 from spark_consumer.formats.delta.table import Table
 
 __all__ = ["measure"]

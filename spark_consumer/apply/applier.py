@@ -20,7 +20,7 @@ from spark_consumer.apply.batch import Batch
 from spark_consumer.apply.large import Large, Learnt
 from spark_consumer.apply.strategies import write
 from spark_consumer.errors import COPY_AGAIN, ContractError, TableError
-from spark_consumer.formats.delta.commit_metadata import Commit, Found
+from spark_consumer.formats.commit_metadata import Commit, Found
 from spark_consumer.formats.delta.table import Table
 from spark_consumer.formats.schema_evolution import Known, follow, known_after, matched, planned
 from spark_consumer.kafka.batch_profile import Survey, copy_beginnings, survey

@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from spark_consumer.apply.max_keys import Frontiers
-from spark_consumer.formats.delta.commit_metadata import Commit, Found
+from spark_consumer.formats.commit_metadata import Commit, Found
 from spark_consumer.formats.delta.table import Table
 from spark_consumer.kafka.layout import ColumnPlan
 from spark_consumer.kafka.schema_epochs import Epoch

@@ -17,7 +17,7 @@ from spark_consumer.apply.key_range import NO_BOUNDS, Bounds
 from spark_consumer.apply.speculative import observed
 from spark_consumer.fold.key_changes import fold_moves
 from spark_consumer.fold.keyed import fold_keyed
-from spark_consumer.formats.delta.log import Gone
+from spark_consumer.formats.delta.internals import Gone
 from spark_consumer.kafka.layout import KeyLayout
 from spark_consumer.names import free_name, quoted
 from spark_consumer.spark.tuning import FEW, INTERPRETED, stored, tuned

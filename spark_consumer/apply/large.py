@@ -16,7 +16,7 @@ from spark_consumer.apply.batch import Batch
 from spark_consumer.apply.max_keys import Frontiers
 from spark_consumer.apply.speculative import Expected, decoded_as, peek
 from spark_consumer.apply.strategies import write, write_outright
-from spark_consumer.formats.delta.commit_metadata import Commit, Found
+from spark_consumer.formats.commit_metadata import Commit, Found
 from spark_consumer.formats.delta.table import Table
 from spark_consumer.formats.schema_evolution import Known, follow, known_after, matched, planned
 from spark_consumer.kafka.batch_profile import Piece

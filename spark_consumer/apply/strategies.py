@@ -18,7 +18,7 @@ from spark_consumer.apply.batch import Batch
 from spark_consumer.apply.keyed import Keyed
 from spark_consumer.apply.speculative import Expected, observed
 from spark_consumer.apply.unkeyed import Multiset
-from spark_consumer.formats.delta.commit_metadata import Found
+from spark_consumer.formats.commit_metadata import Found
 from spark_consumer.kafka.batch_profile import Piece
 
 __all__ = ["choose", "write", "write_outright"]

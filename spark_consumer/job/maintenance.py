@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 
 from spark_consumer.display import logger
 from spark_consumer.errors import ConsumerError
-from spark_consumer.formats.delta.commit_metadata import Found
+from spark_consumer.formats.commit_metadata import Found
 from spark_consumer.formats.delta.table import Table
 from spark_consumer.job.subscriber_tables import Shelf
 from spark_consumer.settings import ConsumerSettings

@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from spark_consumer.errors import COPY_AGAIN, FatalConsumerError, TableError
-from spark_consumer.formats.delta.commit_metadata import Found
+from spark_consumer.formats.commit_metadata import Found
 from spark_consumer.job.subscriber_tables import Shelf
 from spark_consumer.kafka.batch_profile import copy_beginnings, schema_id, schema_number, survey
 from spark_consumer.kafka.decode import read_offsets, source_table, wire

@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 
 from spark_consumer.display import logger
 from spark_consumer.errors import COPY_AGAIN, TableError, TransientConsumerError
-from spark_consumer.formats.delta.commit_metadata import Found
+from spark_consumer.formats.commit_metadata import Found
 from spark_consumer.formats.delta.table import SESSION_SETTINGS
 from spark_consumer.job.maintenance import Maintenance
 from spark_consumer.job.planner import Planner

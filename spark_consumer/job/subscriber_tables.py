@@ -8,7 +8,7 @@ from pyspark.sql import SparkSession
 
 from spark_consumer.display import as_word, logger
 from spark_consumer.errors import COPY_AGAIN, ConsumerError
-from spark_consumer.formats.delta.commit_metadata import Found
+from spark_consumer.formats.commit_metadata import Found
 from spark_consumer.formats.delta.table import Table
 from spark_consumer.names import source_name, table_folder
 from spark_consumer.spark.failures import TableTransientError, as_error

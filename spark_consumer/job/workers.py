@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 from spark_consumer.apply.applier import Applier
 from spark_consumer.apply.large import Learnt
 from spark_consumer.errors import ConsumerError
-from spark_consumer.formats.delta.commit_metadata import Found
+from spark_consumer.formats.commit_metadata import Found
 from spark_consumer.job.planner import Task, read_shares
 from spark_consumer.job.subscriber_tables import Shelf
 from spark_consumer.kafka.batch_profile import Survey, survey

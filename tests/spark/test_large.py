@@ -10,7 +10,7 @@ import pytest
 
 from spark_consumer.apply import strategies as writers
 from spark_consumer.errors import ContractError, TransientConsumerError
-from spark_consumer.formats.delta.log import Draft, Gone, OutrunError
+from spark_consumer.formats.delta.internals import Draft, Gone, OutrunError
 from spark_consumer.formats.delta.table import Table
 from tests.support.spark.direct import Direct
 from tests.support.spark.records import Col, StaticSchemas, TableTopic

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from spark_consumer.cli import main
-from spark_consumer.formats.delta.commit_metadata import Commit
+from spark_consumer.formats.commit_metadata import Commit
 from spark_consumer.job import maintenance
 from spark_consumer.job.job import run
 from spark_consumer.job.maintenance import Maintenance

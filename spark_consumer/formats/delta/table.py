@@ -21,9 +21,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructField, StructType, TimestampNTZType
 
 from spark_consumer.errors import COPY_AGAIN, TableError, TransientConsumerError
-from spark_consumer.formats.delta.commit_metadata import Commit, Found
-from spark_consumer.formats.delta.literals import literal
-from spark_consumer.formats.delta.log import (
+from spark_consumer.formats.commit_metadata import Commit, Found
+from spark_consumer.formats.delta.internals import (
     HARMLESS,
     Candidates,
     Draft,
@@ -32,6 +31,7 @@ from spark_consumer.formats.delta.log import (
     commit_info,
     settings,
 )
+from spark_consumer.formats.literals import literal
 from spark_consumer.formats.schema_evolution import Add, Drop, Rename, Step, Widen
 from spark_consumer.kafka.position import Position
 from spark_consumer.names import quoted

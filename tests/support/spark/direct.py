@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from spark_consumer.apply.applier import Applier
 from spark_consumer.apply.large import Learnt
-from spark_consumer.formats.delta.commit_metadata import Found
+from spark_consumer.formats.commit_metadata import Found
 from spark_consumer.formats.delta.table import Table
 from spark_consumer.kafka.batch_profile import survey
 from spark_consumer.kafka.decode import wire
