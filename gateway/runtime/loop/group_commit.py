@@ -1,18 +1,15 @@
 """Group commit: records are gathered while Kafka is busy with the batch before.
 
 A batch is handed over when the sink is free and either the stream has nothing more to give or a
-bound is reached. A source transaction that is larger than a batch goes over in pieces of one Kafka
-transaction; so do rows of copies while no transactions come, since a flush and a commit for each
-batch would take as long as the rows themselves; and so, while more transactions wait, does what
-has few records for each of many partitions, of which each costs the broker at every commit.
+bound is reached; when exactly is in `gateway.runtime.loop.commit_cost`. A source transaction that
+is larger than a batch goes over in pieces of one Kafka transaction; so do rows of copies while no
+transactions come, since a flush and a commit for each batch would take as long as the rows
+themselves; and so, while more transactions wait, does a batch with few records for each of many
+partitions, each of which costs the broker at every commit.
 
 A position without records is committed, too, as a watermark with PROGRESS markers, at most once per
 progress interval: so consumers know that they are complete, and the slot moves on while other
 databases of the cluster write.
-
-What is for many partitions is gathered longer than a batch otherwise is, up to three times its
-bound, so that each partition has records that are worth a request; and while more waits it is not
-committed because of its age.
 """
 
 from __future__ import annotations
@@ -29,6 +26,7 @@ from gateway.core.lsn import ZERO_LSN, Lsn, format_lsn
 from gateway.core.records import RESENDABLE, Batch, CopyState, Cut, LastCommit, Record, Watermark
 from gateway.observe import Counters
 from gateway.routing.short_transactions import RoutedSeries
+from gateway.runtime.loop.commit_cost import MEASURED, CommitCost, Gathered, Handover
 from gateway.runtime.loop.progress_markers import Progress
 from gateway.runtime.loop.reporter import Reporter
 from gateway.runtime.ports import Sink, TransactionRouter
@@ -37,24 +35,8 @@ from gateway.transactions import Transaction
 __all__ = ["GroupCommit"]
 
 _NEVER: Final = ZERO_LSN
-_HOLD_UP_S: Final = 0.045
-"""So long a batch with rows of copies may take while transactions come, too: one of them waits for
-the batch that is on its way, and then for its own."""
-_LEAST_SHARE: Final = 2_000
-_QUIET_S: Final = 1.0
 _PLACE: Final = itemgetter(0, 1)
 _VALUE: Final = itemgetter(3)
-_MANY_PARTITIONS: Final = 10
-_RECORDS_PER_COMMIT: Final = 1_000
-"""Of each partition: one in a Kafka transaction costs the broker about as much as 200 records,
-below a fifth of the whole, then."""
-_RECORDS_PER_REQUEST: Final = 80
-"""Of each partition: librdkafka sends those of each in a request of its own, which costs it and the
-broker about as much as 30 records."""
-_MOST_BATCHES: Final = 3
-"""So many times the usual bound, for that."""
-_LONGEST_SPREAD_S: Final = 2.0
-"""So long a Kafka transaction may go on for that: what is in it is not visible yet."""
 
 
 @dataclass(slots=True)
@@ -96,6 +78,7 @@ class GroupCommit:
         subscriptions: Those that get PROGRESS markers.
         copies: The states that go with the next watermark; None: as they are.
         clock: Seconds, monotonic.
+        cost: Decides when a batch is handed over.
 
     Attributes:
         durable: The watermark that Kafka has committed.
@@ -117,6 +100,7 @@ class GroupCommit:
         reporter: Reporter,
         copies: Callable[[], tuple[CopyState, ...]] | None,
         clock: Callable[[], float],
+        cost: CommitCost = MEASURED,
     ) -> None:
         self._sink = sink
         self._router = router
@@ -126,6 +110,7 @@ class GroupCommit:
         self._reporter = reporter
         self._copies = copies
         self._clock = clock
+        self._cost = cost
         self.durable = watermark
         self.position = watermark.end_lsn
         self.promised = _NEVER
@@ -136,8 +121,8 @@ class GroupCommit:
         # Of the Kafka transaction that is gathered, and of the one that is being committed.
         self._largest: Transaction | None = None
         self._committing: Transaction | None = None
-        self._share = _LEAST_SHARE
-        self._began_at = -_QUIET_S
+        self._mixed_records = cost.least_copied
+        self._began_at = -cost.quiet_s
         self._submitted: tuple[float, int] = (0.0, 0)  # when, and how much of it is of copies
         # Commit time of the first source transaction in each of the two.
         self._oldest: int | None = None
@@ -191,13 +176,13 @@ class GroupCommit:
         """
         most = self._batch.most
         if not self.is_quiet:
-            most = min(most, self._share)
+            most = min(most, self._mixed_records)
         return most - self._batch.copied
 
     @property
     def is_quiet(self) -> bool:
         """Whether no transactions come that would wait for a batch."""
-        return self._clock() - self._began_at >= _QUIET_S
+        return self._clock() - self._began_at >= self._cost.quiet_s
 
     @property
     def is_empty(self) -> bool:
@@ -215,8 +200,7 @@ class GroupCommit:
         batch.size += sum(map(len, filter(None, map(_VALUE, records))))
         if len(batch.records) >= batch.most and not batch.partitions and not batch.copied:
             batch.count_partitions()
-            enough = min(_RECORDS_PER_REQUEST * batch.partitions, _MOST_BATCHES * self._usual)
-            batch.most = max(enough, self._usual)
+            batch.most = self._cost.batch_records(self._usual, batch.partitions)
         self._counters.records += len(records)
 
     def add_copied(self, records: list[Record]) -> None:
@@ -268,23 +252,26 @@ class GroupCommit:
         if self._sink.busy:
             return
         batch, had_pieces = self._batch, self._pieces > 0
-        due = self.is_full or (
-            batch.whole
-            and (bool(batch.records) or self._pieces > 0)
-            and ((idle and not waiting) or self._clock() >= self._batch_due_at(waiting=waiting))
+        handover = self._cost.decide(
+            self._gathered(waiting=waiting),
+            self._clock(),
+            max_age_s=self._limits.max_batch_ms / 1000,
+            most_pieces=RESENDABLE,
+            idle=idle,
+            waiting=waiting,
+            quiet=self.is_quiet,
         )
-        thin = waiting and due and batch.whole and self._is_spread_thin(batch)
-        if due and (not batch.whole or self._is_one_of_many(batch) or thin):
+        if handover in (Handover.PIECE, Handover.ONE_OF_MANY):
             self._reporter.hand_over(len(batch.records))
-            # Of what is spread thin, more or larger pieces come than the sink keeps, as a rule.
-            kept = not thin and batch.most == self._usual and not self._is_surely_large()
+            kept = handover is Handover.PIECE and batch.most == self._usual
+            kept = kept and not self._is_surely_large()
             self._sink.submit(Batch(batch.records, kept=kept))
             if not self._pieces:
                 self._opened_at = batch.since
             self._pieces += 1
             self._in_pieces += len(batch.records)
             fail_point("pipeline.piece_submitted")
-        elif due or self.is_progress_due(busy=waiting or routing):
+        elif handover is Handover.COMMIT or self.is_progress_due(busy=waiting or routing):
             self._commit(batch, done=not waiting and not routing)
         else:
             return
@@ -293,32 +280,21 @@ class GroupCommit:
         self._submitted = now, 0 if self._pieces or had_pieces else batch.copied
         self._batch = _Gathering([], 0, batch.end_lsn, batch.whole, now, self._usual)
 
-    def _is_one_of_many(self, batch: _Gathering) -> bool:
-        """Whether it is full of rows of copies, and more of them come before the commit."""
-        return (
-            self.is_full
-            and batch.copied == len(batch.records)
-            and self._pieces < RESENDABLE - 1  # one more commits
-            and self.is_quiet
-        )
-
-    def _is_spread_thin(self, batch: _Gathering) -> bool:
-        """Whether a commit would be for a few records of each of many partitions, and can wait."""
-        if not batch.partitions and self.is_full:
+    def _gathered(self, *, waiting: bool) -> Gathered:
+        batch, full = self._batch, self.is_full
+        if waiting and full and batch.whole and not batch.partitions:
             batch.count_partitions()
-        if batch.partitions < _MANY_PARTITIONS or self._clock() >= self._spread_until(batch):
-            return False
-        enough = _RECORDS_PER_COMMIT * batch.partitions
-        return self._in_pieces + len(batch.records) < enough
-
-    def _spread_until(self, batch: _Gathering) -> float:
-        return (self._opened_at if self._pieces else batch.since) + _LONGEST_SPREAD_S
-
-    def _batch_due_at(self, *, waiting: bool) -> float:
-        """When the batch is so old that it is committed."""
-        if waiting and self._is_spread_thin(self._batch):
-            return self._spread_until(self._batch)
-        return self._batch.since + self._limits.max_batch_ms / 1000
+        return Gathered(
+            len(batch.records),
+            batch.since,
+            batch.copied,
+            batch.partitions,
+            full,
+            batch.whole,
+            self._pieces,
+            self._in_pieces,
+            self._opened_at,
+        )
 
     def _is_surely_large(self) -> bool:
         """Whether more pieces will come, as it seems, than the sink keeps."""
@@ -372,7 +348,10 @@ class GroupCommit:
             ) from None
         if batch is None:
             return False
-        self._learn_share()
+        since, copied = self._submitted
+        self._mixed_records = self._cost.mixed_records(
+            self._mixed_records, copied, self._clock() - since, self._usual
+        )
         if batch.watermark is None:
             return False
         self._committing = None
@@ -381,15 +360,6 @@ class GroupCommit:
         self.durable = batch.watermark
         self._counters.durable_lsn = batch.watermark.end_lsn
         return True
-
-    def _learn_share(self) -> None:
-        """Adapt the share of copies to how long the last batch has taken."""
-        since, copied = self._submitted
-        if 2 * copied >= self._share:  # otherwise others have taken the time
-            wanted = _HOLD_UP_S * copied / max(0.001, self._clock() - since)
-            # What took too long is believed sooner than what took less.
-            share = self._share + (wanted - self._share) / (2 if wanted < self._share else 8)
-            self._share = int(min(max(_LEAST_SHARE, share), self._usual))
 
     def is_progress_due(self, *, busy: bool) -> bool:
         """Whether a position without records should be committed now.
@@ -418,8 +388,11 @@ class GroupCommit:
         moved = self.position > self.durable.end_lsn
         if (turn := self._progress.due_at(self._published(), moved=moved)) is not None:
             due.append(turn)
-        if self._batch.records and self._batch.whole:
-            due.append(self._batch_due_at(waiting=waiting))
+        if self._batch.records:
+            max_age_s = self._limits.max_batch_ms / 1000
+            gathered = self._gathered(waiting=waiting)
+            at = self._cost.due_at(gathered, self._clock(), max_age_s=max_age_s, waiting=waiting)
+            due += [] if at is None else [at]
         return due
 
     def _states(self) -> tuple[CopyState, ...]:
