@@ -195,7 +195,15 @@ def _takeover(arguments: argparse.Namespace) -> int:
 
 
 def _demo(arguments: argparse.Namespace) -> int:
-    from devkit.demo.main import demo
+    try:
+        from devkit.demo.main import demo
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] != "devkit":
+            raise
+        raise UsageError(
+            "the demo is not part of this installation",
+            hint="images for production leave it out; run `make demo` in a checkout",
+        ) from error
 
     return demo(keep=arguments.keep, postgres_major=arguments.postgres)
 
