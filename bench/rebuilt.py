@@ -93,7 +93,7 @@ class Job:
             warehouse=str(folder / "warehouse"),
             checkpoint="",
             subscriptions=("bench",),
-            max_batch_records=None,
+            max_batch_records=1 << 40,
         )
         self.topics = Topics(self.settings)
         stopping = threading.Event()

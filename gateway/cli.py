@@ -14,7 +14,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Final
 
-from gateway.config import Settings, choose_group, each_group, find_settings, load_settings
+from gateway.config import Settings, choose_group, each_group, load_settings
 from gateway.core.display import lines_shown
 from gateway.core.errors import FatalError, GatewayError, TransientError, UsageError
 from gateway.core.lsn import Lsn, parse_lsn
@@ -58,7 +58,7 @@ def _fail(error: GatewayError, code: int, form: LogFormat) -> int:
 
 def _settings(arguments: argparse.Namespace) -> Settings:
     """Read the configuration; from here on log lines look as it says."""
-    settings = load_settings(find_settings(arguments.config))
+    settings = load_settings(arguments.config)
     if settings.log.format != arguments.form:
         arguments.form = settings.log.format
         set_up_logging(verbose=arguments.verbose, form=arguments.form)
@@ -168,7 +168,7 @@ def _copy(arguments: argparse.Namespace) -> int:
     if arguments.cancel and arguments.where is not None:
         arguments.usage("--cancel takes no --where")
     return copy(
-        choose_group(load_settings(find_settings(arguments.config)), arguments.group),
+        choose_group(load_settings(arguments.config), arguments.group),
         arguments.table,
         subscription=arguments.subscription,
         where=arguments.where or "",

@@ -1,4 +1,4 @@
-"""The Avro schemas of what is written to Kafka: the contract between gateway and consumers.
+"""What gateway and consumers share: the Avro schemas of the topics, and the settings.
 
 The ``.avsc`` files beside this module are the contract; this module only finds them, in a checkout
 as in an installed wheel.

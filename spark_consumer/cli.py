@@ -8,6 +8,7 @@ import re
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Final
 
 from spark_consumer.errors import (
@@ -16,7 +17,7 @@ from spark_consumer.errors import (
     TransientConsumerError,
 )
 from spark_consumer.settings import ConsumerSettings
-from spark_consumer.settings_file import find_settings, load_settings
+from spark_consumer.settings_file import load_settings
 
 __all__ = ["main"]
 
@@ -33,7 +34,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     # Py4J logs every call that a JVM which ends cannot answer any more.
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
     try:
-        settings = load_settings(find_settings(given.config))
+        settings = load_settings(given.config)
         if given.subscription:
             settings = replace(settings, subscriptions=tuple(given.subscription))
         if not settings.subscriptions:
@@ -59,6 +60,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--config",
         metavar="FILE",
+        type=Path,
         help="TOML file, see docs/spark.md (default: what PGSLUICE_CONFIG names, pgsluice.toml in "
         "this folder, or /etc/pgsluice/pgsluice.toml)",
     )

@@ -4,70 +4,63 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Final
 
+from schemas.settings.tables import ConsumerTable
 from spark_consumer.errors import SettingsError
 
-__all__ = ["ConsumerSettings", "admin_properties", "java_properties", "source_options"]
+__all__ = [
+    "ConsumerSettings",
+    "admin_properties",
+    "java_properties",
+    "source_options",
+    "with_connections",
+]
 
 
-@dataclass(frozen=True, slots=True)
-class ConsumerSettings:
-    """What the job needs to know.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsumerSettings(ConsumerTable):
+    """What the job needs to know: the settings of ``[consumer]``, and what is beside them.
 
     Attributes:
         kafka: Client properties under their librdkafka names; those of a producer are left out.
         registry_url: Base URL of a schema registry with Confluent's API.
-        warehouse: Folder (any Hadoop file system) of the tables, at
-            ``<warehouse>/<subscription>/<schema>/<table>``.
-        checkpoint: Folder of Spark's checkpoints, one folder below it per subscription.
-        subscriptions: Names; each gets a streaming query of its own.
-        topics: Names that tables' topics have beside ``<subscription>.<schema>.<table>``; markers
-            that name any other topic are passed over.
         registry: Further properties of confluent-kafka's registry client
             (``basic.auth.user.info``, ``ssl.ca.location``, ...).
-        kafka_java: Kafka properties under their Java names, given to Spark as they are.
-        trigger_interval_s: Seconds between two micro-batches.
-        max_batch_records: Records that are applied together at most, unless one Kafka transaction
-            alone has more; None for no bound.
-        min_partitions: In how many pieces a large batch is read at least; None for one for 50,000
-            records, and twice the cores at most.
-        parallel_tables: How many tables are written side by side.
-        keep_hours: For how long states that `spark_consumer.reader` reads are kept.
-        maintenance_hours: Between two times that tables are looked after; 0 for never.
-        metrics_listen: ``host:port`` at which Prometheus reads figures; None for nowhere.
-        metrics_hosts: Names under which `metrics_listen` is asked, beside its host, localhost and
-            any address; ``*`` is any name.
+        shutdown_timeout_s: As in the table, and always set.
         available_now: Stop when everything is applied that was there at the start.
         endpos: Stop when the tables are complete up to this LSN; None to run until stopped.
-        shutdown_timeout_s: Seconds that a micro-batch may take to finish after a stop.
         jars: Connector jars for a session that is made here; see `spark_consumer.spark.session`.
-        spark: Further Spark properties for a session that is made here.
     """
 
     kafka: Mapping[str, str]
     registry_url: str
-    warehouse: str
-    checkpoint: str
-    subscriptions: tuple[str, ...]
-    topics: tuple[str, ...] = ()
     registry: Mapping[str, str] = field(default_factory=dict)
-    kafka_java: Mapping[str, str] = field(default_factory=dict)
-    trigger_interval_s: float = 5.0
-    max_batch_records: int | None = 1_000_000
-    min_partitions: int | None = None
-    parallel_tables: int = 2
-    keep_hours: float = 168.0
-    maintenance_hours: float = 24.0
-    metrics_listen: str | None = None
-    metrics_hosts: tuple[str, ...] = ()
+    shutdown_timeout_s: float = 10.0
     available_now: bool = False
     endpos: int | None = None
-    shutdown_timeout_s: float = 10.0
     jars: tuple[str, ...] = ()
-    spark: Mapping[str, str] = field(default_factory=dict)
+
+
+def with_connections(
+    table: ConsumerTable, kafka: Mapping[str, str], registry: Mapping[str, str]
+) -> ConsumerSettings:
+    """Return the job's settings.
+
+    Args:
+        table: ``[consumer]``; what is None in it has `ConsumerSettings`' default.
+        kafka: ``[kafka]``.
+        registry: ``[registry]``, with its ``url``.
+    """
+    given = {each.name: getattr(table, each.name) for each in fields(table)}
+    return ConsumerSettings(
+        kafka=kafka,
+        registry_url=registry["url"],
+        registry={key: value for key, value in registry.items() if key != "url"},
+        **{name: value for name, value in given.items() if value is not None},
+    )
 
 
 _COMMON: Final = (

@@ -1,14 +1,15 @@
 """Build the docs site into ``build/site``: what ``make docs`` and ``make check`` run.
 
 The pages are laid out as in the repository, so that a link works on the site and beside the code.
-The reference of settings, commands and schemas is generated. A link or an anchor that leads nowhere
-is a warning, and a warning fails the build.
+The reference of settings, commands and schemas is generated; ``--settings`` writes the table of
+settings in docs/operations.md, whose rows follow from `schemas.settings.tables`. A link or an
+anchor that leads nowhere is a warning, and a warning fails the build.
 """
 
 from __future__ import annotations
 
 import argparse
-import dataclasses
+import ast
 import inspect
 import json
 import os
@@ -16,12 +17,15 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import MISSING
+from itertools import pairwise
 from pathlib import Path
-from typing import Any, Final, get_type_hints
+from typing import Any, Final, Literal, get_args, get_origin
 
 from gateway.cli import command_line
-from gateway.config import Settings
+from schemas.settings.fields import Declared, address, declared, tables, variable_of
+from schemas.settings.tables import Settings
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 STAGE: Final = ROOT / "build" / "docs"
@@ -29,13 +33,21 @@ SHOWN: Final = (
     "*.md", "LICENSE", "docker-compose.yml", "docs/**/*", "examples/**/*", "schemas/*",
     "deploy/**/*", ".github/workflows/*",
 )  # fmt: skip
-_SETTING: Final = re.compile(
-    r"^\| `([a-z_]+\.[a-z_]+)` \| (.*?) \| (.*) \| (.*?) \|$", re.MULTILINE
-)
+OPERATIONS: Final = ROOT / "docs" / "operations.md"
+SETTINGS: Final = re.compile(r"\| key \| (?:.+\n)*\| `consumer\.[a-z_]+` .+")
+"""The table of settings in that page."""
 
 
 def main() -> int:
-    """Lay out the pages and build; the exit code is MkDocs'."""
+    """Lay out the pages and build; the exit code is MkDocs'.
+
+    With ``--settings`` the table of settings in docs/operations.md is written instead.
+    """
+    if sys.argv[1:] == ["--settings"]:
+        text = OPERATIONS.read_text(encoding="utf-8")
+        table = "\n".join(settings_table())
+        OPERATIONS.write_text(SETTINGS.sub(lambda _: table, text), encoding="utf-8")
+        return 0
     shutil.rmtree(STAGE, ignore_errors=True)
     for path in {path for pattern in SHOWN for path in ROOT.glob(pattern) if path.is_file()}:
         if "__pycache__" not in path.parts:
@@ -55,24 +67,73 @@ def main() -> int:
 
 
 def settings() -> Iterator[str]:
-    """The settings by table of the file; what each means is in docs/operations.md."""
-    operations = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
-    known = {row[0]: row[1:] for row in _SETTING.findall(operations)}
+    """The settings by table of the file."""
     yield "# Settings\n"
     yield "The keys of the configuration file. How they are given:"
     yield "[Operations](../docs/operations.md#configuration).\n"
-    for table, kind in get_type_hints(Settings).items():
-        if not dataclasses.is_dataclass(kind):
-            continue
+    for table, kind in tables(Settings).items():
         yield f"## {table}\n"
         yield f"{inspect.getdoc(kind)}".splitlines()[0].replace("``", "`") + "\n"
-        for field in dataclasses.fields(kind):
-            default, meaning, variable = known[f"{table}.{field.name}"]
-            typed = str(field.type).replace("|", "or")
-            yield f"### {table}.{field.name}\n"
+        for key, (typed, default, meaning, variable) in _settings_of(table, kind):
+            yield f"### {key}\n"
             # The page that the meaning was written for is in another folder.
             yield re.sub(r"\]\((?=[\w-]+\.md)", "](../docs/", meaning) + "\n"
-            yield f"Type `{typed}`; default {default}; environment {variable}.\n"
+            yield f"Type: {typed}; default: {default}; environment: {variable}.\n"
+
+
+def settings_table() -> Iterator[str]:
+    """The lines of the table in docs/operations.md."""
+    yield "| key | type | default | meaning | environment |"
+    yield "| --- | --- | --- | --- | --- |"
+    for table, kind in tables(Settings).items():
+        for key, row in _settings_of(table, kind):
+            yield f"| `{key}` | {' | '.join(row)} |"
+
+
+def _settings_of(table: str, kind: type) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Each key of a table, with its type, default, meaning and variable."""
+    (body,) = ast.parse(inspect.getsource(kind)).body
+    assert isinstance(body, ast.ClassDef)
+    meanings = {
+        field.target.id: " ".join(meaning.value.value.split())
+        for field, meaning in pairwise(body.body)
+        if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name)
+        if isinstance(meaning, ast.Expr) and isinstance(meaning.value, ast.Constant)
+        if isinstance(meaning.value.value, str)
+    }
+    for key, one in declared(kind).items():
+        variable = f"`{variable_of(table, key)}`"
+        yield (
+            f"{table}.{key}",
+            (
+                _shown_type(one),
+                _shown_default(one.default),
+                meanings[key],
+                "file only" if get_origin(one.type) is Mapping else variable,
+            ),
+        )
+
+
+def _shown_default(default: Any) -> str:
+    if default is None or default is MISSING:
+        return "none" if default is None else "required"
+    return f"`{default if isinstance(default, str) else json.dumps(default)}`"
+
+
+def _shown_type(one: Declared) -> str:
+    """Type and range, in words."""
+    kind, rule = one.type, one.rule
+    if type(None) in get_args(kind):
+        (kind,) = (part for part in get_args(kind) if part is not type(None))
+    if get_origin(kind) is Literal:
+        return " or ".join(f"`{choice}`" for choice in get_args(kind))
+    if rule.path or rule.check is address:
+        return "path" if rule.path else "`host:port`"
+    names = {bool: "boolean", int: "integer", float: "number", str: "text"}
+    shown = {Mapping: "table", tuple: "list of texts"}.get(get_origin(kind)) or names[kind]
+    if rule.least is not None or rule.above is not None:
+        shown += f", at least {rule.least:g}" if rule.above is None else f", above {rule.above:g}"
+    return shown
 
 
 def commands() -> Iterator[str]:

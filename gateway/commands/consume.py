@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 
 from gateway.config import Settings
@@ -15,7 +16,7 @@ from gateway.core.errors import ConfigError, FatalError, GatewayError, Transient
 from gateway.core.lsn import Lsn
 from gateway.runtime.planning.plan import read_definitions
 from spark_consumer.errors import ConsumerError, SettingsError, TransientConsumerError
-from spark_consumer.settings import ConsumerSettings
+from spark_consumer.settings import ConsumerSettings, with_connections
 
 __all__ = ["consume", "consumer_settings", "known_subscriptions", "show_tables", "translated"]
 
@@ -70,17 +71,19 @@ def show_tables(settings: Settings, *, subscriptions: Sequence[str], at: str | N
 
 
 def known_subscriptions(settings: Settings, subscriptions: Sequence[str]) -> Sequence[str]:
-    """Return the given names, by default all that are defined.
+    """Return the given names, by default those of ``[consumer]``, or else all that are defined.
 
     Raises:
         ConfigError: one of them is not defined.
     """
     known = [s.name for s in read_definitions(settings).subscriptions]
+    key = "--subscription" if subscriptions else "consumer.subscriptions"
+    subscriptions = subscriptions or settings.consumer.subscriptions
     for name in subscriptions:
         if name not in known:
             raise ConfigError(
                 f'subscription "{name}" is not defined',
-                key="--subscription",
+                key=key,
                 hint=f"defined are {', '.join(known)}",
             )
     return subscriptions or known
@@ -90,32 +93,15 @@ def consumer_settings(
     settings: Settings, subscriptions: Sequence[str], endpos: Lsn | None
 ) -> ConsumerSettings:
     """Return the part of the configuration that the Spark job needs."""
-    registry = dict(settings.registry)
-    return ConsumerSettings(
-        kafka=settings.kafka,
-        registry_url=registry.pop("url"),
-        registry=registry,
-        warehouse=settings.consumer.warehouse,
-        checkpoint=settings.consumer.checkpoint,
+    job = with_connections(settings.consumer, settings.kafka, settings.registry)
+    return replace(
+        job,
         subscriptions=tuple(subscriptions),
-        topics=tuple(sorted(settings.topics.names.values())),
-        kafka_java=settings.consumer.kafka_java,
-        trigger_interval_s=settings.consumer.trigger_interval_s,
-        max_batch_records=settings.consumer.max_batch_records,
-        min_partitions=settings.consumer.min_partitions,
-        parallel_tables=settings.consumer.parallel_tables,
-        keep_hours=settings.consumer.keep_hours,
-        maintenance_hours=settings.consumer.maintenance_hours,
-        metrics_listen=settings.consumer.metrics_listen,
-        metrics_hosts=settings.consumer.metrics_hosts,
+        topics=tuple(sorted({*settings.topics.names.values(), *job.topics})),
         endpos=endpos,
-        shutdown_timeout_s=(
-            settings.limits.shutdown_timeout_s
-            if settings.consumer.shutdown_timeout_s is None
-            else settings.consumer.shutdown_timeout_s
-        ),
+        shutdown_timeout_s=settings.consumer.shutdown_timeout_s
+        or settings.limits.shutdown_timeout_s,
         jars=() if _SUBMITTED in os.environ else _jars(),
-        spark=settings.consumer.spark,
     )
 
 

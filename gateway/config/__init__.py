@@ -1,8 +1,12 @@
-"""The configuration file and the environment as frozen dataclasses."""
+"""The gateway's settings, as frozen dataclasses.
+
+They are declared and parsed in `schemas.settings`, which the Spark job shares; here is what the
+gateway alone checks, and the settings of each of several gateways (`groups`).
+"""
 
 from gateway.config.groups import choose_group, each_group
-from gateway.config.load import find_settings, load_settings
-from gateway.config.tables import CopyTable, LimitsTable, OnErrorTable, Settings
+from gateway.config.load import load_settings
+from schemas.settings.tables import CopyTable, LimitsTable, OnErrorTable, Settings
 
 __all__ = [
     "CopyTable",
@@ -11,6 +15,5 @@ __all__ = [
     "Settings",
     "choose_group",
     "each_group",
-    "find_settings",
     "load_settings",
 ]

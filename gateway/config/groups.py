@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from gateway.config.tables import Settings
 from gateway.core.errors import ConfigError
+from schemas.settings.tables import Settings
 
 __all__ = ["choose_group", "each_group"]
 

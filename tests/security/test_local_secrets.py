@@ -36,7 +36,8 @@ from pathlib import Path
 from spark_consumer.settings import ConsumerSettings
 from spark_consumer.spark.session import open_session
 
-with open_session(ConsumerSettings({}, "", "", "", (), spark=json.loads(sys.argv[1]))) as spark:
+settings = ConsumerSettings(kafka={}, registry_url="", spark=json.loads(sys.argv[1]))
+with open_session(settings) as spark:
     env = spark._jvm.org.apache.spark.SparkEnv.get()
     for each in env.blockManager().diskBlockManager().localDirsString():
         print(Path(each).parent.parent, oct(Path(each).parent.stat().st_mode & 0o777))

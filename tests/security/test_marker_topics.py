@@ -240,7 +240,9 @@ def test_a_marker_of_some_kilobytes_that_takes_more_memory_than_there_is(
 
 
 def test_a_topic_that_the_broker_refuses_is_no_broker_that_does_not_answer(kafka: str) -> None:
-    settings = ConsumerSettings({"bootstrap.servers": kafka}, "http://127.0.0.1:1", "w", "c", ())
+    settings = ConsumerSettings(
+        kafka={"bootstrap.servers": kafka}, registry_url="http://127.0.0.1:1"
+    )
     with pytest.raises(FatalConsumerError, match="the broker refuses topic no such topic!: "):
         JobTopics(settings).look(["no such topic!"])
 

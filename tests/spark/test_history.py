@@ -38,7 +38,13 @@ class History:
         self.spark = spark
         self.folder = folder
         self.path = folder / "s" / "public" / "t"
-        self.settings = ConsumerSettings({}, "", str(folder), "", ("s",), keep_hours=keep_hours)
+        self.settings = ConsumerSettings(
+            kafka={},
+            registry_url="",
+            warehouse=str(folder),
+            subscriptions=("s",),
+            keep_hours=keep_hours,
+        )
         self.session = spark.newSession()
         self.manifests = Manifests(spark, str(folder), "s")
         self.state = Manifest("journal")

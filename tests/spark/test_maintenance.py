@@ -36,7 +36,9 @@ FILES = 17
 def test_small_files_are_put_together_and_old_ones_stay_as_long_as_they_are_needed(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    settings = ConsumerSettings({}, "", str(tmp_path), "", ("s",), keep_hours=1.0)
+    settings = ConsumerSettings(
+        kafka={}, registry_url="", warehouse=str(tmp_path), subscriptions=("s",), keep_hours=1.0
+    )
     folder = tmp_path / "s" / "public" / "t"
     session = spark.newSession()
     shelf = Shelf(session, str(tmp_path), "s")
@@ -79,7 +81,9 @@ def test_large_files_keep_their_place_and_a_table_clustered_by_its_user_is_clust
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(maintenance, "_SMALL_FILE_BYTES", 1 << 16)
-    settings = ConsumerSettings({}, "", str(tmp_path), "", ("s",))
+    settings = ConsumerSettings(
+        kafka={}, registry_url="", warehouse=str(tmp_path), subscriptions=("s",)
+    )
     session = spark.newSession()
     shelf = Shelf(session, str(tmp_path), "s")
     large = 40_000
@@ -126,7 +130,9 @@ def test_longer_times_of_the_user_count_and_one_table_s_trouble_is_its_own(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     monkeypatch.setattr(maintenance, "_SLACK_HOURS", 0.0)
-    settings = ConsumerSettings({}, "", str(tmp_path), "", ("s",))
+    settings = ConsumerSettings(
+        kafka={}, registry_url="", warehouse=str(tmp_path), subscriptions=("s",)
+    )
     session = spark.newSession()
     shelf = Shelf(session, str(tmp_path), "s")
     names = ("broken", "long", "plain")

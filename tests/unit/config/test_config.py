@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import MISSING
 from pathlib import Path
+from typing import get_args
 
 import pytest
 from psycopg.conninfo import conninfo_to_dict
 
-from gateway.config import Settings, choose_group, each_group, find_settings, load_settings
+from gateway.config import Settings, choose_group, each_group, load_settings
 from gateway.core.errors import ConfigError
+from schemas.settings.fields import SettingError, declared, tables
+from schemas.settings.parser import find_file
+from schemas.settings.values import convert
 from spark_consumer.errors import SettingsError
-from spark_consumer.settings_file import find_settings as find_consumer_settings
+from spark_consumer.settings_file import load_settings as load_consumer_settings
 
 MINIMAL = {
     "source": ['dsn = "postgresql://u@h/d"'],
@@ -58,6 +63,10 @@ def test_the_smallest_file_has_every_default(tmp_path: Path) -> None:
         ("on_error", "value = 'skip'", "on_error.value"),
         ("on_error", "filters = 'stop'", "on_error.filters"),
         ("topics", "partitions = 0", "topics.partitions"),
+        ("topics", "replication_factor = 0", "topics.replication_factor"),
+        ("definitions", "watch_interval_s = -1", "definitions.watch_interval_s"),
+        ("monitor", "max_lag_s = -0.1", "monitor.max_lag_s"),
+        ("copy", "rows_per_second = -1", "copy.rows_per_second"),
         ("topics", "partitions = 'two'", "topics.partitions"),
         ("topics", "partitions = true", "topics.partitions"),
         ("topics", "tombstones = 'perhaps'", "topics.tombstones"),
@@ -278,20 +287,94 @@ def test_a_configuration_without_groups_takes_no_group(tmp_path: Path) -> None:
         choose_group(load(tmp_path), "a")
 
 
-def test_the_configuration_is_looked_for_where_it_usually_is(tmp_path: Path) -> None:
+def test_the_configuration_is_looked_for_where_it_usually_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     here, system = tmp_path / "pgsluice.toml", tmp_path / "etc" / "pgsluice.toml"
     system.parent.mkdir()
 
-    for find, error in ((find_settings, ConfigError), (find_consumer_settings, SettingsError)):
-        with pytest.raises(error, match=r"there is no configuration file: neither .* nor .*etc"):
-            find(None, {}, here=here, system=system)
-        system.touch()
-        assert find(None, {}, here=here, system=system) == system
-        here.touch()
-        assert find(None, {}, here=here, system=system) == here
-        named = {"PGSLUICE_CONFIG": "other.toml"}
-        assert find(None, named, here=here, system=system) == Path("other.toml")
-        here.unlink()
-        system.unlink()
-    assert find_settings(Path("given.toml"), named, here=here) == Path("given.toml")
-    assert find_consumer_settings("given.toml", named, here=here) == Path("given.toml")
+    with pytest.raises(SettingError, match=r"there is no configuration file: neither .* nor .*etc"):
+        find_file(None, {}, here=here, system=system)
+    system.touch()
+    assert find_file(None, {}, here=here, system=system) == system
+    here.touch()
+    assert find_file(None, {}, here=here, system=system) == here
+    named = {"PGSLUICE_CONFIG": "other.toml"}
+    assert find_file(None, named, here=here, system=system) == Path("other.toml")
+    assert find_file(Path("given.toml"), named, here=here) == Path("given.toml")
+
+    here.write_text("[")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ConfigError, match=r"^pgsluice.toml is not TOML"):
+        load_settings(None, {})
+    with pytest.raises(SettingsError, match=r"^pgsluice.toml is not TOML"):
+        load_consumer_settings(None, {})
+
+
+MISTAKES = [
+    ("warehose = 'x'", {}, "consumer.warehose: unknown key; did you mean 'warehouse'?"),
+    ("parallel_tables = 'many'", {}, "consumer.parallel_tables: must be a whole number"),
+    ("parallel_tables = 0", {}, "consumer.parallel_tables: must be at least 1"),
+    ("keep_hours = -1", {}, "consumer.keep_hours: must be at least 0"),
+    ("keep_hours = 1e300", {}, "consumer.keep_hours: must be at most 1,000,000,000"),
+    ("shutdown_timeout_s = 0", {}, "consumer.shutdown_timeout_s: must be greater than 0"),
+    ("subscriptions = 7", {}, "consumer.subscriptions: must be a list of texts"),
+    ("metrics_listen = '9187'", {}, "consumer.metrics_listen: not host:port"),
+    ("[consmer]", {}, "[consmer]: unknown table; did you mean 'consumer'?"),
+    ("[kafka.acks]\nx = ['all']", {}, "kafka.acks.x: must be a text, a number or true/false"),
+    ("[kafka.a]\nb = 1\n[kafka]\n'a.b' = 2", {}, "kafka.a.b: is given twice, in two spellings"),
+    ("", {"CONSMER__X": "y"}, "PGSLUICE_CONSMER__X: unknown table; did you mean 'consumer'?"),
+    ("", {"CONSUMER__X": "y"}, "PGSLUICE_CONSUMER__X: unknown key; known are checkpoint, "),
+    ("", {"CONSUMER__SPARK": "y"}, "consumer.spark: must be a table, not str"),
+    ("", {"KAFKA__A_FILE": "/absent"}, "PGSLUICE_KAFKA__A_FILE: the file cannot be read: No such"),
+    (
+        "",
+        {"KAFKA__A": "x", "KAFKA__A_FILE": "/dev/null"},
+        "PGSLUICE_KAFKA__A_FILE: conflicts with PGSLUICE_KAFKA__A: set one",
+    ),
+    ("", {"REGISTRY__URL": ""}, "registry.url: is required"),
+]
+
+
+@pytest.mark.parametrize(("lines", "environment", "message"), MISTAKES)
+def test_both_programs_say_the_same_of_the_same_mistake(
+    tmp_path: Path, lines: str, environment: dict[str, str], message: str
+) -> None:
+    tables = [f"[{table}]\n{line[0]}\n" for table, line in MINIMAL.items()]
+    if "[kafka]" in lines:
+        tables = [table for table in tables if not table.startswith("[kafka]")]
+        lines += "\n" + MINIMAL["kafka"][0]
+    path = tmp_path / "pgsluice.toml"
+    path.write_text("".join(tables) + f"[consumer]\n{lines}\n")
+    variables = {f"PGSLUICE_{name}": value for name, value in environment.items()}
+
+    with pytest.raises(ConfigError) as gateway:
+        load_settings(path, variables)
+    with pytest.raises(SettingsError) as job:
+        load_consumer_settings(path, variables)
+
+    assert str(gateway.value).startswith(message)
+    assert str(gateway.value) == str(job.value)
+
+
+def test_every_number_has_a_range_and_a_default_that_keeps_it() -> None:
+    for name, table in tables(Settings).items():
+        for key, setting in declared(table).items():
+            if int not in (setting.type, *get_args(setting.type)) and float not in (
+                setting.type,
+                *get_args(setting.type),
+            ):
+                continue
+            rule = setting.rule
+            assert rule.check is not None or {rule.least, rule.above} != {None}, f"{name}.{key}"
+            if setting.default not in (MISSING, None):
+                assert convert(key, setting.default, setting) == setting.default
+
+
+def test_a_dotted_key_without_quotes_is_the_property_that_is_required(tmp_path: Path) -> None:
+    path = tmp_path / "pgsluice.toml"
+    tables = {**MINIMAL, "kafka": ['bootstrap.servers = "k:9092"']}
+    path.write_text("\n".join(f"[{t}]\n{lines[0]}" for t, lines in tables.items()))
+
+    assert load_settings(path, {}).kafka == {"bootstrap.servers": "k:9092"}
+    assert load_consumer_settings(path, {}).kafka == {"bootstrap.servers": "k:9092"}

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from spark_consumer.errors import SettingsError
 from spark_consumer.settings_file import load_settings
 
 FILE = """
@@ -37,7 +37,7 @@ def test_the_job_reads_its_own_tables_and_secrets_from_the_environment(file: Pat
     environment = {
         "PGSLUICE_KAFKA__SASL_PASSWORD_FILE": str(file.parent / "secret"),
         "PGSLUICE_CONSUMER__PARALLEL_TABLES": "5",
-        "PGSLUICE_SOURCE__DSN": "not for the job",
+        "PGSLUICE_SOURCE__DSN_FILE": "/not/for/the/job",
     }
 
     found = load_settings(file, environment)
@@ -51,18 +51,11 @@ def test_the_job_reads_its_own_tables_and_secrets_from_the_environment(file: Pat
     assert found.registry_url == "http://localhost:8081"
 
 
-@pytest.mark.parametrize(
-    ("line", "complaint"),
-    [
-        ("warehose = 'x'", r"\[consumer\] has no key warehose"),
-        ("parallel_tables = 'many'", r"\[consumer\] parallel_tables is not of type int"),
-        ("subscriptions = 7", r"\[consumer\] subscriptions is not of type tuple"),
-    ],
-)
-def test_a_key_that_cannot_work_is_named(file: Path, line: str, complaint: str) -> None:
-    name = line.partition(" ")[0]
-    kept = [text for text in FILE.splitlines() if not text.startswith(name)]
-    file.write_text("\n".join([*kept, line]))
+def test_what_the_file_does_not_say_is_as_declared(file: Path) -> None:
+    found = load_settings(file, {"PGSLUICE_CONSUMER__WAREHOUSE": "here"})
 
-    with pytest.raises(SettingsError, match=complaint):
-        load_settings(file, {})
+    assert found.warehouse == "here"
+    assert (found.shutdown_timeout_s, found.min_partitions, found.spark) == (10.0, None, {})
+    assert load_settings(file, {"PGSLUICE_CONSUMER__SHUTDOWN_TIMEOUT_S": "3"}) == replace(
+        load_settings(file, {}), shutdown_timeout_s=3.0
+    )

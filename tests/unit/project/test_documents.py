@@ -2,72 +2,24 @@
 
 from __future__ import annotations
 
-import dataclasses
-import json
 import re
 import tomllib
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, get_origin, get_type_hints
 
 import pytest
 
-from gateway.config import Settings, load_settings
+from gateway.config import load_settings
+from tools.docs import OPERATIONS, SETTINGS, settings_table
 
 ROOT = Path(__file__).resolve().parents[3]
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])
-_ROW = re.compile(r"\| `([a-z_]+\.[a-z_]+)` \| (.*?) \| .* \| (.*?) \|")
 _LINK = re.compile(r"\]\(([^)#:]+)(?:#[^)]*)?\)")
 
 
-def documented() -> dict[str, tuple[str, str]]:
-    """Key to default and environment variable, from the table in docs/operations.md."""
-    text = (ROOT / "docs" / "operations.md").read_text()
-    return {key: (default, variable) for key, default, variable in _ROW.findall(text)}
+def test_the_table_of_settings_is_what_the_settings_declare() -> None:
+    (documented,) = SETTINGS.findall(OPERATIONS.read_text())
 
-
-def declared() -> Iterator[tuple[str, Any, Any]]:
-    """Key, type and default of every value that the configuration knows."""
-    for name, kind in get_type_hints(Settings).items():
-        if not dataclasses.is_dataclass(kind):
-            continue
-        hints = get_type_hints(kind)
-        for field in dataclasses.fields(kind):
-            default = field.default
-            if field.default_factory is not dataclasses.MISSING:
-                default = field.default_factory()
-            yield f"{name}.{field.name}", hints[field.name], default
-
-
-def shown(default: Any) -> str:
-    """How the table shows a default."""
-    if default is dataclasses.MISSING:
-        return "required"
-    if default is None:
-        return "none"
-    text = default if isinstance(default, str | dict | tuple) else json.dumps(default)
-    return f"`{text}`"
-
-
-def test_the_table_of_settings_names_every_key_and_no_other() -> None:
-    assert sorted(documented()) == sorted(key for key, _, _ in declared())
-
-
-def test_the_table_of_settings_has_the_defaults() -> None:
-    defaults = {key: default for key, (default, _) in documented().items()}
-
-    assert defaults == {key: shown(default) for key, _, default in declared()}
-
-
-def test_the_table_of_settings_has_the_variables() -> None:
-    variables = {key: variable for key, (_, variable) in documented().items()}
-
-    assert variables == {
-        key: "file only"
-        if str(get_origin(hint)).endswith("Mapping'>")
-        else f"`PGSLUICE_{key.upper().replace('.', '__')}`"
-        for key, hint, _ in declared()
-    }
+    assert documented.splitlines() == list(settings_table()), "run python -m tools.docs --settings"
 
 
 @pytest.mark.parametrize("document", ["README.md", "docs/operations.md"])
