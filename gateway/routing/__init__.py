@@ -1,7 +1,7 @@
-"""Committed transactions to Kafka records: which subscription takes what, under which key.
+"""Routing of committed transactions to Kafka records, by subscription and key. Pure.
 
-`Router` is the front. `build` prepares a relation's route when its Relation message comes; `row` is
-the hot path that runs on it. Pure.
+`Router` is the entry point; `build` prepares a relation's route when its Relation message arrives,
+and `row` is the hot path that runs on it.
 """
 
 from gateway.routing.router import Router

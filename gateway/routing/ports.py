@@ -1,4 +1,4 @@
-"""What routing asks of the outside: the source's catalog, ids of schemas, answers about rows.
+"""Interfaces that routing needs from outside: source catalog, schema ids, row-filter evaluation.
 
 Declared here, so that routing can be read and tested without PostgreSQL and a registry.
 """
@@ -17,7 +17,7 @@ from gateway.rowfilter import Answer, Question
 
 
 class UnannouncedError(Exception):
-    """The stream speaks of a relation that it never announced; `oid` is the relation's."""
+    """The stream refers to a relation that it never announced; `oid` is the relation's."""
 
     def __init__(self, oid: int) -> None:
         super().__init__(oid)
@@ -25,49 +25,49 @@ class UnannouncedError(Exception):
 
 
 class UnexpectedFilterError(TransientError):
-    """A filter that the server evaluates has come up, and nobody asks the server yet."""
+    """A filter that only the server can evaluate has appeared, and no evaluator is connected."""
 
 
 class Replanner(Protocol):
-    """Reads the plan again when the stream shows that it may have changed.
+    """Reader of a new plan when the stream shows that the plan may have changed.
 
     Attributes:
-        refused_filters: Number of DDL messages with a filter that was not believed.
+        refused_filters: Number of DDL messages with a filter that was rejected.
     """
 
     refused_filters: int
 
     def now(self, again: int | None) -> Plan | None:
-        """Return the plan as of now; None when it is the same.
+        """Return the current plan; None when it has not changed.
 
-        `again` is the OID of the relation that is announced, if that was announced before.
+        `again` is the OID of the announced relation if it has been announced before.
         """
 
     def believe(self, message: LogicalMessage, xid: int | None) -> bytes:
-        """Return the body of a DDL message that stands in transaction `xid` of the stream.
+        """Return the body of a DDL message found in transaction `xid` of the stream.
 
         Raises:
-            UnbelievedError: somebody else than the event triggers has written it.
+            UnbelievedError: it was not written by the event triggers.
             TransientError: the server cannot be asked.
         """
 
-    def hear(self, content: bytes, commit_lsn: Lsn) -> Plan | None:
-        """Return the plan from a DDL message on about altered publications, or None.
+    def apply_ddl(self, content: bytes, commit_lsn: Lsn) -> Plan | None:
+        """Return the plan in force after a DDL message about altered publications, or None.
 
         Raises:
-            UnbelievedError: it does not read.
+            UnbelievedError: it cannot be parsed.
             TransientError: the server cannot be asked.
         """
 
 
 class CatalogReader(Protocol):
-    """The source's catalog as it is now, asked when a Relation message brings something new."""
+    """Current catalog of the source, queried when a Relation message brings something new."""
 
     def table(self, oid: int) -> Table | None:
         """Describe a table or partitioned table, or return None when it is gone."""
 
     def column(self, name: str, type_oid: int, type_modifier: int) -> Column | None:
-        """Describe a column of which only a Relation message is left; None: its type is gone."""
+        """Describe a column known only from a Relation message; None if its type is gone."""
 
     def type_info(self, oid: int) -> TypeInfo:
         """Describe a type, for reading its binary format.
@@ -78,7 +78,7 @@ class CatalogReader(Protocol):
 
 
 class SchemaIds(Protocol):
-    """The schema registry, as far as encoding needs it."""
+    """Schema registry, as encoding needs it."""
 
     def register(self, subject: str, schema: Mapping[str, Any]) -> int:
         """Return the id of `schema` under `subject`, registering it when it is new.
@@ -90,14 +90,14 @@ class SchemaIds(Protocol):
 
 
 class Evaluator(Protocol):
-    """A server that evaluates row filters, one question at a time."""
+    """Server that evaluates row filters, one question at a time."""
 
     def fileno(self) -> int:
-        """Readable when there may be an answer."""
+        """File descriptor that is readable when there may be an answer."""
 
     @property
     def busy(self) -> bool:
-        """A question has been asked whose answer was not collected."""
+        """Whether a question is outstanding whose answer has not been collected."""
 
     def ask(self, question: Question, rows: Sequence[Sequence[bytes | None]]) -> None:
         """Send the rows' values of the question's columns and return at once; only if not `busy`.
@@ -107,9 +107,9 @@ class Evaluator(Protocol):
         """
 
     def collect(self) -> Answer | None:
-        """Return the answer, or None while the server works on it; never waits.
+        """Return the answer, or None while the server is working on it; never blocks.
 
         Raises:
-            TransientError: the connection is gone, or there is no answer in time.
+            TransientError: the connection is gone, or the answer did not arrive in time.
             FatalError: the server does not understand the question.
         """

@@ -1,9 +1,9 @@
-"""Committed transactions in, Kafka records out: numbering, routing, markers.
+"""Router from committed transactions to Kafka records: numbering, routing, END markers.
 
-Numbers (``seq``, ``total_order``) are given in commit order over every change that survives, before
-anything is filtered; so a replay, streamed or not, gives the same numbers. Each subscription that
-had a record gets an END marker behind its records. Work that depends on a relation is done when
-the relation is announced (`RelationRoutes`), not here.
+Numbers (``seq``, ``total_order``) are assigned in commit order to every change that survives,
+before any filtering; a replay, streamed or not, therefore yields the same numbers. Each
+subscription that received a record gets an END marker after its records. Work that depends on a
+relation is done when the relation is announced (`RelationRoutes`), not here.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Final
 from gateway.core.errors import ProtocolError, RecordSizeError, UnfitKind
 from gateway.core.lsn import Lsn, format_lsn
 from gateway.core.records import Feed, Record
-from gateway.definitions.ddl.alterations import PREFIXES as TOLD
+from gateway.definitions.ddl.alterations import PREFIXES as DDL_PREFIXES
 from gateway.definitions.ddl.messages import Reason
 from gateway.envelope.envelope import TransactionContext, gateway_part
 from gateway.envelope.headers import HeaderMaker
@@ -30,10 +30,10 @@ from gateway.envelope.markers import (
 )
 from gateway.pgoutput.decoder import decode_message
 from gateway.pgoutput.messages import LogicalMessage, Relation, Truncate, Type
-from gateway.routing.build.publication_history import first_behind, first_lsn
+from gateway.routing.build.publication_history import first_change_from, first_lsn
 from gateway.routing.build.relation_routes import RelationRoutes
 from gateway.routing.ports import UnannouncedError
-from gateway.routing.row.counters import RowKey, Tally, take_counts
+from gateway.routing.row.counters import RowKey, Tally, pop_counts
 from gateway.routing.row.quarantine import check_size, check_value
 from gateway.routing.row.record_buffer import Piece
 from gateway.routing.row.server_filters import Verdicts
@@ -58,14 +58,16 @@ _RELATION: Final = ord("R")
 
 
 class Router:
-    """Routes one slot's transactions. Not thread-safe.
+    """Router for the transactions of one slot. Not thread-safe.
 
     Args:
-        attended: Entered while the outside is asked; somebody answers PostgreSQL meanwhile.
+        attended: Context manager entered around calls to the outside; keepalives are answered
+            meanwhile.
 
     Attributes:
         ended: Per subscription, the end of the last transaction that got an END marker.
-        awaits: What `route` waits for is there when this descriptor is readable; None: for nothing.
+        awaits: Descriptor that becomes readable when `route` can continue; None when it is not
+            waiting.
     """
 
     def __init__(
@@ -94,80 +96,81 @@ class Router:
 
     @property
     def feeds(self) -> Sequence[Feed]:
-        """The topics of every subscription; the same object from call to call."""
+        """Topics of every subscription; every call returns the same object."""
         return self._feeds
 
     @property
-    def takes_series(self) -> bool:
-        """Whether `route_series` routes anything; not where rows are read ahead for the server."""
+    def routes_series(self) -> bool:
+        """Whether `route_series` routes anything; not while rows are read ahead for the server."""
         return self._compiled is not None and self._verdicts is None
 
-    def take_lost_values(self) -> dict[str, int]:
-        """Return, per table since the last call, the rows that were sent with NULL for a value.
+    def pop_lost_values(self) -> dict[str, int]:
+        """Return how many rows, by table, were sent with NULL for a value since the last call.
 
-        That is when a filter makes an INSERT of an UPDATE of the key whose unchanged TOAST columns
-        are not in the stream; a native subscriber gets NULL as well.
+        This happens when a filter turns an UPDATE of the key into an INSERT and the unchanged TOAST
+        columns are not in the stream; a native subscriber gets NULL as well.
         """
         lost, self._lost_values = self._lost_values, {}
         return lost
 
-    def take_quarantined(self) -> Mapping[tuple[str, UnfitKind], int]:
-        """Return, per table and kind since the last call, the records for the error topic."""
+    def pop_quarantined(self) -> Mapping[tuple[str, UnfitKind], int]:
+        """Return the numbers of error records since the last call, by table and kind."""
         quarantined = self._quarantined
         if quarantined:
             self._quarantined = Counter()
         return quarantined
 
-    def take_ignored(self) -> Mapping[Reason, int]:
-        """Return, by reason since the last call, the DDL messages that were not believed."""
+    def pop_ignored(self) -> Mapping[Reason, int]:
+        """Return, by reason, how many DDL messages were ignored since the last call."""
         ignored = self._routes.ignored
         if ignored:
             self._routes.ignored = Counter()
         return ignored
 
     def tally(self) -> Tally:
-        """Return what was counted since the routes were made."""
+        """Return the totals since the routes were built."""
         rows: dict[RowKey, int] = {}
         changes: dict[tuple[str, str], int] = {}
         for counter in self._addresses.counters.values():
             rows |= counter.rows()
-            changed = self._routes.forms.changes(counter.table_oid)
+            changed = self._routes.projections.changes(counter.table_oid)
             changes[counter.subscription, counter.table] = changed
         return Tally(rows, changes)
 
     def foresee(self, item: Transaction | PreparedTransaction) -> None:
-        """Take what will be routed, or marked, after all that was foreseen before.
+        """Announce what will be routed or marked after everything that was announced before.
 
-        So the server can be asked about rows while those before them are still routed.
+        The server can then be asked about rows while earlier rows are still being routed.
 
         Raises:
-            TransientError: the connection that evaluates filters is gone.
+            TransientError: the connection that evaluates filters was lost.
         """
         if self._verdicts is not None:
             self._verdicts.foresee(item)
 
     def route(self, transaction: Transaction) -> Iterator[list[Record]]:
-        """Yield the records of `transaction` in bounded pieces, its END markers at the end.
+        """Yield the records of `transaction` in bounded pieces, END markers last.
 
-        An empty piece means that nothing can be said yet, see `awaits`.
+        An empty piece means that routing has to wait; see `awaits`.
 
         Raises:
-            ProtocolError: a message does not parse, or speaks of a relation never announced.
+            ProtocolError: a message does not parse, or refers to a relation that was never
+                announced.
             UnfitError: a change cannot be published; not where such changes are quarantined.
             SchemaError: a relation cannot be published.
             TransientError: the registry or the catalog could not be reached.
         """
         tx = self._state(transaction)
         upto = None
-        if self._routes.moments and self._verdicts is None:  # else it has been read ahead already
+        if self._routes.history and self._verdicts is None:  # otherwise it was read ahead
             upto = self._routes.enter(first_lsn(transaction))
         at = _MESSAGE_AT + (5 if transaction.streamed else 1)
         piece = Piece()
         if self._verdicts is None:
             for frames in transaction.frames():
-                while upto is not None and (behind := first_behind(frames, upto)) < len(frames):
-                    yield from self._route_frames(frames[:behind], at, transaction, tx, piece)
-                    frames, upto = frames[behind:], self._routes.enter(upto)
+                while upto is not None and (after := first_change_from(frames, upto)) < len(frames):
+                    yield from self._route_frames(frames[:after], at, transaction, tx, piece)
+                    frames, upto = frames[after:], self._routes.enter(upto)
                 yield from self._route_frames(frames, at, transaction, tx, piece)
         else:
             yield from self._route_judged(self._verdicts, at, transaction, tx, piece)
@@ -175,25 +178,25 @@ class Router:
             self._lost_values[table] = self._lost_values.get(table, 0) + rows
         if tx.quarantined:
             self._quarantined.update(tx.quarantined)
-        # The markers go with the last piece, where there is room: most transactions are no more.
+        # The markers are part of the last piece: most transactions are a single piece.
         piece.records += self._end_markers(transaction, tx)
-        piece.records += self._routes.take_put_aside(transaction.end_lsn)
+        piece.records += self._routes.pop_held_markers(transaction.end_lsn)
         if piece.records:
-            yield piece.take()
+            yield piece.pop()
 
     def route_series(self, series: Series, room: int) -> RoutedSeries | None:
-        """Route the next transactions of a series, as many as make a piece or fill `room`.
+        """Route the next transactions of a series, until a piece or `room` is full.
 
         Args:
-            series: Goes on behind what was routed.
-            room: With so many records, at least one, it is enough.
+            series: Continues after what was routed.
+            room: Number of records, at least one, at which to stop.
 
         Returns:
-            None: the next one is left to `route`.
+            None if the next transaction is left to `route`.
         """
         if self._compiled is None or self._verdicts is not None:
             return None
-        last = self._routes.moments.last
+        last = self._routes.history.last
         self._routes.enter(last)
         return self._compiled.route(series, self.ended, last, room)
 
@@ -205,7 +208,7 @@ class Router:
         tx: TransactionState,
         piece: Piece,
     ) -> Iterator[list[Record]]:
-        """Yield full pieces of chunks about whose rows the server has been asked."""
+        """Yield full pieces from chunks whose rows the server has judged."""
         for chunk in verdicts.chunks(transaction):
             if chunk is None:
                 self.awaits = verdicts.fileno()
@@ -221,7 +224,7 @@ class Router:
                 done = place + 1
 
     def learn(self, event: Transaction | PreparedTransaction) -> None:
-        """Take in the relations that `event` announces; its rows are in Kafka already, or held."""
+        """Apply the Relation messages of `event`; its rows are in Kafka, or wait for a commit."""
         if isinstance(event, PreparedTransaction):
             self._announce(event.relations, event.streamed)
             return
@@ -238,7 +241,7 @@ class Router:
     def mark(self, event: PreparedTransaction | RolledBack) -> list[Record]:
         """Return PREPARE or ROLLBACK_PREPARED markers, for subscriptions with ``two_phase``.
 
-        A PREPARE's relations are taken in, as by `learn`.
+        The Relation messages of a PREPARE are applied, as by `learn`.
         """
         if isinstance(event, PreparedTransaction):
             self.learn(event)
@@ -289,14 +292,14 @@ class Router:
         tx: TransactionState,
         piece: Piece,
     ) -> Iterator[list[Record]]:
-        """Dispatch by tag, and yield full pieces; interpreted, this loop runs once per row."""
+        """Dispatch by tag and yield full pieces; interpreted, this loop runs once per row."""
         route_of = self._routes.by_oid
         frame = b""
         place, end = 0, len(frames)
         try:
             while place < end:
                 if piece.is_full():
-                    yield piece.take()
+                    yield piece.pop()
                 frame = frames[place]
                 tag = frame[_MESSAGE_AT]
                 if tag not in _CHANGES:
@@ -323,7 +326,7 @@ class Router:
                 offset=at - _MESSAGE_AT,
             ) from error
         if piece.is_full():
-            yield piece.take()
+            yield piece.pop()
 
     def _announce(self, frames: Sequence[bytes], streamed: bool) -> None:
         for frame in frames:
@@ -332,7 +335,7 @@ class Router:
             self._learn(message)
 
     def _learn(self, relation: Relation) -> None:
-        """Take a relation in; that asks the catalog and the registry, which may take long."""
+        """Apply a Relation message; queries the catalog and the registry, which may be slow."""
         with self._attended():
             self._routes.announce(relation)
 
@@ -349,12 +352,12 @@ class Router:
             case Relation():
                 self._learn(message)
             case Type():
-                self._routes.forms.name_type(message)
+                self._routes.projections.name_type(message)
             case Truncate():
                 self._truncate(message, Lsn(int.from_bytes(frame[1:9])), tx, out)
-            case LogicalMessage(prefix=prefix) if prefix in TOLD:
+            case LogicalMessage(prefix=prefix) if prefix in DDL_PREFIXES:
                 with self._attended():
-                    self._routes.hear(message, transaction.commit_lsn, transaction.xid)
+                    self._routes.apply_ddl(message, transaction.commit_lsn, transaction.xid)
             case LogicalMessage():
                 tx.seq += 1
                 tx.total_order += 1
@@ -370,8 +373,8 @@ class Router:
     ) -> None:
         """Publish a TRUNCATE statement: one number per relation; filters have no effect.
 
-        A tree that is read by leaf and published under an ancestor is truncated when all its leaves
-        are named; the ancestor itself is not in the message then.
+        A partition tree that is read by leaf and published as an ancestor is truncated when all its
+        leaves are named; the message does not contain the ancestor itself then.
         """
         named = frozenset(message.relation_oids)
         done: set[str] = set()
@@ -382,11 +385,11 @@ class Router:
             tx.total_order += 1
             for order in self._routes.by_oid[oid].orders:
                 order.truncate(tx)
-            for group, taker in self._routes.truncated(oid, named):
-                if taker.topic in done or (tx.has_origin and taker.skips_origins):
+            for route, target in self._routes.truncated(oid, named):
+                if target.topic in done or (tx.has_origin and target.skips_origins):
                     continue
-                done.add(taker.topic)
-                group.truncate(lsn, tx, taker, out)
+                done.add(target.topic)
+                route.truncate(lsn, tx, target, out)
 
     def _message_record(
         self,
@@ -433,7 +436,7 @@ class Router:
         )
         if self._compiled is not None and not transaction.end_lsn >> 63:
             return self._compiled.end(tx.touched, common, transaction.end_lsn, headers, self.ended)
-        for subscription, topics in take_counts(tx.touched).items():
+        for subscription, topics in pop_counts(tx.touched).items():
             value = encode_end(common, topics)
             markers.append(self._addresses.marker(subscription, value, headers))
             self.ended[subscription] = transaction.end_lsn

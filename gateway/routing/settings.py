@@ -1,4 +1,4 @@
-"""What routing needs to know of the configuration."""
+"""Settings of routing, derived from the configuration."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ __all__ = ["RoutingSettings"]
 
 @dataclass(frozen=True, slots=True)
 class RoutingSettings:
-    """The values of the configuration that decide what becomes of a change.
+    """Configuration values that decide how a change is published.
 
     Attributes:
-        partitions: Of each table topic, as it is in Kafka.
-        topic_names: Overrides, from ``subscription.schema.table``.
-        binary: The stream has values in binary format.
-        quarantined: What goes to the error topic when it cannot be published; the rest is an error.
-        most_bytes: Of a record, by topic, as `gateway.core.records.wire_size` counts them; a topic
-            that is not named takes any.
-        system_identifier: Of the source server, for markers, as is `slot`.
-        server_filters: A server evaluates the filters that are not evaluated here.
+        partitions: Number of partitions of each table topic, as it is in Kafka.
+        topic_names: Topic name overrides, by ``subscription.schema.table``.
+        binary: Whether the stream has values in binary format.
+        quarantined: Kinds of unpublishable changes that go to the error topic; all others raise.
+        most_bytes: Maximum size of a record, by topic, as `gateway.core.records.wire_size` counts
+            it; a topic that is not named has no limit.
+        system_identifier: System identifier of the source server, for markers; so is `slot`.
+        server_filters: Whether a server evaluates the filters that are not evaluated here.
     """
 
     gateway: str
@@ -45,5 +45,5 @@ class RoutingSettings:
 
     @property
     def writer(self) -> Writer:
-        """Who writes, as markers say it."""
+        """Writer identity that goes into markers."""
         return Writer(self.system_identifier, self.database, self.slot, self.gateway)

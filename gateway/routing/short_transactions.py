@@ -1,7 +1,7 @@
-"""Short transactions as a whole, in C: rows, numbers and END markers of many in one call.
+"""Routing of whole short transactions in C: rows, numbers and END markers of many in one call.
 
-The same records as `gateway.routing.router.Router.route` gives, which takes the transactions that
-are left: see `gateway.routing.row.native`. Of these, the END markers are made here, too.
+The records are the same as those of `gateway.routing.router.Router.route`, which routes the
+remaining transactions: see `gateway.routing.row.native`. Their END markers are made here, too.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ __all__ = ["RoutedSeries", "SeriesRouter", "series_router"]
 
 @dataclass(slots=True)
 class RoutedSeries:
-    """Some transactions of a series, at least one.
+    """Records of some transactions of a series, at least one.
 
     Attributes:
-        end_lsn: Of the last one, and so is `last`.
+        end_lsn: End of the last transaction; `last` is that transaction as well.
     """
 
     records: list[Record]
@@ -36,11 +36,11 @@ class RoutedSeries:
 
 
 class SeriesRouter:
-    """Routes short transactions by routes that have been built, and makes all END markers.
+    """Router of short transactions over routes already built; also makes all END markers.
 
     Args:
-        rows: What routes, in C; made for the feeds of `routes`.
-        now_ms: Milliseconds since 1970-01-01 00:00 UTC.
+        rows: Router in C, made for the feeds of `routes`.
+        now_ms: Clock, in milliseconds since 1970-01-01 00:00 UTC.
     """
 
     def __init__(self, rows: Any, routes: RelationRoutes, now_ms: Callable[[], int]) -> None:
@@ -52,16 +52,16 @@ class SeriesRouter:
     def route(
         self, series: Series, ended: dict[str, Lsn], least_lsn: Lsn, room: int
     ) -> RoutedSeries | None:
-        """Route what makes a piece, up to the first transaction that is left to `Router.route`.
+        """Route one piece, ending before the first transaction that is left to `Router.route`.
 
         Args:
-            series: Goes on behind what was routed.
+            series: Continues after what was routed.
             ended: As `Router.ended`.
-            least_lsn: A transaction with a change before it is left.
-            room: With so many records, at least one, it is enough.
+            least_lsn: A transaction with a change before this position is left to `Router.route`.
+            room: Number of records, at least one, at which to stop.
 
         Returns:
-            None: the next transaction is left to `Router.route`.
+            None if the next transaction is left to `Router.route`.
         """
         records: list[Record] = []
         changed: list[tuple[int, int]] = []
@@ -87,13 +87,13 @@ class SeriesRouter:
         headers: list[Header],
         ended: dict[str, Lsn],
     ) -> list[Record]:
-        """End a transaction that was routed by itself: `take_counts`, and END markers from that.
+        """Finish a transaction that was routed on its own: `pop_counts` and END markers.
 
         Args:
-            counters: As for `take_counts`.
+            counters: As for `pop_counts`.
             common: What `gateway.envelope.markers.encode_end_of` returned.
-            end_lsn: Of the transaction; below 2**63.
-            headers: Of the markers.
+            end_lsn: End of the transaction; below 2**63.
+            headers: Headers of the markers.
             ended: As `Router.ended`.
         """
         markers: list[Record] = []
@@ -101,7 +101,7 @@ class SeriesRouter:
         return markers
 
     def _rows_of(self, oid: int) -> Any:
-        # One that is not built yet is built where what that brings can be dealt with.
+        # A route that is not built yet is built by `Router.route`, which can handle the errors.
         route = self._routes.by_oid.get(oid)
         return None if route is None or route.compiled is None else route.compiled.rows
 
@@ -112,12 +112,12 @@ def series_router(
     feeds: Sequence[Feed],
     now_ms: Callable[[], int],
 ) -> SeriesRouter | None:
-    """Prepare to route short transactions; None where nothing is compiled.
+    """Return a router of short transactions; None if the C module is not in use.
 
     Args:
-        routes: In force.
-        gateway_part: What records say of the gateway.
-        feeds: Of `routes`.
+        routes: Routes in force.
+        gateway_part: Part of each record that identifies the gateway.
+        feeds: Feeds of `routes`.
         now_ms: As for `SeriesRouter`.
     """
     if why_interpreted() is not None or isinstance(ROWS, str):

@@ -134,13 +134,13 @@ class TransactionRouter(Protocol):
     def tally(self) -> Tally:
         """Return what was routed so far, by table."""
 
-    def take_lost_values(self) -> Mapping[str, int]:
+    def pop_lost_values(self) -> Mapping[str, int]:
         """Return, per table since the last call, the rows sent with NULL for a value not sent."""
 
-    def take_quarantined(self) -> Mapping[tuple[str, UnfitKind], int]:
+    def pop_quarantined(self) -> Mapping[tuple[str, UnfitKind], int]:
         """Return, per table since the last call, the records made for the error topic."""
 
-    def take_ignored(self) -> Mapping[Reason, int]:
+    def pop_ignored(self) -> Mapping[Reason, int]:
         """Return, by reason since the last call, the DDL messages that were not believed."""
 
 

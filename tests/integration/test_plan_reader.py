@@ -114,7 +114,7 @@ def test_a_type_that_is_altered_in_a_loop_costs_one_read_of_the_catalog(
 
     def reads(reader: PlanReader, commit_lsn: Lsn) -> bool:
         before = next_xid(connection)
-        reader.hear(content, commit_lsn)
+        reader.apply_ddl(content, commit_lsn)
         return next_xid(connection) > before
 
     def one_read() -> bool:

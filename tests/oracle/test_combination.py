@@ -258,8 +258,8 @@ def test_the_gateways_own_publications_bring_every_change_that_is_needed_unfilte
             table = plan.tables[oid]
             arrives = [r for r in roots if oid in plan.tables[r].leaves] or [oid]
             # Whoever takes the relation must take it as it arrives, or as what it is.
-            takers = [p.target_oid for p in plan.publishes if p.relation_oid == oid]
-            assert arrives == [oid] or [*arrives * len(takers)] == takers
+            targets = [p.target_oid for p in plan.publishes if p.relation_oid == oid]
+            assert arrives == [oid] or [*arrives * len(targets)] == targets
             rows = _count(connection, plan, oid, "true")
             for operation in operations - {Operation.TRUNCATE}:
                 expected[operation.value, str(plan.tables[arrives[0]])] += rows

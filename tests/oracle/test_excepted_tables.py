@@ -9,7 +9,7 @@ import pytest
 from devkit.embedded.postgres import MAJORS
 from gateway.core.lsn import ZERO_LSN
 from gateway.definitions.ddl.alterations import read_alteration
-from gateway.definitions.ddl.effects import Told, hear
+from gateway.definitions.ddl.effects import Told, apply_ddl
 from gateway.source.catalog.database_publications import read_listed
 from gateway.source.provisioning.event_trigger import FUNCTIONS
 from tests.support.gateway_scene import value_of
@@ -65,7 +65,7 @@ def test_a_ddl_message_says_what_is_excepted_and_does_not_list_it(database: Data
             altered = json.dumps({"publications": names, "tables": [], "trees": []})
             connection.execute("SELECT pgsluice.tell(%s::jsonb, '0/1', false)", (altered,))
             content = value_of(connection, "SELECT content FROM said").encode()
-            told = hear(told, read_alteration(content, ("p", "q")), ZERO_LSN)
+            told = apply_ddl(told, read_alteration(content, ("p", "q")), ZERO_LSN)
             found.append(told)
             connection.execute("UPDATE relations SET prexcept = false; DELETE FROM said")
         first, second = found

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from gateway.core.lsn import Lsn
 from gateway.core.records import Feed
 from gateway.envelope.markers import encode_end, encode_end_of
-from gateway.routing.row.counters import TopicCounter, take_counts
+from gateway.routing.row.counters import TopicCounter, pop_counts
 from gateway.routing.row.native import why_interpreted
 from gateway.routing.short_transactions import series_router
 from tests.support.routing_scene import T1_TABLE, Gateway, publish
@@ -49,7 +49,7 @@ if why_interpreted() is None:
 
         expected = [
             (feed.markers, 0, None, feed.prefix + encode_end(common, counts), headers)
-            for subscription, counts in take_counts(touched).items()
+            for subscription, counts in pop_counts(touched).items()
             for feed in feeds
             if feed.subscription == subscription
         ]

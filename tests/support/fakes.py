@@ -197,13 +197,13 @@ class FakeRouter:
     def tally(self) -> Tally:
         return Tally()
 
-    def take_lost_values(self) -> Mapping[str, int]:
+    def pop_lost_values(self) -> Mapping[str, int]:
         return {}
 
-    def take_quarantined(self) -> Mapping[tuple[str, UnfitKind], int]:
+    def pop_quarantined(self) -> Mapping[tuple[str, UnfitKind], int]:
         return {}
 
-    def take_ignored(self) -> Mapping[Reason, int]:
+    def pop_ignored(self) -> Mapping[Reason, int]:
         return {}
 
 

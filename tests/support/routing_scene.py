@@ -233,7 +233,7 @@ class Gateway:
         """See `gateway.routing.ports.Replanner`."""
         return message.content
 
-    def hear(self, content: bytes, commit_lsn: Lsn) -> Plan | None:
+    def apply_ddl(self, content: bytes, commit_lsn: Lsn) -> Plan | None:
         """See `gateway.routing.ports.Replanner`."""
         return self.told.pop(content, None)
 

@@ -26,7 +26,7 @@ from gateway.definitions.model import (
 )
 from gateway.definitions.sql.expression import column_names
 
-__all__ = ["Told", "as_published", "as_told", "concerns", "hear", "published_of", "untouched"]
+__all__ = ["Told", "apply_ddl", "as_published", "as_told", "concerns", "published_of", "untouched"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ class Told:
         )
 
 
-def hear(before: Told, now: Alteration, since: Lsn) -> Told:
+def apply_ddl(before: Told, now: Alteration, since: Lsn) -> Told:
     """Return what counts after a message.
 
     Args:

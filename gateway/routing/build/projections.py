@@ -1,4 +1,4 @@
-"""In which form a relation's rows are published: target, columns, identity."""
+"""Projections of a relation: target table, published columns and replica identity."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from gateway.pgoutput.messages import Relation, RelationColumn, ReplicaIdentity,
 from gateway.routing.ports import CatalogReader
 from gateway.routing.row.transaction_state import CollectionOrder
 
-__all__ = ["Form", "Forms"]
+__all__ = ["Projection", "Projections"]
 
 _TEXT: Final = 25
 
 
 @dataclass(frozen=True, slots=True)
-class Form:
-    """One form in which a relation is published.
+class Projection:
+    """One projection of a relation: the table, columns and identity under which it is published.
 
     Attributes:
-        columns: The published ones, in the target's order.
+        columns: Published columns, in the target's order.
         identity: Names of the replica identity's columns.
     """
 
@@ -35,7 +35,7 @@ class Form:
 
     @property
     def key(self) -> KeyColumns:
-        """The record key under the identity that the relation was announced with."""
+        """Columns of the record key under the announced replica identity."""
         as_announced = replace(
             self.target, replica_identity=self.replica_identity, identity=self.identity
         )
@@ -43,7 +43,7 @@ class Form:
 
 
 def _agrees(table: Table, relation: Relation) -> bool:
-    """Whether the announced columns are those of the catalog, in type and order."""
+    """Whether the announced columns match those of the catalog in type and order."""
     sent = [(c.name, c.type_oid, c.type_modifier) for c in relation.columns]
     names = {c.name for c in relation.columns}
     known = [(c.name, c.type_oid, c.type_modifier) for c in table.columns if c.name in names]
@@ -58,10 +58,10 @@ def _agrees(table: Table, relation: Relation) -> bool:
 def _announced_columns(
     target: Table, relation: Relation, catalog: CatalogReader, types: Mapping[int, str]
 ) -> tuple[Column, ...]:
-    """Describe the columns of `relation`, which is published as itself: as `target` has them.
+    """Describe the columns of `relation`, which is published as itself, by those of `target`.
 
-    A column that `target` does not have is described by its type alone; one whose type is gone is
-    text, under the name of the type that is in `types`.
+    A column that `target` lacks is described by its type alone; one whose type no longer exists is
+    text, under the type name found in `types`.
     """
     known = {column.name: column for column in target.columns}
     columns = tuple(
@@ -72,7 +72,7 @@ def _announced_columns(
     )
     if _agrees(target, relation):
         return columns
-    # The catalog is of another time: its columns may only bear the same names.
+    # The catalog is from another point in time: its columns may merely have the same names.
     return tuple(replace(column, attnum=0, missing=None, computed=False) for column in columns)
 
 
@@ -82,13 +82,13 @@ def _as_text(column: RelationColumn, type_name: str) -> Column:
     )  # fmt: skip
 
 
-class Forms:
-    """The tables of a plan as they are known by now, and the forms in which they are published.
+class Projections:
+    """Tables of a plan as currently known, and their projections.
 
-    A table keeps the name that it had in the plan: its topic is called after that.
+    A table keeps the name that it had in the plan: its topic is named after it.
 
     Attributes:
-        tables: By OID.
+        tables: Tables, by OID.
     """
 
     def __init__(self, plan: Plan, catalog: CatalogReader) -> None:
@@ -99,15 +99,15 @@ class Forms:
         self._orders: dict[int, CollectionOrder] = {}
 
     def adopt(self, plan: Plan) -> None:
-        """Take the tables as `plan` has them."""
+        """Use the tables of `plan` from now on."""
         self.tables |= {oid: self._under_name(table) for oid, table in plan.tables.items()}
 
     def name_type(self, announced: Type) -> None:
-        """Take a Type message: the name of a type that the catalog may not have any more."""
+        """Apply a Type message: the name of a type that may no longer be in the catalog."""
         self._types[announced.type_oid] = f"{announced.namespace}.{announced.name}"
 
-    def of_relation(self, publish: Publish, relation: Relation) -> Form:
-        """Find the columns and the key under which `publish` shows the relation's rows."""
+    def of_relation(self, publish: Publish, relation: Relation) -> Projection:
+        """Return the projection of the relation's rows under `publish`."""
         direct = publish.target_oid == relation.relation_oid
         target = self._current(publish.target_oid, relation if direct else None)
         if direct:
@@ -125,10 +125,10 @@ class Forms:
                 f"{target}: column {missing[0]!r} of the column list is gone",
                 hint="change the publication's column list",
             )
-        return Form(target, columns, replica_identity, identity, self._order(target.oid))
+        return Projection(target, columns, replica_identity, identity, self._order(target.oid))
 
     def _current(self, oid: int, relation: Relation | None) -> Table:
-        """Return the table's description, read anew when `relation` shows another shape."""
+        """Return the table's description, read again when `relation` has another shape."""
         table = self.tables[oid]
         if relation is None or _agrees(table, relation):
             return table
@@ -141,10 +141,10 @@ class Forms:
         schema, name = self._names.setdefault(table.oid, (table.schema, table.name))
         return replace(table, schema=schema, name=name)
 
-    def stored(self, table: Table, columns: Sequence[str]) -> Form:
-        """Return the form in which rows are read from the table itself."""
+    def stored(self, table: Table, columns: Sequence[str]) -> Projection:
+        """Return the projection of rows read from the table itself."""
         by_name = {column.name: column for column in table.columns}
-        return Form(
+        return Projection(
             table,
             tuple(by_name[name] for name in columns),
             table.replica_identity,
@@ -153,7 +153,7 @@ class Forms:
         )
 
     def changes(self, oid: int) -> int:
-        """Return how many row changes of a table have been looked at."""
+        """Return how many row changes of a table have been examined."""
         order = self._orders.get(oid)
         return 0 if order is None else order.rows
 

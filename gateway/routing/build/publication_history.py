@@ -1,9 +1,9 @@
-"""From where in the stream on relations are published otherwise, for what was open at that time.
+"""Publication definitions by LSN, for transactions that span ALTER PUBLICATION.
 
-A definition that the stream tells counts from the commit of its transaction on: for the changes
-behind that commit in the WAL, and not for those before it, although they may belong to transactions
-that commit later and are routed later. PostgreSQL decodes each change with the catalog of its
-place.
+A definition from a DDL message applies from the commit of its transaction on: to the changes after
+that commit in the WAL, and not to those before it, although they may belong to transactions that
+commit later and are routed later. PostgreSQL decodes each change with the catalog as of its
+position.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from gateway.core.lsn import ZERO_LSN, Lsn
 from gateway.definitions.model import Publish
 from gateway.transactions import Transaction
 
-__all__ = ["Moments", "Publishes", "first_behind", "first_lsn"]
+__all__ = ["PublicationHistory", "Publishes", "first_change_from", "first_lsn"]
 
 Publishes = Mapping[int, Sequence[Publish]]
 
@@ -24,11 +24,11 @@ _LSN: Final = slice(1, 9)
 _TAG_AT: Final = 25
 _CHANGES: Final = b"IUDT"
 _KEPT: Final = 32
-"""So many are remembered; nobody alters publications more often while a transaction is open."""
+"""Number of entries kept; publications are not altered more often while a transaction is open."""
 
 
-class Moments:
-    """The commits behind which relations were published otherwise than before."""
+class PublicationHistory:
+    """Commits after which relations were published differently than before."""
 
     def __init__(self) -> None:
         self._past: deque[tuple[Lsn, Publishes]] = deque(maxlen=_KEPT)
@@ -38,20 +38,20 @@ class Moments:
 
     @property
     def last(self) -> Lsn:
-        """Return the last of the commits: what is behind it is published as now."""
+        """Return the last of the commits; later changes use the current definitions."""
         return self._past[-1][0] if self._past else ZERO_LSN
 
     def add(self, commit_lsn: Lsn, before: Publishes) -> None:
-        """Note how relations were published up to a commit."""
+        """Record how relations were published until a commit."""
         self._past.append((commit_lsn, before))
 
     def at(self, lsn: Lsn) -> tuple[Lsn, Publishes] | None:
-        """Return how relations were published at `lsn`, and up to where; None: as now."""
+        """Return the definitions that apply at `lsn`, with their end; None: the current ones."""
         return next((each for each in self._past if lsn < each[0]), None)
 
 
 def first_lsn(transaction: Transaction) -> Lsn:
-    """Return the position of its first change; of its commit when it has none."""
+    """Return the position of the first change of `transaction`, or of its commit if it has none."""
     for frames in transaction.frames():
         for frame in frames:
             if frame[_TAG_AT] in _CHANGES:
@@ -59,8 +59,8 @@ def first_lsn(transaction: Transaction) -> Lsn:
     return transaction.commit_lsn
 
 
-def first_behind(frames: Sequence[bytes], lsn: Lsn) -> int:
-    """Return the place of the first change at or behind `lsn`; the number of frames if none is."""
+def first_change_from(frames: Sequence[bytes], lsn: Lsn) -> int:
+    """Return the index of the first change at or after `lsn`; if none is, the number of frames."""
     for place, frame in enumerate(frames):
         if frame[_TAG_AT] in _CHANGES and int.from_bytes(frame[_LSN]) >= lsn:
             return place

@@ -1,7 +1,7 @@
-"""Whether a relation, as the stream announces it, can be published as the plan says. Pure.
+"""Check of an announced relation against the plan: can it be published as planned? Pure.
 
-The plan was made from a catalog of another time; the check of the catalog is
-`gateway.definitions.combine.find_problems`.
+The plan was made from the catalog at another point in time, which
+`gateway.definitions.combine.find_problems` checked.
 """
 
 from __future__ import annotations
@@ -13,28 +13,28 @@ from gateway.pgoutput.messages import Relation, ReplicaIdentity
 from gateway.routing.build.publication_history import Publishes
 from gateway.routing.row.filters import Filters
 
-__all__ = ["taken_of", "trouble_of"]
+__all__ = ["mismatch_of", "targets_of"]
 
 
-def taken_of(publishes: Publishes, oids: Iterable[int]) -> set[tuple[str, int]]:
-    """Return who takes one of these relations, as which table: subscription and OID."""
+def targets_of(publishes: Publishes, oids: Iterable[int]) -> set[tuple[str, int]]:
+    """Return the subscriber tables of these relations: subscription and OID."""
     found = [publish for oid in oids for publish in publishes.get(oid, ())]
     return {(publish.subscription, publish.target_oid) for publish in found}
 
 
-def trouble_of(
+def mismatch_of(
     publish: Publish, relation: Relation, filters: Filters, planned: Table
 ) -> str | None:
-    """Say why `publish` cannot take the rows of `relation`, or return None.
+    """Return why `publish` cannot receive the rows of `relation`, or None.
 
-    What the replica identity lacked in the plan already, it has not lost. Of a partition that is
-    published as an ancestor, it is not looked at.
+    Columns that the replica identity lacked in the plan already do not count as lost. The identity
+    of a partition that is published as an ancestor is not checked.
 
     Args:
-        publish: One of the relation's.
-        relation: As announced.
-        filters: Of the plan.
-        planned: The table of `publish`, as it was when the plan was made.
+        publish: One of the relation's publishes.
+        relation: Relation as announced.
+        filters: Row filters of the plan.
+        planned: Table of `publish` as it was when the plan was made.
     """
     names = {column.name for column in relation.columns}
     if publish.columns is not None and not names.issuperset(publish.columns):

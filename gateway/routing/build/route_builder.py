@@ -1,4 +1,4 @@
-"""Groups and their takers, put together: what the hot path needs of a form, prepared."""
+"""Construction of projection routes and their targets for the hot path."""
 
 from __future__ import annotations
 
@@ -7,51 +7,51 @@ from types import MappingProxyType
 
 from gateway.definitions.model import FilterClause, Operation, Plan
 from gateway.envelope.envelope import EnvelopeEncoder
-from gateway.routing.build.projections import Form
+from gateway.routing.build.projections import Projection
 from gateway.routing.build.topics import Addresses
-from gateway.routing.row.projection_route import Group
+from gateway.routing.row.projection_route import ProjectionRoute
 from gateway.routing.row.quarantine import Quarantine
-from gateway.routing.row.targets import Lookup, Passes, Taker
+from gateway.routing.row.targets import Lookup, Passes, Target
 from gateway.routing.settings import RoutingSettings
 
-__all__ = ["GroupBuilder"]
+__all__ = ["RouteBuilder"]
 
 
-class GroupBuilder:
-    """Makes the groups of a plan, step by step: an encoder, its takers, then the group of both."""
+class RouteBuilder:
+    """Builder of projection routes, step by step: encoder, targets, then the route of both."""
 
     def __init__(self, plan: Plan, settings: RoutingSettings, addresses: Addresses) -> None:
         self._settings = settings
         self._addresses = addresses
         self._skips_origins = {s.name: s.origin == "none" for s in plan.subscriptions}
 
-    def encoder(self, form: Form, layout: Sequence[str]) -> EnvelopeEncoder:
-        """Return what encodes `form` of tuples with columns `layout`."""
+    def encoder(self, projection: Projection, layout: Sequence[str]) -> EnvelopeEncoder:
+        """Return the encoder of `projection` for tuples with columns `layout`."""
         position = {name: index for index, name in enumerate(layout)}
         return EnvelopeEncoder(
-            form.target.schema,
-            form.target.name,
-            form.columns,
-            key=form.key,
-            identity=form.identity,
-            replica_identity=form.replica_identity.value,
-            indexes=[position[column.name] for column in form.columns],
+            projection.target.schema,
+            projection.target.name,
+            projection.columns,
+            key=projection.key,
+            identity=projection.identity,
+            replica_identity=projection.replica_identity.value,
+            indexes=[position[column.name] for column in projection.columns],
             numeric=self._settings.numeric,
         )
 
-    def taker(
+    def target(
         self,
         subscription: str,
-        form: Form,
+        projection: Projection,
         encoder: EnvelopeEncoder,
         operations: frozenset[Operation],
         passes: dict[Operation, Passes | None],
         selections: Mapping[Operation, Lookup] = MappingProxyType({}),
         filters: Mapping[Operation, Sequence[FilterClause]] = MappingProxyType({}),
-    ) -> Taker:
-        """Register the table's schemas; return what stands for the subscription."""
-        address = self._addresses.of_table(subscription, form.target, encoder)
-        return Taker(
+    ) -> Target:
+        """Register the table's schemas; return the subscription as a target."""
+        address = self._addresses.of_table(subscription, projection.target, encoder)
+        return Target(
             address.counter,
             key_prefix=address.key_prefix,
             value_prefix=address.value_prefix,
@@ -63,29 +63,29 @@ class GroupBuilder:
             refused=address.refused,
         )
 
-    def group(
+    def route(
         self,
-        form: Form,
+        projection: Projection,
         encoder: EnvelopeEncoder,
-        takers: Sequence[Taker],
+        targets: Sequence[Target],
         relation: str,
         layout: Sequence[str],
-    ) -> Group:
-        """Return the group of `takers`; the tuples are of `relation`, with columns `layout`."""
+    ) -> ProjectionRoute:
+        """Return the route to `targets`; the tuples are of `relation`, with columns `layout`."""
         quarantine = None
         if self._addresses.errors is not None:
             quarantine = Quarantine(
                 self._addresses.errors,
                 relation,
-                (form.target.schema, form.target.name),
-                [(column.name, layout.index(column.name)) for column in form.columns],
-                form.identity,
+                (projection.target.schema, projection.target.name),
+                [(column.name, layout.index(column.name)) for column in projection.columns],
+                projection.identity,
             )
-        return Group(
+        return ProjectionRoute(
             encoder,
-            form.target.oid,
-            takers,
-            form.order,
+            projection.target.oid,
+            targets,
+            projection.order,
             tombstones=self._settings.tombstones,
             quarantine=quarantine,
         )

@@ -1,7 +1,7 @@
-"""Where records go: topics, the ids of their schemas, and which tables are put aside.
+"""Addresses of records: topics, ids of their schemas, and tables held for a refused schema.
 
-Everything that is registered passes here. A schema of markers, messages or errors that the registry
-refuses is an error in any case; that of a table concerns this table of this subscription alone.
+All schemas are registered here. If the registry refuses a schema of markers, messages or errors,
+that is always an error; a refused table schema concerns that table of that subscription alone.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ __all__ = ["Address", "Addresses"]
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where the records of one table go for one subscription.
+    """Address of one table's records for one subscription.
 
     Attributes:
-        key_prefix: Of a key in Confluent's wire format; empty without a key.
-        value_prefix: The same of a value.
-        refused: The table is put aside for this; the prefixes are empty then.
+        key_prefix: Prefix of a key in Confluent's wire format; empty without a key.
+        value_prefix: Prefix of a value, likewise.
+        refused: Error for which the table is held, or None; the prefixes are empty if it is held.
     """
 
     counter: TopicCounter
@@ -42,33 +42,33 @@ class Address:
 
 
 class Addresses:
-    """The topics of a plan.
+    """Topics of a plan.
 
     Args:
-        plan: In force.
-        taken: Subscription and OID of the subscriber tables.
-        settings: Names of topics, partitions, limits, and what is quarantined.
-        schemas: The registry.
+        plan: Plan in force.
+        tables: Subscription and OID of the subscriber tables.
+        settings: Topic names, partitions, limits, and quarantined kinds.
+        schemas: Schema registry.
 
     Attributes:
-        feeds: The topics of every subscription.
-        counters: Of the topics that have been used, by name.
-        errors: The topic of changes that cannot be published, where there is one.
-        refused: By subscription and OID, the tables that are put aside, because the registry
-            refuses the schema of one. They stay so: what they lack has to be copied first.
+        feeds: Topics of every subscription.
+        counters: Counters of the topics used so far, by name.
+        errors: Error topic for changes that cannot be published, or None.
+        refused: Errors, by subscription and OID, of the tables held because the registry refuses a
+            schema. They stay held until they are copied.
     """
 
     def __init__(
         self,
         plan: Plan,
-        taken: Iterable[tuple[str, int]],
+        table_id: Iterable[tuple[str, int]],
         settings: RoutingSettings,
         schemas: SchemaIds,
     ) -> None:
         self._settings = settings
         self._schemas = schemas
         tables: dict[str, list[Table]] = {s.name: [] for s in plan.subscriptions}
-        for subscription, oid in taken:
+        for subscription, oid in table_id:
             tables[subscription].append(plan.tables[oid])
         self._feeds = {name: self._feed(name, found) for name, found in tables.items()}
         self.feeds = tuple(self._feeds.values())
@@ -88,28 +88,28 @@ class Addresses:
             self.errors = ErrorTopic(name, prefix, settings.quarantined, self.most_bytes(name))
 
     def marker(self, subscription: str, value: bytes, headers: list[Header]) -> Record:
-        """Address a marker."""
+        """Return the record of a marker."""
         feed = self._feeds[subscription]
         return (feed.markers, 0, None, feed.prefix + value, headers)
 
     @property
     def message_topic(self) -> str:
-        """The topic of logical messages."""
+        """Topic of logical messages."""
         return self._message_topic
 
     def message(self, value: bytes, headers: list[Header]) -> Record:
-        """Address a logical message."""
+        """Return the record of a logical message."""
         return (self._message_topic, 0, None, self._message_prefix + value, headers)
 
     def most_bytes(self, topic: str) -> int:
-        """Return the bytes that a record may have there; see `RoutingSettings`."""
+        """Return the maximum size of a record in `topic`, in bytes; see `RoutingSettings`."""
         return self._settings.most_bytes.get(topic, sys.maxsize)
 
     def of_table(self, subscription: str, table: Table, encoder: EnvelopeEncoder) -> Address:
-        """Register the schemas of a table, unless it is put aside.
+        """Register the schemas of a table, unless it is held.
 
         Raises:
-            SchemaRefusedError: the registry refuses one; not where the table is put aside then.
+            SchemaRefusedError: the registry refuses a schema, and the table cannot be held for it.
             TransientError: the registry cannot be reached.
         """
         topic = topic_of(subscription, table.schema, table.name, self._settings.topic_names)

@@ -1,4 +1,4 @@
-"""Rows that came in binary format -> rows in text format, before anything reads them."""
+"""Conversion of rows from binary format to text format, before anything reads them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gateway.pgtypes.binary import FAULTS, Describe, compile_to_text
 __all__ = ["RowToText", "compile_row"]
 
 RowToText: TypeAlias = Callable[[list[ColumnValue]], None]
-"""Replaces the values of a row that are in binary format by their text, in place."""
+"""Function that replaces a row's binary values by their text, in place."""
 
 
 def compile_row(
@@ -21,20 +21,20 @@ def compile_row(
     read: Container[str],
     describe: Describe,
 ) -> RowToText:
-    """Prepare the conversion of a relation's rows.
+    """Return the conversion of a relation's rows to text format.
 
-    Types without a send function come as text in binary mode, too, and are left alone; so are
-    values of columns that nobody reads. The function raises ValueFormatError for bytes that are
-    not of their type's format.
+    Types without a send function arrive as text even in binary mode and are left alone; so are
+    columns that nobody reads. The function raises ValueFormatError for bytes that are not in their
+    type's format.
 
     Args:
-        relation: For messages.
-        columns: Name and type OID of each, as sent.
+        relation: Name of the relation, for error messages.
+        columns: Name and type OID of each column, as sent.
         read: Names of the columns that are published or that a filter reads.
-        describe: Describes a type.
+        describe: Function that describes a type.
 
     Raises:
-        SchemaError: a column's type is gone, or cannot be converted exactly.
+        SchemaError: a column's type no longer exists, or cannot be converted exactly.
     """
     conversions = []
     for index, (name, type_oid) in enumerate(columns):

@@ -1,4 +1,4 @@
-"""What routing does for tables that are copied: rows to records, and changes shown to the copy."""
+"""Routing for tables being copied: rows to records, and live changes passed to the copy."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from gateway.pgoutput.messages import UNCHANGED, ColumnValue
 from gateway.routing.ports import Evaluator
 from gateway.routing.row.filters import Asking
 from gateway.routing.row.native import CompiledRows
-from gateway.routing.row.projection_route import Group
+from gateway.routing.row.projection_route import ProjectionRoute
 from gateway.routing.row.server_filters import judge_rows
 from gateway.routing.row.targets import Row
 from gateway.routing.row.transaction_state import TransactionState
@@ -27,31 +27,31 @@ _ROWS: Final = 1_000
 
 @dataclass(frozen=True, slots=True)
 class CopyRoute:
-    """How the rows of a table are copied for some subscriptions.
+    """Route of a table's copied rows to some subscriptions.
 
     Attributes:
-        table: The subscriber table.
-        columns: What is to be read, in the order of the rows.
-        key: The names of the key's columns, in the table's order; empty without a key.
-        groups: The forms in which rows go out; their takers evaluate the filters.
-        asking: What the server is asked about the rows, if anything.
-        compiled: What takes lines of COPY, where there is such a thing.
+        table: Subscriber table.
+        columns: Columns to read, in the order of the rows' values.
+        key: Names of the key columns, in the table's order; empty without a key.
+        projection_routes: Routes of each projection; their targets evaluate the filters.
+        asking: Question that the server is asked about the rows, or None.
+        compiled: C path for COPY lines, or None.
     """
 
     table: Table
     columns: tuple[str, ...]
     key: tuple[str, ...]
-    groups: tuple[Group, ...]
+    projection_routes: tuple[ProjectionRoute, ...]
     asking: Asking | None = None
     compiled: CompiledRows | None = None
 
     def begin(self, lsn: int, tx: TransactionState) -> list[Record]:
-        """Return the ``t`` records that make consumers forget what they have of the table."""
+        """Return the ``t`` records that make consumers discard their rows of the table."""
         out: list[Record] = []
-        for group in self.groups:
-            for taker in group.takers:
-                group.truncate(lsn, tx, taker, out, told=False)
-                taker.counter.end_copy(rows=False)
+        for route in self.projection_routes:
+            for target in route.targets:
+                route.truncate(lsn, tx, target, out, is_reported=False)
+                target.counter.end_copy(rows=False)
         return out
 
     def publish(
@@ -64,23 +64,23 @@ class CopyRoute:
         """Yield the ``r`` records of `rows`, in bounded pieces.
 
         Args:
-            rows: Known in full.
-            lsn: Their position.
-            tx: Made for them.
-            evaluator: Evaluates the filters that are not evaluated here; not in use otherwise.
+            rows: Rows with all their values.
+            lsn: Position of the rows.
+            tx: State created for these rows.
+            evaluator: Evaluator of the filters that are not evaluated here; not busy.
 
         Raises:
-            UnfitError: a row cannot be published; not where such rows are quarantined.
-            TransientError: the server that evaluates filters is gone.
+            UnfitError: a row cannot be published and is not quarantined.
+            TransientError: the connection that evaluates filters was lost.
         """
         rows = iter(rows)
         while piece := list(islice(rows, _ROWS)):
             out: list[Record] = []
             self._publish(piece, lsn, tx, evaluator, out)
             yield out
-        for group in self.groups:
-            for taker in group.takers:
-                taker.counter.end_copy(rows=True)
+        for route in self.projection_routes:
+            for target in route.targets:
+                target.counter.end_copy(rows=True)
 
     def _publish(
         self,
@@ -92,8 +92,8 @@ class CopyRoute:
     ) -> None:
         def interpret(copied: CopiedRow) -> None:
             row = row_of(copied)
-            for group in self.groups:
-                group.insert(row, lsn, tx, out)
+            for route in self.projection_routes:
+                route.insert(row, lsn, tx, out)
 
         if self.compiled is not None:
             self.compiled.copy(piece, lsn, tx, out, interpret)
@@ -107,10 +107,10 @@ class CopyRoute:
 
 
 class CopyWatch:
-    """Shows a copy the changes of one relation.
+    """Observer that passes the changes of one relation to a copy.
 
     Args:
-        copy: What is shown.
+        copy: Copy that receives the changes.
         columns: Names of the columns of the copy's rows.
         sent: Names of the columns of the relation's tuples.
     """
@@ -122,35 +122,35 @@ class CopyWatch:
         self._pick = _picker([sent.index(name) if name in sent else None for name in columns])
 
     def insert(self, row: Row, tx: TransactionState) -> None:
-        """Show an INSERT."""
+        """Pass an INSERT."""
         assert tx.context.xid is not None
         self._copy.insert(tx.context.xid, self._pick(row))
 
     def update(self, old: Row | None, new: Row, tx: TransactionState) -> None:
-        """Show an UPDATE."""
+        """Pass an UPDATE."""
         assert tx.context.xid is not None
         before = None if old is None else self._pick(old)
         self._copy.update(tx.context.xid, before, self._pick(new))
 
     def delete(self, old: Row, tx: TransactionState) -> None:
-        """Show a DELETE."""
+        """Pass a DELETE."""
         assert tx.context.xid is not None
         self._copy.delete(tx.context.xid, self._pick(old))
 
     def truncate(self, tx: TransactionState) -> None:
-        """Show a TRUNCATE."""
+        """Pass a TRUNCATE."""
         assert tx.context.xid is not None
         self._copy.truncate(tx.context.xid)
 
 
 def _picker(positions: Sequence[int | None]) -> Callable[[Row], Row]:
-    """Return what brings a tuple's values into the order of `positions`."""
+    """Return a function that picks a tuple's values in the order of `positions`."""
     known = [position for position in positions if position is not None]
     if len(known) == len(positions) > 1:
         return itemgetter(*known)
 
     def pick(row: Row) -> Row:
-        # A column that the relation did not have yet: only rows that no chunk lacks have none.
+        # A column that the relation did not have yet: only rows that no chunk needs lack a value.
         values: list[ColumnValue] = [
             UNCHANGED if position is None else row[position] for position in positions
         ]

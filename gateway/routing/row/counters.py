@@ -1,7 +1,7 @@
-"""What is counted while rows are routed: for END markers, and for whoever watches the gateway.
+"""Counters of routed rows, for END markers and for monitoring.
 
-The hot path only adds one to a number here and there. Everything else is done once per transaction
-(`take_counts`), or once in a while for all tables together (`tally`).
+The hot path only increments counters. Everything else is done once per transaction (`pop_counts`),
+or periodically for all tables together (`tally`).
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from typing import Final, Literal, TypeAlias
 
 from gateway.definitions.model import Table
 
-__all__ = ["RowKey", "Tally", "TopicCounter", "take_counts"]
+__all__ = ["RowKey", "Tally", "TopicCounter", "pop_counts"]
 
 RowOperation: TypeAlias = Literal["insert", "update", "delete", "truncate", "copy"]
-"""What a subscriber does with it, so after filtering; ``copy`` is a row of a copied table."""
+"""Operation as the subscriber applies it, after filtering; ``copy`` is a copied row."""
 
 RowKey: TypeAlias = tuple[str, str, RowOperation]
 """Subscription, table, operation."""
@@ -27,8 +27,8 @@ class Tally:
     """Totals since the routes were made.
 
     Attributes:
-        rows: Changes that a subscription took.
-        changes: By subscription and table, the changes that were looked at for it.
+        rows: Number of changes published, by subscription, table and operation.
+        changes: Number of changes examined, by subscription and table.
     """
 
     rows: Mapping[RowKey, int] = field(default_factory=dict)
@@ -39,20 +39,21 @@ _NUMBER: Final = attrgetter("number")
 
 
 class TopicCounter:
-    """A table's topic, and what was published there.
+    """Counters of one table's topic.
 
     Attributes:
-        table: Schema and name, as one text.
-        table_oid: Of the table.
-        most_bytes: Of a record, as `gateway.core.records.wire_size` counts them.
-        number: Among all topics; what is said of several is in this order.
-        feed: The place of the subscription among all.
-        records: Those of the transaction under way, tombstones left out. Whoever counts the first
-            one says so to the transaction
-            (`gateway.routing.row.transaction_state.TransactionState.touched`).
-        others: How many of `records` are not of an INSERT that was one at the source, too.
-        inserts: By UPDATEs that became INSERTs; and in transactions that have ended, all others.
-        updates: A change of the key counts as one.
+        table: Qualified name of the table.
+        table_oid: OID of the table.
+        most_bytes: Maximum size of a record, as `gateway.core.records.wire_size` counts it.
+        number: Index among all topics; lists of topics are in this order.
+        feed: Index of the subscription among all.
+        records: Records of the current transaction, without tombstones. Whoever counts the first
+            one adds the counter to
+            `gateway.routing.row.transaction_state.TransactionState.touched`.
+        others: How many of `records` are not INSERTs at the source.
+        inserts: Number of UPDATEs that became INSERTs and, of finished transactions, of all other
+            INSERTs.
+        updates: Number of updates; a change of the key counts as one.
     """
 
     __slots__ = (
@@ -95,13 +96,13 @@ class TopicCounter:
         self.inserts = self.updates = self.deletes = self.truncates = self.copied = 0
 
     def end_copy(self, *, rows: bool) -> None:
-        """Forget `records`, which belong to no transaction; they are rows that were copied."""
+        """Reset `records`, which belong to no transaction; they are copied rows."""
         if rows:
             self.copied += self.records
         self.records = self.others = 0
 
     def rows(self) -> dict[RowKey, int]:
-        """Return what the subscription took in all."""
+        """Return the totals published to the subscription."""
         key = (self.subscription, self.table)
         return {
             (*key, "insert"): self.inserts,
@@ -112,10 +113,10 @@ class TopicCounter:
         }
 
 
-def take_counts(counters: Sequence[TopicCounter]) -> dict[str, list[tuple[str, int]]]:
-    """End a transaction: topics and numbers of records of each subscription that had any.
+def pop_counts(counters: Sequence[TopicCounter]) -> dict[str, list[tuple[str, int]]]:
+    """Finish a transaction: return topics and record counts of each subscription that has any.
 
-    `counters` are those that the transaction has touched, in any order, some of them twice.
+    `counters` are those that the transaction touched, in any order, possibly repeated.
     """
     found: dict[str, list[tuple[str, int]]] = {}
     for counter in sorted(counters, key=_NUMBER) if len(counters) > 1 else counters:

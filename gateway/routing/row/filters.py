@@ -1,4 +1,4 @@
-"""The row filters of a plan, each understood once."""
+"""Row filters of a plan, each compiled once."""
 
 from __future__ import annotations
 
@@ -28,12 +28,13 @@ _TEXT: Final = 25
 
 @dataclass(frozen=True, slots=True)
 class Asking:
-    """What the server is asked about the rows of one relation.
+    """Question that the server is asked about the rows of one relation.
 
     Attributes:
-        indexes: Of the question's columns in a tuple; None stands for a column of no table.
-        places: By text of a filter, its place in the question.
-        needed: By operation, whether it must be asked about a row; without an entry, never.
+        indexes: Index of each of the question's columns in a tuple; None for a column of no table.
+        places: Index of each filter in the question, by the filter's text.
+        needed: By operation, whether a row must be asked about; never for operations without an
+            entry.
     """
 
     question: Question
@@ -43,14 +44,15 @@ class Asking:
 
 
 class Filters:
-    """Filters by clause, evaluated here or by the server.
+    """Row filters by clause, evaluated here or by the server.
 
     Args:
-        tables: By OID; looked at when a clause is met first.
-        server: Whether the server evaluates what is not evaluated here; it is refused otherwise.
+        tables: Tables by OID; read when a clause is first compiled.
+        server: Whether the server evaluates filters that are not evaluated here; otherwise they are
+            errors.
 
     Attributes:
-        expected: Such filters may come up later.
+        expected: Whether such filters may appear later.
     """
 
     def __init__(self, tables: Mapping[int, Table], *, server: bool) -> None:
@@ -63,7 +65,7 @@ class Filters:
         """Return the filter of a clause.
 
         Raises:
-            FilterError: nobody can evaluate it.
+            FilterError: neither the gateway nor the server can evaluate it.
         """
         if clause not in self._found:
             table = self._tables[clause.table_oid]
@@ -72,10 +74,10 @@ class Filters:
         return self._found[clause]
 
     def compile(self, publishes: Sequence[Publish]) -> None:
-        """Refuse a filter that cannot be evaluated now, not at its first row.
+        """Compile all filters now, to fail before the first row of one that cannot be evaluated.
 
         Raises:
-            FilterError: one of them.
+            FilterError: a filter cannot be evaluated.
         """
         for publish in publishes:
             for clauses in publish.filters.values():
@@ -83,7 +85,7 @@ class Filters:
                     self.of(clause)
 
     def evaluations(self) -> list[tuple[str, str]]:
-        """Return each filter, named by publication and table, and who evaluates it and why."""
+        """Return each filter, by publication and table, with who evaluates it and why."""
         found = []
         for row_filter in self._found.values():
             who = "evaluated here"
@@ -93,7 +95,7 @@ class Filters:
         return sorted(set(found))
 
     def evaluators(self, publish: Publish) -> str:
-        """Return who evaluates the filters by which a table is taken, in a word or two."""
+        """Return in a word or two who evaluates the filters of `publish`."""
         clauses = {clause for found in publish.filters.values() for clause in found}
         asked = {self.of(clause).refused is not None for clause in clauses}
         if not asked:
@@ -102,7 +104,7 @@ class Filters:
 
     @property
     def ask_server(self) -> bool:
-        """Whether the server evaluates one of them, or may have to."""
+        """Whether the server evaluates one of the filters, or may have to."""
         return self.expected or any(found.refused is not None for found in self._found.values())
 
     def asking(
@@ -110,9 +112,9 @@ class Filters:
         filters: Iterable[Mapping[Operation, Sequence[FilterClause]]],
         names: Sequence[str],
     ) -> Asking | None:
-        """Return what the server is asked about tuples with columns `names`; None: nothing.
+        """Return the server's question about tuples with columns `names`; None if there is none.
 
-        `filters` are, by operation, those of each subscription.
+        `filters` are the filters of each subscription, by operation.
         """
         by_operation: dict[Operation, list[RowFilter]] = {}
         columns: dict[str, AskedColumn] = {}
@@ -163,7 +165,7 @@ class Filters:
         return combine([self.of(clause) for clause in clauses], names, places)
 
     def lookup(self, clauses: Sequence[FilterClause], names: Sequence[str]) -> Lookup | None:
-        """Return under which texts of one column a row can pass; None when any text may."""
+        """Return the texts of one column with which a row can pass; None if any text may."""
         selection = selection_of([self.of(clause) for clause in clauses])
         if selection is None:
             return None

@@ -1,8 +1,8 @@
-"""The compiled row path, where it was built: a route's rows in one call, in C.
+"""Interface to the compiled row path: a route's rows in one call, in C.
 
-It takes the changes that are as most changes are and gives the same records as
-`gateway.routing.row.projection_route`, which is the reference and takes all others, one by one, in
-any mixture. ``PGSLUICE_INTERPRETED=1`` leaves everything to the latter, and so does a machine on
+It handles the common kinds of changes and yields the same records as
+`gateway.routing.row.projection_route`, which is the reference and handles all others, one by one,
+in any mixture. ``PGSLUICE_INTERPRETED=1`` leaves everything to the latter, and so does a machine on
 which nothing could be compiled (``tools/build_rows.py``).
 """
 
@@ -19,9 +19,9 @@ from gateway.envelope.encoding.varint import encode_text
 from gateway.envelope.schema import AvroKind, Field, KeyKind
 from gateway.pgoutput.messages import UNCHANGED
 from gateway.routing.row.filters import Filters
-from gateway.routing.row.projection_route import Group
+from gateway.routing.row.projection_route import ProjectionRoute
 from gateway.routing.row.record_buffer import PIECE_BYTES, PIECE_RECORDS, Piece
-from gateway.routing.row.targets import Candidate, Candidates, Taker
+from gateway.routing.row.targets import Candidate, Candidates, Target
 from gateway.routing.row.transaction_state import TransactionState
 from gateway.rowfilter import Condition, condition_of
 
@@ -58,39 +58,39 @@ _CANONICAL: Final = {
     1700: "N",
     3802: None,  # jsonb
 }
-"""By type OID, how a key's column is made canonical; None: not in C. All others are as they are."""
+"""Canonical form of a key column, by type OID; None: not in C. Other types are used unchanged."""
 
 _ROW_ONLY: Final = b"\x00\x02"
-"""With what an envelope begins that has no old row and a new one."""
+"""First bytes of an envelope with a new row and no old row."""
 
 _CField: TypeAlias = tuple[int, int, int, bool]
 
 
 def why_interpreted() -> str | None:
-    """Say why rows are not routed in C; None: they are."""
+    """Return why rows are not routed in C; None if they are."""
     return why_switched_off() or why_not_built()
 
 
 def why_not_built() -> str | None:
-    """Say why there is nothing that could be switched off; None: there is."""
+    """Return why the C module is missing; None if it was built."""
     return ROWS if isinstance(ROWS, str) else None
 
 
 class CompiledRows:
-    """The rows of one announced relation, in C.
+    """Rows of one announced relation, routed in C.
 
     Attributes:
-        rows: What `gateway.routing.short_transactions` takes its transactions' rows with.
+        rows: C object with which `gateway.routing.short_transactions` routes the rows.
     """
 
-    __slots__ = ("_copy", "_groups", "_orders", "_run", "rows")
+    __slots__ = ("_copy", "_orders", "_routes", "_run", "rows")
 
-    def __init__(self, rows: Any, groups: Sequence[Group]) -> None:
+    def __init__(self, rows: Any, projection_routes: Sequence[ProjectionRoute]) -> None:
         self.rows = rows
         self._run = rows.run
         self._copy = rows.copy
-        self._groups = groups
-        self._orders = list({id(group.order): group.order for group in groups}.values())
+        self._routes = projection_routes
+        self._orders = list({id(route.order): route.order for route in projection_routes}.values())
 
     def run(
         self,
@@ -100,23 +100,23 @@ class CompiledRows:
         tx: TransactionState,
         piece: Piece,
     ) -> int:
-        """Route the frames from `place` on, up to the first that is left to the interpreted path.
+        """Route the frames from `place` on, until the first that is left to the interpreted path.
 
-        It stops earlier behind the frame that fills the piece.
+        It stops earlier after the frame that fills the piece.
 
         Args:
-            frames: A list.
-            place: Of a change.
-            at: Where the relation's OID stands in a frame.
-            tx: The transaction.
-            piece: Where records are appended; has just been found not to be full.
+            frames: List of frames.
+            place: Index of a change.
+            at: Offset of the relation's OID in a frame.
+            tx: State of the transaction.
+            piece: Piece that records are appended to; not full.
 
         Returns:
-            The place of the first frame that was not routed.
+            The index of the first frame that was not routed.
         """
         for order in self._orders:
             order.enter(tx)
-        counts = tuple([group.order.count for group in self._groups])
+        counts = tuple([route.order.count for route in self._routes])
         reached: int
         reached, tx.seq = self._run(
             *(frames, place, at, tx.shared, tx.seq, tx.total_order, counts),
@@ -129,7 +129,7 @@ class CompiledRows:
         return reached
 
     def count(self, changes: int) -> None:
-        """Count changes of transactions that have ended."""
+        """Count changes of finished transactions."""
         for order in self._orders:
             order.add(changes)
 
@@ -141,22 +141,22 @@ class CompiledRows:
         out: list[Record],
         interpret: Callable[[CopiedRow], None],
     ) -> None:
-        """Make the records of rows of a copy: lines here, all else by `interpret`, in order.
+        """Append the records of copied rows, in order: lines in C, all others by `interpret`.
 
         Args:
-            rows: Of the columns that this was made for.
-            lsn: Their position.
-            tx: Made for them.
-            out: Where records are appended.
-            interpret: Takes a row on the interpreted path.
+            rows: Rows with the columns that this object was made for.
+            lsn: Position of the rows.
+            tx: State created for these rows.
+            out: List that records are appended to.
+            interpret: Interpreted path for one row.
         """
-        # Behind the row itself, all values are the same, and so are the headers.
+        # After the row itself, all values are the same, and so are the headers.
         headers = tx.headers.make(lsn, tx.seq, tx.insert_op)
         tails = tuple(
-            group.encoder.value(
-                tx.insert_op, None, b"", group.prefix(tx), lsn, tx.seq, tx.total_order, 0
+            route.encoder.value(
+                tx.insert_op, None, b"", route.prefix(tx), lsn, tx.seq, tx.total_order, 0
             )[len(_ROW_ONLY) :]
-            for group in self._groups
+            for route in self._routes
         )
         place = 0
         while (place := self._copy(rows, place, tails, headers, out, tx.touched)) < len(rows):
@@ -167,59 +167,62 @@ class CompiledRows:
 def compile_rows(
     relation_oid: int,
     names: Sequence[str],
-    groups: Sequence[Group],
+    projection_routes: Sequence[ProjectionRoute],
     filters: Filters,
 ) -> CompiledRows | None:
-    """Prepare a relation's rows; None where they are left to the interpreted path.
+    """Return the compiled path of a relation's rows; None if they are left to the interpreted path.
 
     Args:
-        relation_oid: As its changes name it.
-        names: The columns of its tuples, or of the rows that are copied.
-        groups: The forms in which the rows are published.
-        filters: Those of the plan.
+        relation_oid: OID of the relation in its changes.
+        names: Names of the columns of its tuples, or of the copied rows.
+        projection_routes: Routes of each projection.
+        filters: Row filters of the plan.
     """
     if why_interpreted() is not None or isinstance(ROWS, str):
         return None
-    decisions = [_Decisions(group, names, filters) for group in groups]
-    specified = [_group(group, decided) for group, decided in zip(groups, decisions, strict=True)]
+    decisions = [_Decisions(route, names, filters) for route in projection_routes]
+    specified = [
+        _route_table(route, decided)
+        for route, decided in zip(projection_routes, decisions, strict=True)
+    ]
     if None in specified:
         return None
     is_read = bytes(any(name in decided.read for decided in decisions) for name in names)
-    # What is published as another table is numbered there, with that one's other parts.
-    is_alone = all(group.target_oid == relation_oid for group in groups)
+    # A partition published as another table is numbered there, together with the other partitions.
+    is_alone = all(route.target_oid == relation_oid for route in projection_routes)
     rows = ROWS.Rows(relation_oid, len(names), is_alone, UNCHANGED, is_read, tuple(specified))
-    return CompiledRows(rows, groups)
+    return CompiledRows(rows, projection_routes)
 
 
 class _Decisions:
-    """Who takes a row of a group, with the takers and the conditions by their numbers.
+    """Candidates of a projection route, with targets and conditions by number.
 
     Attributes:
-        conditions: Of the filters that are tables for C; all others stay functions.
-        read: The columns that the functions look at.
+        conditions: Filters that C evaluates from tables; all others stay functions.
+        read: Names of the columns that the functions read.
     """
 
-    def __init__(self, group: Group, names: Sequence[str], filters: Filters) -> None:
+    def __init__(self, route: ProjectionRoute, names: Sequence[str], filters: Filters) -> None:
         self.conditions: list[Condition] = []
         self.read: set[str] = set()
         self._numbers: dict[tuple[FilterClause, ...], int] = {}
         self._names = names
         self._filters = filters
-        self._takers = {id(taker): number for number, taker in enumerate(group.takers)}
+        self._targets = {id(target): number for number, target in enumerate(route.targets)}
         self.specified = tuple(
             self._specify(candidates, operation)
             for candidates, operation in (
-                (group.inserting, Operation.INSERT),
-                (group.updating, Operation.UPDATE),
-                (group.deleting, Operation.DELETE),
+                (route.inserting, Operation.INSERT),
+                (route.updating, Operation.UPDATE),
+                (route.deleting, Operation.DELETE),
             )
         )
 
     def _specify(self, candidates: Candidates, operation: Operation) -> tuple[object, ...]:
         def decisions(among: Sequence[Candidate]) -> tuple[object, ...]:
             return tuple(
-                (self._takers[id(taker)], self._condition(taker, operation), passes)
-                for taker, passes in among
+                (self._targets[id(target)], self._condition(target, operation), passes)
+                for target, passes in among
             )
 
         return (
@@ -231,11 +234,11 @@ class _Decisions:
             ),
         )
 
-    def _condition(self, taker: Taker, operation: Operation) -> int:
-        """The number of the taker's condition; -1: a function decides, or nothing does."""
-        clauses = tuple(taker.filters.get(operation, ()))
+    def _condition(self, target: Target, operation: Operation) -> int:
+        """Return the number of the target's condition; -1 if a function or nothing decides."""
+        clauses = tuple(target.filters.get(operation, ()))
         found = [self._filters.of(clause) for clause in clauses]
-        if found and taker.refused is None:
+        if found and target.refused is None:
             if clauses not in self._numbers:
                 condition = condition_of(found, self._names)
                 self._numbers[clauses] = -1 if condition is None else len(self.conditions)
@@ -246,14 +249,14 @@ class _Decisions:
         return -1
 
 
-def _group(group: Group, decisions: _Decisions) -> tuple[object, ...] | None:
-    encoder = group.encoder
+def _route_table(route: ProjectionRoute, decisions: _Decisions) -> tuple[object, ...] | None:
+    encoder = route.encoder
     schema, position = (
         encoder.schema,
         dict(zip(encoder.schema.fields, encoder.indexes, strict=True)),
     )
     canonical: tuple[_CField, ...] | None = None
-    if group.canonical is not None:
+    if route.canonical is not None:
         codes = [_CANONICAL.get(field.base_type_oid, "s") for field in schema.key_fields]
         if None in codes:
             return None
@@ -276,20 +279,20 @@ def _group(group: Group, decisions: _Decisions) -> tuple[object, ...] | None:
         schema.key_kind is KeyKind.WHOLE_ROW,
         canonical,
         encoder.table_part,
-        group.surely_fits,
-        group.tombstones and encoder.has_tombstones,
+        route.surely_fits,
+        route.tombstones and encoder.has_tombstones,
         tuple(
             (
-                taker.topic,
-                taker.counter.partitions,
-                taker.key_prefix,
-                taker.value_prefix,
-                taker.counter,
-                taker.skips_origins,
-                taker.counter.feed,
-                taker.counter.number,
+                target.topic,
+                target.counter.partitions,
+                target.key_prefix,
+                target.value_prefix,
+                target.counter,
+                target.skips_origins,
+                target.counter.feed,
+                target.counter.number,
             )
-            for taker in group.takers
+            for target in route.targets
         ),
         tuple(decisions.conditions),
         decisions.specified,

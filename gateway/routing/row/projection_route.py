@@ -1,12 +1,12 @@
-"""The hot path: one tuple in, records for every subscription that takes it out.
+"""Hot path from one tuple to the records of every subscription that receives it.
 
 A `gateway.routing.row.relation_route.RelationRoute` is prepared when a Relation message arrives. It
-holds a `Group` for each form in which the row is published (target table and columns), and a group
-holds a `Taker` for each subscription. A row is split once, encoded once per group, and only if
-somebody takes it. All functions append to `out` and never look at the clock, the log or a lock.
+holds a `ProjectionRoute` for each projection of the row (target table and columns), which holds a
+`Target` for each subscription. A row is split once and encoded once per projection, and only if a
+target receives it. All functions append to `out` and never touch the clock, the log or a lock.
 
-What cannot be published is found on the way and costs the other rows next to nothing: a filter or
-an encoder raises, and a record's size is looked at closely only where it comes near the limit.
+Unpublishable changes are found along the way at almost no cost to other rows: a filter or an
+encoder raises, and a record's size is checked exactly only when it is near the limit.
 """
 
 from __future__ import annotations
@@ -22,34 +22,34 @@ from gateway.envelope.canonical import partition_of
 from gateway.envelope.envelope import EMPTY_ARRAY, EnvelopeEncoder, SourcePrefix
 from gateway.pgoutput.messages import UNCHANGED
 from gateway.routing.row.quarantine import Quarantine, UnfitChange, check_size, check_value
-from gateway.routing.row.targets import Candidates, Row, Taker
+from gateway.routing.row.targets import Candidates, Row, Target
 from gateway.routing.row.transaction_state import CollectionOrder, TransactionState
 from gateway.rowfilter import Action, decide_update
 
-__all__ = ["Group"]
+__all__ = ["ProjectionRoute"]
 
 Draft: TypeAlias = tuple[bytes | None, bytes, bytes | None, list[Header]]
-"""A record before it has a topic: key, canonical key, value without wire prefix, headers."""
+"""Record without a topic: key, canonical key, value without wire prefix, headers."""
 
 SHRINKS_TO: Final = 8
-"""No value as PostgreSQL sends it is more than so many times as long as in Avro: `{NULL,NULL}`."""
+"""Maximum ratio of a value's size as PostgreSQL sends it to its size in Avro: `{NULL,NULL}`."""
 
 _MOST_OF_HEADERS: Final = 4096
-"""More than headers, prefixes and lengths of a record ever have."""
+"""Upper bound on the bytes of a record's headers, prefixes and lengths."""
 
 
-class Group:
-    """One published form of a relation's rows, and who takes it.
+class ProjectionRoute:
+    """One projection of a relation's rows, and the targets that receive it.
 
     Attributes:
-        encoder: Envelopes of this form.
+        encoder: Encoder of envelopes of this projection.
         encode_row: Tuple -> Avro record ``Value``.
         encode_old: Old key tuple -> the same, identity columns only.
         encode_key: Tuple -> Avro key, or None where the table has no key.
         canonical: Tuple -> bytes that are equal when the keys are, for the partition.
         unchanged: Tuple -> Avro array of the published columns that are UNCHANGED.
-        quarantine: Where changes go that cannot be published; None: the error goes on.
-        surely_fits: A value of so many bytes makes no record that is too large.
+        quarantine: Destination of changes that cannot be published; None if these raise.
+        surely_fits: Size of a value, in bytes, until which no record can be too large.
     """
 
     __slots__ = (
@@ -65,8 +65,8 @@ class Group:
         "order",
         "quarantine",
         "surely_fits",
-        "takers",
         "target_oid",
+        "targets",
         "tombstones",
         "unchanged",
         "updating",
@@ -78,7 +78,7 @@ class Group:
         self,
         encoder: EnvelopeEncoder,
         target_oid: int,
-        takers: Sequence[Taker],
+        targets: Sequence[Target],
         order: CollectionOrder,
         *,
         tombstones: bool,
@@ -86,7 +86,7 @@ class Group:
     ) -> None:
         self.encoder = encoder
         self.target_oid = target_oid
-        self.takers = takers
+        self.targets = targets
         self.order = order
         self.tombstones = tombstones
         self.quarantine = quarantine
@@ -95,28 +95,28 @@ class Group:
         self.encode_key = encoder.encode_key
         self.unchanged = encoder.encode_unchanged
         self.value = encoder.value
-        # With one partition everywhere nobody asks for the hash.
-        spread = any(taker.counter.partitions > 1 for taker in takers)
+        # With one partition everywhere, nobody needs the hash.
+        spread = any(target.counter.partitions > 1 for target in targets)
         self.canonical = encoder.canonical_key if spread else None
         # A key's columns are in the value as well, so it is no longer than that.
-        least = min((taker.counter.most_bytes for taker in takers), default=0)
+        least = min((target.counter.most_bytes for target in targets), default=0)
         self.surely_fits = (least - _MOST_OF_HEADERS) // 2
-        self.widest = max(takers, key=lambda taker: taker.counter.most_bytes, default=None)
-        self.inserting = Candidates(takers, Operation.INSERT)
-        self.updating = Candidates(takers, Operation.UPDATE)
-        self.deleting = Candidates(takers, Operation.DELETE)
-        self._prefix: SourcePrefix = (b"", None, b"")  # of no transaction
+        self.widest = max(targets, key=lambda target: target.counter.most_bytes, default=None)
+        self.inserting = Candidates(targets, Operation.INSERT)
+        self.updating = Candidates(targets, Operation.UPDATE)
+        self.deleting = Candidates(targets, Operation.DELETE)
+        self._prefix: SourcePrefix = (b"", None, b"")  # belongs to no transaction
         self._prefix_of: TransactionState | None = None
 
     def insert(self, row: Row, lsn: int, tx: TransactionState, out: list[Record]) -> None:
-        """Publish an INSERT, or a row of the initial copy, to the takers whose filter it passes."""
+        """Publish an INSERT, or a copied row, to the targets whose filter it passes."""
         # The hot loop: `draft` and `emit` for the one record that an insert can be, in one place.
         made = False
-        for taker, passes in self.inserting.of(row):
+        for target, passes in self.inserting.of(row):
             try:
                 if passes is not None and not passes(row):
                     continue
-                if tx.has_origin and taker.skips_origins:
+                if tx.has_origin and target.skips_origins:
                     continue
                 if not made:
                     if tx.large:
@@ -138,22 +138,22 @@ class Group:
                     headers = tx.headers.make(lsn, seq, op)
                     large = len(body) > self.surely_fits
                     made = True
-                counter = taker.counter
+                counter = target.counter
                 partition = 0
                 if self.canonical is not None:
                     partition = partition_of(self.canonical(row), counter.partitions)
                 record = (
                     counter.topic,
                     partition,
-                    None if key is None else taker.key_prefix + key,
-                    taker.value_prefix + body,
+                    None if key is None else target.key_prefix + key,
+                    target.value_prefix + body,
                     headers,
                 )
                 if large:
                     check_size(self.encoder.schema, record, counter.most_bytes)
             except UnfitError as error:
                 change = UnfitChange(tx.insert_op, None, False, row, lsn)
-                self.fail(error, Operation.INSERT, change, taker, tx, out)
+                self.fail(error, Operation.INSERT, change, target, tx, out)
                 continue
             if not counter.records:
                 tx.touched.append(counter)
@@ -169,64 +169,64 @@ class Group:
         tx: TransactionState,
         out: list[Record],
     ) -> None:
-        """Publish an UPDATE as what it is for each taker: update, insert, delete or nothing."""
+        """Publish an UPDATE as each target must see it: update, insert, delete or nothing."""
         made: dict[Action, list[Draft]] = {}
-        for taker, passes in self.updating.of_both(old, new):
+        for target, passes in self.updating.of_both(old, new):
             try:
                 action = Action.UPDATE if passes is None else decide_update(passes, old, new)
-                if action is None or (tx.has_origin and taker.skips_origins):
+                if action is None or (tx.has_origin and target.skips_origins):
                     continue
                 drafts = made.get(action)
                 if drafts is None:
                     drafts = made[action] = self.draft_update(action, old, full, new, lsn, tx)
-                self.emit(drafts, taker, action, tx, out)
+                self.emit(drafts, target, action, tx, out)
             except UnfitError as error:
                 change = UnfitChange(b"u", old, full, new, lsn)
-                self.fail(error, Operation.UPDATE, change, taker, tx, out)
+                self.fail(error, Operation.UPDATE, change, target, tx, out)
 
     def delete(
         self, old: Row, full: bool, lsn: int, tx: TransactionState, out: list[Record]
     ) -> None:
-        """Publish a DELETE to the takers whose filter the old row passes."""
+        """Publish a DELETE to the targets whose filter the old row passes."""
         drafts: list[Draft] | None = None
-        for taker, passes in self.deleting.of(old):
-            if tx.has_origin and taker.skips_origins:
+        for target, passes in self.deleting.of(old):
+            if tx.has_origin and target.skips_origins:
                 continue
             try:
                 if passes is not None and not passes(old):
                     continue
                 if drafts is None:
                     drafts = self.draft_delete(old, full, lsn, tx.seq, tx)
-                self.emit(drafts, taker, Action.DELETE, tx, out)
+                self.emit(drafts, target, Action.DELETE, tx, out)
             except UnfitError as error:
                 change = UnfitChange(b"d", old, full, None, lsn)
-                self.fail(error, Operation.DELETE, change, taker, tx, out)
+                self.fail(error, Operation.DELETE, change, target, tx, out)
 
     def truncate(
         self,
         lsn: int,
         tx: TransactionState,
-        taker: Taker,
+        target: Target,
         out: list[Record],
         *,
-        told: bool = True,
+        is_reported: bool = True,
     ) -> None:
-        """Publish a TRUNCATE to every partition of the taker's topic; the source `told` of it."""
-        if taker.refused is not None:
+        """Publish a TRUNCATE to all partitions of the target's topic; count it if `is_reported`."""
+        if target.refused is not None:
             change = UnfitChange(b"t", None, False, None, lsn)
-            self.fail(taker.refused, Operation.TRUNCATE, change, taker, tx, out)
+            self.fail(target.refused, Operation.TRUNCATE, change, target, tx, out)
             return
         body = self.encoder.value(
             b"t", None, None, self.prefix(tx), lsn, tx.seq, tx.total_order, self.order.count
         )
         headers = tx.headers.make(lsn, tx.seq, b"t")
-        value = taker.value_prefix + body
-        partitions = range(taker.counter.partitions)
-        out.extend((taker.topic, partition, None, value, headers) for partition in partitions)
-        tx.touched.append(taker.counter)
-        taker.counter.records += len(partitions)
-        taker.counter.others += len(partitions)
-        taker.counter.truncates += told
+        value = target.value_prefix + body
+        partitions = range(target.counter.partitions)
+        out.extend((target.topic, partition, None, value, headers) for partition in partitions)
+        tx.touched.append(target.counter)
+        target.counter.records += len(partitions)
+        target.counter.others += len(partitions)
+        target.counter.truncates += is_reported
 
     def draft_update(
         self,
@@ -239,7 +239,7 @@ class Group:
     ) -> list[Draft]:
         """Make the records of an UPDATE: both halves when the key changes."""
         if action is Action.DELETE:
-            assert old is not None  # without an old row there is nothing to leave the filter
+            assert old is not None  # without an old row, nothing can leave the filter
             return self.draft_delete(old, full, lsn, tx.seq, tx)
         if action is Action.INSERT:
             if UNCHANGED in new:
@@ -257,7 +257,7 @@ class Group:
         return drafts
 
     def lost(self, row: Row, tx: TransactionState) -> bytes:
-        """Count a row that a filter has made an INSERT of and that lacks values; return which.
+        """Count an INSERT made by a filter of a row that lacks values; return these columns.
 
         The filter may be the server's: values of a row that was inserted are always sent
         (ReorderBufferToastReplace).
@@ -296,7 +296,7 @@ class Group:
         *,
         rekey: bytes | None = None,
     ) -> Draft:
-        """Encode one record; its key comes from `keyed`."""
+        """Encode one record with the key of `keyed`."""
         if tx.large and after is not None:
             self.check_values(after)
         key = None if self.encode_key is None else self.encode_key(keyed)
@@ -315,10 +315,10 @@ class Group:
         return key, canonical, body, tx.headers.make(lsn, seq, op, rekey)
 
     def check_values(self, row: Row) -> None:
-        """Refuse a row with a value that makes its record too large for all of its topics.
+        """Raise if a value makes the row's record too large for all of its topics.
 
         Raises:
-            RecordSizeError: it has one.
+            RecordSizeError: the row has such a value.
         """
         if self.widest is None:
             return
@@ -343,27 +343,27 @@ class Group:
     def emit(
         self,
         drafts: list[Draft],
-        taker: Taker,
+        target: Target,
         action: Action,
         tx: TransactionState,
         out: list[Record],
     ) -> None:
-        """Address drafts to one taker's topic, and count them: all of them or none.
+        """Address drafts to one target's topic and count them: all of them or none.
 
         Raises:
-            RecordSizeError: one is too large.
+            RecordSizeError: a record is too large.
         """
-        counter = taker.counter
+        counter = target.counter
         before, counted = len(out), counter.records
         if not counted:
             tx.touched.append(counter)
         for key, canonical, body, headers in drafts:
             partition = partition_of(canonical, counter.partitions) if self.canonical else 0
-            wire_key = None if key is None else taker.key_prefix + key
+            wire_key = None if key is None else target.key_prefix + key
             if body is None:
-                out.append((taker.topic, partition, wire_key, None, headers))
+                out.append((target.topic, partition, wire_key, None, headers))
                 continue
-            record = (taker.topic, partition, wire_key, taker.value_prefix + body, headers)
+            record = (target.topic, partition, wire_key, target.value_prefix + body, headers)
             if len(body) > self.surely_fits:
                 try:
                     check_size(self.encoder.schema, record, counter.most_bytes)
@@ -386,18 +386,18 @@ class Group:
         error: UnfitError,
         operation: Operation,
         change: UnfitChange,
-        taker: Taker,
+        target: Target,
         tx: TransactionState,
         out: list[Record],
     ) -> None:
-        """Put a change that the taker cannot get into the error topic, or raise again.
+        """Send a change that the target cannot receive to the error topic, or raise its error.
 
-        Not where the subscription leaves the transaction out for its origin: PostgreSQL does not
-        get to the filter then.
+        Nothing happens if the subscription skips the transaction because of its origin: PostgreSQL
+        does not evaluate the filter then.
 
         Source: FilterByOrigin in decode.c, before pgoutput_change.
         """
-        if tx.has_origin and taker.skips_origins:
+        if tx.has_origin and target.skips_origins:
             return
         if self.quarantine is None or error.kind not in self.quarantine.kinds:
             xid = tx.context.xid
@@ -407,7 +407,7 @@ class Group:
                 else f"row at LSN {format_lsn(change.lsn)}, transaction {xid}"
             )
             raise error
-        filters = taker.filters.get(operation, ())
-        out.append(self.quarantine.record(error, taker.counter.subscription, filters, change, tx))
+        filters = target.filters.get(operation, ())
+        out.append(self.quarantine.record(error, target.counter.subscription, filters, change, tx))
         place = (str(self.encoder.schema), error.kind)
         tx.quarantined[place] = tx.quarantined.get(place, 0) + 1

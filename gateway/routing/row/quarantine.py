@@ -1,10 +1,10 @@
-"""Changes that cannot be published, as records of the error topic: ``[on_error]``.
+"""Records of the error topic for changes that cannot be published (``[on_error]``).
 
-PostgreSQL has no such thing: there the walsender, or the subscriber, fails at such a change until a
-person has done something about it. Here the subscriptions that it concerns go on without it, and
-the record says which one and what their tables hold now, so that a person can put that right. It
-has the columns that the subscription publishes and no others. It must not be what does not fit
-itself: values are left out, the longest first, until it is as small as its topic wants it.
+PostgreSQL has no equivalent: there the walsender, or the subscriber, fails at such a change until
+somebody intervenes. Here the affected subscriptions continue without it, and the record says which
+change it was and what their tables hold now, so that somebody can repair them. The record has only
+the columns that the subscription publishes. It must not be too large itself: values are omitted,
+the longest first, until it fits its topic.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ _RAISE_LIMITS: Final = (
     "below it"
 )
 _MOST_OF_A_VALUE: Final = (None, 65_536, 1_024, 32, 0)
-"""Bytes of a value that is still shown, from the first attempt to the last."""
+"""Maximum size of a value that is not omitted, in bytes, from the first attempt to the last."""
 _MOST_OF_A_TEXT: Final = 1_000
-"""Characters of a reason or a filter, when something has to be left out."""
+"""Maximum length of a reason or a filter, in characters, when something has to be omitted."""
 
 _EFFECTS: Final[Mapping[bytes, str]] = {
     b"c": "missing",
@@ -39,17 +39,17 @@ _EFFECTS: Final[Mapping[bytes, str]] = {
     b"d": "kept",
     b"t": "kept",
 }
-"""What is wrong with the subscriber's table, by what happened at the source."""
+"""Effect on the subscriber's table, by the operation at the source."""
 
 
 @dataclass(frozen=True, slots=True)
 class ErrorTopic:
-    """The topic.
+    """Error topic.
 
     Attributes:
-        prefix: Of its values in Confluent's wire format.
-        kinds: What goes there.
-        most_bytes: Of a record, as `gateway.core.records.wire_size` counts them.
+        prefix: Prefix of its values in Confluent's wire format.
+        kinds: Kinds of unpublishable changes that go there.
+        most_bytes: Maximum size of a record, as `gateway.core.records.wire_size` counts it.
     """
 
     name: str
@@ -83,16 +83,16 @@ class ErrorTopic:
 
 
 def check_value(of: object, bytes_: int, topic: str, most_bytes: int) -> None:
-    """Refuse a value that alone is larger than a record may be, before it is encoded.
+    """Raise if a value alone is larger than a record may be, before it is encoded.
 
     Args:
-        of: What it is of, for the message.
-        bytes_: Of the value, encoded.
-        topic: Where it would go.
-        most_bytes: Of a record there.
+        of: Origin of the value or record, for the message.
+        bytes_: Size of the encoded value.
+        topic: Topic of the record.
+        most_bytes: Maximum size of a record there.
 
     Raises:
-        RecordSizeError: it is larger.
+        RecordSizeError: it is too large.
     """
     if bytes_ > most_bytes:
         raise RecordSizeError(
@@ -103,15 +103,15 @@ def check_value(of: object, bytes_: int, topic: str, most_bytes: int) -> None:
 
 
 def check_size(of: object, record: Record, most_bytes: int) -> None:
-    """Refuse a record that its topic cannot have.
+    """Raise if a record is too large for its topic.
 
     Args:
-        of: What it is of, for the message.
-        record: With a value.
-        most_bytes: As `gateway.core.records.wire_size` counts them.
+        of: Origin of the value or record, for the message.
+        record: Record with a value.
+        most_bytes: Maximum size, as `gateway.core.records.wire_size` counts it.
 
     Raises:
-        RecordSizeError: it is larger.
+        RecordSizeError: it is too large.
     """
     topic, _, key, value, headers = record
     size = wire_size(key, value, headers)
@@ -127,8 +127,8 @@ class UnfitChange:
     """A change that cannot be published for a subscription.
 
     Attributes:
-        op: ``c``, ``u``, ``d``, ``t`` or ``r``: what happened at the source.
-        full: `old` has all columns, not only those of the replica identity.
+        op: Operation at the source: ``c``, ``u``, ``d``, ``t`` or ``r``.
+        full: Whether `old` has all columns, not only those of the replica identity.
     """
 
     op: bytes
@@ -139,17 +139,17 @@ class UnfitChange:
 
 
 class Quarantine:
-    """Makes the records of one published form of a relation.
+    """Maker of error records for one projection of a relation.
 
     Args:
-        topic: Where they go.
-        relation: Where the change happened, qualified.
+        topic: Error topic.
+        relation: Qualified name of the relation that changed.
         table: Schema and name of the table that it is published as.
-        columns: Of the published columns, name and position in the tuples.
+        columns: Name and tuple index of each published column.
         identity: Names of the replica identity's columns.
 
     Attributes:
-        kinds: Of the changes that go there.
+        kinds: Kinds of unpublishable changes that go there.
     """
 
     __slots__ = ("_columns", "_identity", "_relation", "_table", "_topic", "kinds")
@@ -181,14 +181,14 @@ class Quarantine:
         headers = tx.headers.make(change.lsn, tx.seq, change.op)
         for most in _MOST_OF_A_VALUE:
             if most != 0 and self._least_bytes(change, most) > self._topic.most_bytes:
-                continue  # not made, to find that out
+                continue  # not encoded just to find that out
             value = self._value(error, subscription, filters, change, tx, most)
             if wire_size(None, value, headers) <= self._topic.most_bytes:
                 break
         return (self._topic.name, 0, None, value, headers)
 
     def _least_bytes(self, change: UnfitChange, most: int | None) -> int:
-        """Bytes of the values that a record with values of up to `most` bytes has."""
+        """Return the total size of the values of at most `most` bytes, in bytes."""
         logged = None if change.full else self._identity
         return sum(
             len(value)
@@ -247,9 +247,10 @@ class Quarantine:
     def _texts(
         self, row: Row | None, only: Collection[str] | None, most: int | None, omitted: set[str]
     ) -> dict[str, str | None] | None:
-        """The values as text; those that were not sent, or are not among `only`, are left out.
+        """Return the values as text, without those that were not sent or are not among `only`.
 
-        So are those of more than `most` bytes; `omitted` takes the names of their columns.
+        Values of more than `most` bytes are left out, too, and their columns' names added to
+        `omitted`.
         """
         if row is None:
             return None
@@ -261,6 +262,6 @@ class Quarantine:
             if value is not None and most is not None and len(value) > most:
                 omitted.add(name)
                 continue
-            # The walsender and the copy send UTF-8; a row must not get lost over one that is not.
+            # The walsender and the copy send UTF-8; a row must not be lost because a value is not.
             texts[name] = None if value is None else value.decode(errors="replace")
         return texts

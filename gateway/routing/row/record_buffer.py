@@ -1,7 +1,7 @@
-"""How much of a transaction is handed over at once.
+"""Bounded pieces of a transaction's records.
 
-A row becomes as many records as there are subscriptions that take it, each with a value of its own.
-So a piece is bounded by its records and their bytes.
+A row becomes one record per subscription that receives it, each with a value of its own. A piece is
+therefore bounded by the number and the size of its records.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ __all__ = ["PIECE_BYTES", "PIECE_RECORDS", "Piece"]
 _VALUE: Final = itemgetter(3)
 PIECE_RECORDS: Final = 1000
 PIECE_BYTES: Final = 1 << 20
-"""A piece ends with the change that reaches one of these."""
+"""Limits of a piece; the change that reaches one of them is its last."""
 
 
 class Piece:
-    """Records that are gathered; append to `records`.
+    """Buffer of records; append to `records`.
 
     Attributes:
-        size: Bytes of their values when `is_full` was asked last.
+        size: Size of their values in bytes, as of the last call of `is_full`.
     """
 
     __slots__ = ("_counted", "records", "size")
@@ -34,7 +34,7 @@ class Piece:
         self.size = 0
 
     def is_full(self) -> bool:
-        """Whether it is enough to be handed over."""
+        """Whether the piece has reached one of its limits."""
         records = self.records
         if len(records) >= PIECE_RECORDS:
             return True
@@ -42,8 +42,8 @@ class Piece:
         self._counted = len(records)
         return self.size >= PIECE_BYTES
 
-    def take(self) -> list[Record]:
-        """Return the records, and begin anew."""
-        taken, self.records = self.records, []
+    def pop(self) -> list[Record]:
+        """Return the records and start a new piece."""
+        table_id, self.records = self.records, []
         self._counted = self.size = 0
-        return taken
+        return table_id

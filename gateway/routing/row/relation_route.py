@@ -1,4 +1,4 @@
-"""One announced relation: its tuples are read here, numbered, and given to its groups.
+"""Route of one announced relation: tuples are decoded, numbered and passed to its projections.
 
 ``seq`` and ``total_order`` are assigned here, before filtering, so that they do not depend on the
 definitions.
@@ -17,7 +17,7 @@ from gateway.pgoutput.tuples import split_tuple
 from gateway.routing.row.binary_rows import RowToText
 from gateway.routing.row.filters import Asking
 from gateway.routing.row.native import CompiledRows
-from gateway.routing.row.projection_route import Group
+from gateway.routing.row.projection_route import ProjectionRoute
 from gateway.routing.row.targets import Row
 from gateway.routing.row.transaction_state import TransactionState
 from gateway.rowfilter import fill_unchanged
@@ -25,7 +25,7 @@ from gateway.rowfilter import fill_unchanged
 __all__ = ["Change", "RelationRoute"]
 
 LARGE: Final = 1 << 20
-"""Bytes of a frame from which on the values are looked at before they are encoded."""
+"""Size of a frame, in bytes, from which on the values are checked before they are encoded."""
 
 _TAG_AT: Final = 25
 _INSERT: Final = ord("I")
@@ -34,10 +34,10 @@ _DELETE: Final = ord("D")
 
 @dataclass(slots=True)
 class Change:
-    """A row change that has been read and not been routed yet.
+    """Row change that has been decoded and not routed yet.
 
     Attributes:
-        full: `old` has all columns, not only those of the replica identity.
+        full: Whether `old` has all columns, not only those of the replica identity.
     """
 
     route: RelationRoute
@@ -48,7 +48,7 @@ class Change:
     is_insert: bool = False
 
     def publish(self, tx: TransactionState, out: list[Record]) -> None:
-        """Route it; numbers are given now."""
+        """Number the change and route it."""
         if self.new is None:
             assert self.old is not None
             self.route.publish_delete(self.old, self.full, self.lsn, tx, out)
@@ -62,33 +62,33 @@ class Watch(Protocol):
     """Observer of a relation's changes (`gateway.routing.row.copied_rows.CopyWatch`)."""
 
     def insert(self, row: Row, tx: TransactionState) -> None:
-        """Show an INSERT."""
+        """Observe an INSERT."""
 
     def update(self, old: Row | None, new: Row, tx: TransactionState) -> None:
-        """Show an UPDATE."""
+        """Observe an UPDATE."""
 
     def delete(self, old: Row, tx: TransactionState) -> None:
-        """Show a DELETE."""
+        """Observe a DELETE."""
 
 
 class RelationRoute:
-    """Everything prepared for one announced relation.
+    """Prepared route of one announced relation.
 
     Attributes:
         columns: Number of columns of its tuples.
-        to_text: Turns values in binary format into text; None where all come as text.
-        asking: What the server is asked about its rows, if anything.
-        watches: The copies under way that are shown its changes.
-        compiled: What takes most of its changes first, where there is such a thing.
+        to_text: Conversion of binary values to text; None if all values arrive as text.
+        asking: Question that the server is asked about its rows, or None.
+        watches: Copies in progress that observe its changes.
+        compiled: C path, which is tried first for its changes, or None.
     """
 
     __slots__ = (
         "asking",
         "columns",
         "compiled",
-        "groups",
         "name",
         "orders",
+        "projection_routes",
         "relation_oid",
         "to_text",
         "watches",
@@ -99,7 +99,7 @@ class RelationRoute:
         relation_oid: int,
         name: str,
         columns: int,
-        groups: Sequence[Group],
+        projection_routes: Sequence[ProjectionRoute],
         to_text: RowToText | None = None,
         asking: Asking | None = None,
         watches: Sequence[Watch] = (),
@@ -108,16 +108,16 @@ class RelationRoute:
         self.relation_oid = relation_oid
         self.name = name
         self.columns = columns
-        self.groups = groups
+        self.projection_routes = projection_routes
         self.to_text = to_text
         self.asking = asking
         self.watches = watches
         self.compiled = compiled
-        # Two forms of one table share its order: it counts changes, not records.
-        self.orders = list({id(group.order): group.order for group in groups}.values())
+        # Two projections of one table share its order: it counts changes, not records.
+        self.orders = list({id(route.order): route.order for route in projection_routes}.values())
 
     def read(self, frame: bytes, at: int) -> Change:
-        """Read the Insert, Update or Delete whose relation OID stands at `at` in `frame`."""
+        """Decode the Insert, Update or Delete whose relation OID is at `at` in `frame`."""
         lsn, tag = int.from_bytes(frame[1:9]), frame[_TAG_AT]
         if tag == _INSERT:
             return Change(self, lsn, None, False, self._read_insert(frame, at), is_insert=True)
@@ -128,30 +128,30 @@ class RelationRoute:
         return Change(self, lsn, before, full, new)
 
     def insert(self, frame: bytes, at: int, tx: TransactionState, out: list[Record]) -> None:
-        """Route the Insert whose relation OID stands at `at` in `frame`."""
+        """Route the Insert whose relation OID is at `at` in `frame`."""
         tx.large = len(frame) > LARGE
         self.publish_insert(self._read_insert(frame, at), int.from_bytes(frame[1:9]), tx, out)
 
     def update(self, frame: bytes, at: int, tx: TransactionState, out: list[Record]) -> None:
-        """Route the Update whose relation OID stands at `at` in `frame`."""
+        """Route the Update whose relation OID is at `at` in `frame`."""
         tx.large = len(frame) > LARGE
         old, full, new = self._read_update(frame, at)
         self.publish_update(old, full, new, int.from_bytes(frame[1:9]), tx, out)
 
     def delete(self, frame: bytes, at: int, tx: TransactionState, out: list[Record]) -> None:
-        """Route the Delete whose relation OID stands at `at` in `frame`."""
+        """Route the Delete whose relation OID is at `at` in `frame`."""
         tx.large = len(frame) > LARGE
         old, full = self._read_delete(frame, at)
         self.publish_delete(old, full, int.from_bytes(frame[1:9]), tx, out)
 
     def publish_insert(self, row: Row, lsn: int, tx: TransactionState, out: list[Record]) -> None:
-        """Number an INSERT, and publish it."""
+        """Number an INSERT and publish it."""
         tx.seq += 1
         tx.total_order += 1
         for order in self.orders:
             order.advance(tx)
-        for group in self.groups:
-            group.insert(row, lsn, tx, out)
+        for route in self.projection_routes:
+            route.insert(row, lsn, tx, out)
         for watch in self.watches:
             watch.insert(row, tx)
 
@@ -164,26 +164,26 @@ class RelationRoute:
         tx: TransactionState,
         out: list[Record],
     ) -> None:
-        """Number an UPDATE, and publish it."""
+        """Number an UPDATE and publish it."""
         tx.seq += 2
         tx.total_order += 1
         for order in self.orders:
             order.advance(tx)
-        for group in self.groups:
-            group.update(old, full, new, lsn, tx, out)
+        for route in self.projection_routes:
+            route.update(old, full, new, lsn, tx, out)
         for watch in self.watches:
             watch.update(old, new, tx)
 
     def publish_delete(
         self, old: Row, full: bool, lsn: int, tx: TransactionState, out: list[Record]
     ) -> None:
-        """Number a DELETE, and publish it."""
+        """Number a DELETE and publish it."""
         tx.seq += 1
         tx.total_order += 1
         for order in self.orders:
             order.advance(tx)
-        for group in self.groups:
-            group.delete(old, full, lsn, tx, out)
+        for route in self.projection_routes:
+            route.delete(old, full, lsn, tx, out)
         for watch in self.watches:
             watch.delete(old, tx)
 

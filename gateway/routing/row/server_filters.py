@@ -1,13 +1,13 @@
-"""Rows that the server has to judge are collected, asked about in batches, and routed in order.
+"""Row filters evaluated by the server: rows are collected, judged in batches and routed in order.
 
-Chunks of frames are read ahead of the router, through as many waiting transactions as there are:
+Chunks of frames are read ahead of the router, across all waiting transactions:
 
     foresee ──► read: rows that need the server ──► ask: one statement for each table ──► route
 
-While the server works on one batch, the router works on the one before, the next is received, and
-the sink commits what is done. Numbers and positions are given when a row is routed, so that nothing
-depends on when its answer came. Reading ahead stops at a Relation message, which may change what is
-asked, until the router has taken it in.
+While the server works on one batch, the router works on the previous one, the next is received, and
+the sink commits finished records. Numbers and positions are assigned when a row is routed, so that
+nothing depends on when its answer arrives. Reading ahead stops at a Relation message, which may
+change the question, until the router has applied it.
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ __all__ = ["Chunk", "Verdicts", "attach", "judge", "judge_rows"]
 
 BATCH_ROWS: Final = 1_000
 BATCH_BYTES: Final = 1 << 20
-"""Bounds of one statement; the chunk that reaches one of them is still in it."""
+"""Limits of one statement; the chunk that reaches one of them is still part of it."""
 AHEAD_BYTES: Final = 4 << 20
-"""Bytes of frames that are read before the first of them has been routed."""
+"""Maximum size of frames read before the first of them is routed, in bytes."""
 
 _WAIT_S: Final = 0.5
 _TAG_AT: Final = 25
 _RELATION: Final = ord("R")
 _MESSAGE: Final = ord("M")
-_TOLD: Final = PREFIX.encode() + b"\0"
+_DDL_PREFIXES: Final = PREFIX.encode() + b"\0"
 _CHANGES: Final = {
     ord("I"): Operation.INSERT,
     ord("U"): Operation.UPDATE,
@@ -56,12 +56,12 @@ Ahead: TypeAlias = Transaction | PreparedTransaction
 
 @dataclass(slots=True, eq=False)
 class Chunk:
-    """Some frames of a transaction, or the Relation messages of a PREPARE.
+    """Frames of a transaction, or the Relation messages of a PREPARE.
 
     Attributes:
-        announces: Its frames are Relation messages, or tell how publications were altered.
-        changes: Those of the frames that have been read already, by their place.
-        pending: In how many batches that have no answer it has rows.
+        announces: Whether its frames are Relation or DDL messages.
+        changes: Changes decoded so far, by index of the frame.
+        pending: Number of unanswered batches that have rows of it.
     """
 
     transaction: Ahead
@@ -74,7 +74,7 @@ class Chunk:
 
 @dataclass(slots=True, eq=False)
 class _Batch:
-    """Rows of one table that are asked about together."""
+    """Rows of one table that one statement asks about."""
 
     rows: list[JudgedRow] = field(default_factory=list)
     values: list[Sequence[bytes | None]] = field(default_factory=list)
@@ -83,11 +83,11 @@ class _Batch:
 
 
 class Verdicts:
-    """Reads transactions ahead of the router and asks the server about their rows.
+    """Reader ahead of the router that asks the server about rows.
 
     Args:
-        route_of: The routes by their relation's OID; a subscript raises UnannouncedError for a
-            relation that was never announced.
+        route_of: Routes by relation OID; a look-up raises UnannouncedError for a relation that was
+            never announced.
     """
 
     def __init__(self, evaluator: Evaluator, route_of: Mapping[int, RelationRoute]) -> None:
@@ -103,33 +103,33 @@ class Verdicts:
         self._asked: _Batch | None = None
 
     def fileno(self) -> int:
-        """Readable when the server may have answered."""
+        """File descriptor that is readable when the server may have answered."""
         return self._evaluator.fileno()
 
     def foresee(self, item: Ahead) -> None:
-        """Take what will be routed, or marked, after all that was foreseen before."""
+        """Announce what will be routed or marked after everything that was announced before."""
         self._expected.append(item)
         self._ahead.append(item)
         self._advance()
 
     def chunks(self, item: Ahead) -> Iterator[Chunk | None]:
-        """Yield the chunks of what is routed next; None while the first of them is not judged.
+        """Yield the chunks of `item`, which is routed next; None while the first is not judged.
 
         Raises:
-            ProtocolError, SchemaError, ...: a row cannot be read.
-            TransientError: the server's connection is gone.
+            ProtocolError, SchemaError, ...: a row cannot be decoded.
+            TransientError: the connection was lost.
         """
         if not self._expected:
             self.foresee(item)
-        # Otherwise chunks of another one would be taken for its own, and it would lose its rows.
-        assert self._expected[0] is item, "routed in another order than was foreseen"
+        # Otherwise it would get the chunks of another transaction, and lose its rows.
+        assert self._expected[0] is item, "routed in another order than announced"
         self._expected.popleft()
         while True:
             self._advance()
             if not self._chunks:
                 if not self._read_next():
                     return
-                continue  # so that its rows are asked about now
+                continue  # so that its rows are sent now
             chunk = self._chunks[0]
             if chunk.transaction is not item:
                 return
@@ -141,12 +141,12 @@ class Verdicts:
                 yield chunk
 
     def skip(self, mark: PreparedTransaction) -> None:
-        """Let reading go on behind the relations of a PREPARE, which have been taken in."""
+        """Continue reading after the Relation messages of a PREPARE, which have been applied."""
         for _ in self.chunks(mark):
             pass
 
     def _advance(self) -> None:
-        """Take an answer that is there; ask on when the server is free."""
+        """Collect an answer that has arrived; ask the next question when the server is free."""
         if self._asked is not None:
             answer = self._evaluator.collect()
             if answer is None:
@@ -159,7 +159,7 @@ class Verdicts:
             while self._size < AHEAD_BYTES and not self._is_batch_full() and self._read_next():
                 pass
         except GatewayError:
-            pass  # it is an error when its turn has come
+            pass  # it is an error only when its turn comes
         for question, batch in self._batches.items():
             del self._batches[question]
             self._asked = batch
@@ -173,13 +173,13 @@ class Verdicts:
         )
 
     def _read_next(self) -> bool:
-        """Read a chunk; False when there is none, or one before it may change how it is read."""
+        """Read a chunk; False if there is none, or if an earlier one may change how it is read."""
         if self._chunks and self._chunks[-1].announces:
             return False
         if self._next is None:
             self._next = next(self._unread, None)
             if self._next is None:
-                self._unread = self._cut()  # it ends when there is nothing, and more may come
+                self._unread = self._cut()  # it ends when nothing is waiting, and more may follow
                 return False
         if not self._next.announces:
             self._read(self._next)
@@ -189,7 +189,7 @@ class Verdicts:
         return True
 
     def _cut(self) -> Iterator[Chunk]:
-        """Cut what lies ahead into chunks, with Relation messages by themselves."""
+        """Cut the announced transactions into chunks; Relation messages get their own."""
         while self._ahead:
             item = self._ahead.popleft()
             if isinstance(item, PreparedTransaction):
@@ -201,7 +201,7 @@ class Verdicts:
                     yield Chunk(item, found, announces, sum(map(len, found)))
 
     def _read(self, chunk: Chunk) -> None:
-        """Read the rows of a chunk that the server may have to judge, and put them into batches."""
+        """Decode the rows of a chunk that the server may have to judge, and add them to batches."""
         at = _TAG_AT + (5 if chunk.transaction.streamed else 1)
         asked: dict[Question, list[tuple[JudgedRow, Sequence[bytes | None]]]] = {}
         changes = {}
@@ -212,7 +212,7 @@ class Verdicts:
             try:
                 route = self._route_of[int.from_bytes(frame[at : at + 4])]
             except UnannouncedError:
-                continue  # the router will say so
+                continue  # the router will raise it
             if route.asking is None or operation not in route.asking.needed:
                 continue
             changes[place] = change = route.read(frame, at)
@@ -244,10 +244,10 @@ def judge(
 
 
 def judge_rows(evaluator: Evaluator, asking: Asking, rows: Sequence[Row]) -> Sequence[Row]:
-    """Ask about rows of a copy, and wait for the answer.
+    """Ask about copied rows and wait for the answer.
 
     Raises:
-        TransientError: the server's connection is gone.
+        TransientError: the connection was lost.
     """
     needed = asking.needed[Operation.INSERT]
     asked: list[tuple[JudgedRow, Sequence[bytes | None]]] = []
@@ -264,7 +264,7 @@ def judge_rows(evaluator: Evaluator, asking: Asking, rows: Sequence[Row]) -> Seq
 def _judged(
     asking: Asking, row: Row, asked: list[tuple[JudgedRow, Sequence[bytes | None]]]
 ) -> JudgedRow:
-    """The row, to be judged; the server sees of it what is appended to `asked`."""
+    """Return the row to be judged; the values that the server sees are appended to `asked`."""
     judged = JudgedRow(row)
     values = [None if index is None else row[index] for index in asking.indexes]
     if UNCHANGED in values:
@@ -277,7 +277,7 @@ def _judged(
 
 
 def attach(rows: Sequence[JudgedRow], answer: Answer) -> None:
-    """Give the rows what the server has said of them."""
+    """Attach the server's answers to the rows."""
     width = len(answer.flags) // len(rows)
     for number, row in enumerate(rows):
         row.flags = answer.flags[number * width : (number + 1) * width]
@@ -288,4 +288,4 @@ def attach(rows: Sequence[JudgedRow], answer: Answer) -> None:
 
 def _announces(frame: bytes) -> bool:
     tag = frame[_TAG_AT]
-    return tag == _RELATION or (tag == _MESSAGE and _TOLD in frame[_TAG_AT : _TAG_AT + 64])
+    return tag == _RELATION or (tag == _MESSAGE and _DDL_PREFIXES in frame[_TAG_AT : _TAG_AT + 64])

@@ -1,4 +1,4 @@
-"""Who takes a row: subscriptions, and the look-up that finds those a row may concern."""
+"""Targets of a row: subscriptions, and the look-up of those that a row may concern."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from gateway.definitions.model import FilterClause, Operation
 from gateway.pgoutput.messages import UNCHANGED, ColumnValue
 from gateway.routing.row.counters import TopicCounter
 
-__all__ = ["Candidate", "Candidates", "Lookup", "Passes", "Row", "Taker"]
+__all__ = ["Candidate", "Candidates", "Lookup", "Passes", "Row", "Target"]
 
 Row: TypeAlias = Sequence[ColumnValue]
 Passes: TypeAlias = Callable[[Row], bool]
 
 
-class Taker:
-    """One subscription's interest in one form of a row.
+class Target:
+    """One subscription as the receiver of one projection.
 
     Attributes:
-        operations: What it publishes.
-        passes: Per operation, the decision on a row; None lets every row pass.
-        selections: Per operation, where one column's text decides beforehand.
-        filters: Per operation, what `passes` was made of.
-        skips_origins: ``origin = none``: transactions that came from elsewhere are left out.
-        refused: The table is put aside, because the registry refuses its schema; `passes` raises
-            this where a row would pass.
+        operations: Operations it publishes.
+        passes: Decision on a row, by operation; None lets every row pass.
+        selections: Look-ups by the text of one column, by operation.
+        filters: Clauses that `passes` was made of, by operation.
+        skips_origins: Whether transactions with an origin are skipped (``origin = none``).
+        refused: Error for which the table is held, because the registry refuses its schema, or
+            None; `passes` raises it for a row that would pass.
     """
 
     __slots__ = (
@@ -79,42 +79,42 @@ def _refusing(passes: Passes | None, error: SchemaRefusedError) -> Passes:
     return refuse
 
 
-Candidate: TypeAlias = tuple[Taker, Passes | None]
-"""A taker and its decision on the row; None lets every row pass."""
+Candidate: TypeAlias = tuple[Target, Passes | None]
+"""Target and its decision on the row; None lets every row pass."""
 
 
 @dataclass(frozen=True, slots=True)
 class Lookup:
-    """A `Selection` in a tuple: the texts at `index` under which a row can pass; None is NULL."""
+    """`Selection` for a tuple: the texts at `index` with which a row can pass; None is NULL."""
 
     index: int
     texts: frozenset[bytes | None]
 
 
 class Candidates:
-    """The takers that a row may concern, found by look-up where their filters allow it.
+    """Targets that a row may concern, found by look-up where their filters allow it.
 
-    So the cost of a row does not grow with the number of subscriptions whose filters are of the
-    form ``region = 'EU'``.
+    The cost of a row therefore does not grow with the number of subscriptions whose filters look
+    like ``region = 'EU'``.
 
     Attributes:
-        everyone: All that publish the operation.
-        others: Those that are asked about every row.
-        indexed: By position of a column, and by its text, the rest; None is NULL.
+        everyone: All targets that publish the operation.
+        others: Targets that are candidates for every row.
+        indexed: All others, by index of a column and by its text; None is NULL.
     """
 
     __slots__ = ("everyone", "indexed", "others")
 
-    def __init__(self, takers: Sequence[Taker], operation: Operation) -> None:
+    def __init__(self, targets: Sequence[Target], operation: Operation) -> None:
         self.everyone: list[Candidate] = []
         self.others: list[Candidate] = []
         indexed: dict[int, dict[bytes | None, list[Candidate]]] = {}
-        for taker in takers:
-            if operation not in taker.operations:
+        for target in targets:
+            if operation not in target.operations:
                 continue
-            candidate = (taker, taker.passes[operation])
+            candidate = (target, target.passes[operation])
             self.everyone.append(candidate)
-            lookup = taker.selections.get(operation)
+            lookup = target.selections.get(operation)
             if lookup is None:
                 self.others.append(candidate)
                 continue
@@ -124,7 +124,7 @@ class Candidates:
         self.indexed = list(indexed.items())
 
     def of(self, row: Row) -> list[Candidate]:
-        """Return the takers to be asked about `row`; the list must not be changed."""
+        """Return the candidates for `row`; the list must not be changed."""
         found = self.others
         for index, entries in self.indexed:
             value = row[index]
@@ -136,12 +136,12 @@ class Candidates:
         return found
 
     def of_both(self, old: Row | None, new: Row) -> list[Candidate]:
-        """Return those to be asked about an UPDATE: `old` or `new` may concern them."""
+        """Return the candidates for an UPDATE: `old` or `new` may concern them."""
         found = self.of(new)
         if old is None or not self.indexed:
             return found
         before = self.of(old)
         if before is found or before == found:
             return found
-        seen = {id(taker) for taker, _ in found}
+        seen = {id(target) for target, _ in found}
         return found + [candidate for candidate in before if id(candidate[0]) not in seen]

@@ -1,4 +1,4 @@
-"""What the records of one transaction share while it is routed."""
+"""State that the records of one transaction share while it is routed."""
 
 from __future__ import annotations
 
@@ -11,12 +11,14 @@ __all__ = ["CollectionOrder", "TransactionState"]
 
 
 class TransactionState:
-    """What the records of one transaction share, and its counters.
+    """Shared values of one transaction's records, and its counters.
 
     Attributes:
-        lost_values: Rows per table of which a value was neither in the stream nor in the old tuple.
-        quarantined: Records for the error topic, per table and kind.
-        touched: The topics that have records of it; one may be there twice, or for nothing.
+        lost_values: Number of rows, by table, with a value that neither the stream nor the old
+            tuple had.
+        quarantined: Number of records for the error topic, by table and kind.
+        touched: Counters of the topics that have its records; possibly repeated, or without
+            records.
     """
 
     __slots__ = (
@@ -48,7 +50,7 @@ class TransactionState:
 
     @property
     def shared(self) -> tuple[object, ...]:
-        """What all its records share, for `gateway.routing.row.native`; it has an xid."""
+        """Values shared by all its records, for `gateway.routing.row.native`; requires an xid."""
         if self._shared is None:
             context = self.context
             self._shared = (
@@ -68,7 +70,7 @@ class CollectionOrder:
     """``data_collection_order`` of one published table within the transaction.
 
     Attributes:
-        before: Row changes in transactions before this one.
+        before: Number of row changes in earlier transactions.
     """
 
     __slots__ = ("before", "count", "transaction")
@@ -79,29 +81,29 @@ class CollectionOrder:
         self.before = 0
 
     def advance(self, transaction: TransactionState) -> None:
-        """Count one more change of the table."""
+        """Count a change of the table."""
         self.enter(transaction)
         self.count += 1
 
     def enter(self, transaction: TransactionState) -> None:
-        """Begin to count anew where another transaction was counted."""
+        """Restart counting if the last count was for another transaction."""
         if self.transaction is not transaction:
             self.transaction = transaction
             self.before += self.count
             self.count = 0
 
     def add(self, changes: int) -> None:
-        """Count changes of transactions that have ended."""
+        """Count changes of finished transactions."""
         self.transaction = None
         self.before += self.count + changes
         self.count = 0
 
     def truncate(self, transaction: TransactionState) -> None:
-        """Count a TRUNCATE, which has its number and is no row."""
+        """Count a TRUNCATE, which is numbered but is not a row change."""
         self.advance(transaction)
         self.before -= 1
 
     @property
     def rows(self) -> int:
-        """Row changes in all."""
+        """Total number of row changes."""
         return self.before + self.count

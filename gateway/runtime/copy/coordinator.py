@@ -116,7 +116,7 @@ class TableCopier:
     @property
     def altered(self) -> bool:
         """See `gateway.runtime.ports.Copier`."""
-        return self._altered or self._workers.altered or self._routes.altered
+        return self._altered or self._workers.altered or self._routes.copy_invalidated
 
     def awaited(self) -> Lsn | None:
         """See `gateway.runtime.ports.Copier`."""
@@ -128,12 +128,12 @@ class TableCopier:
             for job in self._jobs:
                 if not job.over and job.copy.started:
                     self._set_progress(job)
-        for copy in self._plan.copies if self._routes.outdated else ():
-            because = self._routes.outdated.get((copy.subscription, copy.target_oid))
+        for copy in self._plan.copies if self._routes.held else ():
+            because = self._routes.held.get((copy.subscription, copy.target_oid))
             if because is not None:
                 self._altered |= self._states.start_over(copy, _OUTDATED, because=because)
-        if (told := self._routes.take_heard()) is not None:
-            self._states.take(told)
+        if (new_plan := self._routes.pop_new_plan()) is not None:
+            self._states.take(new_plan)
         return self._states.all()
 
     def place(self, last: Lsn, upto: Lsn, room: int) -> Placement | None:
@@ -268,8 +268,8 @@ class TableCopier:
     def _set_progress(self, job: CopyJob) -> None:
         for copy in job.copies:
             # One that has to start over has lost its progress for good.
-            outdated = (copy.subscription, copy.target_oid) in self._routes.outdated
-            if not outdated and not self._states.is_aside(copy):
+            is_held = (copy.subscription, copy.target_oid) in self._routes.held
+            if not is_held and not self._states.is_aside(copy):
                 self._states.set(copy, progress=job.copy.progress)
 
     def _tell(self, job: CopyJob) -> None:

@@ -94,7 +94,9 @@ class CopyJob:
         return now - before
 
     def _counters(self) -> Iterator[TopicCounter]:
-        return (taker.counter for group in self.route.groups for taker in group.takers)
+        return (
+            target.counter for route in self.route.projection_routes for target in route.targets
+        )
 
     @property
     def is_ranged(self) -> bool:

@@ -99,7 +99,7 @@ class Streaming:
             parallel_streaming=protocol.streaming == "parallel",
             max_buffer_bytes=settings.limits.max_buffer_bytes,
             spool_directory=settings.gateway.spool_directory,
-            series=router.takes_series,
+            series=router.routes_series,
         )
         with closing(assembler):
             pipeline = Pipeline(
@@ -163,7 +163,7 @@ class Streaming:
             asked = reloader.requests if outcome is Outcome.START_ANEW else ()
             if (
                 copier.altered
-                or self.routes.is_astray
+                or self.routes.needs_replan
                 or new_partitions(setup.plan, self.watermark.copies)
                 or released(self.watermark.copies, asked) != self.watermark.copies
             ):

@@ -350,7 +350,7 @@ class Pipeline:
 
     def _report(self) -> None:
         """Say what was lost or put into the error topic."""
-        for table, rows in self._router.take_lost_values().items():
+        for table, rows in self._router.pop_lost_values().items():
             self._counters.lost_values += rows
             event(
                 _LOG,
@@ -360,8 +360,8 @@ class Pipeline:
                 relation=table,
                 rows=rows,
             )
-        report_quarantined(_LOG, self._counters, self._router.take_quarantined())
-        report_ignored(_LOG, self._counters, self._router.take_ignored())
+        report_quarantined(_LOG, self._counters, self._router.pop_quarantined())
+        report_ignored(_LOG, self._counters, self._router.pop_ignored())
 
     def _is_full(self) -> bool:
         """Whether there is no room in memory for more."""

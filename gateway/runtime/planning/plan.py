@@ -27,10 +27,10 @@ from gateway.definitions.combine import TableId, make_plan
 from gateway.definitions.ddl.alterations import Alteration, read_alteration
 from gateway.definitions.ddl.effects import (
     Told,
+    apply_ddl,
     as_published,
     as_told,
     concerns,
-    hear,
     published_of,
     untouched,
 )
@@ -300,7 +300,7 @@ class PlanReader:
         targets = {publish.target_oid for publish in publishes}
         return bool(targets) and has_unseen_changes(self._connection, self._plan, targets)
 
-    def hear(self, content: bytes, commit_lsn: Lsn) -> Plan | None:
+    def apply_ddl(self, content: bytes, commit_lsn: Lsn) -> Plan | None:
         """Return the plan from a message on that tells how publications were altered.
 
         None when it is as it was, or cannot be made. A table whose filter cannot be checked is as
@@ -312,7 +312,7 @@ class PlanReader:
         """
         now = read_alteration(content, self._published)
         before = self._told or Told()
-        told = hear(before, now, self._since)
+        told = apply_ddl(before, now, self._since)
         matters = concerns(self._plan, now, told)
         if matters or told.has_base != before.has_base:
             told = replace(told, refused=told.refused | self._refused(now))

@@ -117,8 +117,8 @@ def test_a_value_that_is_not_in_the_stream_is_counted_when_a_row_enters_the_filt
 
     assert seen[0].value is not None
     assert (seen[0].op, seen[0].value["after"]) == ("c", {"a": 9, "b": None})
-    assert gateway.router.take_lost_values() == {"public.t1": 1}
-    assert gateway.router.take_lost_values() == {}
+    assert gateway.router.pop_lost_values() == {"public.t1": 1}
+    assert gateway.router.pop_lost_values() == {}
 
 
 def test_so_it_is_when_the_filter_was_the_servers() -> None:
@@ -130,4 +130,4 @@ def test_so_it_is_when_the_filter_was_the_servers() -> None:
     assert seen[0].value is not None
     assert (seen[0].op, seen[0].value["after"]) == ("c", {"a": 9, "b": None})
     assert seen[0].value["unchanged"] == ["b"]
-    assert gateway.router.take_lost_values() == {"public.t1": 1}
+    assert gateway.router.pop_lost_values() == {"public.t1": 1}

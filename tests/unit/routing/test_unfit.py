@@ -233,7 +233,7 @@ def test_a_logical_message_that_is_too_large_is_put_aside() -> None:
 
     assert [(s.topic, s.headers["op"]) for s in seen] == [("gw.error", "m")]
     assert facts(seen) == [("size", None, "missing", None)]
-    assert gateway.router.take_quarantined() == {("gw.message", "size"): 1}
+    assert gateway.router.pop_quarantined() == {("gw.message", "size"): 1}
 
 
 class Refusing(Schemas):

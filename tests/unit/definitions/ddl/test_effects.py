@@ -10,7 +10,7 @@ import pytest
 
 from gateway.core.lsn import Lsn
 from gateway.definitions.ddl.alterations import read_alteration
-from gateway.definitions.ddl.effects import Told, as_told, concerns, hear, untouched
+from gateway.definitions.ddl.effects import Told, apply_ddl, as_told, concerns, untouched
 from gateway.definitions.ddl.messages import UnbelievedError
 from gateway.definitions.model import (
     Catalog,
@@ -64,7 +64,7 @@ def message(
 def heard(*messages: dict[str, Any]) -> Told:
     told = Told()
     for said in messages:
-        told = hear(told, read_alteration(json.dumps(said).encode(), NAMES), SINCE)
+        told = apply_ddl(told, read_alteration(json.dumps(said).encode(), NAMES), SINCE)
     return told
 
 

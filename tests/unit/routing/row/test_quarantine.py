@@ -218,8 +218,8 @@ def test_records_are_counted_by_table_once() -> None:
 
     gateway.commit(relation_of(T1_TABLE), Insert(T1, (b"0", b"2")), Insert(T1, (b"0", b"3")))
 
-    assert gateway.router.take_quarantined() == {("public.t1", "filter"): 4}
-    assert gateway.router.take_quarantined() == {}
+    assert gateway.router.pop_quarantined() == {("public.t1", "filter"): 4}
+    assert gateway.router.pop_quarantined() == {}
 
 
 def test_without_quarantine_the_message_says_where_and_what_to_do() -> None:

@@ -240,7 +240,7 @@ def _with_filter(plan: Plan) -> Plan:
 
 def test_no_series_are_taken_where_the_server_judges_rows(evaluator: FakeEvaluator) -> None:
     # They would not be read ahead.
-    assert not gateway(evaluator).router.takes_series
+    assert not gateway(evaluator).router.routes_series
 
 
 def test_a_transaction_that_is_not_the_next_one_foreseen_is_an_error(
@@ -264,7 +264,7 @@ def test_short_and_long_transactions_keep_their_rows_in_one_stream(
     frames = [made.frames(*inserts(1, 3)), made.frames(*inserts(*range(101, 161)))]
     frames += [made.frames(*inserts(n)) for n in (5, 7, 9)]
 
-    events = Assembler(series=made.router.takes_series).push([f for fs in frames for f in fs])
+    events = Assembler(series=made.router.routes_series).push([f for fs in frames for f in fs])
     for event in events:
         assert isinstance(event, Transaction)
         made.router.foresee(event)

@@ -50,7 +50,7 @@ def where(seen: Sequence[Seen]) -> set[tuple[str, str | None]]:
     return {(s.topic.partition(".")[0], s.op) for s in data(seen) if s.value is not None}
 
 
-def test_takers_are_found_by_look_up() -> None:
+def test_targets_are_found_by_look_up() -> None:
     gateway = Gateway([REGIONAL], BY_REGION)
 
     eu = gateway.commit(relation_of(REGIONAL), Insert(T1, (b"1", b"EU")))
@@ -71,7 +71,7 @@ def test_an_update_from_one_look_up_to_another_concerns_both() -> None:
     assert where(seen) == {("eu", "d"), ("big", "d"), ("us", "c"), ("all", "d"), ("all", "c")}
 
 
-def test_a_delete_concerns_the_takers_of_the_old_row() -> None:
+def test_a_delete_concerns_the_targets_of_the_old_row() -> None:
     gateway = Gateway([REGIONAL], BY_REGION)
 
     seen = gateway.commit(relation_of(REGIONAL), Delete(T1, key_tuple(b"9", b"EU")))
