@@ -26,7 +26,7 @@ from spark_consumer.formats.schema_evolution import Known, follow, known_after, 
 from spark_consumer.kafka.batch_profile import Survey, copy_beginnings, survey
 from spark_consumer.kafka.decode import RowTypes, changes
 from spark_consumer.kafka.layout import ColumnPlan, value_layout
-from spark_consumer.kafka.position import Share
+from spark_consumer.kafka.position import Position, Share
 from spark_consumer.kafka.registry import Schemas
 from spark_consumer.kafka.schema_epochs import Epoch, cut_epochs
 from spark_consumer.spark.tuning import INTERPRETED, TABLE_BYTES, stored, tuned
@@ -85,7 +85,8 @@ class Applier:
             TableError: the Delta table cannot take them.
         """
         held = _checked(share, held)
-        begun = copy_beginnings(records, held, self._schemas)
+        mine, left = _rest(records, held, share.start.done)
+        begun = copy_beginnings(mine, left, self._schemas) if left is not None else {}
         if begun and set(begun) != set(share.position.next):
             raise ContractError(
                 f"topic {share.topic}: a copy begins in some of its partitions only",
@@ -96,21 +97,14 @@ class Applier:
                 f"{table.label}: the beginning of the table's records is gone",
                 hint=COPY_AGAIN,
             )
-        done = dict(share.start.done)
-        emptied = anew = False
-        anew_schema = None
-        for number, part in held.partitions.items():
-            last = part.truncate
-            if last is not None and last >= done.get(number, 0):
-                emptied = True
-                done[number] = last + 1
-        for number, (offset, value_id) in begun.items():
-            if offset >= share.start.done.get(number, 0):
-                anew = True
-                anew_schema = value_id
-        if found is None:
-            emptied = anew = True
-        mine, left = _rest(records, held, done)
+        parts = left.partitions.items() if left is not None else ()
+        truncates = {n: part.truncate + 1 for n, part in parts if part.truncate is not None}
+        if left is not None and truncates:
+            mine, left = _rest(mine, left, truncates)
+        done = {**share.start.done, **truncates}
+        anew = found is None or bool(begun)
+        anew_schema = next((value_id for _, value_id in begun.values()), None)
+        emptied = found is None or bool(truncates)
         epochs = cut_epochs(mine, left, self._schemas) if left is not None else []
         if not epochs:
             return self._write_nothing(table, found, share, held, anew_schema, emptied, anew)
@@ -119,7 +113,7 @@ class Applier:
         for epoch in epochs:
             done |= {number: offset + 1 for number, offset in epoch.last.items()}
             position = (
-                share.position
+                _reached(share)
                 if epoch.is_last
                 else replace(position, step=position.step + 1, done=dict(done))
             )
@@ -167,7 +161,7 @@ class Applier:
     ) -> Found:
         """A share without rows: a table that begins empty, a TRUNCATE, a position."""
         generation = _generation(table, found, anew=anew)
-        position = replace(share.position, generation=generation)
+        position = replace(_reached(share), generation=generation)
         if anew:
             if value_id is None:
                 value_id = max(piece.value_id for piece in held.pieces)
@@ -289,6 +283,16 @@ def _rest(
     for number, offset in passed.items():
         mine = mine.where((F.col("partition") != number) | (F.col("offset") >= offset))
     return mine, survey(mine).get(held.topic)
+
+
+def _reached(share: Share) -> Position:
+    """The position behind a share.
+
+    The commits of an earlier try may hold more: it was of a larger cut, and failed in the middle.
+    """
+    end = share.position
+    done = {n: offset for n, offset in share.start.done.items() if offset > end.next.get(n, 0)}
+    return replace(end, done=done)
 
 
 def _generation(table: Table, found: Found | None, *, anew: bool) -> int:

@@ -48,7 +48,8 @@ class Position:
         next: By partition, the offset behind the last record of that marker.
         step: How many commits of the next cut the table has; more than 0 only when a cut needs
             several, and between them.
-        done: By partition, the offset behind the last record that those commits hold.
+        done: By partition, the offset behind the last record that those commits hold, where it is
+            beyond `next`.
         generation: Version of the Delta table with which its rows began anew.
     """
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from spark_consumer.apply import strategies as writers
-from spark_consumer.errors import ContractError, TransientConsumerError
+from spark_consumer.errors import ContractError, TableError, TransientConsumerError
 from spark_consumer.formats.delta.internals import Draft, Gone, OutrunError
 from spark_consumer.formats.delta.table import Table
 from tests.support.spark.direct import Direct
@@ -320,3 +320,24 @@ def test_a_large_batch_of_keys_that_no_file_has_changes_nothing(
 
     assert table.rows() == [(1, "copied"), (2, "copied")]
     assert table.skipped == 4
+
+
+def test_what_a_commit_holds_beyond_the_end_of_a_smaller_cut_is_not_applied_again(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    topic = TableTopic(StaticSchemas(), "s.public.t", COLUMNS, [])
+    table = Direct(spark, tmp_path, topic)
+    topic.truncate(0x90, 0, snapshot="first")
+    topic.change("r", 0x90, 0, after={"id": 1, "b": "copied"})
+    table.apply()
+    for number in range(2, 6):
+        topic.change("c", 0xA0 + number, 1, after={"id": number, "b": "new"})
+    topic.columns = [COLUMNS[0], Col("b", "int", "integer")]
+    topic.change("c", 0xB0, 1, after={"id": 6, "b": 6})
+
+    with pytest.raises(TableError):  # the rows before it are in the table
+        table.apply()
+    table.apply(3, first=2)
+    table.apply(6, first=3)
+
+    assert table.rows() == [(1, "copied"), *((number, "new") for number in range(2, 6))]
