@@ -90,7 +90,7 @@ def _measure(router: Router, frames: Sequence[bytes]) -> float:
 def _route(router: Router, event: Event) -> None:
     while isinstance(event, Series) and event:
         if router.route_series(event, 5_000) is None:
-            _route(router, event.take())
+            _route(router, event.pop())
     if isinstance(event, Transaction):
         for _records in router.route(event):
             pass

@@ -183,7 +183,7 @@ class RowFuzzer:
                     records += routed.records
                     self.outcomes["transactions in series"] += routed.transactions
                     continue
-                made, error = _route(router, event.take())
+                made, error = _route(router, event.pop())
                 records += made
                 if error is not None:
                     return records, error

@@ -60,11 +60,11 @@ def document(
         topic = topic_of(publish.subscription, table.schema, table.name, topic_names)
         if topic in channels:
             continue
-        taken = sorted(operation.value for operation in publish.operations)
+        names = sorted(operation.value for operation in publish.operations)
         channels[topic] = _channel(
             topic,
             f"Changes of table {table} for subscription {publish.subscription}: "
-            f"{', '.join(taken)}; after its row filters.",
+            f"{', '.join(names)}; after its row filters.",
             schemas,
             partitions.get(topic, 1),
             truncates=Operation.TRUNCATE in publish.operations,

@@ -36,7 +36,7 @@ from gateway.source.session.connection import connect, server_facts
 
 __all__ = ["copy"]
 
-_ASIDE_S: Final = 20.0
+_HELD_S: Final = 20.0
 _STATUS: Final = "`pgsluice status` says how far the copies are"
 
 
@@ -194,7 +194,7 @@ class _Answer:
         self._request = request
         self._chosen = chosen
         self._wait = wait
-        self._aside_since: float | None = None
+        self._held_since: float | None = None
 
     def __call__(self, found: Recovered) -> bool:
         if found.watermark is None or self._request in found.requests:
@@ -208,12 +208,12 @@ class _Answer:
         ]
         aside = [state for state in states if state.state in ("held", "missing")]
         if not aside:
-            self._aside_since = None
+            self._held_since = None
             return all(state.is_settled for state in states)
         # A gateway that starts can have seen the catalog before the cause was repaired.
         now = time.monotonic()
-        self._aside_since = self._aside_since or now
-        if now - self._aside_since > _ASIDE_S:
+        self._held_since = self._held_since or now
+        if now - self._held_since > _HELD_S:
             state = aside[0]
             raise ConfigError(
                 f"table {state.schema}.{state.table} of subscription {state.subscription} is "

@@ -291,18 +291,18 @@ def _verdict(
         for clauses in publish.filters.values()
         for clause in clauses
     }
-    taken, filtered, unpublished = [], [], []
+    published, filtered, unpublished = [], [], []
     for operation in _ROWS:
         clauses = publish.filters.get(operation)
         if clauses is None:
             unpublished.append(operation.name)
         elif not clauses or any(answers[clause] == "true" for clause in clauses):
-            taken.append(operation.name)
+            published.append(operation.name)
         else:
             filtered.append(operation.name)
     parts = []
-    if taken:
-        parts.append(f"takes it ({', '.join(taken)}) as {topic}")
+    if published:
+        parts.append(f"takes it ({', '.join(published)}) as {topic}")
     if filtered:
         parts.append(f"does not take it ({', '.join(filtered)})")
     if unpublished:

@@ -188,11 +188,11 @@ def _lines(
     yield _HEAD.format(database=_in_comment(facts.database))
     publication = sql.Identifier(f"{name}_tables").as_string(connection)
     subscription = sql.Identifier(name).as_string(connection)
-    taken = [table for oid, table in tables.items() if oid not in refused]
-    if taken:
+    accepted = [table for oid, table in tables.items() if oid not in refused]
+    if accepted:
         yield f"CREATE PUBLICATION {publication} FOR TABLE"
-        for place, table in enumerate(taken):
-            end = "," if place + 1 < len(taken) else ""
+        for place, table in enumerate(accepted):
+            end = "," if place + 1 < len(accepted) else ""
             about = f"{_in_comment(_key(table))}; {sizes[table.oid]}"
             yield f"    {_quoted(connection, table)}{end}  -- {about}"
         yield "WITH (publish_via_partition_root = true);"

@@ -12,7 +12,7 @@ from gateway.config import Settings
 from gateway.core.lsn import Lsn
 from gateway.monitor.notify import Notifier
 from gateway.monitor.watch import Watch
-from gateway.observe import Troubles, event
+from gateway.observe import RecentErrors, event
 from gateway.runtime.copy.jobs import CopyStanding
 from gateway.runtime.daemon import Daemon
 from gateway.runtime.loop.memory import give_back_large_blocks
@@ -35,8 +35,8 @@ def run(settings: Settings, *, endpos: Lsn | None) -> int:
     for _, error in local_refusals(settings):
         raise error
     give_back_large_blocks()
-    troubles = Troubles()
-    logging.getLogger().addHandler(troubles)
+    recent_errors = RecentErrors()
+    logging.getLogger().addHandler(recent_errors)
     notifier = Notifier()
     with (
         stop_on_signals() as flag,
@@ -48,11 +48,11 @@ def run(settings: Settings, *, endpos: Lsn | None) -> int:
             endpos=endpos,
             stopping=flag.is_set,
             pause=flag.wait,
-            reload=reload.take,
+            reload=reload.pop,
             report_copy=_show_bar if sys.stderr.isatty() else _log_copy,
         )
         watch = Watch(settings, daemon.counters, notifier, server=settings.http.listen is not None)
-        with _served(settings, watch, troubles) as port, watch:
+        with _served(settings, watch, recent_errors) as port, watch:
             if port is not None:
                 event(_LOG, logging.INFO, "metrics, health and status are served", port=port)
             daemon.run()
@@ -60,14 +60,14 @@ def run(settings: Settings, *, endpos: Lsn | None) -> int:
 
 
 def _served(
-    settings: Settings, watch: Watch, troubles: Troubles
+    settings: Settings, watch: Watch, recent_errors: RecentErrors
 ) -> AbstractContextManager[int | None]:
     if settings.http.listen is None:
         return nullcontext()
     # Here: without [http] a start need not load the server and prometheus_client.
     from gateway.monitor.http import serve
 
-    return serve(settings, watch, troubles)
+    return serve(settings, watch, recent_errors)
 
 
 def _log_copy(standing: CopyStanding) -> None:

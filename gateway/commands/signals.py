@@ -101,7 +101,7 @@ class ReloadFlag:
         """Ask for the definitions to be read anew."""
         self._event.set()
 
-    def take(self) -> bool:
+    def pop(self) -> bool:
         """Return whether somebody has asked since the last call."""
         asked = self._event.is_set()
         if asked:

@@ -284,7 +284,7 @@ class Batch:
         records: In the order in which they are to be produced.
         watermark: Commit the Kafka transaction with this; None: more pieces follow.
         cut: What the PROGRESS markers say; only with a watermark. None: there are no markers.
-        taken: Requests that are forgotten with the watermark, because its copies have them.
+        done_requests: Requests that are forgotten with the watermark, because its copies have them.
         kept: The sink keeps the batch until the commit, to send it again, if it has kept those
             before. Not where more are to come than it keeps.
     """
@@ -292,5 +292,5 @@ class Batch:
     records: list[Record]
     watermark: Watermark | None = None
     cut: Cut | None = None
-    taken: tuple[CopyRequest, ...] = ()
+    done_requests: tuple[CopyRequest, ...] = ()
     kept: bool = True

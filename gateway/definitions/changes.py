@@ -17,7 +17,7 @@ from gateway.core.records import CopyState
 from gateway.definitions.model import Plan, Publish, TableCopy
 from gateway.definitions.tables.remembered import describe, has_same_key, relations_of, unseen_since
 
-__all__ = ["attached", "copy_states", "departed", "fingerprint_of", "key_of_copy"]
+__all__ = ["attached", "copy_states", "ended_states", "fingerprint_of", "key_of_copy"]
 
 _MIXED = "~"
 """Behind a fingerprint: some rows of the table may have come by an earlier definition."""
@@ -95,11 +95,13 @@ def copy_states(
         if state is not None and state.topic != topic and names is not None:
             state = None
         if state is not None and not (state.state == "copying" and attached(state, taken)):
-            state = replace(state, taken=taken)  # else `requests.take` sees what was attached
+            state = replace(
+                state, taken=taken
+            )  # else `requests.apply_requests` sees what was attached
         if state is not None and state.definition.removesuffix(_MIXED) == fingerprint:
             found.append(state)
         elif state is not None and state.state == "ready" and not reconcile:
-            found.append(replace(state, definition=_taken_on(state.definition, fingerprint)))
+            found.append(replace(state, definition=_adopted(state.definition, fingerprint)))
         else:
             pending = CopyState(*key, "pending", definition=fingerprint, oid=oid, taken=taken)
             found.append(replace(pending, topic=topic))
@@ -117,7 +119,7 @@ def copy_states(
         found.append(held)
     missing = {(schema, name): why for schema, name, why in plan.missing}
     for state in known.values():
-        if (state.subscription, state.oid) in plan.departed - copied:
+        if (state.subscription, state.oid) in plan.retired - copied:
             found.append(state)
         elif state.subscription in subscriptions:
             why = missing.get((state.schema, state.table))
@@ -133,7 +135,7 @@ def attached(state: CopyState, taken: str) -> frozenset[int]:
     return relations_of(taken) - relations_of(state.taken) - {state.oid}
 
 
-def _taken_on(definition: str, fingerprint: str) -> str:
+def _adopted(definition: str, fingerprint: str) -> str:
     """Return what is kept of a table that takes on the definition of `fingerprint` without a copy.
 
     Rows that came by the one before stay as they are, as natively after ALTER PUBLICATION. So what
@@ -163,7 +165,7 @@ def _listed(plan: Plan, publish: Publish) -> list[str] | None:
     return None if publish.columns in (None, everything) else sorted(publish.columns or ())
 
 
-def departed(before: Iterable[CopyState], after: Iterable[CopyState]) -> list[CopyState]:
+def ended_states(before: Iterable[CopyState], after: Iterable[CopyState]) -> list[CopyState]:
     """Return the states that end: as ``gone``, or as ``missing`` or ``held`` where that begins."""
     now = {(state.subscription, state.schema, state.table): state for state in after}
     ended = []

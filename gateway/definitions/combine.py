@@ -121,13 +121,13 @@ def make_plan(
     for subscription in definitions.subscriptions:
         publications = [catalog.publications[name] for name in subscription.publications]
         left_out = {oid for name, oid in held if name == subscription.name}
-        taken = list(_publishes(members, subscription, publications, left_out))
+        published = list(_publishes(members, subscription, publications, left_out))
         copied = [table for table in members.copied(publications) if table.oid not in left_out]
         if not copied:
             warnings.append(f'subscription "{subscription.name}" has no tables')
         if subscription.copy_data:
             copies += [_copy(members, subscription, publications, table) for table in copied]
-        publishes += taken
+        publishes += published
         for table in copied:
             entry = members.entry(publications, table)
             if table.kind == "p" and not table.leaves and entry is not None:

@@ -100,12 +100,12 @@ class Membership:
         target, level = table.oid, 0
         operations: set[Operation] = set()
         counting: list[Publication] = []
-        taken = False
+        is_published = False
         for publication in publications:
             reached = self.reached_as(publication, table)
             if reached is None or (table.kind == "p" and not publication.via_root):
                 continue
-            taken = True
+            is_published = True
             operations |= publication.operations
             if reached[1] < level:
                 continue
@@ -113,7 +113,7 @@ class Membership:
                 target, level = reached
                 counting = []
             counting.append(publication)
-        if not taken:
+        if not is_published:
             return None
         return Entry(self.tables[target], frozenset(operations), tuple(counting))
 

@@ -374,7 +374,7 @@ class Plan:
         warnings: Lines for the log: tables accepted for insert only, and the like.
         missing: As in `Catalog`.
         held: Those that cannot be published as they are; nothing else here has them.
-        departed: Subscription and OID of the tables of which relations were dropped that are
+        retired: Subscription and OID of the tables of which relations were dropped that are
             published for as long as the stream has rows of them.
         earlier: Subscription and OID of the relations that are published as they were, whatever
             the catalog says of now.
@@ -389,7 +389,7 @@ class Plan:
     server_publications: tuple[ServerPublication, ...]
     warnings: tuple[str, ...] = ()
     missing: tuple[tuple[str, str, str], ...] = ()
-    departed: frozenset[tuple[str, int]] = frozenset()
+    retired: frozenset[tuple[str, int]] = frozenset()
     earlier: frozenset[tuple[str, int]] = frozenset()
     held: tuple[HeldTable, ...] = ()
     open_ended: frozenset[tuple[str, int]] = frozenset()

@@ -18,7 +18,15 @@ from gateway.definitions.model import Fault, Plan, TableCopy
 from gateway.definitions.tables.keys import key_of
 from gateway.definitions.tables.remembered import describe
 
-__all__ = ["concerned", "is_asked", "new_partitions", "oids_of", "refusal", "released", "take"]
+__all__ = [
+    "apply_requests",
+    "concerned",
+    "is_asked",
+    "new_partitions",
+    "oids_of",
+    "refusal",
+    "released",
+]
 
 
 def new_partitions(plan: Plan, states: Iterable[CopyState]) -> dict[TableKey, frozenset[int]]:
@@ -32,7 +40,7 @@ def new_partitions(plan: Plan, states: Iterable[CopyState]) -> dict[TableKey, fr
     return {key: partitions for key, partitions in found.items() if partitions}
 
 
-def take(
+def apply_requests(
     plan: Plan,
     states: Iterable[CopyState],
     requests: Iterable[CopyRequest],

@@ -17,10 +17,10 @@ from gateway.observe import Figures
 __all__ = [
     "doing",
     "has_started",
+    "lag_problem",
     "lag_seconds",
     "refused",
     "takeover_refused",
-    "why_behind",
     "why_not_alive",
     "why_not_ready",
 ]
@@ -64,7 +64,7 @@ def why_not_ready(
     found = why_not_alive(figures, now, unix_now)
     if figures.phase not in ("streaming", "standby"):
         found.append(f"{figures.phase}: {figures.away}" if figures.away else figures.phase)
-    behind = why_behind(figures, unix_now, max_lag_s)
+    behind = lag_problem(figures, unix_now, max_lag_s)
     if behind is not None:
         found.append(behind)
     if figures.refusal is not None:
@@ -95,7 +95,7 @@ def doing(figures: Figures | None) -> str:
     return ", ".join(parts)
 
 
-def why_behind(figures: Figures, unix_now: float, max_lag_s: float) -> str | None:
+def lag_problem(figures: Figures, unix_now: float, max_lag_s: float) -> str | None:
     """Say how far the gateway is behind the source, and what is away; None: not too far."""
     lag = lag_seconds(figures, unix_now)
     if not max_lag_s or lag is None or lag <= max_lag_s:

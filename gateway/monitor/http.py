@@ -23,7 +23,7 @@ from gateway.monitor.metrics import CONTENT_TYPE, Exposition
 from gateway.monitor.page import SECURITY, fragment, page
 from gateway.monitor.status import table_problem
 from gateway.monitor.watch import Watch
-from gateway.observe import Troubles
+from gateway.observe import RecentErrors
 
 if TYPE_CHECKING:
     from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
@@ -41,12 +41,12 @@ Answer = tuple[int, str, bytes]
 class _Endpoints:
     """What is answered, by path."""
 
-    def __init__(self, settings: Settings, watch: Watch, troubles: Troubles) -> None:
+    def __init__(self, settings: Settings, watch: Watch, recent_errors: RecentErrors) -> None:
         self._settings = settings
         self._watch = watch
-        self._troubles = troubles
+        self._recent_errors = recent_errors
         self._metrics = Exposition(
-            lambda: watch.figures, watch.status, troubles.counts, settings.source.slot
+            lambda: watch.figures, watch.status, recent_errors.counts, settings.source.slot
         )
         self.paths: Mapping[str, Callable[[], Answer]] = {
             "/": lambda: (200, _HTML, page(self.status(), watch.history()).encode()),
@@ -101,19 +101,19 @@ class _Endpoints:
             ]
         found["log"] = [
             {
-                "at": trouble.at,
-                "level": trouble.level,
-                "source": trouble.source,
-                "message": trouble.message,
-                "fields": dict(trouble.fields),
+                "at": error.at,
+                "level": error.level,
+                "source": error.source,
+                "message": error.message,
+                "fields": dict(error.fields),
             }
-            for trouble in self._troubles.latest()
+            for error in self._recent_errors.latest()
         ]
         return found
 
 
 @contextmanager
-def serve(settings: Settings, watch: Watch, troubles: Troubles) -> Iterator[int | None]:
+def serve(settings: Settings, watch: Watch, recent_errors: RecentErrors) -> Iterator[int | None]:
     """Answer GET while the block runs.
 
     Returns:
@@ -128,7 +128,7 @@ def serve(settings: Settings, watch: Watch, troubles: Troubles) -> Iterator[int 
         return
     host, _, port = listen.rpartition(":")
     host = host.strip("[]")
-    endpoints = _Endpoints(settings, watch, troubles)
+    endpoints = _Endpoints(settings, watch, recent_errors)
     with ExitStack() as stack:
         try:
             application = _application(endpoints.paths, {host, *settings.http.hosts})

@@ -48,7 +48,7 @@ class Exposition(Collector):
     Args:
         figures: As the loop has posted them; None before it has.
         status: Slot and tables; None before the server was seen.
-        troubles: Warnings and errors of the log, by level and source.
+        recent_errors: Warnings and errors of the log, by level and source.
         slot: By which several gateways in one job are told apart.
     """
 
@@ -56,12 +56,12 @@ class Exposition(Collector):
         self,
         figures: Callable[[], Figures | None],
         status: Callable[[], Status | None],
-        troubles: Callable[[], Mapping[tuple[str, str], int]],
+        recent_errors: Callable[[], Mapping[tuple[str, str], int]],
         slot: str,
     ) -> None:
         self._figures = figures
         self._status = status
-        self._troubles = troubles
+        self._recent_errors = recent_errors
         self._slot = slot
         self._registry = CollectorRegistry()
         self._registry.register(self)
@@ -84,7 +84,7 @@ class Exposition(Collector):
         version.add_metric([package_version()], 1)
         yield version
         logged = _counter("log_events", "Warnings and errors in the log.", ("level", "source"))
-        for labels, count in self._troubles().items():
+        for labels, count in self._recent_errors().items():
             logged.add_metric(labels, count)
         yield logged
         figures, status = self._figures(), self._status()

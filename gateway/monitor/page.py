@@ -240,7 +240,7 @@ def _lag(history: Sequence[Sample]) -> Iterator[str]:
 class _Counts:
     """What one subscription has had of one table."""
 
-    taken: int = 0
+    published: int = 0
     filtered: int = 0
 
 
@@ -263,7 +263,7 @@ def _tables(status: Mapping[str, Any]) -> Iterator[str]:
     for row in status.get("rows", ()):
         of = counts.setdefault((row["subscription"], row["table"]), _Counts())
         if row["operation"] != "copy":
-            of.taken += row["rows"]
+            of.published += row["rows"]
     for row in status.get("filtered", ()):
         counts.setdefault((row["subscription"], row["table"]), _Counts()).filtered += row["rows"]
     who = {(e["subscription"], e["table"]): e["by"] for e in status.get("filters", ())}
@@ -277,7 +277,7 @@ def _tables(status: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _table_row(table: Mapping[str, Any], counts: _Counts, who: str) -> str:
-    looked_at = counts.taken + counts.filtered
+    looked_at = counts.published + counts.filtered
     share = f" ({counts.filtered / looked_at:.0%})" if looked_at else ""
     copied = f"{table['rows_published']:,}"
     if table["state"] == "copying":
@@ -290,7 +290,7 @@ def _table_row(table: Mapping[str, Any], counts: _Counts, who: str) -> str:
         escape(table["subscription"]),
         escape(table["table"]),
         f'<span><span class="{kind}">{state}</span>{reason}</span>',
-        f"{counts.taken:,}",
+        f"{counts.published:,}",
         f"{counts.filtered:,}{share}",
         copied,
         escape(who),

@@ -22,8 +22,8 @@ from gateway.core.lsn import Lsn
 from gateway.monitor.health import (
     doing,
     has_started,
+    lag_problem,
     lag_seconds,
-    why_behind,
     why_not_alive,
 )
 from gateway.monitor.notify import Notifier
@@ -158,7 +158,7 @@ class Watch:
             tables,
             view.waits,
             refusal=figures.refusal,
-            lagging=why_behind(figures, time.time(), most),
+            lagging=lag_problem(figures, time.time(), most),
             standing_by=figures.phase == "standby",
             takeover_refused=figures.takeover_refused,
         )
@@ -190,7 +190,7 @@ class Watch:
                 message = error.message if isinstance(error, GatewayError) else "connection lost"
                 event(_LOG, logging.DEBUG, "the server is not watched", error=message)
                 self._forget_connection()
-            self._take_sample()
+            self._sample()
         self._forget_connection()
 
     def _look_at_server(self) -> None:
@@ -211,7 +211,7 @@ class Watch:
             waits(connection, source.slot),
         )
 
-    def _take_sample(self) -> None:
+    def _sample(self) -> None:
         figures, now = self.figures, time.time()
         if figures is None:
             return

@@ -8,7 +8,7 @@ from gateway.observe.logs import (
     report_quarantined,
     set_up_logging,
 )
-from gateway.observe.troubles import Trouble, Troubles
+from gateway.observe.recent_errors import RecentError, RecentErrors
 
 __all__ = [
     "Counters",
@@ -17,8 +17,8 @@ __all__ = [
     "LogFormat",
     "LoopState",
     "Phase",
-    "Trouble",
-    "Troubles",
+    "RecentError",
+    "RecentErrors",
     "event",
     "report_ignored",
     "report_quarantined",

@@ -105,7 +105,7 @@ class _Reader:
     def lsn(self) -> Lsn:
         return Lsn(self.unpack(_U64)[0])
 
-    def take(self, size: int) -> bytes:
+    def read(self, size: int) -> bytes:
         end = self.position + size
         if end > len(self.data):
             raise self.error(f"needs {size} more bytes, has {len(self.data) - self.position}")
@@ -165,7 +165,7 @@ def _origin(r: _Reader) -> Origin:
 def _message(r: _Reader, xid: int | None) -> LogicalMessage:
     transactional = bool(r.flags(_TRANSACTIONAL))
     lsn, prefix = r.lsn(), r.string()
-    return LogicalMessage(transactional, lsn, prefix, content=r.take(r.u32()), xid=xid)
+    return LogicalMessage(transactional, lsn, prefix, content=r.read(r.u32()), xid=xid)
 
 
 def _relation(r: _Reader, xid: int | None) -> Relation:

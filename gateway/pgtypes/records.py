@@ -35,20 +35,20 @@ def split_record(text: str) -> list[str | None]:
 def _field(text: str, at: int) -> tuple[str | None, int]:
     """Read a field from `at` on; return it, and where the comma or parenthesis after it is."""
     start, quoted = at, False
-    taken: list[str] = []
+    characters: list[str] = []
     while at < len(text) and (quoted or text[at] not in ",)"):
         character = text[at]
         if character == "\\" and at + 1 < len(text):
             at += 1
-            taken.append(text[at])
+            characters.append(text[at])
         elif character != '"':
-            taken.append(character)
+            characters.append(character)
         elif quoted and text[at + 1 : at + 2] == '"':
             at += 1
-            taken.append('"')
+            characters.append('"')
         else:
             quoted = not quoted
         at += 1
     if at >= len(text):
         raise ValueError("malformed record literal: Unexpected end of input.")
-    return (None if at == start else "".join(taken)), at
+    return (None if at == start else "".join(characters)), at

@@ -95,7 +95,7 @@ class Series:
 
     They have no origin, are not streamed and announce nothing. Most streams of a busy database are
     such transactions, and what opens and closes one costs more than its row when it is read by
-    itself: so they are only counted, and read by whoever routes them, many in one call. `take`
+    itself: so they are only counted, and read by whoever routes them, many in one call. `pop`
     gives out the next one as any other transaction.
 
     Nobody changes `frames`.
@@ -131,7 +131,7 @@ class Series:
         """Of the next transaction."""
         return _begin(self.frames[self.place])[1]
 
-    def take(self) -> Transaction:
+    def pop(self) -> Transaction:
         """Give out the next one. Not when nothing is left."""
         frames, first = self.frames, self.place + 1
         end = first

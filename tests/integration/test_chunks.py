@@ -17,7 +17,7 @@ from gateway.source.copy.chunk_reader import (
     ChunkReader,
     ChunkSource,
     ConditionError,
-    TableAltered,
+    TableChanged,
     TableGone,
 )
 from tests.support.majors import alternating
@@ -269,7 +269,7 @@ def test_a_table_that_is_no_longer_as_it_was_is_not_read(
         source = source_of(database, "t", "a", "b", key=("a",))
         assert rows(reader, source) == []
         writer.execute("ALTER TABLE t ADD COLUMN c int")
-        with pytest.raises(TableAltered, match="columns are not those of the plan"):
+        with pytest.raises(TableChanged, match="columns are not those of the plan"):
             rows(reader, source)
         source = source_of(database, "t", "a", "b", key=("a",))
         assert rows(reader, source) == []

@@ -320,7 +320,7 @@ def test_a_watch_that_fails_for_no_known_reason_ends_the_loop_with_that(
             counters=Counters(),
             before="",
             tells=False,
-            told=lambda: None,
+            stream_plan=lambda: None,
             names={},
             copies=tuple,
             requested=broken,

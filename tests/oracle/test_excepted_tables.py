@@ -9,7 +9,7 @@ import pytest
 from devkit.embedded.postgres import MAJORS
 from gateway.core.lsn import ZERO_LSN
 from gateway.definitions.ddl.alterations import read_alteration
-from gateway.definitions.ddl.effects import Told, apply_ddl
+from gateway.definitions.ddl.effects import DdlState, apply_ddl
 from gateway.source.catalog.database_publications import read_listed
 from gateway.source.provisioning.event_trigger import FUNCTIONS
 from tests.support.gateway_scene import value_of
@@ -60,13 +60,13 @@ def test_a_ddl_message_says_what_is_excepted_and_does_not_list_it(database: Data
             "CREATE FUNCTION pgsluice.tell(altered jsonb, as_of pg_lsn, unsaid boolean)"
             f" RETURNS void LANGUAGE sql AS $${body}$$".encode()
         )
-        told, found = Told(), []
+        ddl_state, found = DdlState(), []
         for names in ([], ["p"]):
             altered = json.dumps({"publications": names, "tables": [], "trees": []})
             connection.execute("SELECT pgsluice.tell(%s::jsonb, '0/1', false)", (altered,))
             content = value_of(connection, "SELECT content FROM said").encode()
-            told = apply_ddl(told, read_alteration(content, ("p", "q")), ZERO_LSN)
-            found.append(told)
+            ddl_state = apply_ddl(ddl_state, read_alteration(content, ("p", "q")), ZERO_LSN)
+            found.append(ddl_state)
             connection.execute("UPDATE relations SET prexcept = false; DELETE FROM said")
         first, second = found
         a, b = (value_of(connection, "SELECT %s::regclass::oid", name) for name in "ab")

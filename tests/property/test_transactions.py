@@ -223,7 +223,7 @@ def taken_apart(series: Series) -> list[Event]:
     found: list[Event] = []
     while series:
         next_lsn, next_time = series.commit_lsn, series.commit_time
-        transaction = series.take()
+        transaction = series.pop()
         assert (transaction.commit_lsn, transaction.commit_time) == (next_lsn, next_time)
         found.append(transaction)
     assert isinstance(transaction, Transaction)

@@ -17,7 +17,7 @@ from gateway.copy.lines import row_of
 from gateway.definitions.model import Table
 from gateway.source.catalog.tables import read_tables
 from gateway.source.copy.chunk_reader import ChunkReader, ChunkSource
-from gateway.source.copy.errors import TableAltered
+from gateway.source.copy.errors import TableChanged
 from gateway.source.copy.literals import UnsafeType
 from gateway.source.copy.queries import check_condition
 from gateway.source.session import session
@@ -249,11 +249,11 @@ def test_a_view_that_takes_the_name_of_a_table_is_not_read(
                 lambda: reader.border(source, rest, 5),
                 lambda: reader.read(ChunkSource(table, ("id",), ()), rest, 5),
             ):
-                with pytest.raises(TableAltered):
+                with pytest.raises(TableChanged):
                     read()
             try:
                 assert not reader.narrows(narrowed)
-            except TableAltered:
+            except TableChanged:
                 assert not restricts
             with pytest.raises(Exception, match=r"restricted|another table"):
                 list(verify.rows(SourceTable(table, (), ("id",), ("id",))))
@@ -262,7 +262,7 @@ def test_a_view_that_takes_the_name_of_a_table_is_not_read(
             other.commit()
             try:
                 assert check_condition(other, table, "id > 3") is not None
-            except TableAltered:
+            except TableChanged:
                 assert not restricts
         found = sprung(connection)
 

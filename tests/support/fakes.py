@@ -165,7 +165,7 @@ class FakeRouter:
             assert begun is not None
             if begun[2] in self.refused:
                 break
-            taken.append(series.take())
+            taken.append(series.pop())
         if not taken:
             return None
         for transaction in taken:

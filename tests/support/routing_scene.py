@@ -249,7 +249,7 @@ class Gateway:
                 while event:
                     routed = self.router.route_series(event, self.room)
                     if routed is None:
-                        records += self._routed(event.take())
+                        records += self._routed(event.pop())
                     else:
                         records += routed.records
                         self.in_series += routed.transactions

@@ -26,11 +26,19 @@ from gateway.definitions.model import (
 )
 from gateway.definitions.sql.expression import column_names
 
-__all__ = ["Told", "apply_ddl", "as_published", "as_told", "concerns", "published_of", "untouched"]
+__all__ = [
+    "DdlState",
+    "apply_ddl",
+    "as_published",
+    "catalog_at",
+    "concerns",
+    "published_of",
+    "untouched",
+]
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class DdlState:
     """Publications and trees at a position of the stream.
 
     Attributes:
@@ -60,7 +68,7 @@ class Told:
         """Whether all partitions of a tree are in `parents`."""
         return tree in self.trees or (self.has_base and tree not in self.lost)
 
-    def is_same(self, before: Told) -> bool:
+    def is_same(self, before: DdlState) -> bool:
         """Whether it says the same as `before` of everything; never while there is no base."""
         return before.has_base and (
             (self.publications, self.excepted, self.parents, self.lost, self.refused)
@@ -68,7 +76,7 @@ class Told:
         )
 
 
-def apply_ddl(before: Told, now: Alteration, since: Lsn) -> Told:
+def apply_ddl(before: DdlState, now: Alteration, since: Lsn) -> DdlState:
     """Return what counts after a message.
 
     Args:
@@ -77,17 +85,17 @@ def apply_ddl(before: Told, now: Alteration, since: Lsn) -> Told:
         since: Position where the stream begins; what was committed after it comes in the stream.
     """
     is_base = not before.has_base and now.as_of is not None and now.as_of >= since
-    told = _based_on(before, now) if is_base else before
-    publications = {n: p for n, p in told.publications.items() if n not in now.names}
-    excepted = {n: oids for n, oids in told.excepted.items() if n not in now.names}
-    parents = {child: tree for child, tree in told.parents.items() if tree not in now.trees}
+    ddl_state = _based_on(before, now) if is_base else before
+    publications = {n: p for n, p in ddl_state.publications.items() if n not in now.names}
+    excepted = {n: oids for n, oids in ddl_state.excepted.items() if n not in now.names}
+    parents = {child: tree for child, tree in ddl_state.parents.items() if tree not in now.trees}
     if now.unsaid:
         publications = {
             name: publication
             for name, publication in publications.items()
             if now.tables.isdisjoint(r.table_oid for r in publication.relations)
         }
-        trees, lost = told.trees - now.trees, told.lost | now.trees
+        trees, lost = ddl_state.trees - now.trees, ddl_state.lost | now.trees
     else:
         publications = {
             name: _with_tables(publication, now.publications.get(name), now.tables)
@@ -96,21 +104,21 @@ def apply_ddl(before: Told, now: Alteration, since: Lsn) -> Told:
         publications |= {n: p for n, p in now.publications.items() if n in now.names}
         excepted |= {n: oids for n, oids in now.excepted.items() if n in now.names}
         parents |= {child: tree for child, tree in now.parents.items() if tree in now.trees}
-        trees, lost = told.trees | now.trees, told.lost - now.trees
-    return Told(
+        trees, lost = ddl_state.trees | now.trees, ddl_state.lost - now.trees
+    return DdlState(
         publications=publications,
         parents=parents,
         trees=trees,
         lost=lost,
         excepted=excepted,
-        names=told.names | now.names,
-        tables=told.tables | now.tables,
-        has_base=told.has_base,
-        refused=told.refused,
+        names=ddl_state.names | now.names,
+        tables=ddl_state.tables | now.tables,
+        has_base=ddl_state.has_base,
+        refused=ddl_state.refused,
     )
 
 
-def _based_on(before: Told, base: Alteration) -> Told:
+def _based_on(before: DdlState, base: Alteration) -> DdlState:
     """Take everything from a message but what messages before it were about."""
     publications = {n: p for n, p in base.publications.items() if n not in before.names}
     excepted = {n: oids for n, oids in base.excepted.items() if n not in before.names}
@@ -145,7 +153,7 @@ def published_of(definitions: Definitions) -> frozenset[str]:
     return frozenset(name for s in definitions.subscriptions for name in s.publications)
 
 
-def concerns(plan: Plan, now: Alteration, told: Told) -> bool:
+def concerns(plan: Plan, now: Alteration, ddl_state: DdlState) -> bool:
     """Whether a message may change how subscriptions publish tables, or what these hold.
 
     Any role can alter what it has made itself, again and again: to read the catalog each time
@@ -154,26 +162,30 @@ def concerns(plan: Plan, now: Alteration, told: Told) -> bool:
     Args:
         plan: As it is.
         now: The message.
-        told: What counts after it.
+        ddl_state: What counts after it.
     """
     if now.names or now.types is None:
         return True
     ours = plan.tables.keys() | {table.oid for table in plan.held}
     if not ours.isdisjoint(now.tables | now.collated) or has_types(plan, now.types):
         return True
-    return any(not told.has_base or not ours.isdisjoint(_above(told, oid)) for oid in now.trees)
+    return any(
+        not ddl_state.has_base or not ours.isdisjoint(_above(ddl_state, oid)) for oid in now.trees
+    )
 
 
-def _above(told: Told, tree: int) -> Iterator[int]:
+def _above(ddl_state: DdlState, tree: int) -> Iterator[int]:
     seen: set[int] = set()
     above: int | None = tree
     while above is not None and above not in seen:
         yield above
         seen.add(above)
-        above = told.parents.get(above)
+        above = ddl_state.parents.get(above)
 
 
-def untouched(before: Plan, now: Plan, told: Told, gone: Collection[int]) -> set[tuple[str, int]]:
+def untouched(
+    before: Plan, now: Plan, ddl_state: DdlState, gone: Collection[int]
+) -> set[tuple[str, int]]:
     """Return what no message was about and is published otherwise `now`, while there is no base.
 
     By subscription and OID of the relation. The catalog has alterations whose messages are still
@@ -181,11 +193,11 @@ def untouched(before: Plan, now: Plan, told: Told, gone: Collection[int]) -> set
 
     Args:
         before: The plan until now.
-        now: The plan with the catalog of now, where `told` says nothing else.
-        told: What messages have said.
+        now: The plan with the catalog of now, where `ddl_state` says nothing else.
+        ddl_state: What messages have said.
         gone: OIDs of relations that were dropped.
     """
-    if told.has_base:
+    if ddl_state.has_base:
         return set()
     publications = {s.name: frozenset(s.publications) for s in now.subscriptions}
     after = {(p.subscription, p.relation_oid): p for p in now.publishes}
@@ -198,11 +210,11 @@ def untouched(before: Plan, now: Plan, told: Told, gone: Collection[int]) -> set
             continue
         ancestors = before.tables[publish.relation_oid].ancestors
         family = {publish.relation_oid, publish.target_oid, *ancestors}
-        if not family.isdisjoint(told.tables | told.trees | told.lost):
+        if not family.isdisjoint(ddl_state.tables | ddl_state.trees | ddl_state.lost):
             continue
         named = publications.get(publish.subscription, frozenset())
-        unnamed = named - told.names
-        if unnamed == named or (unnamed and _is_of_others(publish, new, told.names, gone)):
+        unnamed = named - ddl_state.names
+        if unnamed == named or (unnamed and _is_of_others(publish, new, ddl_state.names, gone)):
             found.add(pair)
     return found
 
@@ -222,25 +234,25 @@ def _is_of_others(
     )
 
 
-def as_told(catalog: Catalog, told: Told, known: Mapping[int, Table]) -> Catalog:
+def catalog_at(catalog: Catalog, ddl_state: DdlState, known: Mapping[int, Table]) -> Catalog:
     """Return `catalog` with publications and trees as the stream has them.
 
     Args:
         catalog: As of now.
-        told: At a place of the stream.
+        ddl_state: At a place of the stream.
         known: Tables by OID that have been published; those that are gone now are taken from it.
     """
     tables = {**known, **catalog.tables}
     parents = {oid: t.ancestors[0] for oid, t in tables.items() if t.ancestors}
-    parents = {child: tree for child, tree in parents.items() if not told.knows(tree)}
-    tables = _with_trees(tables, {**parents, **told.parents})
+    parents = {child: tree for child, tree in parents.items() if not ddl_state.knows(tree)}
+    tables = _with_trees(tables, {**parents, **ddl_state.parents})
     publications = {
         name: replace(
             found,
-            relations=tuple(_relations(found, publication, tables, told.refused)),
-            excepted=told.excepted.get(name, publication.excepted),
+            relations=tuple(_relations(found, publication, tables, ddl_state.refused)),
+            excepted=ddl_state.excepted.get(name, publication.excepted),
         )
-        if (found := told.publications.get(name)) is not None
+        if (found := ddl_state.publications.get(name)) is not None
         else publication
         for name, publication in catalog.publications.items()
     }
@@ -248,11 +260,11 @@ def as_told(catalog: Catalog, told: Told, known: Mapping[int, Table]) -> Catalog
 
 
 def _relations(
-    told: Publication, now: Publication, tables: Mapping[int, Table], refused: Collection[str]
+    ddl_state: Publication, now: Publication, tables: Mapping[int, Table], refused: Collection[str]
 ) -> Iterator[PublishedRelation]:
     """The tables of a publication; as of now where a filter is refused or has columns no more."""
     present = {relation.table_oid: relation for relation in now.relations}
-    for relation in told.relations:
+    for relation in ddl_state.relations:
         table = tables.get(relation.table_oid)
         if table is None:
             continue

@@ -26,7 +26,7 @@ from gateway.definitions.model import (
 )
 from gateway.definitions.sql.expression import column_names, refuse_nodes
 from gateway.definitions.tables.keys import KeyColumns, key_of
-from gateway.definitions.tables.retired import with_departed
+from gateway.definitions.tables.retired import with_retired
 from gateway.definitions.tables.shape import read_shape, unseen_change, write_shape
 from gateway.pgoutput.messages import ReplicaIdentity
 
@@ -229,7 +229,7 @@ def recall(
         if not state.taken or replaced or state.subscription not in subscriptions:
             continue
         table, found = _read(state)
-        departed = [
+        retired = [
             p
             for p in found
             if p.relation_oid not in existing
@@ -241,13 +241,13 @@ def recall(
         ]
         if exactly and same_definitions and not found and table.kind == "r":
             plan = _without(plan, state.subscription, state.oid)
-        if departed and (state.oid in plan.tables or state.oid not in existing or same_definitions):
-            tables |= {p.relation_oid: replace(table, oid=p.relation_oid) for p in departed}
+        if retired and (state.oid in plan.tables or state.oid not in existing or same_definitions):
+            tables |= {p.relation_oid: replace(table, oid=p.relation_oid) for p in retired}
             tables[table.oid] = table
-            publishes += departed
+            publishes += retired
     before = Plan({**tables, **plan.tables}, (), tuple(publishes), (), ())
     found_oids = {publish.relation_oid for publish in publishes}
-    recalled = with_departed(plan, before, found_oids, found_oids if same_definitions else ())
+    recalled = with_retired(plan, before, found_oids, found_oids if same_definitions else ())
     return replace(recalled, earlier=recalled.earlier | plan.earlier)
 
 

@@ -10,10 +10,10 @@ from dataclasses import replace
 
 from gateway.definitions.model import Plan
 
-__all__ = ["with_departed"]
+__all__ = ["with_retired"]
 
 
-def with_departed(
+def with_retired(
     plan: Plan,
     before: Plan,
     gone: Collection[int],
@@ -55,6 +55,6 @@ def with_departed(
         plan,
         tables={**tables, **plan.tables},
         publishes=(*others, *kept),
-        departed=frozenset((publish.subscription, publish.target_oid) for publish in kept),
+        retired=frozenset((publish.subscription, publish.target_oid) for publish in kept),
         earlier=earlier,
     )

@@ -35,7 +35,7 @@ _SPECIAL_IN_RANGE: Final = re.compile(rb'[\s"\\()\[\],]')
 _SPECIAL_IN_RECORD: Final = re.compile(rb'[\s"\\(),]')
 
 
-def _take(data: bytes, at: int) -> tuple[bytes | None, int]:
+def _read_item(data: bytes, at: int) -> tuple[bytes | None, int]:
     """A length and so many bytes, None for -1; and the position behind."""
     (length,) = _LENGTH.unpack_from(data, at)
     at += 4
@@ -71,7 +71,7 @@ def _elements(data: bytes, to_text: ToText) -> tuple[list[tuple[int, int]], list
         raise ValueError("more array elements than bytes")
     texts: list[bytes | None] = []
     for _ in range(count):
-        value, at = _take(data, at)
+        value, at = _read_item(data, at)
         texts.append(None if value is None else to_text(value))
     _finish(data, at)
     return shape, texts
@@ -132,10 +132,10 @@ def range_(subtype: ToText) -> ToText:
         at = 1
         lower = upper = b""
         if not flags & _NO_LOWER:
-            value, at = _take(data, at)
+            value, at = _read_item(data, at)
             lower = _bound(value, subtype)
         if not flags & _NO_UPPER:
-            value, at = _take(data, at)
+            value, at = _read_item(data, at)
             upper = _bound(value, subtype)
         _finish(data, at)
         if flags & _EMPTY:
@@ -161,7 +161,7 @@ def multirange(range_type: ToText) -> ToText:
         at = 4
         shown: list[bytes] = []
         for _ in range(count):
-            value, at = _take(data, at)
+            value, at = _read_item(data, at)
             if value is None:
                 raise ValueError("a range that is NULL")
             shown.append(range_type(value))
@@ -183,7 +183,7 @@ def composite(conversion: Callable[[int], ToText]) -> ToText:
         shown: list[bytes] = []
         for _ in range(count):
             type_oid, _ = _FIELD.unpack_from(data, at)
-            value, at = _take(data, at + 4)
+            value, at = _read_item(data, at + 4)
             if value is None:
                 shown.append(b"")
             else:

@@ -53,7 +53,7 @@ settings: the end of the whole seconds, nothing or ``+``, sorts before the point
 def parser(type_oid: int) -> Callable[[Any], Any]:
     """What reads a value that is there, and raises for one that was not sent."""
     parse = PARSERS[type_oid]
-    return parse if not _takes_unchanged(parse) else lambda raw: parse(sent(raw))
+    return parse if not _accepts_unchanged(parse) else lambda raw: parse(sent(raw))
 
 
 def once(parse: Callable[[Any], Any]) -> Callable[[Any], Any]:
@@ -73,7 +73,7 @@ def once(parse: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
 
 @cache
-def _takes_unchanged(parse: Callable[[Any], Any]) -> bool:
+def _accepts_unchanged(parse: Callable[[Any], Any]) -> bool:
     """A parser that looks at nothing would not notice that a value was not sent."""
     try:
         parse(UNCHANGED)

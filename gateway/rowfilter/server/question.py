@@ -120,7 +120,7 @@ def statement(question: Question, types: Mapping[int, str]) -> str:
     )
 
 
-def _unused(name: str, taken: Sequence[str]) -> str:
-    while name in taken:
+def _unused(name: str, used: Sequence[str]) -> str:
+    while name in used:
         name += "_"
     return name

@@ -28,7 +28,7 @@ from gateway.runtime.wait_log import WaitNotice
 from gateway.source.copy.chunk_reader import ChunkReader
 from gateway.source.copy.errors import (
     ConditionError,
-    TableAltered,
+    TableChanged,
     TableGone,
     TableUnreadable,
 )
@@ -227,7 +227,7 @@ class CopyWorkers:
                         self.end(job)
                         self._wake()
                     job = None
-                except TableAltered as error:
+                except TableChanged as error:
                     event(_LOG, logging.WARNING, "starting anew", because=error.message)
                     self.altered = True
                     self._wake()

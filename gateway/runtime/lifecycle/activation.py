@@ -15,7 +15,7 @@ from gateway.core.failpoints import fail_point
 from gateway.core.lsn import Lsn, format_lsn
 from gateway.core.records import Batch, CopyRequest, CopyState, Cut, Record, Watermark
 from gateway.definitions import requests
-from gateway.definitions.changes import copy_states, departed
+from gateway.definitions.changes import copy_states, ended_states
 from gateway.definitions.model import Fault, Plan
 from gateway.envelope.headers import HeaderMaker
 from gateway.envelope.markers import encode_copy, encode_reload
@@ -129,7 +129,7 @@ def put_into_force(
     pending = _pending(states, point, routes)
     records += pending
     headers = maker.make(point, 0, b"COPY")
-    gone = departed(watermark.copies, states)
+    gone = ended_states(watermark.copies, states)
     published = {subscription.name for subscription in plan.subscriptions}
     for state in gone:
         if state.subscription in published:
@@ -214,9 +214,11 @@ def take_requests(
     Raises:
         TransientError: an edge failed, or `stopping` said so: the requests are there still.
     """
-    states, refused = requests.take(plan, watermark.copies, asked, conditions, unreadable, unfit)
+    states, refused = requests.apply_requests(
+        plan, watermark.copies, asked, conditions, unreadable, unfit
+    )
     after = replace(watermark, copies=states)
-    _commit(sink, Batch([], after, taken=asked), stopping)
+    _commit(sink, Batch([], after, done_requests=asked), stopping)
     for because in refused:
         event(_LOG, logging.WARNING, "a request for a copy is refused", because=because)
     event(

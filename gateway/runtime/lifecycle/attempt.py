@@ -232,7 +232,7 @@ class Attempt:
             recovered = replace(recovered, watermark=replace(recovered.watermark, copies=states))
         # Before anything is written; again, as it may have been long since the first look.
         self._claim(setup, outside)
-        sink.begin_behind(unknown_ends(self.settings, setup, recovered), setup.topic_ids)
+        sink.begin_after(unknown_ends(self.settings, setup, recovered), setup.topic_ids)
         # For the whole plan: what cannot be published is refused before anything is done.
         routes = outside.routes(setup.plan, setup.routing, ask_server=self.ask_server)
         routes.register_all()
@@ -271,7 +271,7 @@ class Attempt:
         if lost:
             forget_lost(self.settings, setup, outside.registry, recovered, lost)
             ends = unknown_ends(self.settings, setup, recovered, lost)
-            sink.begin_behind(ends, setup.topic_ids)
+            sink.begin_after(ends, setup.topic_ids)
         return replace(decision, watermark=watermark)
 
     def _take_requests(
@@ -330,7 +330,7 @@ class Attempt:
             stopping=self.stopping,
             reload=self.reload,
             make_evaluator=self._evaluator,
-            told=reader.told,
+            stream_plan=reader.stream_plan,
             unreadable=partial(why_unreadable, outside.connection),
             setup=setup,
             routes=routes,

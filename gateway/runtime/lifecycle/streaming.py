@@ -55,7 +55,7 @@ class Streaming:
     Attributes:
         endpos: As in `gateway.runtime.loop.pipeline.Pipeline`.
         reload: True once after a person asked for the definitions to be read anew.
-        told: The plan as the stream has told it.
+        stream_plan: Plan according to DDL messages.
         make_evaluator: Makes an evaluator for copies; not open.
         watermark: What is in Kafka.
         unreadable: Says of tables, by OID, why they cannot be read.
@@ -72,7 +72,7 @@ class Streaming:
     stopping: Callable[[], bool]
     reload: Callable[[], bool]
     make_evaluator: Callable[[], ServerEvaluator]
-    told: Callable[[], Plan | None]
+    stream_plan: Callable[[], Plan | None]
     unreadable: Callable[[Collection[int]], Mapping[int, Fault]]
     setup: Setup
     routes: RelationRoutes
@@ -139,7 +139,7 @@ class Streaming:
                     counters=self.counters,
                     before=setup.catalog,
                     tells=setup.tells,
-                    told=self.told,
+                    stream_plan=self.stream_plan,
                     names=setup.names,
                     copies=self._copies,
                     requested=self.reload,

@@ -98,7 +98,7 @@ class Arrivals:
         """Take out what is to be routed next."""
         item = self._waiting[0]
         if isinstance(item, Series):
-            transaction = item.take()
+            transaction = item.pop()
             self.settle(item)
             return transaction
         self._waiting.popleft()
@@ -229,7 +229,7 @@ class Arrivals:
             or not self._continuity.begins_behind(commit_lsn)
         ):
             while series:
-                self._take_transaction(series.take())
+                self._take_transaction(series.pop())
             return
         self._continuity.reach(series.end_lsn)
         self.heard = max(self.heard, series.end_lsn)

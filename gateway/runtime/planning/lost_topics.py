@@ -127,7 +127,7 @@ def find_lost(
     lost, faults = set(), {}
     for table_id, topic, cause, why in _found(settings, setup, recovered, seen, held):
         again = cause == "lost" and settings.topics.on_lost_records == "copy"
-        again |= topic in asked or table_id in setup.plan.departed
+        again |= topic in asked or table_id in setup.plan.retired
         holds = not again and (cause == "partitions" or table_id in copied)
         hint = hint_of(cause, setup.plan.tables[table_id[1]])
         if topic not in held:

@@ -26,10 +26,10 @@ from gateway.core.records import CopyState, Watermark
 from gateway.definitions.combine import TableId, make_plan
 from gateway.definitions.ddl.alterations import Alteration, read_alteration
 from gateway.definitions.ddl.effects import (
-    Told,
+    DdlState,
     apply_ddl,
     as_published,
-    as_told,
+    catalog_at,
     concerns,
     published_of,
     untouched,
@@ -40,7 +40,7 @@ from gateway.definitions.model import Catalog, Definitions, Fault, Plan, Table
 from gateway.definitions.sql.parser import parse_definitions
 from gateway.definitions.tables.listed import Listed
 from gateway.definitions.tables.remembered import known_tables, oids_of, recall, texts_of
-from gateway.definitions.tables.retired import with_departed
+from gateway.definitions.tables.retired import with_retired
 from gateway.definitions.tables.shape import unseen_changes
 from gateway.observe import event
 from gateway.pgoutput.messages import LogicalMessage
@@ -92,7 +92,7 @@ def read_plan(
     definitions: Definitions,
     watermark: Watermark | None = None,
     *,
-    told: Told | None = None,
+    ddl_state: DdlState | None = None,
     known: Mapping[int, Table] = MappingProxyType({}),
     faults: Mapping[TableId, Fault] = MappingProxyType({}),
     rights: bool = True,
@@ -109,7 +109,7 @@ def read_plan(
         definitions: As parsed.
         watermark: Which tables have been published: with it a table that is listed and was dropped
             is no error; nor is one that was altered so that it cannot be published any more.
-        told: What publications and trees were at a place of the stream; without it they are as of
+        ddl_state: Publications and trees at a position of the stream; without it they are as of
             now.
         known: The tables that were published there.
         faults: Tables that are held for what only their registration has shown, and why.
@@ -121,10 +121,13 @@ def read_plan(
     """
     states = () if watermark is None else watermark.copies
     catalog = read_catalog(
-        connection, definitions, known_tables(states), () if told is None else _oids_of(told, known)
+        connection,
+        definitions,
+        known_tables(states),
+        () if ddl_state is None else _oids_of(ddl_state, known),
     )
-    if told is not None:
-        catalog = as_told(catalog, told, known)
+    if ddl_state is not None:
+        catalog = catalog_at(catalog, ddl_state, known)
     plan = _vetted(settings, connection, definitions, catalog, watermark, faults, rights=rights)
     if settings.filters.pushdown and is_exact_on(connection.info.server_version):
         return push_down(plan, definitions)
@@ -222,8 +225,8 @@ def _believed(connection: psycopg.Connection, state: CopyState) -> CopyState:
     return replace(state, taken="")
 
 
-def _oids_of(told: Told, known: Mapping[int, Table]) -> set[int]:
-    listed = {r.table_oid for p in told.publications.values() for r in p.relations}
+def _oids_of(ddl_state: DdlState, known: Mapping[int, Table]) -> set[int]:
+    listed = {r.table_oid for p in ddl_state.publications.values() for r in p.relations}
     return listed.union(known)
 
 
@@ -263,8 +266,8 @@ class PlanReader:
         self._since = max(since, watermark.end_lsn)
         self._published = published_of(definitions)
         self.refused_filters = 0
-        self._told: Told | None = None
-        self._told_at = ZERO_LSN
+        self._ddl_state: DdlState | None = None
+        self._ddl_at = ZERO_LSN
         self._read_at = ZERO_LSN
         self._keys: tuple[Key, ...] = ()
         self._next_look = 0.0
@@ -311,18 +314,18 @@ class PlanReader:
             TransientError: the connection is gone.
         """
         now = read_alteration(content, self._published)
-        before = self._told or Told()
-        told = apply_ddl(before, now, self._since)
-        matters = concerns(self._plan, now, told)
-        if matters or told.has_base != before.has_base:
-            told = replace(told, refused=told.refused | self._refused(now))
-        if matters or told.has_base:
-            self._told = told  # partitions of a tree that is attached later are in it
+        before = self._ddl_state or DdlState()
+        ddl_state = apply_ddl(before, now, self._since)
+        matters = concerns(self._plan, now, ddl_state)
+        if matters or ddl_state.has_base != before.has_base:
+            ddl_state = replace(ddl_state, refused=ddl_state.refused | self._refused(now))
+        if matters or ddl_state.has_base:
+            self._ddl_state = ddl_state  # partitions of a tree that is attached later are in it
         if not matters:
             return None
-        if told.is_same(before) and commit_lsn < self._read_at:
+        if ddl_state.is_same(before) and commit_lsn < self._read_at:
             return None  # an ALTER TYPE, which the catalog had when it was read
-        self._told_at = commit_lsn
+        self._ddl_at = commit_lsn
         return self._read()
 
     def _refused(self, now: Alteration) -> set[str]:
@@ -377,19 +380,19 @@ class PlanReader:
             self._keys = (key, *self._keys)[:_KEYS]
         return open_message(message, xid, self._keys)
 
-    def told(self) -> Plan | None:
-        """Return the plan as the stream has told it; None while it has told nothing."""
-        return None if self._told is None else self._plan
+    def stream_plan(self) -> Plan | None:
+        """Return the plan according to DDL messages; None before the first one."""
+        return None if self._ddl_state is None else self._plan
 
     def settle(self, plan: Plan, definitions: Definitions, read_at: Lsn) -> Plan:
         """Return a plan that takes over, with what the stream has told since it was read."""
         same = definitions.fingerprint == self._definitions.fingerprint
-        if same and self._told_at > read_at:
+        if same and self._ddl_at > read_at:
             return as_published(plan, self._plan.publishes)
         return plan
 
     def _read(self) -> Plan | None:
-        told = self._told
+        ddl_state = self._ddl_state
         self._read_at = wal_flush_lsn(self._connection)
         try:
             plan = read_plan(
@@ -397,8 +400,8 @@ class PlanReader:
                 self._connection,
                 self._definitions,
                 self._watermark,
-                told=told,
-                known=self._plan.tables if told is not None else {},
+                ddl_state=ddl_state,
+                known=self._plan.tables if ddl_state is not None else {},
                 rights=False,
             )
         except TransientError:
@@ -415,17 +418,17 @@ class PlanReader:
         gone = set(self._plan.tables) - existing_relations(self._connection, self._plan.tables)
         before = self._plan
         stay: set[tuple[str, int]] = set()
-        if told is not None:
-            stay = untouched(before, plan, told, gone)
+        if ddl_state is not None:
+            stay = untouched(before, plan, ddl_state, gone)
             kept = [
                 p
                 for p in before.publishes
                 if p.subscription in self._defined or (p.subscription, p.relation_oid) in stay
             ]
             before = replace(before, publishes=tuple(kept))
-        plan = with_departed(plan, before, gone | self._left, self._left, stay)
-        if self._tells and told is None:
-            plan = with_departed(plan, before, before.tables, before.tables)
+        plan = with_retired(plan, before, gone | self._left, self._left, stay)
+        if self._tells and ddl_state is None:
+            plan = with_retired(plan, before, before.tables, before.tables)
         if plan == self._plan and not unseen_changes(self._plan.tables, plan):
             return None
         self._plan = plan

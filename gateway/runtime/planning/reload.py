@@ -105,7 +105,7 @@ class Reloader:
         counters: Told of definitions that are refused.
         before: What `gateway.source.catalog.watch.whole_digest` said before the plan was read.
         tells: Whether the stream is read with what it tells of publications.
-        told: The plan as the stream has told it; what that is wrong about lasts for one look.
+        stream_plan: Plan according to DDL messages; where it is wrong, the next look corrects it.
         names: ``[topics] names`` as they are configured.
         copies: How far the copies of all tables are by now.
         requested: Asked often; True once after a person asked for the definitions to be read.
@@ -127,7 +127,7 @@ class Reloader:
         counters: Counters,
         before: str,
         tells: bool,
-        told: Callable[[], Plan | None],
+        stream_plan: Callable[[], Plan | None],
         names: Mapping[str, str],
         copies: Callable[[], Sequence[CopyState]],
         requested: Callable[[], bool],
@@ -142,7 +142,7 @@ class Reloader:
         self._catalog = CatalogWatch(definitions, before)
         self._shapes = ShapeWatch()
         self._tells = tells
-        self._told = told
+        self._stream_plan = stream_plan
         self._compared: Plan | None = None
         self._names = names
         self._copies = copies
@@ -251,12 +251,12 @@ class Reloader:
     def _look(self, connection: psycopg.Connection) -> None:
         """See whether the catalog has changed, since the last look or since the plan was read."""
         # What has departed is let go once the stream has passed it: by a plan that is without.
-        departed = self._catalog.is_new and bool(self._plan.earlier)
+        retired = self._catalog.is_new and bool(self._plan.earlier)
         changed = self._catalog.has_changed(connection, self._plan)
         changed |= self._shapes.has_changed(connection, self._plan)
-        told = self._told()
-        self._pending |= departed or changed or told is not self._compared
-        self._compared = told
+        stream_plan = self._stream_plan()
+        self._pending |= retired or changed or stream_plan is not self._compared
+        self._compared = stream_plan
         held = bool(self._plan.held or self._counters.refusal)
         settled = all(state.is_settled for state in self._copies())
         # A role that was granted, or a schema that the registry takes now, is in no digest.
@@ -365,9 +365,9 @@ class Reloader:
         late = any(
             s.state == "pending" and (_table_of(s), s.definition) not in pending for s in states
         )
-        tells, told = has_ddl_messages(connection), self._told()
-        as_told = told is None or _publishes_of(told) == _publishes_of(plan)
-        same = _same(self._plan, plan) and as_told and tells == self._tells
+        tells, stream_plan = has_ddl_messages(connection), self._stream_plan()
+        same_publishes = stream_plan is None or _publishes_of(stream_plan) == _publishes_of(plan)
+        same = _same(self._plan, plan) and same_publishes and tells == self._tells
         return rewritten or late or not same
 
     def _current(self) -> Watermark:

@@ -144,7 +144,7 @@ class Ledger:
         """Return all that markers have named last, by topic."""
         return {topic: tuple(offsets) for topic, offsets in self._next.items()}
 
-    def take_changed(self) -> dict[str, tuple[int, ...]]:
+    def pop_changed(self) -> dict[str, tuple[int, ...]]:
         """Return the next offsets that have changed since the last call, by topic."""
         changed = {topic: tuple(self._next[topic]) for topic in sorted(self._changed)}
         self._changed.clear()

@@ -61,7 +61,9 @@ _TOPIC: Final = itemgetter(0)
 class ProgressStore(Protocol):
     """Where the watermark is kept: `gateway.sink.own_topics.progress.KafkaProgress`."""
 
-    def encode(self, watermark: Watermark, taken: Iterable[CopyRequest] = ()) -> list[Record]:
+    def encode(
+        self, watermark: Watermark, done_requests: Iterable[CopyRequest] = ()
+    ) -> list[Record]:
         """The records that say so, and forget the requests that are taken."""
 
     def encode_offsets(
@@ -179,7 +181,7 @@ class TransactionalSink:
         """
         self._holds_slot = holds_slot
 
-    def begin_behind(
+    def begin_after(
         self,
         ends: Mapping[str, tuple[int, ...]],
         topic_ids: Mapping[str, str] = MappingProxyType({}),
@@ -305,7 +307,7 @@ class TransactionalSink:
             self._pieces = [*self._pieces, batch] if keeps else None
         self._wait_for(self._patience_s)
         pieces: list[Batch] | None = [batch]
-        took_too_long = False
+        timed_out = False
         while pieces and (error := self._send_all(pieces)) is not None:
             if self._missing:
                 names = ", ".join(sorted(self._missing))
@@ -318,10 +320,10 @@ class TransactionalSink:
                 return error
             # Once it may have been Kafka that was away; the second time it does not fit.
             verdict = self._verdict(error)
-            final = took_too_long and isinstance(verdict, KafkaTransactionTimeout)
+            final = timed_out and isinstance(verdict, KafkaTransactionTimeout)
             if self._holds_slot is None or final:
                 return verdict
-            took_too_long = isinstance(verdict, KafkaTransactionTimeout)
+            timed_out = isinstance(verdict, KafkaTransactionTimeout)
             try:
                 pieces = self._resume(error)
             except Exception as raised:
@@ -355,7 +357,7 @@ class TransactionalSink:
         fail_point("sink.produced")
         if batch.watermark is not None:
             # Before the flush: so Kafka takes all partitions into the transaction at once.
-            transactions.produce(self._progress.encode(batch.watermark, batch.taken))
+            transactions.produce(self._progress.encode(batch.watermark, batch.done_requests))
             if batch.cut is not None:
                 self._marker_topics = {feed.markers for feed in batch.cut.feeds}
                 transactions.produce(self._ledger.idle(batch.cut))
@@ -377,7 +379,7 @@ class TransactionalSink:
                 hint="somebody has deleted it, or an unclean election has cut it",
             )
         self._transactions.produce(self._ledger.close(cut))
-        changed = {**self._new_markers(), **self._ledger.take_changed()}
+        changed = {**self._new_markers(), **self._ledger.pop_changed()}
         self._transactions.produce(self._progress.encode_offsets(changed, self._topic_ids))
 
     def _new_markers(self) -> dict[str, tuple[int, ...]]:

@@ -107,10 +107,12 @@ class KafkaProgress:
         self._most_bytes = record_bytes(kafka) - _ROOM
         self._oversized: set[str] = set()
 
-    def encode(self, watermark: Watermark, taken: Iterable[CopyRequest] = ()) -> list[Record]:
+    def encode(
+        self, watermark: Watermark, done_requests: Iterable[CopyRequest] = ()
+    ) -> list[Record]:
         """The records that carry `watermark`: its position, and the copies that have changed.
 
-        Requests that are `taken` are forgotten.
+        Requests that are `done_requests` are forgotten.
         """
         records: list[Record] = []
         if watermark.copies is not self._copies:
@@ -121,7 +123,7 @@ class KafkaProgress:
                     records.append(self._record("copy", name, self._fitting(name, state)))
             records += [self._record("copy", name, None) for name in known if name not in now]
             self._copies = watermark.copies
-        records += [self._record("request", request.name, None) for request in taken]
+        records += [self._record("request", request.name, None) for request in done_requests]
         records.append(self._record("position", "", encode_position(watermark)))
         return records
 

@@ -33,7 +33,7 @@ from gateway.source.copy import queries as narrowing
 from gateway.source.copy.copy_out import copy_lines
 from gateway.source.copy.errors import (
     ConditionError,
-    TableAltered,
+    TableChanged,
     TableGone,
     check_shape,
     copy_error,
@@ -44,7 +44,7 @@ from gateway.source.session.blockers import Wait, session_name, waits
 from gateway.source.session.connection import SESSION_SETTINGS, classify_server_error, connect
 from gateway.source.session.session import DEFAULT_SILENCE_S
 
-__all__ = ["ChunkReader", "ChunkSource", "ConditionError", "TableAltered", "TableGone"]
+__all__ = ["ChunkReader", "ChunkSource", "ConditionError", "TableChanged", "TableGone"]
 
 _SETTINGS: Final = {**SESSION_SETTINGS, "standard_conforming_strings": "on"}
 
@@ -192,7 +192,7 @@ class ChunkReader:
         Raises:
             ConditionError: the server cannot evaluate the condition of `source`, or a filter by
                 which it is narrowed.
-            TableAltered: its columns are not those that `source` knows, or it is gone.
+            TableChanged: its columns are not those that `source` knows, or it is gone.
             TransientError: the connection is gone, the table stayed locked, or it was rewritten or
                 truncated meanwhile.
             FatalError: no right to read the table, or row security.

@@ -13,7 +13,7 @@ from gateway.source.session.connection import classify_server_error
 
 __all__ = [
     "ConditionError",
-    "TableAltered",
+    "TableChanged",
     "TableGone",
     "TableUnreadable",
     "check_shape",
@@ -31,7 +31,7 @@ _OF_TABLES: Final = {
 }
 
 
-class TableAltered(TransientError):
+class TableChanged(TransientError):
     """The table is no longer as the plan has it: a new plan is needed."""
 
 
@@ -46,7 +46,7 @@ class TableUnreadable(FatalError):
     """
 
 
-class TableGone(TableAltered):
+class TableGone(TableChanged):
     """The table was dropped: it does not come back, and what is published is without it."""
 
 
@@ -59,7 +59,7 @@ def check_shape(table: Table, shape: Sequence[str]) -> None:
 
     Raises:
         TableGone: see there.
-        TableAltered: see there.
+        TableChanged: see there.
     """
     if not shape:
         raise TableGone(
@@ -68,7 +68,7 @@ def check_shape(table: Table, shape: Sequence[str]) -> None:
         )
     known = [f"{c.attnum},{c.type_oid},{c.type_modifier},{c.name}" for c in table.columns]
     if list(shape) != known:
-        raise TableAltered(f"copying {table}: its columns are not those of the plan any more")
+        raise TableChanged(f"copying {table}: its columns are not those of the plan any more")
 
 
 def copy_error(error: psycopg.Error, table: Table, *, conditions: bool) -> GatewayError:
@@ -93,15 +93,15 @@ def copy_error(error: psycopg.Error, table: Table, *, conditions: bool) -> Gatew
                 f"{doing}: one of its partitions is a foreign table, which is not read: {text}",
                 hint="publish its other partitions, or detach that one",
             )
-        return TableAltered(f"{doing}: it is no table any more: {text}")
+        return TableChanged(f"{doing}: it is no table any more: {text}")
     altered = f"{doing}: it was altered since the definitions were read: {text}"
     if error.sqlstate in ("42P01", "3F000"):
         # Not `TableGone`: the name may be back before anybody has looked at the catalog.
-        return TableAltered(altered)
+        return TableChanged(altered)
     if conditions and (error.sqlstate or "")[:2] in _OF_CONDITIONS:
         return ConditionError(f"{doing}: the condition on its rows fails: {text}")
     if error.sqlstate == "42703":
-        return TableAltered(altered)
+        return TableChanged(altered)
     if error.sqlstate in _OF_TABLES:
         # Elsewhere they may pass, or are the WAL's.
         return TableUnreadable(

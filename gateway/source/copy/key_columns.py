@@ -17,7 +17,7 @@ from psycopg import sql
 
 from gateway.copy import Key
 from gateway.definitions.model import Table
-from gateway.source.copy.errors import TableAltered
+from gateway.source.copy.errors import TableChanged
 from gateway.source.copy.literals import literal_types
 
 __all__ = ["KeyColumn", "among", "compared", "key_columns", "listed", "sorted_columns"]
@@ -106,12 +106,12 @@ def key_columns(
     """Look up the index that a key has.
 
     Raises:
-        TableAltered: there is none any more.
+        TableChanged: there is none any more.
         UnsafeType: see `gateway.source.copy.literals.literal_types`.
     """
     found = _index(connection, table, key)
     if found is None:
-        raise TableAltered(f"copying {table}: its key's index is not there any more")
+        raise TableChanged(f"copying {table}: its key's index is not there any more")
     return _typed(connection, table, key, found)
 
 
@@ -121,7 +121,7 @@ def sorted_columns(
     """Return the columns of a key in the order of its index; as they are given without one.
 
     Raises:
-        TableAltered: one is not there any more.
+        TableChanged: one is not there any more.
     """
     found = _index(connection, table, key) or [(name, None) for name in key]
     return _typed(connection, table, key, found)
@@ -148,7 +148,7 @@ def _typed(
     rows = connection.execute(_TYPES, [table.oid, list(key)]).fetchall()
     types = {name: (oid, modifier) for name, oid, modifier in rows}
     if types.keys() != set(key):
-        raise TableAltered(f"copying {table}: a column of its key is not there any more")
+        raise TableChanged(f"copying {table}: a column of its key is not there any more")
     literals = literal_types(connection, table, types)
     wanted = sorted({found.oid for found in literals.values()})
     schemas = dict(connection.execute(_OPERATORS, [wanted]).fetchall())

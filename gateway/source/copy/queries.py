@@ -93,7 +93,7 @@ def check_condition(connection: psycopg.Connection, table: Table, where: str) ->
     """Return why the server cannot take `where` as a condition on rows of a table; None: it can.
 
     Raises:
-        TableAltered: another relation has the table's name.
+        TableChanged: another relation has the table's name.
     """
     if (why := foreign_code(connection, table, where)) is not None:
         return why

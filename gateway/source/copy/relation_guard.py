@@ -18,7 +18,7 @@ import psycopg
 from psycopg import sql
 
 from gateway.definitions.model import Table
-from gateway.source.copy.errors import TableAltered
+from gateway.source.copy.errors import TableChanged
 from gateway.source.session.session import can_restrict
 
 __all__ = ["check_name", "guarded", "lock"]
@@ -30,7 +30,7 @@ def lock(connection: psycopg.Connection[Any], table: Table) -> None:
     """Lock the table by its name, in the transaction that is open, where that is needed.
 
     Raises:
-        TableAltered: another relation has its name now.
+        TableChanged: another relation has its name now.
         psycopg.Error: the server refuses, or is gone.
     """
     if can_restrict(connection.info.server_version):
@@ -45,13 +45,13 @@ def check_name(connection: psycopg.Connection[Any], table: Table) -> None:
     """Refuse a table whose name is that of another relation now.
 
     Raises:
-        TableAltered: see above.
+        TableChanged: see above.
         psycopg.Error: the server refuses, or is gone.
     """
     name = sql.Identifier(table.schema, table.name).as_string(connection)
     row = connection.execute(_OID_OF, [name]).fetchone()
     if row is None or row[0] != table.oid:
-        raise TableAltered(f"reading {table}: another table has its name now")
+        raise TableChanged(f"reading {table}: another table has its name now")
 
 
 @contextmanager
@@ -59,7 +59,7 @@ def guarded(connection: psycopg.Connection[Any], table: Table) -> Iterator[None]
     """Make it safe to read the table by its name in the block, in a transaction if need be.
 
     Raises:
-        TableAltered: another relation has its name now.
+        TableChanged: another relation has its name now.
         psycopg.Error: the server refuses, or is gone.
     """
     if can_restrict(connection.info.server_version):

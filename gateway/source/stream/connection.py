@@ -422,10 +422,10 @@ class ReplicationConnection:
             # would make it grow.
             if self._feedback_pending and self._conn.flush() != 0:
                 return
-            taken = self._conn.put_copy_data(
+            queued = self._conn.put_copy_data(
                 _UPDATE.pack(b"r", write, flush, flush, now, int(reply_requested))
             )
-            self._feedback_pending = taken == 0 or self._conn.flush() != 0
+            self._feedback_pending = queued == 0 or self._conn.flush() != 0
         except psycopg.Error as error:
             if self._failure is None:
                 self._failure = self._lost(str(error))

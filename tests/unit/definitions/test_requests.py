@@ -11,7 +11,7 @@ from gateway.core.lsn import Lsn
 from gateway.core.records import CopyRequest, CopyState, CopyStateKind
 from gateway.definitions.changes import copy_states
 from gateway.definitions.model import Plan
-from gateway.definitions.requests import new_partitions, take
+from gateway.definitions.requests import apply_requests, new_partitions
 from tests.unit.definitions.test_changes import TABLE, plan
 
 PLAN = plan(None)
@@ -29,7 +29,7 @@ def request(where: str = "", *, cancel: bool = False, table: str | None = "t") -
 
 
 def taken(before: CopyState, *requests: CopyRequest) -> tuple[CopyState, list[str]]:
-    (after,), refused = take(PLAN, [before], requests, {})
+    (after,), refused = apply_requests(PLAN, [before], requests, {})
     return after, refused
 
 
@@ -86,7 +86,7 @@ def test_a_partition_that_comes_to_a_copy_under_way_is_copied_afterwards() -> No
 
     (kept,) = copy_states(after, [copying], reconcile=False)
     assert new_partitions(after, [kept]) == {("s", "public", "t"): frozenset({3})}
-    (found,), _ = take(after, [kept], (), {3: "a > 100"})
+    (found,), _ = apply_requests(after, [kept], (), {3: "a > 100"})
 
     assert (found.state, found.asked, found.progress) == ("copying", "a > 100", FAR)
     assert new_partitions(after, [found]) == {}

@@ -8,7 +8,7 @@ import logging
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stderr
 
-from gateway.observe import Troubles, event, set_up_logging
+from gateway.observe import RecentErrors, event, set_up_logging
 
 LOG = logging.getLogger("gateway.somewhere")
 
@@ -51,19 +51,19 @@ def test_text_quotes_what_has_blanks() -> None:
 
 
 def test_troubles_are_counted_and_the_newest_comes_first() -> None:
-    troubles = Troubles()
-    LOG.addHandler(troubles)
+    recent_errors = RecentErrors()
+    LOG.addHandler(recent_errors)
     try:
         for number in range(60):
             event(LOG, logging.WARNING, "something", number=number)
         event(LOG, logging.ERROR, "worse", hint="do this")
         event(LOG, logging.INFO, "fine")
     finally:
-        LOG.removeHandler(troubles)
+        LOG.removeHandler(recent_errors)
 
-    latest = troubles.latest()
+    latest = recent_errors.latest()
     assert len(latest) == 50
     assert (latest[0].message, latest[0].level) == ("worse", "error")
     assert latest[0].fields == {"hint": "do this"}
     assert latest[1].fields == {"number": "59"}
-    assert troubles.counts() == {("warning", "somewhere"): 60, ("error", "somewhere"): 1}
+    assert recent_errors.counts() == {("warning", "somewhere"): 60, ("error", "somewhere"): 1}

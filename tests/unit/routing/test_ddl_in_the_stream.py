@@ -15,7 +15,7 @@ def row(number: int) -> Insert:
     return Insert(T1, (b"%d" % number, b"1"))
 
 
-class Told(Gateway):
+class DdlState(Gateway):
     """A gateway whose table has the filter ``a > 5`` until it is told another."""
 
     def __init__(self) -> None:
@@ -32,14 +32,14 @@ class Told(Gateway):
 
 
 def test_a_transaction_that_tells_is_taken_by_both_definitions() -> None:
-    gateway = Told()
+    gateway = DdlState()
     alters = gateway.transaction(row(3), row(7), gateway.message("(a < 5)"), row(4), row(8))
     assert gateway.numbers(alters) == [7, 4]
     assert gateway.numbers(gateway.transaction(row(4), row(8))) == [4]
 
 
 def test_what_was_changed_before_the_commit_is_taken_by_the_definition_before() -> None:
-    gateway = Told()
+    gateway = DdlState()
     open_before = gateway.transaction(row(4), row(8))
     alters = gateway.transaction(gateway.message("(a < 5)"))
     open_between = gateway.transaction(row(4), row(8))
@@ -55,7 +55,7 @@ def test_what_was_changed_before_the_commit_is_taken_by_the_definition_before() 
 def test_short_transactions_are_routed_together_again_behind_the_last_alteration(
     row_path: str,
 ) -> None:
-    gateway = Told()
+    gateway = DdlState()
     first = gateway.frames(row(4), row(8))
     open_before = gateway.frames(row(4), row(8))
     gateway.route([*first, *gateway.frames(gateway.message("(a < 5)"))])
@@ -72,7 +72,7 @@ def test_short_transactions_are_routed_together_again_behind_the_last_alteration
 
 
 def test_one_transaction_is_cut_where_definitions_change() -> None:
-    gateway = Told()
+    gateway = DdlState()
     first = gateway.transaction(gateway.message("(a < 5)"))
     second = gateway.transaction(gateway.message("(a = 8)"))
     assert gateway.numbers(first) == gateway.numbers(second) == []
@@ -84,6 +84,6 @@ def test_one_transaction_is_cut_where_definitions_change() -> None:
 
 
 def test_the_message_is_no_change_and_has_no_number() -> None:
-    gateway = Told()
+    gateway = DdlState()
     seen = gateway.commit(row(7), gateway.message("(a > 5)"), row(8))
     assert [s.headers["seq"] for s in data(seen)] == ["1", "2"]

@@ -60,7 +60,7 @@ if SCANNED:
         (series,) = first
         assert isinstance(series, Series)
         assert (series.commit_lsn, series.commit_time, series.end_lsn) == (700, 1007, 808)
-        seven, eight = series.take(), series.take()
+        seven, eight = series.pop(), series.pop()
         assert not series
         assert frames_of(seven) == [insert(7)]
         assert (eight.xid, eight.commit_lsn, eight.end_lsn) == (8, 800, 808)

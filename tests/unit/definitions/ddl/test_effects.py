@@ -10,7 +10,7 @@ import pytest
 
 from gateway.core.lsn import Lsn
 from gateway.definitions.ddl.alterations import read_alteration
-from gateway.definitions.ddl.effects import Told, apply_ddl, as_told, concerns, untouched
+from gateway.definitions.ddl.effects import DdlState, apply_ddl, catalog_at, concerns, untouched
 from gateway.definitions.ddl.messages import UnbelievedError
 from gateway.definitions.model import (
     Catalog,
@@ -61,26 +61,26 @@ def message(
     }
 
 
-def heard(*messages: dict[str, Any]) -> Told:
-    told = Told()
+def heard(*messages: dict[str, Any]) -> DdlState:
+    ddl_state = DdlState()
     for said in messages:
-        told = apply_ddl(told, read_alteration(json.dumps(said).encode(), NAMES), SINCE)
-    return told
+        ddl_state = apply_ddl(ddl_state, read_alteration(json.dumps(said).encode(), NAMES), SINCE)
+    return ddl_state
 
 
 def filters(publication: Publication) -> dict[int, str | None]:
     return {relation.table_oid: relation.where for relation in publication.relations}
 
 
-def all_filters(told: Told) -> dict[str, dict[int, str | None]]:
-    return {name: filters(publication) for name, publication in told.publications.items()}
+def all_filters(ddl_state: DdlState) -> dict[str, dict[int, str | None]]:
+    return {name: filters(publication) for name, publication in ddl_state.publications.items()}
 
 
 def test_a_message_that_has_seen_all_before_the_stream_says_everything() -> None:
-    told = heard(message(p=OF_P, parents=[[1, 9]]))
-    assert told.has_base
-    assert told.parents == {1: 9}
-    assert told.publications["p"] == Publication(
+    ddl_state = heard(message(p=OF_P, parents=[[1, 9]]))
+    assert ddl_state.has_base
+    assert ddl_state.parents == {1: 9}
+    assert ddl_state.publications["p"] == Publication(
         name="p",
         operations=frozenset({Operation.INSERT, Operation.DELETE}),
         via_root=True,
@@ -124,9 +124,9 @@ def test_those_that_follow_say_only_what_they_have_altered() -> None:
 def test_what_is_not_said_is_as_in_the_catalog() -> None:
     base = message({}, [[1, 8], [2, 9]], p=OF_P, q=[[3, None, None]])
     unsaid = message({"publications": ["q"], "trees": [9]}, as_of=None) | {"unsaid": True}
-    told = heard(base, unsaid)
-    assert told.publications.keys() == {"p"}
-    assert (told.parents, told.knows(8), told.knows(9)) == ({1: 8}, True, False)
+    ddl_state = heard(base, unsaid)
+    assert ddl_state.publications.keys() == {"p"}
+    assert (ddl_state.parents, ddl_state.knows(8), ddl_state.knows(9)) == ({1: 8}, True, False)
     of_a_table = message({"tables": [2]}, as_of=None) | {"unsaid": True}
     assert heard(base, of_a_table).publications.keys() == {"q"}
 
@@ -158,8 +158,8 @@ def table(oid: int, kind: str = "r", ancestors: tuple[int, ...] = ()) -> Table:
 def test_the_catalog_is_as_it_was_told_and_has_the_tables_that_are_gone() -> None:
     now = Publication("p", frozenset(Operation), False, True, (), ())
     catalog = Catalog({8: table(8, "p"), 1: table(1), 2: table(2, ancestors=(8,))}, {"p": now})
-    told = heard(message({}, [[1, 8]], p=[*OF_P, [3, None, None], [4, None, None]]))
-    found = as_told(catalog, told, {3: table(3)})
+    ddl_state = heard(message({}, [[1, 8]], p=[*OF_P, [3, None, None], [4, None, None]]))
+    found = catalog_at(catalog, ddl_state, {3: table(3)})
     assert filters(found.publications["p"]) == {1: "(a > 5)", 2: None, 3: None}
     assert {oid: t.ancestors for oid, t in found.tables.items()} == {1: (8,), 2: (), 3: (), 8: ()}
     assert found.tables[8].leaves == (1,)
@@ -172,7 +172,7 @@ def test_without_a_base_the_catalog_says_what_no_message_has_said() -> None:
         {"p": now, "q": now},
     )
     said = message({"publications": ["p"], "trees": [8]}, [[1, 8]], EARLY, p=OF_P)
-    found = as_told(catalog, heard(said), {9: table(9, "p")})
+    found = catalog_at(catalog, heard(said), {9: table(9, "p")})
     assert filters(found.publications["p"]) == {1: "(a > 5)", 2: None}
     assert found.publications["q"] == now
     assert {oid: t.ancestors for oid, t in found.tables.items()} == {
@@ -188,8 +188,8 @@ def test_a_filter_that_is_refused_or_has_a_column_no_more_is_as_of_now(
 ) -> None:
     relation = PublishedRelation(1, "(a < 9)", None, None)
     now = Publication("p", frozenset(Operation), False, False, (), (relation,))
-    told = replace(heard(message(p=[[1, where, None], [2, "(a > 1)", None]])), refused=refused)
-    found = as_told(Catalog({1: table(1), 2: table(2)}, {"p": now}), told, {})
+    ddl_state = replace(heard(message(p=[[1, where, None], [2, "(a > 1)", None]])), refused=refused)
+    found = catalog_at(Catalog({1: table(1), 2: table(2)}, {"p": now}), ddl_state, {})
     assert filters(found.publications["p"]) == {1: "(a < 9)", 2: "(a > 1)"}
 
 
@@ -228,24 +228,24 @@ def test_without_a_base_what_no_message_was_about_stays_as_it_was(
 ) -> None:
     before = plan(publish("(a > 5)"))
     after = plan(*([] if now is None else [now]))
-    told = heard(message(altered, as_of=EARLY))
-    assert untouched(before, after, told, ()) == ({("s", 1)} if stays else set())
+    ddl_state = heard(message(altered, as_of=EARLY))
+    assert untouched(before, after, ddl_state, ()) == ({("s", 1)} if stays else set())
     assert untouched(before, after, heard(message(altered)), ()) == set()
 
 
 def test_a_table_stays_in_one_subscription_while_it_is_altered_in_another() -> None:
     before = plan(publish("(a > 5)"), publish("(a > 5)", "q", subscription="r"))
     after = plan(publish("(a > 6)"), publish("(a > 6)", "q", subscription="r"))
-    told = heard(message({"publications": ["p"]}, as_of=EARLY))
-    assert untouched(before, after, told, ()) == {("r", 1)}
+    ddl_state = heard(message({"publications": ["p"]}, as_of=EARLY))
+    assert untouched(before, after, ddl_state, ()) == {("r", 1)}
 
 
 def test_a_table_that_was_dropped_stays_until_the_publication_that_had_it_is_altered() -> None:
     before, after = plan(publish(None)), plan()
-    told = heard(message({"publications": ["q"]}, as_of=EARLY))
-    assert untouched(before, after, told, {1}) == {("s", 1)}
-    told = heard(message({"publications": ["p", "q"]}, as_of=EARLY))
-    assert untouched(before, after, told, {1}) == set()
+    ddl_state = heard(message({"publications": ["q"]}, as_of=EARLY))
+    assert untouched(before, after, ddl_state, {1}) == {("s", 1)}
+    ddl_state = heard(message({"publications": ["p", "q"]}, as_of=EARLY))
+    assert untouched(before, after, ddl_state, {1}) == set()
 
 
 @pytest.mark.parametrize(
@@ -275,7 +275,7 @@ def test_what_concerns_no_subscription_is_not_looked_at(
     last = read_alteration(json.dumps(said).encode(), NAMES)
     assert concerns(now, last, heard(said)) is concerned
     # Nobody knows what a tree is part of, or what a type that is not described is made of.
-    assert concerns(now, last, Told()) is (concerned or "trees" in altered)
+    assert concerns(now, last, DdlState()) is (concerned or "trees" in altered)
     plain = replace(now.tables[1], shape=None, columns=(replace(column("a", 1), type_oid=16400),))
     unknown = replace(now, tables={1: plain})
     assert concerns(unknown, last, heard(said)) is (concerned or "types" in altered)
@@ -287,7 +287,7 @@ def test_messages_of_an_earlier_release_say_what_they_have_altered() -> None:
     assert heard(said).publications.keys() == {"p"}
     said["altered"]["publications"] = []
     earlier = read_alteration(json.dumps(said).encode(), NAMES)
-    assert concerns(plan(), earlier, Told())
+    assert concerns(plan(), earlier, DdlState())
 
 
 GOOD = message({"tables": [1], "types": [2], "trees": [3]}, [[1, 2]], p=OF_P)

@@ -43,7 +43,7 @@ from gateway.runtime.copy.coordinator import TableCopier
 from gateway.runtime.copy.jobs import CopyStanding
 from gateway.runtime.loop.pipeline import Outcome, Pipeline
 from gateway.runtime.loop.receiver import Intake
-from gateway.source.copy.chunk_reader import ChunkReader, ChunkSource, ConditionError, TableAltered
+from gateway.source.copy.chunk_reader import ChunkReader, ChunkSource, ConditionError, TableChanged
 from gateway.transactions import Assembler
 from tests.support.copy_model import Row, Server, Transaction, line
 from tests.support.fakes import FakeSink
@@ -378,7 +378,7 @@ def test_copies_that_read_only_what_is_wanted_end_as_the_source(seed: int, full:
 
 class Altered(Reader):
     def read(self, source: ChunkSource, request: ChunkRequest, limit: int) -> Chunk:
-        raise TableAltered("columns have changed")
+        raise TableChanged("columns have changed")
 
 
 class Refused(Reader):

@@ -54,7 +54,7 @@ def test_a_marker_has_the_range_of_all_pieces_tombstones_too() -> None:
     assert ledger.unreported(FEEDS) is None
 
     assert close(ledger) == {"s.transaction": [("s.t", 1, 7, 12, 5, 3)]}
-    assert ledger.take_changed() == {"s.t": (0, 12)}
+    assert ledger.pop_changed() == {"s.t": (0, 12)}
 
 
 def test_the_next_kafka_transaction_begins_where_this_one_ended() -> None:
@@ -65,8 +65,8 @@ def test_the_next_kafka_transaction_begins_where_this_one_ended() -> None:
         markers = close(ledger)
 
     assert markers == {"s.transaction": [("s.t", 0, 2, 3, 1, 1)]}
-    assert ledger.take_changed() == {"s.t": (3, 0)}
-    assert ledger.take_changed() == {}
+    assert ledger.pop_changed() == {"s.t": (3, 0)}
+    assert ledger.pop_changed() == {}
 
 
 def test_markers_go_to_those_who_have_records_or_markers_or_are_idle_for_long() -> None:
@@ -97,4 +97,4 @@ def test_reports_of_topics_that_no_marker_names_are_not_waited_for() -> None:
     close(ledger)
     ledger.report("gateway.message", 0, 3)
 
-    assert ledger.take_changed() == {}
+    assert ledger.pop_changed() == {}

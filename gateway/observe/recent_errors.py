@@ -9,13 +9,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-__all__ = ["Trouble", "Troubles"]
+__all__ = ["RecentError", "RecentErrors"]
 
 _KEPT: Final = 50
 
 
 @dataclass(frozen=True, slots=True)
-class Trouble:
+class RecentError:
     """A warning or an error, as the log has it.
 
     Attributes:
@@ -31,12 +31,12 @@ class Trouble:
     fields: Mapping[str, str]
 
 
-class Troubles(logging.Handler):
+class RecentErrors(logging.Handler):
     """Counts warnings and errors, and keeps the latest. Any thread may ask."""
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
-        self._latest: deque[Trouble] = deque(maxlen=_KEPT)
+        self._latest: deque[RecentError] = deque(maxlen=_KEPT)
         self._counts: Counter[tuple[str, str]] = Counter()
         self._guard = threading.Lock()
 
@@ -45,12 +45,12 @@ class Troubles(logging.Handler):
         level = "error" if record.levelno >= logging.ERROR else "warning"
         source = record.name.removeprefix("gateway.")
         fields = {name: str(value) for name, value in getattr(record, "fields", {}).items()}
-        trouble = Trouble(record.created, level, source, record.getMessage(), fields)
+        error = RecentError(record.created, level, source, record.getMessage(), fields)
         with self._guard:
-            self._latest.append(trouble)
+            self._latest.append(error)
             self._counts[level, source] += 1
 
-    def latest(self) -> list[Trouble]:
+    def latest(self) -> list[RecentError]:
         """Return the latest ones, newest first."""
         with self._guard:
             return list(reversed(self._latest))
