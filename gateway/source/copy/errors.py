@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Final
 
@@ -23,6 +24,7 @@ __all__ = [
 # Of a condition: data exceptions, and what is said of its text.
 _OF_CONDITIONS: Final = ("22", "42", "38", "39", "P0", "54")
 
+_TABLE_FILE: Final = re.compile(r"\b(?:base|global|pg_tblspc)/\d", re.ASCII)
 # What only the files of one table, or the plan of its query, can bring about while it is read.
 _OF_TABLES: Final = {
     "53400": "raise the limit for the role of source.dsn (temp_file_limit), then `pgsluice resume`",
@@ -102,7 +104,8 @@ def copy_error(error: psycopg.Error, table: Table, *, conditions: bool) -> Gatew
         return ConditionError(f"{doing}: the condition on its rows fails: {text}")
     if error.sqlstate == "42703":
         return TableChanged(altered)
-    if error.sqlstate in _OF_TABLES:
+    is_other_file = error.sqlstate == "58P01" and not _TABLE_FILE.search(text)
+    if error.sqlstate in _OF_TABLES and not is_other_file:
         # Elsewhere they may pass, or are the WAL's.
         return TableUnreadable(
             f"{doing}: {text} (SQLSTATE {error.sqlstate})", hint=_OF_TABLES[error.sqlstate]

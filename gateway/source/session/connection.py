@@ -13,6 +13,7 @@ instead of a policy that runs.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -342,6 +343,15 @@ _HINTS: Final = {
     "55P03": "another session holds a lock on the table",
 }
 
+# Names of files stay as they are in translated messages.
+_WAL_SEGMENT: Final = re.compile(r"\b[0-9A-F]{24}\b", re.ASCII)
+_LIBRARY: Final = re.compile(r"\$libdir/|\.(?:so|dylib|dll)\b")
+_NO_LIBRARY: Final = (
+    "the server lacks a library that an extension, a type or a function needs: install the "
+    "extension's package again, or drop what uses it"
+)
+_NO_FILE: Final = "the server lacks a file that it needs; the server's log says more"
+
 
 def classify_server_error(sqlstate: str | None, text: str, *, doing: str) -> GatewayError:
     """Turn an error from the server into ours by its SQLSTATE.
@@ -364,7 +374,9 @@ def classify_server_error(sqlstate: str | None, text: str, *, doing: str) -> Gat
     shown = f"{doing}: {message} (SQLSTATE {sqlstate})"
     hint = _HINTS.get(sqlstate)
     if sqlstate == "58P01":
-        return SlotError(shown, hint="the server has removed WAL that is still needed")
+        if _WAL_SEGMENT.search(message):
+            return SlotError(shown, hint="the server has removed WAL that is still needed")
+        return FatalError(shown, hint=_NO_LIBRARY if _LIBRARY.search(message) else _NO_FILE)
     if sqlstate == "55006":
         return SlotBusyError(shown, hint=hint)
     if sqlstate in ("55P03", "58030", "53400") or sqlstate[:2] in _PASSING:

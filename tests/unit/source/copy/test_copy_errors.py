@@ -1,0 +1,30 @@
+"""What the server says while a table is copied, and what to do about it."""
+
+from __future__ import annotations
+
+import psycopg
+import pytest
+
+from gateway.definitions.model import Table
+from gateway.pgoutput.messages import ReplicaIdentity
+from gateway.source.copy.errors import TableUnreadable, copy_error
+
+TABLE = Table(1, "public", "t", "r", (), ReplicaIdentity.DEFAULT, (), ())
+
+
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        ('could not open file "base/5/16384": No such file or directory', "a file of the table"),
+        (
+            'could not open file "pg_tblspc/9/PG_17_202406281/5/16384.1": No such file',
+            "a file of the table",
+        ),
+        ('could not access file "$libdir/postgis-3": No such file or directory', "library"),
+    ],
+)
+def test_a_missing_file_is_the_table_s_or_a_library_s(text: str, hint: str) -> None:
+    error = copy_error(psycopg.errors.UndefinedFile(text), TABLE, conditions=False)
+
+    assert isinstance(error, TableUnreadable)
+    assert hint in (error.hint or "")
