@@ -57,7 +57,8 @@ def why_not_ready(
         figures: As the loop has posted them.
         now: On the monotonic clock.
         unix_now: Since 1970.
-        max_lag_s: Behind the source by more than this it is not ready; 0: never for that.
+        max_lag_s: Behind the source by more than this, or without an answer of Kafka for longer
+            than this, it is not ready; 0: never for that.
     """
     if figures is None:
         return ["starting"]
@@ -67,11 +68,17 @@ def why_not_ready(
     behind = lag_problem(figures, unix_now, max_lag_s)
     if behind is not None:
         found.append(behind)
+    elif figures.phase == "streaming" and _is_away_for(figures, unix_now, max_lag_s):
+        found.append(figures.away)
     if figures.refusal is not None:
         found.append(refused(figures.refusal))
     if figures.takeover_refused:
         found.append(takeover_refused(figures.takeover_refused))
     return found
+
+
+def _is_away_for(figures: Figures, unix_now: float, max_lag_s: float) -> bool:
+    return bool(figures.away and max_lag_s) and unix_now - figures.away_since > max_lag_s
 
 
 def has_started(figures: Figures | None) -> bool:

@@ -65,14 +65,22 @@ class _Endpoints:
         return 503 if reasons else 200, _TEXT, text.encode()
 
     def _ready(self) -> Answer:
-        """Answer ``/readyz``; a table that is held is told, and is no reason not to be ready."""
+        """Answer ``/readyz``.
+
+        A table that is held is named, and so is a server that does not answer; neither alone is a
+        reason not to be ready.
+        """
         most = self._settings.monitor.max_lag_s
         code, content, body = self._verdict(partial(why_not_ready, max_lag_s=most))
         status = self._watch.status()
         tables = () if status is None else status.tables
         held = [table_problem(table) for table in tables if table.state in ("held", "missing")]
-        lines = "".join(f"{problem.message}\n" for problem in held if problem is not None)
-        return code, content, body + lines.encode()
+        named = [problem.message for problem in held if problem is not None]
+        if status is not None:
+            said = body.decode()
+            away = [f"{name} does not answer: {why}" for name, why in status.away.items()]
+            named = [one for one in away if one not in said] + named
+        return code, content, body + "".join(f"{one}\n" for one in named).encode()
 
     def status(self) -> dict[str, Any]:
         """What ``pgsluice status --json`` prints, and what only the daemon knows."""

@@ -28,7 +28,7 @@ from gateway.core.errors import TransientError, UnfitKind
 from gateway.definitions.ddl.messages import REASONS
 from gateway.envelope.envelope import package_version
 from gateway.monitor.health import lag_seconds
-from gateway.monitor.status import Status
+from gateway.monitor.status import SOURCE, Status
 from gateway.observe import Figures, Histogram
 from gateway.source.session.blockers import Task
 
@@ -122,6 +122,11 @@ def _of_process(figures: Figures, slot: str, tables: Collection[str]) -> Iterato
         0 if figures.refusal is None else figures.refusal.since_ms / 1000,
     )
     yield _plain(
+        "kafka_away_since_seconds",
+        "Since when Kafka does not answer while it streams, since 1970; 0: it does.",
+        figures.away_since if figures.phase == "streaming" else 0,
+    )
+    yield _plain(
         "takeover_refused",
         "1 while it stands by and does not take over: it would change what is published.",
         bool(figures.takeover_refused),
@@ -206,9 +211,11 @@ def _of_status(status: Status) -> Iterator[Metric]:
     slot = status.slot
     if status.server_lsn is not None:
         yield _plain("server_lsn", "How far the server's WAL is.", status.server_lsn)
-    active = slot is not None and slot.active
-    yield _plain("slot_active", "1 while some process reads the slot.", active)
-    yield _plain("slot_lost", "1 when it can never be read again.", slot is not None and slot.lost)
+    if SOURCE not in status.away:
+        active = slot is not None and slot.active
+        lost = slot is not None and slot.lost
+        yield _plain("slot_active", "1 while some process reads the slot.", active)
+        yield _plain("slot_lost", "1 when it can never be read again.", lost)
     if status.behind is not None:
         yield _plain("lag_bytes", "WAL of the server that is not in Kafka.", status.behind)
     if status.retained is not None:

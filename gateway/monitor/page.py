@@ -146,6 +146,9 @@ def _summary(status: Mapping[str, Any]) -> Iterator[str]:
         kind, text = "bad", f"{text}, but there is something to do"
     elif kind == "good" and status.get("lagging"):
         kind, text = "wait", f"{text}, too far behind"
+    elif kind == "good" and status.get("away"):
+        verb = "does" if len(status["away"]) == 1 else "do"
+        kind, text = "wait", f"{text}, but {' and '.join(status['away'])} {verb} not answer"
     lag = status["gateway"]["lag_seconds"]
     behind = "" if lag is None else f", {_duration(lag)} behind the source"
     yield f'<p role="status"><strong class="{kind}">{text}</strong>{behind}</p>'
@@ -175,7 +178,7 @@ def _path(status: Mapping[str, Any], history: Sequence[Sample]) -> Iterator[str]
         "PostgreSQL",
         {
             "slot": slot.get("name", "unknown"),
-            "at": status.get("server_lsn", "unknown"),
+            "at": status.get("server_lsn") or "unknown",
             "WAL kept": _size(slot.get("retained_bytes")),
             "until it is lost": "no limit" if left is None else _size(max(0, left)),
         },

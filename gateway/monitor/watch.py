@@ -27,7 +27,7 @@ from gateway.monitor.health import (
     why_not_alive,
 )
 from gateway.monitor.notify import Notifier
-from gateway.monitor.status import Status, of_table, tables_of
+from gateway.monitor.status import KAFKA, SOURCE, Status, of_table, tables_of
 from gateway.observe import Counters, Figures, event
 from gateway.source.session.blockers import Wait, waits
 from gateway.source.session.connection import connect, wal_flush_lsn
@@ -100,6 +100,7 @@ class Watch:
         self._history: deque[Sample] = deque(maxlen=_KEPT)
         self._ended = threading.Event()
         self.view: View | None = None
+        self._unseen = ""
         self._threads = []
         if notifier.listens:
             beat = threading.Thread(target=self._beat, name="pgsluice alive", daemon=True)
@@ -131,19 +132,27 @@ class Watch:
     def status(self) -> Status | None:
         """Return what is known of slot and tables; None before the server was seen.
 
-        What was seen before the loop began says nothing: a start makes the slot.
+        What was seen before the loop began says nothing: a start makes the slot. While the server
+        does not answer, what is known without it.
         """
         view, figures = self.view, self.figures
-        if view is None or (figures is not None and view.at < figures.phase_since):
+        away = {SOURCE: self._unseen} if self._unseen else {}
+        if not away and (view is None or (figures is not None and view.at < figures.phase_since)):
             return None
+        if figures is not None and figures.phase == "streaming" and figures.away:
+            away[KAFKA] = figures.away.removeprefix(f"{KAFKA} does not answer: ")
+        seen = None if self._unseen else view
+        slot, server_lsn = (None, None) if seen is None else (seen.slot, seen.server_lsn)
+        waited = () if seen is None else seen.waits
         name, loop = self._settings.source.slot, None if figures is None else figures.loop
         if figures is None or loop is None:
             return Status(
                 name,
-                view.slot,
-                view.server_lsn,
+                slot,
+                server_lsn,
                 None,
-                waits=view.waits,
+                waits=waited,
+                away=away,
                 standing_by=figures is not None and figures.phase == "standby",
                 takeover_refused="" if figures is None else figures.takeover_refused,
             )
@@ -152,12 +161,13 @@ class Watch:
         durable = Lsn(loop.durable_lsn)
         return Status(
             name,
-            view.slot,
-            view.server_lsn,
+            slot,
+            server_lsn,
             durable,
             tables,
-            view.waits,
+            waited,
             refusal=figures.refusal,
+            away=away,
             lagging=lag_problem(figures, time.time(), most),
             standing_by=figures.phase == "standby",
             takeover_refused=figures.takeover_refused,
@@ -181,6 +191,7 @@ class Watch:
                 continue
             looked = time.monotonic()
             next_look = looked + _LOOK_S
+            had_connection = self._connection is not None
             try:
                 self._look_at_server()
             except _Ended:
@@ -190,6 +201,12 @@ class Watch:
                 message = error.message if isinstance(error, GatewayError) else "connection lost"
                 event(_LOG, logging.DEBUG, "the server is not watched", error=message)
                 self._forget_connection()
+                if had_connection:
+                    next_look = looked  # a new one says why
+                else:
+                    self._unseen = message
+            else:
+                self._unseen = ""
             self._sample()
         self._forget_connection()
 

@@ -85,6 +85,8 @@ class Figures:
         at: When, in seconds of the monotonic clock.
         phase_since: Likewise.
         loop: None before the first loop has begun.
+        away: What does not answer, and what is known of it; empty while everything does.
+        away_since: Since when, in seconds since 1970; 0 while everything answers.
     """
 
     at: float
@@ -107,6 +109,7 @@ class Figures:
     filters: Mapping[tuple[str, str], str]
     refusal: Refusal | None
     away: str
+    away_since: float
     takeover_refused: str
     commit_seconds: Histogram
     commit_records: Histogram
@@ -130,8 +133,7 @@ class Counters:
         filters: By subscription and table, who evaluates the filters; replaced, never changed.
         commit_seconds: How long it took from handing a batch over until it was committed.
         commit_records: How many records a Kafka transaction had.
-        refusal: Of changed definitions; another thread may set it, and `away`.
-        away: What does not answer, and what is known of it; empty while everything does.
+        refusal: Of changed definitions; another thread may set it.
         takeover_refused: Why this gateway, which stands by, does not take over; empty: it does.
         posted: The latest copy; the one thing here that other threads may look at.
     """
@@ -157,7 +159,7 @@ class Counters:
     phase_since: float = field(default_factory=time.monotonic)
     loop: LoopState | None = None
     refusal: Refusal | None = None
-    away: str = ""
+    _away: tuple[str, float] = ("", 0.0)
     takeover_refused: str = ""
     posted: Figures | None = None
 
@@ -173,7 +175,7 @@ class Counters:
 
     def set_away(self, why: str) -> None:
         """Note what does not answer; any thread may call it."""
-        self.away = why
+        self._away = (why, self._away[1] or time.time()) if why else ("", 0.0)
 
     def count_error(self, error: Exception) -> None:
         """Count what ended an attempt."""
@@ -183,6 +185,7 @@ class Counters:
     def post(self, loop: LoopState | None = None) -> None:
         """Let others see the figures as they are now; `loop`: None where it has not changed."""
         self.loop = loop or self.loop
+        away, away_since = self._away  # read once: another thread may set it
         self.posted = Figures(
             at=time.monotonic(),
             phase=self.phase,
@@ -203,7 +206,8 @@ class Counters:
             estimates=dict(self.estimates),
             filters=self.filters,
             refusal=self.refusal,
-            away=self.away,
+            away=away,
+            away_since=away_since,
             takeover_refused=self.takeover_refused,
             commit_seconds=self.commit_seconds.copy(),
             commit_records=self.commit_records.copy(),

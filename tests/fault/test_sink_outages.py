@@ -15,6 +15,7 @@ from gateway.core.lsn import Lsn
 from gateway.core.records import Batch, Cut, Feed, Record, Watermark
 from gateway.sink.clients.identity import SlotIdentity
 from gateway.sink.delivery.producer import TransactionalSink
+from gateway.sink.delivery.transactions import KafkaTransactions
 from gateway.sink.own_topics.progress import KafkaProgress, read_compacted
 from gateway.sink.topics.topics import TopicSpec, ensure_topics, progress_topic_spec
 from tests.support.proxy import Proxy
@@ -50,11 +51,16 @@ def broker(rack: Rack) -> EmbeddedKafka:
     return rack.broker
 
 
-def make_sink(address: str, **kafka: str) -> TransactionalSink:
-    properties = {"bootstrap.servers": address, **kafka}
+def make_sink(
+    address: str, *, on_away: Callable[[str], None] = lambda why: None, timeout_ms: int = 900_000
+) -> TransactionalSink:
+    properties: dict[str, str | int | bool] = {
+        "bootstrap.servers": address,
+        "transaction.timeout.ms": timeout_ms,
+    }
     identity = SlotIdentity("1", "db", "slot")
     progress = KafkaProgress(properties, identity, FixedIds())
-    sink = TransactionalSink(properties, identity, progress, patience_s=TIMEOUT_S)
+    sink = TransactionalSink(properties, identity, progress, patience_s=TIMEOUT_S, on_away=on_away)
     sink.resume_while(lambda: True)
     return sink
 
@@ -118,7 +124,7 @@ def has_reached(committed: list[int], number: int) -> bool:
 def test_an_outage_longer_than_a_kafka_transaction_may_last_loses_nothing(
     broker: EmbeddedKafka, begin: Callable[[TransactionalSink], None]
 ) -> None:
-    with make_sink(broker.bootstrap_servers, **{"transaction.timeout.ms": "3000"}) as sink:
+    with make_sink(broker.bootstrap_servers, timeout_ms=3_000) as sink:
         sink.open()
         finish(sink, whole(0, piece(0)))
         begin(sink)
@@ -158,3 +164,39 @@ def test_a_connection_that_is_open_but_dead_is_given_up_and_replaced(
 
     assert noticed_s < 40
     assert keys(broker) == [b"0"] * 20 + [b"1"] * 20
+
+
+def test_a_broker_that_freezes_while_nothing_is_written_is_named_until_it_answers(
+    broker: EmbeddedKafka, proxy: Proxy
+) -> None:
+    told: list[str] = []
+    with make_sink(f"127.0.0.1:{proxy.port}", on_away=told.append) as sink:
+        sink.open()
+        finish(sink, whole(0, piece(0)))
+        proxy.freeze()
+        wait_until(lambda: told[-1] != "", 60, "Kafka to be named")
+        # A piece alone goes to the producer's queue: that is no answer of Kafka.
+        finish(sink, Batch(piece(1)))
+        assert told[-1] == "Kafka does not answer: no answer to a request"
+        proxy.thaw()
+        wait_until(lambda: told[-1] == "", 60, "Kafka to answer")
+        finish(sink, whole(1, piece(1)))
+
+    assert len([why for n, why in enumerate(told) if why and told[n - 1] == ""]) == 1
+
+
+def test_a_look_whether_kafka_answers_costs_the_same_in_a_cluster_of_any_size(
+    broker: EmbeddedKafka, proxy: Proxy
+) -> None:
+    kafka = {"bootstrap.servers": f"127.0.0.1:{proxy.port}"}
+    transactions = KafkaTransactions(kafka, "cheap", lambda *_: None, lambda: False)
+    transactions.reach("rows")
+    costs = []
+    for others in (0, 200):
+        ensure_topics(kafka, [TopicSpec(f"other-{n}") for n in range(others)])
+        before = proxy.read["to_client"]
+        assert all(transactions.answers("rows", 10) for _ in range(50))
+        costs.append(proxy.read["to_client"] - before)
+    transactions.close()
+
+    assert costs[1] < 2 * costs[0]

@@ -69,6 +69,8 @@ class Proxy:
         self.port: int = self._listener.getsockname()[1]
         #: Connections accepted so far.
         self.accepted = 0
+        #: Bytes read so far, by where they go.
+        self.read: dict[Direction, int] = dict.fromkeys(BOTH, 0)
         self._links: list[_Link] = []
         self._frozen: set[Direction] = set()
         self._delay_s: dict[Direction, float] = dict.fromkeys(BOTH, 0.0)
@@ -180,6 +182,7 @@ class Proxy:
             data = pipe.source.recv(_PIECE)
         pipe.ended = not data
         pipe.size += len(data)
+        self.read[pipe.direction] += len(data)
         pipe.held.append((time.monotonic() + self._delay_s[pipe.direction], data))
 
     def _forward(self, pipe: _Pipe) -> None:

@@ -139,7 +139,7 @@ class Standby:
         self._show()
 
     def _judge(self, connection: psycopg.Connection, found: _Found) -> None:
-        before, self._why = self._why, None
+        self._why = None
         watermark = found.watermark
         if watermark is None:
             return
@@ -151,11 +151,12 @@ class Standby:
             raise DefinitionsChanged
         else:
             self._why = found.unreadable or _OTHERS
-        if self._why is not None and self._why != before and self._led:
-            event(_LOG, logging.WARNING, "this standby does not take over", because=self._why)
 
     def _show(self) -> None:
-        self._counters.takeover_refused = self.why_not() or ""
+        why = self.why_not() or ""
+        if why and why != self._counters.takeover_refused:
+            event(_LOG, logging.WARNING, "this standby does not take over", because=why)
+        self._counters.takeover_refused = why
 
     def _is_looking(self) -> bool:
         return self._looking is not None and self._looking.is_alive()

@@ -58,6 +58,8 @@ _CONNECTION_DEFAULTS: Final[Mapping[str, str | int | bool]] = {
 
 _PRODUCER_DEFAULTS: Final[Mapping[str, str | int | bool]] = {
     **_CONNECTION_DEFAULTS,
+    # Topics are made by the gateway, with their settings, never by a question about one.
+    "allow.auto.create.topics": False,
     "request.timeout.ms": 15_000,
     # A batch is flushed by its commit; lingering longer than this would only delay that.
     "linger.ms": 5,

@@ -20,7 +20,7 @@ it still has them and knows that no other gateway has come to the slot (`resume_
 
 from __future__ import annotations
 
-import logging
+import contextlib
 import os
 import queue
 import threading
@@ -40,15 +40,14 @@ from gateway.core.errors import (
 )
 from gateway.core.failpoints import fail_point
 from gateway.core.records import RESENDABLE, Batch, CopyRequest, Cut, Record, Watermark
-from gateway.observe import event
 from gateway.sink.clients.identity import SlotIdentity
+from gateway.sink.delivery.away import Away
 from gateway.sink.delivery.offsets import Ledger
 from gateway.sink.delivery.transactions import KafkaTransactions
 from gateway.sink.topics.topic_ids import other_topics, read_topic_ids
 
 __all__ = ["ProgressStore", "Recovered", "TransactionalSink"]
 
-_LOG: Final = logging.getLogger(__name__)
 _ABORT_S: Final = 5.0
 _JOIN_S: Final = 5.0  # the abort, and letting go of the producer
 _READ_S: Final = 60.0
@@ -60,6 +59,10 @@ _TOPIC: Final = itemgetter(0)
 
 class ProgressStore(Protocol):
     """Where the watermark is kept: `gateway.sink.own_topics.progress.KafkaProgress`."""
+
+    @property
+    def topic(self) -> str:
+        """The topic that keeps it."""
 
     def encode(
         self, watermark: Watermark, done_requests: Iterable[CopyRequest] = ()
@@ -120,7 +123,6 @@ class TransactionalSink:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._kafka = kafka
-        self._on_away = on_away
         self._id = identity.transactional_id
         self._progress = progress
         self._patience_s = patience_s
@@ -138,7 +140,9 @@ class TransactionalSink:
         self._failed = False
         self._deadline = 0.0
         self._remind_at = 0.0
+        self._reminded = False
         self._look_at = 0.0
+        self._away = Away(on_away, clock)
         self._missing: set[str] = set()
         self._marker_topics: set[str] = set()
         self._stop_at: float | None = None
@@ -270,7 +274,7 @@ class TransactionalSink:
     # handling an exception, see `gateway.sink.delivery.transactions`.
 
     def _work(self) -> None:
-        while (batch := self._inbox.get()) is not None:
+        while (batch := self._next()) is not None:
             error = self._process(batch)
             if error is not None:
                 error = self._abort(_ABORT_S) or error
@@ -285,6 +289,29 @@ class TransactionalSink:
             self._stop_at = None
             self._abort(max(1.0, rest_s))
         self._transactions.close()
+
+    def _next(self) -> Batch | None:
+        """Wait for a batch, and see meanwhile whether Kafka answers; None: the sink is closed.
+
+        A producer that has nothing to send would not notice that its brokers are away.
+        """
+        while True:
+            with contextlib.suppress(queue.Empty):
+                return self._inbox.get(timeout=self._away.pause_s)
+            # Here no exception is being handled: see `gateway.sink.delivery.transactions`.
+            if self._look():
+                self._transactions.complaints.clear()
+                self._away.over()
+
+    def _look(self) -> bool:
+        """Ask Kafka for as much as shows that it answers."""
+        answered = self._transactions.answers(self._progress.topic, self._away.look_s)
+        self._away.looked(answered=answered, reason=self._reason())
+        return answered
+
+    def _reason(self) -> str:
+        complaint = self._transactions.complaints.last
+        return "no answer to a request" if complaint is None else complaint.str()
 
     def _abort(self, timeout_s: float) -> Exception | None:
         """Abort what is open; return what counts more than any error before: a fence."""
@@ -307,7 +334,7 @@ class TransactionalSink:
             self._pieces = [*self._pieces, batch] if keeps else None
         self._wait_for(self._patience_s)
         pieces: list[Batch] | None = [batch]
-        timed_out = False
+        timed_out = resumed = False
         while pieces and (error := self._send_all(pieces)) is not None:
             if self._missing:
                 names = ", ".join(sorted(self._missing))
@@ -328,7 +355,9 @@ class TransactionalSink:
                 pieces = self._resume(error)
             except Exception as raised:
                 return raised
-        self._on_away("")
+            resumed = True
+        if resumed or batch.watermark is not None:  # a piece alone waits for no answer
+            self._away.over()
         if batch.watermark is not None:
             ids = {} if self._committed is None else self._committed.topic_ids
             if batch.cut is not None:
@@ -396,13 +425,12 @@ class TransactionalSink:
         while True:
             if self._pieces is None or self._transactions.fenced or self._is_late():
                 raise self._verdict(failure)
-            event(_LOG, logging.WARNING, "Kafka failed, trying again", error=failure.message)
-            self._on_away(f"Kafka does not answer: {failure.message}")
+            self._away.failed(failure.message)
             time.sleep(_PAUSE_S)
             self._transactions.close()
             self._transactions = self._connect()
             try:
-                self._transactions.reach()
+                self._transactions.reach(self._progress.topic)
                 if self._holds_slot is not None and self._holds_slot():
                     self._transactions.start()
                     return self._left_to_send()
@@ -464,30 +492,22 @@ class TransactionalSink:
         """Let the calls that follow take so long together."""
         now = self._clock()
         self._deadline, self._remind_at = now + seconds, now + _REMIND_S
-        self._look_at = now + _LOOK_S
+        self._look_at, self._reminded = now + _LOOK_S, False
 
     def _is_late(self) -> bool:
         now = self._clock()
         if now >= self._look_at and self._started:
             # librdkafka waits for a topic that somebody has deleted, and says nothing of it.
             self._look_at = now + _LOOK_S
-            self._missing = self._transactions.missing(
-                self._ledger.open_topics | self._marker_topics
-            )
+            known = self._ledger.open_topics | self._marker_topics
+            self._missing = self._transactions.missing(known) if self._look() else set()
             if self._missing:
                 return True
+            if self._away.named and not self._reminded:
+                self._remind_at = now
         if now >= self._remind_at:
-            self._remind_at = now + _REMIND_S
-            complaint = self._transactions.complaints.last
-            event(
-                _LOG,
-                logging.WARNING,
-                "Kafka does not answer, waiting",
-                give_up_in_s=round(self._deadline - now),
-                reason="no answer to a request" if complaint is None else complaint.str(),
-            )
-            because = "" if complaint is None else f": {complaint.str()}"
-            self._on_away(f"Kafka does not answer{because}")
+            self._remind_at, self._reminded = now + _REMIND_S, True
+            self._away.waits(self._reason(), give_up_in_s=self._deadline - now)
         stopped = self._stop_at is not None and now >= self._stop_at
         return stopped or now >= self._deadline or self._stopping()
 

@@ -18,6 +18,7 @@ import contextlib
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Final, TypeAlias, TypeVar
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
@@ -87,14 +88,25 @@ class KafkaTransactions:
         self._undelivered: tuple[KafkaError, str | None] | None = None
         self.fenced = False
 
-    def reach(self) -> None:
-        """Wait until a broker answers.
+    def reach(self, topic: str) -> None:
+        """Wait until a broker answers a question about a topic.
 
         Raises:
             TransientError: it is late.
             FatalError: the brokers do not let us in.
         """
-        self._until(_list_topics, "connecting")
+        self._until(partial(_ask_about, topic), "connecting")
+
+    def answers(self, topic: str, within_s: float) -> bool:
+        """Whether a broker answers a question about a topic, that there is none included.
+
+        It costs the same in a cluster of any size.
+        """
+        found = self._call(partial(_ask_about, topic), within_s)
+        if isinstance(found, KafkaError):
+            self._call(Producer.poll, 0)  # takes the complaints
+            return False
+        return True
 
     def missing(self, topics: Collection[str]) -> set[str]:
         """Return those of `topics` that do not exist; none while no broker answers."""
@@ -336,5 +348,5 @@ class KafkaTransactions:
         )
 
 
-def _list_topics(producer: Producer, timeout_s: float) -> object:
-    return producer.list_topics(timeout=timeout_s)
+def _ask_about(topic: str, producer: Producer, timeout_s: float) -> object:
+    return producer.list_topics(topic, timeout=timeout_s)

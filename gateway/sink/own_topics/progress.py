@@ -107,6 +107,11 @@ class KafkaProgress:
         self._most_bytes = record_bytes(kafka) - _ROOM
         self._oversized: set[str] = set()
 
+    @property
+    def topic(self) -> str:
+        """The topic."""
+        return self._topic
+
     def encode(
         self, watermark: Watermark, done_requests: Iterable[CopyRequest] = ()
     ) -> list[Record]:

@@ -95,7 +95,11 @@ def test_what_a_gateway_does_is_its_phase_and_how_many_tables_are_copied() -> No
 
 
 def test_who_is_too_far_behind_is_not_ready_and_names_what_is_away() -> None:
-    late = figures(loop=loop_state(waiting_since=990.0), away="Kafka does not answer: refused")
+    late = figures(
+        loop=loop_state(waiting_since=990.0),
+        away="Kafka does not answer: refused",
+        away_since=1_005.0,
+    )
 
     assert why_not_ready(late, 51.0, 1_010.0, max_lag_s=30.0) == []
     assert why_not_ready(late, 51.0, 1_010.0, max_lag_s=0.0) == []
@@ -103,6 +107,14 @@ def test_who_is_too_far_behind_is_not_ready_and_names_what_is_away() -> None:
         "20 s behind the source, 10 s are allowed (monitor.max_lag_s): "
         "Kafka does not answer: refused"
     ]
+
+
+def test_a_kafka_that_is_away_is_a_reason_once_it_has_been_for_too_long_without_a_lag() -> None:
+    away = figures(away="Kafka does not answer: refused", away_since=990.0)
+
+    assert why_not_ready(away, 51.0, 1_010.0, max_lag_s=30.0) == []
+    assert why_not_ready(away, 51.0, 1_010.0, max_lag_s=0.0) == []
+    assert why_not_ready(away, 51.0, 1_010.0, max_lag_s=10.0) == ["Kafka does not answer: refused"]
 
 
 def test_refused_definitions_and_what_is_tried_again_are_reasons_not_to_be_ready() -> None:

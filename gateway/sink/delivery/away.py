@@ -1,0 +1,92 @@
+"""Whether Kafka answers: named once it has been silent for a while, and said when that is over.
+
+A look that gets no answer is a remark in passing: a broker restarts, a leader moves, one broker of
+many is frozen, and the next look asks another one. Only looks in a row over several seconds count.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Final
+
+from gateway.observe import event
+
+__all__ = ["Away"]
+
+_LOG: Final = logging.getLogger(__name__)
+_SILENT_S: Final = 8.0
+"""Kafka is away when no look has been answered for so long."""
+_PAUSE_S: Final = 5.0
+_SHORT_PAUSE_S: Final = 1.0
+_LOOK_S: Final = 0.5
+_LONG_LOOK_S: Final = 2.0
+
+
+class Away:
+    """Belongs to the sink's thread.
+
+    Args:
+        on_away: Given what is known of a Kafka that does not answer, and an empty text when it
+            does again.
+        clock: Monotonic, in seconds.
+
+    Attributes:
+        named: Whether Kafka is said to be away.
+    """
+
+    def __init__(self, on_away: Callable[[str], None], clock: Callable[[], float]) -> None:
+        self._on_away = on_away
+        self._clock = clock
+        self._silent_since: float | None = None
+        self.named = False
+
+    @property
+    def pause_s(self) -> float:
+        """How long to wait until the next look, in seconds."""
+        return _PAUSE_S if self._silent_since is None else _SHORT_PAUSE_S
+
+    @property
+    def look_s(self) -> float:
+        """How long the next look may take, in seconds; a batch that comes waits for its end."""
+        return _LOOK_S if self._silent_since is None else _LONG_LOOK_S
+
+    def looked(self, *, answered: bool, reason: str) -> None:
+        """Take the result of a look, and why there was no answer."""
+        if answered:
+            self._silent_since = None
+            return
+        now = self._clock()
+        if self._silent_since is None:
+            self._silent_since = now
+        if now - self._silent_since >= _SILENT_S:
+            if not self.named:
+                event(_LOG, logging.WARNING, "Kafka does not answer", reason=reason)
+            self._name(reason)
+
+    def waits(self, reason: str, *, give_up_in_s: float) -> None:
+        """Remind of a batch that waits."""
+        event(
+            _LOG,
+            logging.WARNING,
+            "Kafka does not answer, waiting",
+            give_up_in_s=round(give_up_in_s),
+            reason=reason,
+        )
+        self._name(reason)
+
+    def failed(self, reason: str) -> None:
+        """Note that a Kafka transaction has failed and is tried again."""
+        event(_LOG, logging.WARNING, "Kafka failed, trying again", error=reason)
+        self._name(reason)
+
+    def over(self) -> None:
+        """Note that Kafka does what it is asked for."""
+        if self.named:
+            event(_LOG, logging.INFO, "Kafka answers again")
+        self.named, self._silent_since = False, None
+        self._on_away("")
+
+    def _name(self, reason: str) -> None:
+        self.named = True
+        self._on_away(f"Kafka does not answer: {reason}")
