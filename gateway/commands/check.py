@@ -18,7 +18,7 @@ from gateway.commands.schemas import CollectedSchemas, routes_of
 from gateway.config import Settings
 from gateway.core.display import lines_shown, say
 from gateway.core.errors import FatalError, GatewayError
-from gateway.core.names import error_topic
+from gateway.core.names import error_topic, transaction_topic
 from gateway.definitions.model import Definitions, Operation, Plan
 from gateway.definitions.sql.expression import column_names
 from gateway.monitor.status import retention_problem
@@ -423,6 +423,7 @@ def _topic_findings(settings: Settings, facts: ServerFacts, plan: Plan) -> Itera
     identity, progress = slot_identity(facts, settings), settings.topics.progress
     specs = table_topics(plan, settings)
     tables = [spec.name for spec in specs]
+    markers = [transaction_topic(subscription.name) for subscription in plan.subscriptions]
     specs += shared_topics(plan, settings)
     refused: dict[str, FatalError] = {}
     found = describe_topics(settings.kafka, [spec.name for spec in specs], refused=refused)
@@ -430,8 +431,9 @@ def _topic_findings(settings: Settings, facts: ServerFacts, plan: Plan) -> Itera
     missing = [s for s in specs if s.name not in found and s.name not in refused]
     refused |= unwritable(known) | uncreatable_topics(settings.kafka, missing)
     for name, error in sorted((unfit_topics(specs[:-1], found) | refused).items()):
-        table = "; its table is held" if name in tables else ""
-        yield Finding(Severity.ERROR, f"kafka: {error.message}{table}", error.hint or "")
+        then = "; its table is held" if name in tables else ""
+        then = "; all tables of its subscription are held" if name in markers else then
+        yield Finding(Severity.ERROR, f"kafka: {error.message}{then}", error.hint or "")
     if progress not in found:
         return
     if not found[progress].is_compacted:

@@ -1,4 +1,4 @@
-"""Topics that somebody has altered, or does not let the gateway make: one table's trouble."""
+"""Topics that somebody has altered: one table's trouble, or one subscription's."""
 
 from __future__ import annotations
 
@@ -71,4 +71,52 @@ def test_a_topic_that_somebody_has_altered_holds_its_own_table_alone(
         s.run_to(current_lsn(connection))
 
         assert s.rebuilt("split") == sorted(rows, key=repr)
+        assert "held" not in s.cli("status").out
+
+
+def test_an_unfit_topic_of_markers_holds_its_own_subscription_alone(
+    scene: Callable[..., Scene], database: Database, kafka: str
+) -> None:
+    admin = AdminClient({"bootstrap.servers": kafka})
+    with database.connect() as connection:
+        connection.execute(
+            "CREATE TABLE t (a int PRIMARY KEY); CREATE TABLE u (a int PRIMARY KEY);"
+            "INSERT INTO t SELECT generate_series(1, 9); INSERT INTO u SELECT generate_series(1, 9)"
+        )
+        s = scene(
+            "CREATE PUBLICATION p FOR TABLE t, u;"
+            "CREATE SUBSCRIPTION {s} CONNECTION '' PUBLICATION p;"
+            "CREATE SUBSCRIPTION {s}_fit CONNECTION '' PUBLICATION p;"
+        )
+        fit, markers = f"{s.slot}_fit", f"{s.slot}.transaction"
+        s.run_to(current_lsn(connection))
+        for future in admin.create_partitions([NewPartitions(markers, 2)]).values():
+            future.result(60)
+        before = {table: len(s.read(table)) for table in ("t", "u")}
+        marked = len(s.markers())
+
+        for key in (10, 11):  # at each start
+            connection.execute(f"INSERT INTO t VALUES ({key})".encode())
+            s.run_to(current_lsn(connection))
+        status, checked = s.cli("status"), s.cli("check")
+
+        rows = sorted([(key,) for key in range(1, 12)], key=repr)
+        assert s.rebuilt("t", fit) == rows, "the other subscription goes on"
+        assert {table: len(s.read(table)) for table in ("t", "u")} == before
+        assert len(s.markers()) == marked
+        for table in ("t", "u"):
+            assert f"table public.{table} of subscription {s.slot} is held: " in status.out, (
+                status.out
+            )
+        assert f"topic {markers} has 2 partitions, 1 expected" in status.out
+        assert "all tables of its subscription are held" in checked.out
+        assert (status.code, checked.code) == (1, 1)
+
+        for future in admin.delete_topics([markers]).values():
+            future.result(60)
+        s.run_to(current_lsn(connection))
+        s.run_to(current_lsn(connection))
+
+        assert s.rebuilt("t") == rows
+        assert s.rebuilt("u") == sorted([(key,) for key in range(1, 10)], key=repr)
         assert "held" not in s.cli("status").out

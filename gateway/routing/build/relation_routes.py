@@ -99,7 +99,9 @@ class RelationRoutes:
         self._relations = Relations()
         self.filters = Filters(self.projections.tables, server=settings.server_filters)
         self.filters.expected = ask_server
-        self.two_phase = [s.name for s in plan.subscriptions if s.two_phase]
+        self.two_phase = [
+            s.name for s in plan.subscriptions if s.two_phase and s.name not in settings.muted
+        ]
         self._publishes_once = {
             (publish.subscription, publish.target_oid): publish for publish in plan.publishes
         }.values()

@@ -51,7 +51,7 @@ class Addresses:
         schemas: Schema registry.
 
     Attributes:
-        feeds: Topics of every subscription.
+        feeds: Topics of every subscription that is not muted.
         counters: Counters of the topics used so far, by name.
         errors: Error topic for changes that cannot be published, or None.
         refused: Errors, by subscription and OID, of the tables held because the registry refuses a
@@ -67,7 +67,8 @@ class Addresses:
     ) -> None:
         self._settings = settings
         self._schemas = schemas
-        tables: dict[str, list[Table]] = {s.name: [] for s in plan.subscriptions}
+        names = (s.name for s in plan.subscriptions if s.name not in settings.muted)
+        tables: dict[str, list[Table]] = {name: [] for name in names}
         for subscription, oid in table_id:
             tables[subscription].append(plan.tables[oid])
         self._feeds = {name: self._feed(name, found) for name, found in tables.items()}

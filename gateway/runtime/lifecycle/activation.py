@@ -125,12 +125,12 @@ def put_into_force(
     states = copy_states(plan, watermark.copies, reconcile=reconcile, names=names)
     maker = HeaderMaker(point, None, None, None)
     value, headers = encode_reload(point, definitions), maker.make(point, 0, b"RELOAD")
-    records = [routes.addresses.marker(s.name, value, headers) for s in plan.subscriptions]
+    published = [feed.subscription for feed in routes.addresses.feeds]
+    records = [routes.addresses.marker(name, value, headers) for name in published]
     pending = _pending(states, point, routes)
     records += pending
     headers = maker.make(point, 0, b"COPY")
     gone = ended_states(watermark.copies, states)
-    published = {subscription.name for subscription in plan.subscriptions}
     for state in gone:
         if state.subscription in published:
             marker = encode_copy(replace(state, consistent_point=point))
@@ -152,8 +152,7 @@ def put_into_force(
     )
     after = replace(watermark, definitions=definitions, copies=states, refusal=None)
     _tell_held(watermark.copies, states)
-    everyone = [subscription.name for subscription in plan.subscriptions]
-    cut = Cut(point, routes.addresses.feeds, None, everyone)
+    cut = Cut(point, routes.addresses.feeds, None, published)
     _commit(sink, Batch(records, after, cut), stopping)
     fail_point("copy.announced")
     event(

@@ -418,7 +418,8 @@ class Attempt:
         return make_slot(self.settings, setup.protocol, self._look_at_the_clock)
 
     def _claim(self, setup: Setup, outside: Outside) -> None:
-        names = [subscription.name for subscription in setup.plan.subscriptions]
+        muted = setup.routing.muted
+        names = [s.name for s in setup.plan.subscriptions if s.name not in muted]
         claim_topics(self.settings, outside.connection, setup.facts, outside.registry, names)
 
     def _start_over(

@@ -159,7 +159,8 @@ def _found(
     """Yield table, topic and what has happened to it, of the tables of the plan."""
     assert recovered.watermark is not None
     plan, names, partitions = setup.plan, setup.routing.topic_names, setup.routing.partitions
-    subscriptions = [subscription.name for subscription in plan.subscriptions]
+    muted = setup.routing.muted
+    subscriptions = [s.name for s in plan.subscriptions if s.name not in muted]
     markers = {transaction_topic(name): name for name in subscriptions}
     known = {t: n for t, n in partitions.items() if t in recovered.offsets}
     bounds = read_log_bounds(settings.kafka, {**known, **dict.fromkeys(markers, 1)})

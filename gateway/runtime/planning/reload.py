@@ -339,7 +339,7 @@ class Reloader:
             # Nothing may be refused any more later.
             with Registry(settings.registry, on_wait=self._go_on) as registry:
                 _, routing, more = register(settings, connection, plan, facts, registry)
-                if not more and (added := _added(self._plan, plan)):
+                if not more and (added := _added(self._plan, plan) - routing.muted):
                     claim_topics(settings, connection, facts, registry, added)
             if not more:
                 break
@@ -394,10 +394,10 @@ class Reloader:
             raise _Ended
 
 
-def _added(before: Plan, after: Plan) -> list[str]:
-    """Return the names of the subscriptions that are new."""
-    known = {subscription.name for subscription in before.subscriptions}
-    return [s.name for s in after.subscriptions if s.name not in known]
+def _added(before: Plan, after: Plan) -> set[str]:
+    """Return the names of the subscriptions that are new, or had all their tables held."""
+    published = {copy.subscription for copy in before.copies}
+    return {s.name for s in after.subscriptions if s.name not in published}
 
 
 def _table_of(state: CopyState) -> tuple[str, str, str, int]:

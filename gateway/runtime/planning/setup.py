@@ -267,17 +267,20 @@ def recall(
     Raises:
         TransientError: a server does not answer.
     """
+    # A muted subscription has no topic for what the stream may have of its tables.
+    muted = setup.routing.muted
+    states = tuple(state for state in watermark.copies if state.subscription not in muted)
     plan = recalled_plan(
         connection,
         setup.definitions,
         setup.plan,
-        watermark,
+        replace(watermark, copies=states),
         was_down=was_down,
         tells=setup.tells,
     )
     if plan == setup.plan and settings.topics.names == setup.routing.topic_names:
         return setup
-    topics = ensure_all_topics(settings, plan, timeout_s=TOPICS_TIMEOUT_S)
+    topics = ensure_all_topics(settings, plan, timeout_s=TOPICS_TIMEOUT_S, muted=muted)
     routing = routing_settings(settings, setup.facts, plan, topics)
     return replace(
         setup, plan=plan, routing=routing, batch_bytes=topics.batch_bytes, topic_ids=topics.ids
@@ -376,6 +379,7 @@ def routing_settings(
         server_filters=settings.filters.server == "on",
         system_identifier=facts.system_identifier,
         slot=settings.source.slot,
+        muted=topics.muted,
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -27,6 +27,8 @@ __all__ = ["TOPICS_TIMEOUT_S", "Topics", "ensure_all_topics", "shared_topics", "
 TOPICS_TIMEOUT_S: Final = 10.0
 """How long creating and checking topics may take."""
 
+_SILENT: Final = "the topic of its subscription's markers cannot be used"
+
 
 @dataclass(frozen=True, slots=True)
 class Topics:
@@ -39,6 +41,8 @@ class Topics:
         risks: How Kafka could lose what it has acknowledged.
         refused: Tables whose topic cannot be had or is not as it must be, and why.
         ids: Kafka's ID of each topic of a table or of markers.
+        muted: Subscriptions whose topic of markers cannot be used; all their tables are in
+            `refused`, unless the plan has none of them.
     """
 
     partitions: Mapping[str, int]
@@ -47,6 +51,7 @@ class Topics:
     risks: tuple[Risk, ...] = ()
     refused: Mapping[TableId, Fault] = field(default_factory=dict)
     ids: Mapping[str, str] = field(default_factory=dict)
+    muted: frozenset[str] = frozenset()
 
 
 def table_topics(plan: Plan, settings: Settings) -> list[TopicSpec]:
@@ -110,7 +115,12 @@ def _refuse_collisions(names: Sequence[str]) -> None:
 
 
 def ensure_all_topics(
-    settings: Settings, plan: Plan, *, timeout_s: float, holds: bool = False
+    settings: Settings,
+    plan: Plan,
+    *,
+    timeout_s: float,
+    holds: bool = False,
+    muted: Collection[str] = (),
 ) -> Topics:
     """Create or check every topic; return what they allow.
 
@@ -118,16 +128,19 @@ def ensure_all_topics(
         settings: The configuration.
         plan: Whose topics these are.
         timeout_s: For each of a few requests.
-        holds: Tables whose topic cannot be had, or is not as it must be, can be held.
+        holds: Tables whose topic cannot be had, or is not as it must be, can be held; so can all
+            tables of a subscription whose topic of markers is so.
+        muted: Subscriptions that are known to be so; the plan has none of their tables.
 
     Raises:
         ConfigError: two tables would share a topic, or names collide.
-        FatalError: a topic that exists is not as it must be.
+        FatalError: a topic is not as it must be, and nothing can be held for it or all would be.
         TransientError: Kafka does not answer in time.
     """
     by_table = _specs_by_table(plan, settings)
     tables = list(by_table.values())
-    others = shared_topics(plan, settings)
+    markers = {transaction_topic(s.name): s.name for s in plan.subscriptions}
+    others = [s for s in shared_topics(plan, settings) if markers.get(s.name) not in muted]
     progress = settings.topics.progress
     specs = [*tables, *others]
     _refuse_collisions([spec.name for spec in specs])
@@ -138,23 +151,29 @@ def ensure_all_topics(
     known = read_topics(settings.kafka, found, timeout_s=timeout_s)
     denied = {**refused, **unwritable(known)}
     for name, error in denied.items():
-        if not holds or name not in (spec.name for spec in tables):
+        if not holds or (name not in markers and name not in (spec.name for spec in tables)):
             raise error
-    usable = [name for name in found if name not in unwritable(known)]
-    if tables and all(spec.name not in usable for spec in tables):
-        raise denied[tables[0].name]
-    refused = denied
+    silent = {markers[name]: error for name, error in denied.items() if name in markers}
+    reasons = {
+        table_id: Fault(_line(denied[spec.name]), always=True)
+        for table_id, spec in by_table.items()
+        if spec.name in denied
+    }
+    reasons |= {
+        (name, oid): Fault(f"{_SILENT}: {_line(silent[name])}", always=True)
+        for name, oid in by_table
+        if name in silent
+    }
+    if denied and (len(reasons) == len(by_table) > 0 or len(silent) == len(markers)):
+        raise next(iter(denied.values()))
     return Topics(
         {spec.name: found[spec.name].partitions for spec in tables if spec.name in found},
         most_bytes(settings.kafka, found.values(), sure="size" in settings.on_error.quarantined),
         batch_bytes(settings.kafka, found.values()),
         tuple(risks([found[n] for n in found if n != progress], [found[progress]])),
-        {
-            table_id: Fault(_line(refused[spec.name]), always=True)
-            for table_id, spec in by_table.items()
-            if spec.name in refused
-        },
+        reasons,
         ids_of({name: topic for name, topic in known.items() if name != progress}),
+        frozenset(muted).union(silent),
     )
 
 
