@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Protocol
+from contextlib import closing
+from typing import Any, Final, Protocol
 
 from confluent_kafka.schema_registry import SchemaRegistryClient
 from confluent_kafka.schema_registry.error import SchemaRegistryError
 
-from spark_consumer.errors import ContractError, TransientConsumerError
+from spark_consumer.errors import ConsumerError, ContractError, TransientConsumerError
 from spark_consumer.kafka.schema_contract import parsed_schema
+from spark_consumer.spark.failures import TableTransientError
 
 __all__ = ["Registry", "Schemas"]
+
+_NOT_FOUND: Final = 404
+_PASSING: Final = (408, 429)
+_NO_SCHEMA: Final = (ValueError, LookupError, TypeError, AttributeError)
+"""What the client raises for an answer that is not JSON, or not the JSON of a schema."""
 
 
 class Schemas(Protocol):
@@ -22,6 +29,7 @@ class Schemas(Protocol):
 
         Raises:
             ContractError: there is none, or it is not Avro.
+            TableTransientError: the registry fails for this schema, and answers for others.
             TransientConsumerError: the registry does not answer.
         """
 
@@ -30,7 +38,8 @@ class Registry:
     """A schema registry with Confluent's API. An id never changes its meaning, so it is cached."""
 
     def __init__(self, url: str, options: Mapping[str, str]) -> None:
-        self._client = SchemaRegistryClient({"url": url, **options})
+        self._properties = {"url": url, **options}
+        self._client = SchemaRegistryClient(self._properties)
         self._known: dict[int, dict[str, Any]] = {}
 
     def close(self) -> None:
@@ -46,20 +55,62 @@ class Registry:
     def _fetch(self, schema_id: int) -> dict[str, Any]:
         try:
             found = self._client.get_schema(schema_id)
-        except SchemaRegistryError as error:
-            if error.http_status_code == 404:
-                raise ContractError(
-                    f"the schema registry has no schema with id {schema_id}",
-                    hint="is [registry] url the registry that the gateway writes to?",
-                ) from error
-            raise TransientConsumerError(
-                f"the schema registry refused schema {schema_id}: status {error.http_status_code}"
-            ) from error
         except Exception as error:  # the client lets its HTTP library's own errors through
-            raise TransientConsumerError(
+            raise self._failure(schema_id, error) from error
+        try:
+            if not isinstance(found.schema_str, str):
+                raise _broken(schema_id, "its answer is no schema")
+            if found.schema_type != "AVRO":
+                raise _broken(schema_id, "it is not Avro")
+            return parsed_schema(schema_id, found.schema_str)
+        except ContractError:
+            # Once it is corrected, the job goes on without a restart.
+            self._client.clear_caches()  # type: ignore[no-untyped-call]
+            raise
+
+    def _failure(self, schema_id: int, error: Exception) -> ConsumerError:
+        """What a failed request for a schema is: of every table, unless others are answered."""
+        status = error.http_status_code if isinstance(error, SchemaRegistryError) else None
+        if status == _NOT_FOUND:
+            return ContractError(
+                f"the schema registry has no schema with id {schema_id}",
+                hint="is [registry] url the registry that the gateway writes to?",
+            )
+        if self._answers_others(schema_id):
+            if status is None and isinstance(error, _NO_SCHEMA):
+                return _broken(schema_id, "its answer is no schema")
+            why = type(error).__name__ if status is None else f"status {status}"
+            if status is not None and 400 <= status < 500 and status not in _PASSING:
+                return _broken(schema_id, why)
+            return TableTransientError(
+                f"the schema registry fails for schema {schema_id}, and for no other: {why}",
+                hint="the registry's log says why; the table is tried again with its next change"
+                " and when the job starts",
+            )
+        if status is None:
+            return TransientConsumerError(
                 f"the schema registry does not answer: {type(error).__name__}",
                 hint="check [registry] url",
-            ) from error
-        if found.schema_type != "AVRO" or found.schema_str is None:
-            raise ContractError(f"schema {schema_id} is not Avro but {found.schema_type}")
-        return parsed_schema(schema_id, found.schema_str)
+            )
+        return TransientConsumerError(
+            f"the schema registry refused schema {schema_id}: status {status}"
+        )
+
+    def _answers_others(self, schema_id: int) -> bool:
+        """Whether the registry answers now, for what another schema needs."""
+        other = next((known for known in list(self._known) if known != schema_id), None)
+        try:
+            # A client of its own: the first one remembers what it has been answered.
+            with closing(SchemaRegistryClient(self._properties)) as client:
+                if other is None:
+                    return isinstance(client.get_subjects(), list)
+                return isinstance(client.get_schema(other).schema_str, str)
+        except Exception:  # as above
+            return False
+
+
+def _broken(schema_id: int, why: str) -> ContractError:
+    return ContractError(
+        f"the schema registry gives no schema for id {schema_id}: {why}",
+        hint="who may write to the schema registry, and is [registry] url the gateway's?",
+    )

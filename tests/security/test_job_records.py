@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 import threading
 import uuid
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,7 @@ from spark_consumer.errors import FatalConsumerError
 from spark_consumer.job.job import run
 from spark_consumer.reader import state_at
 from spark_consumer.settings import ConsumerSettings
+from tests.support.registry_answers import AnsweringRegistry, answering_registry
 from tests.support.spark.kafka_topics import RegisteredSchemas, Topics
 from tests.support.spark.records import Col, Record, TableTopic, value_schema
 
@@ -116,7 +118,14 @@ def test_a_marker_of_others_neither_moves_a_table_nor_claims_anything(
 def test_a_record_that_claims_more_than_it_is_holds_its_table_and_no_other(
     spark: SparkSession, kafka: str, registry: str, tmp_path: Path
 ) -> None:
-    attacked = Attacked(kafka, registry, tmp_path)
+    with answering_registry(registry, {}) as hostile:
+        _attack_with_records(spark, Attacked(kafka, registry, tmp_path), hostile)
+
+
+def _attack_with_records(
+    spark: SparkSession, attacked: Attacked, hostile: AnsweringRegistry
+) -> None:
+    attacked.settings = replace(attacked.settings, registry_url=hostile.url)
     attacked.add("healthy")
     long = varint(1 << 40)
     # before: null; after: a row; a: 7; b: ...
@@ -151,6 +160,18 @@ def test_a_record_that_claims_more_than_it_is_holds_its_table_and_no_other(
     records.append(
         ("nested_schema", struct.pack(">bI", 0, attacked.ids.register(bomb)) + b"\x00" * 20)
     )
+    broken = {
+        "answers_html": (200, b"<html>moved</html>"),
+        "answers_number": (200, b'{"schema": 5}'),
+        "answers_422": (422, b'{"error_code": 42201, "message": "no"}'),
+    }
+    for name, answer in broken.items():
+        attacked.add(name)
+        number = attacked.ids.register(
+            value_schema("public", name, [*COLUMNS, Col("odd", "int", "integer")])
+        )
+        hostile.answers[number] = answer
+        records.append((name, struct.pack(">bI", 0, number) + b"\x00" * 20))
     for name, value in records:
         table = attacked.tables[name]
         table.change("u", 0x98, 1, after={"a": 1, "b": "x"})
@@ -180,7 +201,9 @@ def test_a_record_that_claims_more_than_it_is_holds_its_table_and_no_other(
     for name in (*undecodable, "nothing", "endless"):
         assert "a record is not what its Avro schema says" in reasons[name], (name, reasons[name])
     assert "Delta has folders called _delta_log for itself" in reasons["_delta_log"]
-    assert not (tmp_path / "warehouse" / attacked.name / "public" / "_delta_log").exists()
+    for name in broken:
+        assert "the schema registry gives no schema for id" in reasons[name]
+    assert not (attacked.folder / "warehouse" / attacked.name / "public" / "_delta_log").exists()
     assert "no schema with id 999999" in reasons["unknown_schema"]
     assert "nested more than 8 deep" in reasons["nested_schema"]
     assert "the columns 'b' and 'B' differ by case alone" in reasons["cases"]

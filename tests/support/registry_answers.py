@@ -72,7 +72,7 @@ def answering_registry(
 ) -> Iterator[AnsweringRegistry]:
     """Run such a registry."""
     with AnsweringRegistry(behind, answers) as server:
-        thread = threading.Thread(target=server.serve_forever)
+        thread = threading.Thread(target=server.serve_forever, args=(0.05,))
         thread.start()
         try:
             yield server
