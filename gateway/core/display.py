@@ -13,7 +13,7 @@ import sys
 from html import escape
 from typing import Final, TextIO
 
-__all__ = ["as_html", "lines_shown", "say", "shown"]
+__all__ = ["NOT_IN_A_LINE", "as_html", "lines_shown", "say", "shown"]
 
 # C0 and C1, DEL; marks, embeddings, overrides and isolates of direction; line and paragraph
 # separators; the byte order mark; halves of surrogate pairs, which no encoding takes.
@@ -21,14 +21,15 @@ _HIDDEN: Final = (
     r"\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e"
     r"\u2066-\u2069\ufeff\ud800-\udfff"
 )
-_NOT_IN_A_LINE: Final = re.compile(f"[{_HIDDEN}]")
+NOT_IN_A_LINE: Final = re.compile(f"[{_HIDDEN}]")
+"""A character that acts instead of being seen."""
 _NOT_IN_LINES: Final = re.compile(f"(?![\\n\\t])[{_HIDDEN}]")
 _SHORT: Final = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 
 def shown(text: object) -> str:
     """Return `text` for one line, without a character that acts instead of being seen."""
-    return _NOT_IN_A_LINE.sub(_escaped, str(text))
+    return NOT_IN_A_LINE.sub(_escaped, str(text))
 
 
 def lines_shown(text: object) -> str:

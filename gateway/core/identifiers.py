@@ -12,10 +12,15 @@ from typing import Final
 import postgast
 from postgast import pg_query_pb2 as pb
 
-__all__ = ["quote_identifier"]
+from gateway.core.display import NOT_IN_A_LINE
+
+__all__ = ["one_line", "quote_identifier"]
 
 _PLAIN: Final = re.compile(r"[a-z_][a-z0-9_]*", re.ASCII)
 _UNQUOTED: Final = frozenset({pb.KeywordKind.NO_KEYWORD, pb.KeywordKind.UNRESERVED_KEYWORD})
+_QUOTED: Final = re.compile(
+    r"""(?<![\w$])[eE]'(?:[^'\\]|\\.|'')*'|'(?:[^']|'')*'|"(?:[^"]|"")*\"""", re.DOTALL
+)
 
 
 def quote_identifier(name: str) -> str:
@@ -26,3 +31,30 @@ def quote_identifier(name: str) -> str:
     if _PLAIN.fullmatch(name) and postgast.scan(name).tokens[0].keyword_kind in _UNQUOTED:
         return name
     return '"' + name.replace('"', '""') + '"'
+
+
+def one_line(statement: str) -> str:
+    """Return a statement that does the same, and has no character that acts when it is printed.
+
+    Line breaks and the like within names and strings become Unicode escapes, so that the statement
+    can be run as it is shown.
+
+    Args:
+        statement: With names as quote_ident and strings as quote_literal write them.
+    """
+    return _QUOTED.sub(_with_escapes, statement)
+
+
+def _with_escapes(found: re.Match[str]) -> str:
+    text = found[0]
+    if NOT_IN_A_LINE.search(text) is None:
+        return text
+    if text[0] == '"':
+        return "U&" + _escaped(text.replace("\\", "\\\\"), "\\")
+    if text[0] == "'":
+        text = "E" + text.replace("\\", "\\\\")
+    return _escaped(text, "\\u")
+
+
+def _escaped(text: str, mark: str) -> str:
+    return NOT_IN_A_LINE.sub(lambda found: f"{mark}{ord(found[0]):04x}", text)

@@ -13,7 +13,7 @@ from enum import Enum
 from typing import Final
 
 from gateway.core.errors import DefinitionError
-from gateway.core.identifiers import quote_identifier
+from gateway.core.identifiers import one_line, quote_identifier
 from gateway.core.records import HeldCause
 from gateway.definitions.tables.shape import Shape
 from gateway.pgoutput.messages import ReplicaIdentity
@@ -189,7 +189,7 @@ class Table:
     @property
     def sql(self) -> str:
         """Its name for a statement that somebody is to run: another role may have chosen it."""
-        return f"{quote_identifier(self.schema)}.{quote_identifier(self.name)}"
+        return one_line(f"{quote_identifier(self.schema)}.{quote_identifier(self.name)}")
 
 
 @dataclass(frozen=True, slots=True)

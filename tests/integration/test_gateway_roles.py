@@ -15,6 +15,7 @@ from tests.support.servers import Database
 pytestmark = [pytest.mark.postgres, pytest.mark.kafka]
 
 MakeScene = Callable[..., Scene]
+ODD = '"odd\n; DROP TABLE t; --"'
 DEFINITIONS = (
     "CREATE PUBLICATION p FOR TABLE t WHERE (a > 5);"
     "CREATE SUBSCRIPTION {s} CONNECTION '' PUBLICATION p;"
@@ -71,15 +72,24 @@ def test_an_ordinary_role_runs_with_what_the_owner_made_of_the_checks_sql(
     with database.connect() as connection:
         connection.execute("CREATE TABLE t (a int PRIMARY KEY, b int)")
         connection.execute("INSERT INTO t VALUES (3, 0), (6, 0)")
+        connection.execute(f"CREATE TABLE {ODD} (a int PRIMARY KEY)".encode())
         connection.execute(f"CREATE ROLE {role} LOGIN REPLICATION".encode())
         try:
             dsn = psycopg.conninfo.make_conninfo(database.dsn, user=role)
-            s = scene(DEFINITIONS, source={"dsn": dsn})
+            both = DEFINITIONS.replace("TABLE t", f"TABLE {ODD}, t")
+            s = scene(both, source={"dsn": dsn})
 
             checked = s.cli("check")
             assert checked.code == 1
             assert "is held: permission denied for table public.t" in checked.out
-            connection.execute(f"GRANT SELECT ON t TO {role}".encode())
+            granted = [
+                statement
+                for statement in s.cli("check", "--sql").out.splitlines()
+                if statement.startswith("GRANT")
+            ]
+            assert len(granted) == 2
+            for statement in granted:
+                connection.execute(statement.encode())
             refused = s.cli("run", "--endpos", "0/1")
             assert refused.code == 1
             assert "let the owner of the tables run" in refused.err

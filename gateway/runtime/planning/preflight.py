@@ -17,7 +17,7 @@ import psycopg
 
 from gateway.config import Settings
 from gateway.core.errors import ConfigError, FatalError, GatewayError, TransientError
-from gateway.core.identifiers import quote_identifier
+from gateway.core.identifiers import one_line, quote_identifier
 from gateway.definitions.model import Plan
 from gateway.source.provisioning.own_publications import check_publications, missing_rights
 from gateway.source.session.connection import ServerFacts, classify_server_error, read_only
@@ -51,7 +51,7 @@ def server_refusals(
             "source",
             FatalError(
                 f"role {facts.user} may not replicate",
-                hint=f"ALTER ROLE {quote_identifier(facts.user)} REPLICATION;",
+                hint=one_line(f"ALTER ROLE {quote_identifier(facts.user)} REPLICATION;"),
             ),
         )
     if slot_status(connection, settings.source.slot) is None:

@@ -19,6 +19,7 @@ import psycopg
 from psycopg import sql
 
 from gateway.core.errors import FatalError, TransientError
+from gateway.core.identifiers import one_line
 from gateway.definitions.model import Operation, Plan, ServerPublication
 from gateway.definitions.server import SUFFIXES
 from gateway.rowfilter.server.pushdown import adds_to
@@ -218,7 +219,7 @@ def drop_publications(connection: _Connection, *, prefix: str) -> list[str]:
 
 
 def _shown(connection: _Connection, statements: Iterable[_Statement]) -> list[str]:
-    return [statement.text.as_string(connection) + ";" for statement in statements]
+    return [one_line(statement.text.as_string(connection)) + ";" for statement in statements]
 
 
 def _statements(connection: _Connection, plan: Plan, prefix: str) -> list[_Statement]:

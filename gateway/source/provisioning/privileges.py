@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import psycopg
 
+from gateway.core.identifiers import one_line
 from gateway.definitions.model import Fault
 from gateway.source.session.connection import classify_server_error
 
@@ -78,9 +79,9 @@ def why_unreadable(connection: _Connection, oids: Collection[int]) -> dict[int, 
             else:
                 reason = f"row security hides rows of {schema}.{name} from role {role}"
                 statement = f"ALTER ROLE {role} BYPASSRLS"
-                secured[oid] = Fault(reason, statement, always=True)
+                secured[oid] = Fault(reason, one_line(statement), always=True)
                 continue
-            found[oid] = Fault(reason, statement, always=True)
+            found[oid] = Fault(reason, one_line(statement), always=True)
         for (oid,) in connection.execute(_ROW_SECURITY, [sorted(secured)]):
             found[oid] = secured[oid]
     except psycopg.Error as error:
