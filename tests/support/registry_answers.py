@@ -16,14 +16,16 @@ __all__ = ["AnsweringRegistry", "answering_registry", "schema_answer"]
 class AnsweringRegistry(ThreadingHTTPServer):
     """Answers requests for schemas by id; those that it has no answer for go to `behind`.
 
+    Without a `behind` the answer to these is an empty list, as of a registry with no subject.
+
     Attributes:
         answers: Status and body by the schema's id; may be changed at any time.
         asked: Ids that were asked for, in this order.
     """
 
-    def __init__(self, behind: str, answers: Mapping[int, tuple[int, bytes]]) -> None:
+    def __init__(self, behind: str | None, answers: Mapping[int, tuple[int, bytes]]) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
-        self.behind = behind.rstrip("/")
+        self.behind = None if behind is None else behind.rstrip("/")
         self.answers = dict(answers)
         self.asked: list[int] = []
 
@@ -51,6 +53,8 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def _behind(self) -> tuple[int, bytes]:
+        if self.server.behind is None:
+            return 200, b"[]"
         try:
             with urlopen(self.server.behind + self.path) as answer:
                 return answer.status, answer.read()
@@ -68,7 +72,7 @@ def schema_answer(schema: object) -> tuple[int, bytes]:
 
 @contextmanager
 def answering_registry(
-    behind: str, answers: Mapping[int, tuple[int, bytes]]
+    behind: str | None, answers: Mapping[int, tuple[int, bytes]]
 ) -> Iterator[AnsweringRegistry]:
     """Run such a registry."""
     with AnsweringRegistry(behind, answers) as server:

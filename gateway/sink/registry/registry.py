@@ -29,6 +29,8 @@ logging.getLogger("httpx2").setLevel(logging.WARNING)
 
 _INCOMPATIBLE: Final = 409
 _UNPROCESSABLE: Final = 422
+_NO_SCHEMA: Final = (ValueError, LookupError, TypeError, AttributeError)
+"""What the client raises for an answer that is not JSON, or not the JSON of a schema."""
 _NUMBERS: Final = ("timeout", "max.retries", "retries.wait.ms", "retries.max.wait.ms")
 _DEFAULTS: Final[Mapping[str, float]] = {
     "timeout": 10.0,
@@ -135,16 +137,27 @@ class Registry:
     def find_text(self, schema_id: int) -> str | None:
         """Return the schema of an id, as it was registered; None: the registry has none such.
 
+        Empty: it gives no schema for this id, and answers for others.
+
         Raises:
-            TransientError: the registry cannot be reached.
+            TransientError: the registry cannot be reached, or fails.
             FatalError: it refuses the request.
         """
         try:
-            return self._client.get_schema(schema_id).schema_str or ""
+            text: object = self._client.get_schema(schema_id).schema_str
+            return text if isinstance(text, str) else ""
         except Exception as error:  # as above
-            if isinstance(error, SchemaRegistryError) and error.http_status_code == 404:
-                return None
-            raise self._classify(error, "") from None
+            if isinstance(error, SchemaRegistryError):
+                if error.http_status_code == 404:
+                    return None
+                is_broken = error.http_status_code in (400, 406, _INCOMPATIBLE, 410, _UNPROCESSABLE)
+            else:
+                is_broken = isinstance(error, _NO_SCHEMA)
+            failure = self._classify(error, "")
+        if is_broken:
+            self.check()
+            return ""
+        raise failure
 
     def check(self) -> None:
         """Ask for the subjects, to learn whether the registry answers.

@@ -6,7 +6,7 @@ from contextlib import closing
 
 import pytest
 
-from gateway.core.errors import ProtocolError
+from gateway.core.errors import ProtocolError, TransientError
 from gateway.sink.reading.decoding import RegisteredSchemas
 from gateway.sink.registry.registry import Registry
 from tests.support.registry_answers import answering_registry, schema_answer
@@ -23,3 +23,34 @@ def test_schema_that_does_not_match_is_not_quoted_whole() -> None:
         RegisteredSchemas(registry).decode(b"\0\0\0\0\7", "transaction")
 
     assert len(raised.value.reason) < 1000
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        (200, b"<html>moved</html>"),
+        (200, b"[]"),
+        (200, b'{"schema": 5}'),
+        (200, b"{}"),
+        (400, b"{}"),
+        (422, b'{"error_code": 42201, "message": "no"}'),
+    ],
+)
+def test_answer_that_is_no_schema_makes_its_record_one_that_cannot_be_read(
+    answer: tuple[int, bytes],
+) -> None:
+    with (
+        answering_registry(None, {7: answer}) as server,
+        closing(Registry({"url": server.url})) as registry,
+        pytest.raises(ProtocolError, match="schema 7 does not parse"),
+    ):
+        RegisteredSchemas(registry).decode(b"\0\0\0\0\7")
+
+
+def test_registry_that_gives_no_answer_to_anything_is_waited_for() -> None:
+    with (
+        answering_registry("http://127.0.0.1:1", {7: (200, b"<html>moved</html>")}) as server,
+        closing(Registry({"url": server.url, "max.retries": 0})) as registry,
+        pytest.raises(TransientError),
+    ):
+        RegisteredSchemas(registry).decode(b"\0\0\0\0\7")
