@@ -14,13 +14,22 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
 
-from gateway.core.errors import ConfigError, FatalError, FencedError, TransientError
+from gateway.core.descriptors import wait_readable
+from gateway.core.errors import (
+    ConfigError,
+    FatalError,
+    FencedError,
+    LostRecordsError,
+    TransientError,
+)
 from gateway.core.lsn import Lsn
 from gateway.core.records import Batch, Record
 from gateway.envelope.progress import decode_key
 from gateway.sink.delivery.producer import Recovered, TransactionalSink
 from gateway.sink.own_topics.progress import KafkaProgress, read_compacted, read_progress
+from gateway.sink.topics.topic_ids import read_topic_ids
 from gateway.sink.topics.topics import TopicSpec, describe_topics, ensure_topics
 from tests.support.sink_scene import COPIES, FixedIds, Topics, committed, finish, make_sink
 from tests.support.waiting import wait_until
@@ -326,3 +335,31 @@ def test_transaction_timeout_beyond_the_brokers_is_a_setting_at_fault(topics: To
         pytest.raises(ConfigError, match=r"kafka\.transaction\.timeout\.ms"),
     ):
         sink.open()
+
+
+def test_a_topic_that_is_made_again_and_filled_is_noticed_by_a_sink_that_goes_on(
+    topics: Topics,
+) -> None:
+    progress = KafkaProgress(topics.kafka, topics.identity, FixedIds(), topic=topics.progress)
+    admin = AdminClient({"bootstrap.servers": topics.kafka["bootstrap.servers"]})
+    with TransactionalSink(topics.kafka, topics.identity, progress, compare_s=0) as sink:
+        sink.open()
+        sink.begin_after({}, read_topic_ids(topics.kafka, [topics.rows, topics.markers]))
+        for number in (1, 2):
+            finish(sink, Batch(topics.records(1), topics.watermark(number), topics.cut(number)))
+        admin.delete_topics([topics.rows])[topics.rows].result(60)
+        wait_until(lambda: not describe_topics(topics.kafka, [topics.rows]), 60, "the deletion")
+        ensure_topics(topics.kafka, [TopicSpec(topics.rows, partitions=2)])
+        filler = Producer({"bootstrap.servers": topics.kafka["bootstrap.servers"]})
+        for _ in range(9):  # more than were written before
+            filler.produce(topics.rows, key=b"filler", partition=0)
+        assert filler.flush(60) == 0
+
+        sink.submit(Batch(topics.records(1), topics.watermark(3), topics.cut(3)))
+        assert wait_readable([sink.fileno()], 60)
+        with pytest.raises(LostRecordsError, match="deleted it and made it again") as raised:
+            sink.collect()
+
+    assert set(raised.value.topics) == {topics.rows}
+    assert topics.visible() == [b"filler"] * 9
+    assert committed(topics) == topics.watermark(2)

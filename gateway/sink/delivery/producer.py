@@ -21,6 +21,7 @@ it still has them and knows that no other gateway has come to the slot (`resume_
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import queue
 import threading
@@ -40,6 +41,7 @@ from gateway.core.errors import (
 )
 from gateway.core.failpoints import fail_point
 from gateway.core.records import RESENDABLE, Batch, CopyRequest, Cut, Record, Watermark
+from gateway.observe import event
 from gateway.sink.clients.identity import SlotIdentity
 from gateway.sink.delivery.away import Away
 from gateway.sink.delivery.offsets import Ledger
@@ -48,12 +50,15 @@ from gateway.sink.topics.topic_ids import other_topics, read_topic_ids
 
 __all__ = ["ProgressStore", "Recovered", "TransactionalSink"]
 
+_LOG: Final = logging.getLogger(__name__)
 _ABORT_S: Final = 5.0
 _JOIN_S: Final = 5.0  # the abort, and letting go of the producer
 _READ_S: Final = 60.0
 _PAUSE_S: Final = 0.5
 _REMIND_S: Final = 30.0
 _LOOK_S: Final = 3.0
+_COMPARE_S: Final = 60.0
+_DESCRIBE_S: Final = 3.0
 _TOPIC: Final = itemgetter(0)
 
 
@@ -105,6 +110,7 @@ class TransactionalSink:
         identity: The slot; `transactional.id` follows from it.
         progress: Encodes and reads back the watermark.
         patience_s: Give up on a batch with which Kafka has not finished after so long.
+        compare_s: How often to look whether topics are still the ones that were written to.
         on_away: Told, by the worker's thread, what is known of a Kafka that does not answer; told
             an empty text when it does again.
 
@@ -119,6 +125,7 @@ class TransactionalSink:
         progress: ProgressStore,
         *,
         patience_s: float = 300.0,
+        compare_s: float = _COMPARE_S,
         on_away: Callable[[str], None] = lambda why: None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -142,6 +149,9 @@ class TransactionalSink:
         self._remind_at = 0.0
         self._reminded = False
         self._look_at = 0.0
+        self._compare_s = compare_s
+        self._compare_at = clock() + compare_s
+        self._lost: LostRecordsError | None = None
         self._away = Away(on_away, clock)
         self._missing: set[str] = set()
         self._marker_topics: set[str] = set()
@@ -302,6 +312,7 @@ class TransactionalSink:
             if self._look():
                 self._transactions.complaints.clear()
                 self._away.over()
+                self._compare()
 
     def _look(self) -> bool:
         """Ask Kafka for as much as shows that it answers."""
@@ -329,6 +340,9 @@ class TransactionalSink:
         Returns:
             The error that ends the sink, for the pipeline's thread to raise.
         """
+        self._compare()
+        if self._lost is not None:
+            return self._lost
         if self._pieces is not None:
             keeps = batch.kept and len(self._pieces) < RESENDABLE
             self._pieces = [*self._pieces, batch] if keeps else None
@@ -461,14 +475,28 @@ class TransactionalSink:
             hint="another gateway has written for the same slot; start this one again",
         )
 
-    def _look_for_others(self) -> None:
+    def _compare(self) -> None:
+        """Note, once in a while, that another topic has come under a name that is written to.
+
+        One request for all of them. What else goes wrong with it is met by the next batch.
+        """
+        if self._lost is None and self._clock() >= self._compare_at:
+            self._compare_at = self._clock() + self._compare_s
+            try:
+                self._look_for_others(_DESCRIBE_S)
+            except LostRecordsError as lost:
+                self._lost = lost
+            except GatewayError as error:
+                event(_LOG, logging.DEBUG, "topics are not compared", error=error.message)
+
+    def _look_for_others(self, within_s: float = 10.0) -> None:
         """Refuse to go on where another topic has come under the name of one that is written to.
 
         Raises:
             LostRecordsError: it has.
             TransientError: Kafka does not answer.
         """
-        now = read_topic_ids(self._kafka, self._topic_ids)
+        now = read_topic_ids(self._kafka, self._topic_ids, timeout_s=within_s)
         if lost := other_topics(self._topic_ids, now):
             raise LostRecordsError(
                 f"topic {', '.join(lost)}: somebody has deleted it and made it again", topics=lost

@@ -79,9 +79,11 @@ def read_topics(
     return found
 
 
-def read_topic_ids(kafka: Mapping[str, str | int | bool], topics: Iterable[str]) -> dict[str, str]:
+def read_topic_ids(
+    kafka: Mapping[str, str | int | bool], topics: Iterable[str], *, timeout_s: float = 10.0
+) -> dict[str, str]:
     """Return the IDs of those of the topics that exist and have one; raises as `read_topics`."""
-    return ids_of(read_topics(kafka, topics))
+    return ids_of(read_topics(kafka, topics, timeout_s=timeout_s))
 
 
 def ids_of(topics: Mapping[str, KnownTopic]) -> dict[str, str]:
