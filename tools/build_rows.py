@@ -3,27 +3,40 @@
 The C sources in ``gateway/_speedups/rows`` become ``gateway/_speedups/_rows.abi3.so``, and so on
 (`MODULES`), by the system's compiler or else by the one that is the package ``ziglang``, for this
 and all later versions of Python. Without a compiler or Python's headers the gateway works all the
-same, interpreted, and says so when it starts. Does nothing when nothing has changed. ``CC`` and
+same, interpreted, and says so when it starts. Does nothing when nothing has changed. What C and
+Python share is declared once and made into ``declared.h``; a module knows the digest of all that it
+is made from (`gateway._speedups.loader.interface_of`), and no other is loaded. ``CC`` and
 ``CFLAGS`` are respected.
 """
 
 from __future__ import annotations
 
 import importlib.util
+import json
 import os
+import runpy
 import shlex
 import shutil
 import subprocess
 import sys
 import sysconfig
 import tempfile
+import tomllib
 from pathlib import Path
 from typing import Final
 
-__all__ = ["MODULES", "NO_COMPILER", "build", "needs_package", "system_compiler"]
+__all__ = [
+    "MODULES",
+    "NO_COMPILER",
+    "build",
+    "declarations",
+    "needs_package",
+    "system_compiler",
+]
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 SPEEDUPS: Final = ROOT / "gateway" / "_speedups"
+SCHEMAS: Final = ROOT / "schemas"
 MODULES: Final = {
     "gateway/_speedups/_rows.abi3.so": SPEEDUPS / "rows",
     "gateway/_speedups/_producing.abi3.so": SPEEDUPS / "producing",
@@ -31,8 +44,6 @@ MODULES: Final = {
     "gateway/_speedups/_scanning.abi3.so": SPEEDUPS / "scanning",
 }
 """Where each module stands in the tree, and the folder of its sources."""
-
-_SHARED: Final = tuple(SPEEDUPS.glob("*.h"))  # what their sources include
 
 NO_COMPILER: Final = 3
 """Exit code that asks for the package ``ziglang`` to be installed, and for another call."""
@@ -56,9 +67,13 @@ def build(tree: Path = ROOT) -> str | None:
 
 
 def _build(module: Path, sources: Path) -> str | None:
-    inputs = [Path(__file__), *_SHARED, *sources.iterdir()]
-    newest = max(path.stat().st_mtime for path in inputs)
-    if module.exists() and module.stat().st_mtime >= newest:
+    interface: str = runpy.run_path(str(SPEEDUPS / "loader.py"))["interface_of"](sources.name)
+    newest = Path(__file__).stat().st_mtime
+    if (
+        module.exists()
+        and module.stat().st_mtime >= newest
+        and interface.encode() in module.read_bytes()
+    ):
         return None
     # What is left would be of other sources.
     module.unlink(missing_ok=True)
@@ -70,7 +85,11 @@ def _build(module: Path, sources: Path) -> str | None:
         return "Python's headers are not there (Debian, Ubuntu: apt install python3-dev)"
     with tempfile.TemporaryDirectory(dir=module.parent, prefix=f"{module.name}-") as folder:
         made = Path(folder) / module.name
-        flags = [*_FLAGS, *shlex.split(os.environ.get("CFLAGS", "")), f"-I{include}"]
+        (Path(folder) / "declared.h").write_text(declarations(), encoding="utf-8")
+        flags = [
+            *(*_FLAGS, *shlex.split(os.environ.get("CFLAGS", ""))),
+            *(f'-DINTERFACE="{interface}"', f"-I{include}", f"-I{folder}"),
+        ]
         files = [str(path) for path in sorted(sources.glob("*.c"))]
         done = subprocess.run(
             [*compiler, *flags, *files, "-o", str(made)],
@@ -84,6 +103,38 @@ def _build(module: Path, sources: Path) -> str | None:
             return f"the compiler fails: {done.stdout}"
         made.replace(module)
     return None
+
+
+def declarations() -> str:
+    """Return ``declared.h``: what C and Python share, from the one place where each is declared."""
+    headers = tomllib.loads((SCHEMAS / "headers.toml").read_text(encoding="utf-8"))["header"]
+    marker = json.loads((SCHEMAS / "transaction.avsc").read_text(encoding="utf-8"))
+    (kinds,) = (field["type"]["symbols"] for field in marker["fields"] if field["name"] == "kind")
+    codes = runpy.run_path(str(SPEEDUPS / "codes.py"))
+    enums = [
+        [*(f"HEADER_{one['name']}".upper() for one in headers), "HEADERS"],
+        [f"KIND_{kind}" for kind in kinds],
+        [f"{name} = {_number(code)}" for name, code in codes.items() if name.isupper()],
+    ]
+    lines = ["/* Made by tools/build_rows.py. */", "#ifndef PGSLUICE_DECLARED_H"]
+    lines += ["#define PGSLUICE_DECLARED_H"]
+    lines += [f"enum {{ {', '.join(names)} }};" for names in enums]
+    for scope in ("record", "transaction"):
+        among = (f"1u << HEADER_{h['name']}".upper() for h in headers if h["scope"] == scope)
+        lines.append(f"#define {scope.upper()}_HEADERS ({' | '.join(among)})".replace("1U", "1u"))
+    for name, key in (("HEADER_NAMES", "name"), ("HEADER_VALUES", "value")):
+        texts = (json.dumps(one[key]) if key in one else "NULL" for one in headers)
+        lines.append(f"#define {name} {{{', '.join(texts)}}}")
+    lines.append(f"#define KIND_NAMES {{{', '.join(map(json.dumps, kinds))}}}")
+    for one in headers:
+        for name, value in one.get("values", {}).items():
+            shown = _number(value) if len(value) == 1 else json.dumps(value)
+            lines.append(f"#define {one['name'].upper()}_{name} {shown}")
+    return "\n".join([*lines, "#endif", ""])
+
+
+def _number(code: str | int) -> str:
+    return f"'{code}'" if isinstance(code, str) else str(code)
 
 
 def system_compiler() -> list[str] | None:

@@ -1,9 +1,9 @@
 """Build the docs site into ``build/site``: what ``make docs`` and ``make check`` run.
 
 The pages are laid out as in the repository, so that a link works on the site and beside the code.
-The reference of settings, commands and schemas is generated; ``--settings`` writes the table of
-settings in docs/operations.md, whose rows follow from `schemas.settings.tables`. A link or an
-anchor that leads nowhere is a warning, and a warning fails the build.
+The reference of settings, commands and schemas is generated; ``--tables`` writes the tables of
+settings and headers in docs, which follow from `schemas.settings.tables` and `schemas.headers`. A
+link or an anchor that leads nowhere is a warning, and a warning fails the build.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any, Final, Literal, get_args, get_origin
 
 from gateway.cli import command_line
+from schemas.headers import HEADERS
 from schemas.settings.fields import Declared, address, declared, tables, variable_of
 from schemas.settings.tables import Settings
 
@@ -33,20 +34,18 @@ SHOWN: Final = (
     "*.md", "LICENSE", "docker-compose.yml", "docs/**/*", "examples/**/*", "schemas/*",
     "deploy/**/*", ".github/workflows/*",
 )  # fmt: skip
-OPERATIONS: Final = ROOT / "docs" / "operations.md"
-SETTINGS: Final = re.compile(r"\| key \| (?:.+\n)*\| `consumer\.[a-z_]+` .+")
-"""The table of settings in that page."""
 
 
 def main() -> int:
     """Lay out the pages and build; the exit code is MkDocs'.
 
-    With ``--settings`` the table of settings in docs/operations.md is written instead.
+    With ``--tables`` the tables of the pages that follow from the code are written instead.
     """
-    if sys.argv[1:] == ["--settings"]:
-        text = OPERATIONS.read_text(encoding="utf-8")
-        table = "\n".join(settings_table())
-        OPERATIONS.write_text(SETTINGS.sub(lambda _: table, text), encoding="utf-8")
+    if sys.argv[1:] == ["--tables"]:
+        for page, place, rows in TABLES:
+            text = page.read_text(encoding="utf-8")
+            (old,) = place.findall(text)
+            page.write_text(text.replace(old, "\n".join(rows())), encoding="utf-8")
         return 0
     shutil.rmtree(STAGE, ignore_errors=True)
     for path in {path for pattern in SHOWN for path in ROOT.glob(pattern) if path.is_file()}:
@@ -190,6 +189,25 @@ def _typed(kind: Any) -> str:
             return f"{kind['type']} of {_typed(kind.get('items', kind.get('values')))}"
         return str(kind.get("logicalType", kind["type"]))
     return str(kind)
+
+
+def headers_table() -> Iterator[str]:
+    """The lines of the table in docs/envelope.md."""
+    yield "| header | example | meaning |"
+    yield "| --- | --- | --- |"
+    for header in HEADERS.values():
+        yield f"| `{header.name}` | `{header.example}` | {header.meaning} |"
+
+
+TABLES: Final = (
+    (
+        ROOT / "docs" / "operations.md",
+        re.compile(r"\| key \| (?:.+\n)*\| `consumer\.[a-z_]+` .+"),
+        settings_table,
+    ),
+    (ROOT / "docs" / "envelope.md", re.compile(r"\| header \| (?:.+\n)*\| .+"), headers_table),
+)
+"""Page, place in it, and the lines of each table that follows from the code."""
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@ from typing import Final, final
 
 from gateway.core.records import Record
 
-INTERFACE: Final[int]
+INTERFACE: Final[str]
 
 @final
 class Batches:

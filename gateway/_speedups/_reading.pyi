@@ -2,7 +2,7 @@
 
 from typing import Final
 
-INTERFACE: Final[int]
+INTERFACE: Final[str]
 
 def load(path: str, /) -> bool: ...
 def read(pgconn_ptr: int, lines: list[bytes], most: int, bytes: int, wait_ms: int, /) -> int: ...

@@ -6,7 +6,7 @@ Only `gateway.routing.row.native` and `gateway.routing.short_transactions` use i
 from collections.abc import Callable, Sequence
 from typing import Final
 
-INTERFACE: Final[int]
+INTERFACE: Final[str]
 
 class Rows:
     def __new__(

@@ -5,6 +5,6 @@ Only `gateway.transactions.assembler` uses it.
 
 from typing import Final
 
-INTERFACE: Final[int]
+INTERFACE: Final[str]
 
 def scan(frames: list[bytes], place: int, /) -> tuple[int, int, int]: ...

@@ -13,22 +13,12 @@ from urllib.parse import urlsplit
 from gateway.core.names import topic_of, transaction_topic
 from gateway.definitions.model import Operation, Plan
 from gateway.envelope.envelope import package_version
+from schemas.headers import HEADERS
 
 __all__ = ["document"]
 
 _AVRO: Final = "application/vnd.apache.avro;version=1.9.0"
 _BINDING: Final = "0.4.0"
-_HEADERS: Final = {
-    "lsn": "Of the change, XXXXXXXX/XXXXXXXX: sorts as text.",
-    "commit_lsn": "Of its transaction's commit; with seq it orders everything.",
-    "seq": "Number of the change in its transaction; decimal.",
-    "op": "c, u, d, t or r; of a marker, its kind.",
-    "xid": "Of the transaction; none on rows of a copy.",
-    "rekey": "old or new: the halves of a change of the key.",
-    "origin": "Replication origin, where the transaction has one.",
-    "gid": "Of a prepared transaction.",
-}
-_ALWAYS: Final = ("lsn", "commit_lsn", "seq", "op")
 _SECURE: Final = ("SSL", "SASL_SSL")
 
 
@@ -173,9 +163,10 @@ def _message(
         "headers": {
             "type": "object",
             "properties": {
-                header: {"type": "string", "description": text} for header, text in _HEADERS.items()
+                name: {"type": "string", "description": header.meaning}
+                for name, header in HEADERS.items()
             },
-            "required": list(_ALWAYS),
+            "required": [name for name, header in HEADERS.items() if not header.optional],
         },
         "payload": payload,
         "bindings": {"kafka": binding},

@@ -19,6 +19,7 @@ from gateway.envelope.datums import write_datum
 from gateway.envelope.encoding.values import EPOCH_SHIFT_US
 from gateway.envelope.encoding.varint import encode_long, encode_text
 from gateway.pgoutput.messages import LogicalMessage
+from schemas import load
 
 __all__ = [
     "encode_claim",
@@ -35,8 +36,11 @@ __all__ = [
 ]
 
 
-_END: Final = b"\x00"  # the first of the kinds
-_PROGRESS: Final = b"\x02"
+_KINDS: Final[list[str]] = next(
+    field["type"]["symbols"] for field in load("transaction")["fields"] if field["name"] == "kind"
+)
+_END: Final = encode_long(_KINDS.index("END"))
+_PROGRESS: Final = encode_long(_KINDS.index("PROGRESS"))
 _NULL: Final = b"\x00"
 _PRESENT: Final = b"\x02"
 _REST: Final = b"\x00\x00\x00"

@@ -60,7 +60,7 @@ __all__ = ["Assembler"]
 
 _DATA: Final = frozenset(DATA_TAGS)
 _NOTHING: Final[frozenset[int]] = frozenset()
-_SCANNING: Final = load_compiled("gateway._speedups._scanning", interface=1)
+_SCANNING: Final = load_compiled("scanning")
 
 
 @dataclass(slots=True, eq=False)

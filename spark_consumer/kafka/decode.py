@@ -32,6 +32,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.avro.functions import from_avro
 from pyspark.sql.types import StructType
 
+from schemas.headers import HEADERS
 from spark_consumer.kafka.batch_profile import AVRO_OPTIONS, Piece, of_piece
 from spark_consumer.kafka.layout import ColumnPlan, KeyLayout, canonical
 from spark_consumer.kafka.registry import Schemas
@@ -88,7 +89,16 @@ def read_offsets(
     )
 
 
+_OPS: Final = [op for name, op in HEADERS["op"].values.items() if name != "MESSAGE"]
+_HALVES: Final = list(HEADERS["rekey"].values.values())
+
+
+def _quoted(texts: Iterable[str]) -> str:
+    return ", ".join(f"'{text}'" for text in texts)
+
+
 def _header(name: str) -> str:
+    assert name in HEADERS, name
     # A lambda over the headers would be interpreted, for each record.
     place = f"CAST(array_position(headers.key, '{name}') AS INT) - 1"
     return f"CAST(get(headers.value, {place}) AS STRING)"
@@ -125,10 +135,10 @@ def wire(records: DataFrame) -> DataFrame:
              WHEN lsn IS NULL OR NOT lsn RLIKE '^[0-9A-F]{8}/[0-9A-F]{8}$'
                THEN 'header commit_lsn is missing or is not XXXXXXXX/XXXXXXXX'
              WHEN seq IS NULL THEN 'header seq is missing or is not a number'
-             WHEN op IS NULL OR op NOT IN ('c', 'u', 'd', 't', 'r')
-               THEN 'header op is missing or is not one of c, u, d, t, r'
-             WHEN rekey NOT IN ('old', 'new') THEN 'header rekey is neither old nor new'
-        END"""
+             WHEN op IS NULL OR op NOT IN """
+        f"({_quoted(_OPS)}) THEN 'header op is missing or is not one of {', '.join(_OPS)}'"
+        f" WHEN rekey NOT IN ({_quoted(_HALVES)})"
+        f" THEN 'header rekey is neither {' nor '.join(_HALVES)}' END"
     )
     return (
         records.withColumns(

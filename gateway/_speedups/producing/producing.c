@@ -430,7 +430,7 @@ PyMODINIT_FUNC PyInit__producing(void)
     PyObject *module = PyModule_Create(&module_definition);
 
     batches_type = module == NULL ? NULL : (PyTypeObject *)PyType_FromSpec(&batches_spec);
-    if (batches_type == NULL || PyModule_AddIntConstant(module, "INTERFACE", 2) < 0)
+    if (batches_type == NULL || PyModule_AddStringConstant(module, "INTERFACE", INTERFACE) < 0)
         Py_CLEAR(module);
     return module;
 }

@@ -150,7 +150,7 @@ PyMODINIT_FUNC PyInit__reading(void)
 {
     PyObject *module = PyModule_Create(&module_definition);
 
-    if (module != NULL && PyModule_AddIntConstant(module, "INTERFACE", 1) < 0)
+    if (module != NULL && PyModule_AddStringConstant(module, "INTERFACE", INTERFACE) < 0)
         Py_CLEAR(module);
     return module;
 }

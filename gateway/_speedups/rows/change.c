@@ -180,9 +180,9 @@ static int make(Work *work, Group *group, int operation, int action, int has_old
         return draft_update(work, group, action, has_old, full, to);
     to->count = 0;
     if (operation == INSERT)
-        return draft(work, group, INSERTED, work->new_values, NULL, 0, work->new_values, work->seq,
+        return draft(work, group, OP_INSERTED, work->new_values, NULL, 0, work->new_values, work->seq,
                      0, to);
-    return draft(work, group, DELETED, work->old_values, work->old_values, full, NULL, work->seq,
+    return draft(work, group, OP_DELETED, work->old_values, work->old_values, full, NULL, work->seq,
                  0, to);
 }
 

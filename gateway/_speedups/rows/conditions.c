@@ -2,8 +2,6 @@
 
 #include <string.h>
 
-enum { LESS = 1, EQUAL = 2, GREATER = 4 };
-enum { ALL_OF = '&', ONE_OF = '|', NOT = '!', IS_NULL = '0' };
 enum { DEEPEST = 100 };
 
 static int refuse(const char *why)

@@ -24,7 +24,7 @@ typedef struct {
 typedef struct Condition Condition;
 
 struct Condition {
-    uint8_t code;   /* '&', '|', '!', '0', or how the column's text is read */
+    uint8_t code;   /* ALL_OF, ONE_OF, NOT, IS_NULL, or how the column's text is read */
     uint8_t orders; /* of LESS, EQUAL and GREATER */
     Py_ssize_t index;
     Py_ssize_t count; /* of parts or constants */

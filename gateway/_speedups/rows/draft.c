@@ -2,28 +2,48 @@
 
 #include <string.h>
 
-static PyObject *lsn_name, *commit_name, *xid_name, *seq_name, *op_headers[3], *end_header,
+/* Whoever declares another one has to make it here, unless it is a constant. */
+_Static_assert(RECORD_HEADERS == (1u << HEADER_LSN | 1u << HEADER_SEQ | 1u << HEADER_OP |
+                                  1u << HEADER_REKEY),
+               "schemas/headers.toml declares a header of each record that is not made here");
+_Static_assert(TRANSACTION_HEADERS == (1u << HEADER_COMMIT_LSN | 1u << HEADER_XID |
+                                       1u << HEADER_ORIGIN | 1u << HEADER_GID),
+               "schemas/headers.toml declares a header of transactions that is not made here");
+
+static PyObject *names[HEADERS], *constants[HEADERS], *op_headers[3], *end_header,
     *rekey_headers[2];
 
-static PyObject *header(const char *name, const char *text)
+static PyObject *header(int number, const char *text)
 {
-    return Py_BuildValue("(sy)", name, text);
+    return Py_BuildValue("(Oy)", names[number], text);
+}
+
+static PyObject *op_header(int letter)
+{
+    char text[2] = {(char)letter};
+
+    return header(HEADER_OP, text);
 }
 
 int names_make(void)
 {
-    lsn_name = PyUnicode_InternFromString("lsn");
-    commit_name = PyUnicode_InternFromString("commit_lsn");
-    xid_name = PyUnicode_InternFromString("xid");
-    seq_name = PyUnicode_InternFromString("seq");
-    op_headers[0] = header("op", "c");
-    op_headers[1] = header("op", "u");
-    op_headers[2] = header("op", "d");
-    end_header = header("op", "END");
-    rekey_headers[0] = header("rekey", "old");
-    rekey_headers[1] = header("rekey", "new");
-    return lsn_name && commit_name && xid_name && seq_name && op_headers[0] && op_headers[1] &&
-                   op_headers[2] && end_header && rekey_headers[0] && rekey_headers[1]
+    static const char *const declared[HEADERS] = HEADER_NAMES, *const values[HEADERS] = HEADER_VALUES;
+    static const char *const kinds[] = KIND_NAMES;
+
+    for (int i = 0; i < HEADERS; i++) {
+        if ((names[i] = PyUnicode_InternFromString(declared[i])) == NULL)
+            return FAILED;
+        if (values[i] != NULL && (constants[i] = header(i, values[i])) == NULL)
+            return FAILED;
+    }
+    op_headers[0] = op_header(OP_INSERTED);
+    op_headers[1] = op_header(OP_UPDATED);
+    op_headers[2] = op_header(OP_DELETED);
+    end_header = header(HEADER_OP, kinds[KIND_END]);
+    rekey_headers[0] = header(HEADER_REKEY, REKEY_OLD);
+    rekey_headers[1] = header(HEADER_REKEY, REKEY_NEW);
+    return op_headers[0] && op_headers[1] && op_headers[2] && end_header && rekey_headers[0] &&
+                   rekey_headers[1]
                ? DONE
                : FAILED;
 }
@@ -60,18 +80,35 @@ int encode_shared(Shared *shared, int64_t xid, int64_t commit_lsn, int64_t commi
     return put_long(out, ts_ms);
 }
 
+/* Those that gateway.envelope.headers.HeaderMaker shares; they are borrowed. */
+static int take_headers(Shared *shared, PyObject *from)
+{
+    Py_ssize_t at = 0;
+
+    shared->header_count = 0;
+    for (int i = 0; i < HEADERS; i++) {
+        PyObject *item = NULL;
+
+        if (!(RECORD_HEADERS & 1u << i) && (item = PyTuple_GetItem(from, at++)) == NULL)
+            return FAILED;
+        shared->headers[i] = item == Py_None ? NULL : item;
+        shared->header_count += shared->headers[i] != NULL;
+    }
+    return DONE;
+}
+
 int take_shared(Shared *shared, PyObject *from)
 {
-    PyObject *gateway_part, *origin;
+    PyObject *gateway_part, *origin, *headers;
     long long xid, commit_lsn, commit_ms, ts_ms;
 
     if (!PyTuple_Check(from)) {
         PyErr_SetString(PyExc_TypeError, "what a transaction shares is not a tuple");
         return FAILED;
     }
-    if (!PyArg_ParseTuple(from, "SLLLLOOOO!p", &gateway_part, &xid, &commit_lsn, &commit_ms, &ts_ms,
-                          &origin, &shared->commit, &shared->xid, &PyTuple_Type, &shared->extra,
-                          &shared->has_origin))
+    if (!PyArg_ParseTuple(from, "SLLLLOO!p", &gateway_part, &xid, &commit_lsn, &commit_ms, &ts_ms,
+                          &origin, &PyTuple_Type, &headers, &shared->has_origin) ||
+        take_headers(shared, headers) != DONE)
         return FAILED;
     if (take_bytes(gateway_part, &shared->gateway_part, &shared->gateway_size) != DONE)
         return FAILED;
@@ -262,11 +299,6 @@ static PyObject *number_header(PyObject *name, int64_t number)
     return text_header(name, first, (int)(text + sizeof text - first));
 }
 
-PyObject *xid_header(int64_t xid)
-{
-    return number_header(xid_name, xid);
-}
-
 static PyObject *position_header(PyObject *name, int64_t lsn)
 {
     char text[17];
@@ -280,31 +312,47 @@ static PyObject *position_header(PyObject *name, int64_t lsn)
     return text_header(name, text, at);
 }
 
-PyObject *commit_header(int64_t commit_lsn)
+/* Make those of a transaction without origin and gid; they are let go of by `end_of_headers`. */
+int begin_headers(Shared *shared, int64_t commit_lsn, int64_t xid)
 {
-    return position_header(commit_name, commit_lsn);
+    memcpy(shared->headers, constants, sizeof constants);
+    shared->headers[HEADER_COMMIT_LSN] = position_header(names[HEADER_COMMIT_LSN], commit_lsn);
+    shared->headers[HEADER_XID] = number_header(names[HEADER_XID], xid);
+    shared->header_count = 0;
+    for (int i = 0; i < HEADERS; i++)
+        shared->header_count += shared->headers[i] != NULL;
+    return shared->headers[HEADER_COMMIT_LSN] && shared->headers[HEADER_XID] ? DONE : FAILED;
+}
+
+void end_of_headers(Shared *shared)
+{
+    Py_CLEAR(shared->headers[HEADER_COMMIT_LSN]);
+    Py_CLEAR(shared->headers[HEADER_XID]);
 }
 
 /* As gateway.envelope.headers.HeaderMaker makes them; `op` is a header. */
 static PyObject *headers_with(const Shared *shared, int64_t lsn, int64_t seq, PyObject *op,
                               int rekey)
 {
-    Py_ssize_t extra = PyTuple_Size(shared->extra), at = 0;
-    PyObject *list = PyList_New(4 + (shared->xid != Py_None) + (rekey != 0) + extra);
-    int failed;
+    PyObject *list = PyList_New(shared->header_count + 3 + (rekey != 0));
+    Py_ssize_t at = 0;
+    int failed = list == NULL;
 
-    if (list == NULL)
-        return NULL;
-    failed = put_item(list, &at, position_header(lsn_name, lsn));
-    failed = failed || put_item(list, &at, shared_item(shared->commit));
-    if (shared->xid != Py_None)
-        failed = failed || put_item(list, &at, shared_item(shared->xid));
-    failed = failed || put_item(list, &at, number_header(seq_name, seq));
-    failed = failed || put_item(list, &at, shared_item(op));
-    if (rekey)
-        failed = failed || put_item(list, &at, shared_item(rekey_headers[rekey - 1]));
-    for (Py_ssize_t i = 0; i < extra; i++)
-        failed = failed || put_item(list, &at, shared_item(PyTuple_GetItem(shared->extra, i)));
+#pragma GCC unroll 32 /* then nothing is compared, as if each header stood here by itself */
+    for (int i = 0; i < HEADERS; i++) {
+        if (failed)
+            break;
+        if (i == HEADER_LSN)
+            failed = put_item(list, &at, position_header(names[i], lsn));
+        else if (i == HEADER_SEQ)
+            failed = put_item(list, &at, number_header(names[i], seq));
+        else if (i == HEADER_OP)
+            failed = put_item(list, &at, shared_item(op));
+        else if (i == HEADER_REKEY && rekey)
+            failed = put_item(list, &at, shared_item(rekey_headers[rekey - 1]));
+        else if (shared->headers[i] != NULL)
+            failed = put_item(list, &at, shared_item(shared->headers[i]));
+    }
     if (failed)
         Py_CLEAR(list);
     return list;
@@ -312,7 +360,7 @@ static PyObject *headers_with(const Shared *shared, int64_t lsn, int64_t seq, Py
 
 static PyObject *headers_of(const Work *work, int op, int64_t seq, int rekey)
 {
-    PyObject *op_header = op_headers[op == INSERTED ? 0 : op == UPDATED ? 1 : 2];
+    PyObject *op_header = op_headers[op == OP_INSERTED ? 0 : op == OP_UPDATED ? 1 : 2];
 
     return headers_with(work->shared, work->lsn, seq, op_header, rekey);
 }
@@ -366,7 +414,7 @@ int draft(Work *work, const Group *group, int op, const Value *keyed, const Valu
         return NOT_MINE;
     memset(made, 0, sizeof *made);
     made->has_key = group->has_key;
-    made->has_tombstone = op == DELETED && group->tombstones;
+    made->has_tombstone = op == OP_DELETED && group->tombstones;
     made->key_at = out->size;
     if (group->has_key && (got = put_key(out, group, keyed)) != DONE)
         return got;
@@ -413,19 +461,19 @@ int draft_update(Work *work, const Group *group, int action, int has_old, int fu
 
     to->count = 0;
     if (action == DELETE)
-        return draft(work, group, DELETED, old, old, full, NULL, work->seq, 0, to);
+        return draft(work, group, OP_DELETED, old, old, full, NULL, work->seq, 0, to);
     if (action == INSERT) /* with a value that was not sent, it is counted as lost */
         return has_unchanged(&work->table, new)
                    ? NOT_MINE
-                   : draft(work, group, INSERTED, new, NULL, 0, new, work->seq, 0, to);
+                   : draft(work, group, OP_INSERTED, new, NULL, 0, new, work->seq, 0, to);
     if (!has_old)
-        return draft(work, group, UPDATED, new, NULL, 0, new, work->seq, 0, to);
+        return draft(work, group, OP_UPDATED, new, NULL, 0, new, work->seq, 0, to);
     if (group->has_key && (got = same_key(work, group, &same)) != DONE)
         return got;
     if (same)
-        return draft(work, group, UPDATED, new, old, full, new, work->seq, 0, to);
-    got = draft(work, group, DELETED, old, old, full, NULL, work->seq - 1, 1, to);
+        return draft(work, group, OP_UPDATED, new, old, full, new, work->seq, 0, to);
+    got = draft(work, group, OP_DELETED, old, old, full, NULL, work->seq - 1, 1, to);
     if (got != DONE)
         return got;
-    return draft(work, group, INSERTED, new, old, full, new, work->seq, 2, to);
+    return draft(work, group, OP_INSERTED, new, old, full, new, work->seq, 2, to);
 }

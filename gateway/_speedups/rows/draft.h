@@ -30,7 +30,8 @@ typedef struct {
     Py_ssize_t gateway_size;
     Buffer encoded; /* the parts of the envelope that are the same for all, one behind the other */
     size_t transaction_end, id_end;
-    PyObject *commit, *xid, *extra; /* headers; `extra` is a tuple of some */
+    PyObject *headers[HEADERS]; /* NULL for those of single records, and for what it lacks */
+    Py_ssize_t header_count;
     int has_origin;
 } Shared;
 
@@ -48,8 +49,6 @@ typedef struct {
     int64_t lsn, seq, total_order;
 } Work;
 
-enum { INSERTED = 'c', UPDATED = 'u', DELETED = 'd' };
-
 typedef struct {
     size_t key_at, key_size, body_at, body_size;
     uint32_t hash;
@@ -66,8 +65,8 @@ int names_make(void);
 int take_shared(Shared *shared, PyObject *from);
 int encode_shared(Shared *shared, int64_t xid, int64_t commit_lsn, int64_t commit_ms,
                   PyObject *origin, int64_t ts_ms);
-PyObject *commit_header(int64_t commit_lsn);
-PyObject *xid_header(int64_t xid);
+int begin_headers(Shared *shared, int64_t commit_lsn, int64_t xid);
+void end_of_headers(Shared *shared);
 PyObject *end_headers(const Shared *shared, int64_t commit_lsn, int64_t seq);
 int split(const Table *table, const uint8_t *frame, size_t size, size_t *at, Value *values);
 int has_unchanged(const Table *table, const Value *values);

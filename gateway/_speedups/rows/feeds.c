@@ -76,7 +76,7 @@ int touch(Feeds *feeds, const TakerList *counted)
 static int put_common(Buffer *out, const Ending *ending)
 {
     out->size = 0;
-    if (put_bytes(out, "\x00", 1) != DONE || put_long(out, ending->end_lsn) != DONE ||
+    if (put_long(out, KIND_END) != DONE || put_long(out, ending->end_lsn) != DONE ||
         put_bytes(out, "\x02", 1) != DONE || put_long(out, ending->commit_lsn) != DONE ||
         put_bytes(out, "\x02", 1) != DONE || put_long(out, ending->xid) != DONE ||
         put_bytes(out, "\x02", 1) != DONE || put_long(out, ending->commit_us) != DONE)

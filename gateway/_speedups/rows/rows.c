@@ -288,7 +288,7 @@ PyMODINIT_FUNC PyInit__rows(void)
     }
     if (series == NULL || PyModule_AddObjectRef(module, "Rows", type) < 0 ||
         PyModule_AddObjectRef(module, "Series", series) < 0 ||
-        PyModule_AddIntConstant(module, "INTERFACE", 6) < 0)
+        PyModule_AddStringConstant(module, "INTERFACE", INTERFACE) < 0)
         Py_CLEAR(module);
     Py_XDECREF(type);
     Py_XDECREF(series);

@@ -23,7 +23,7 @@ typedef struct {
 
 typedef struct {
     PyObject ob_base;
-    PyObject *kept, *gateway_part, *nothing;
+    PyObject *kept, *gateway_part;
     Feeds feeds;
     Shared shared;
     Visit visits[MOST_VISITS];
@@ -64,7 +64,6 @@ static void series_dealloc(PyObject *self)
     feeds_free(&series->feeds);
     buffer_free(&series->shared.encoded);
     Py_XDECREF(series->kept);
-    Py_XDECREF(series->nothing);
     release(self);
     Py_DECREF(type);
 }
@@ -85,16 +84,13 @@ static PyObject *series_new(PyTypeObject *type, PyObject *arguments, PyObject *k
     series = (Series *)self;
     Py_INCREF(arguments);
     series->kept = arguments;
-    series->nothing = PyTuple_New(0);
-    if (series->nothing == NULL ||
-        !PyArg_ParseTuple(arguments, "SO!", &series->gateway_part, &PyTuple_Type, &feeds) ||
+    if (!PyArg_ParseTuple(arguments, "SO!", &series->gateway_part, &PyTuple_Type, &feeds) ||
         feeds_take(&series->feeds, feeds) != DONE ||
         take_bytes(series->gateway_part, &series->shared.gateway_part,
                    &series->shared.gateway_size) != DONE) {
         Py_DECREF(self);
         return NULL;
     }
-    series->shared.extra = series->nothing;
     return self;
 }
 
@@ -216,9 +212,7 @@ static int open_transaction(Series *series, PyObject *frames, Py_ssize_t place, 
         return NOT_MINE;
     tx->end_lsn = int64_at(data + TAG_AT + 10);
     tx->commit_us = commit_time + EPOCH_SHIFT_US;
-    shared->commit = commit_header(tx->commit_lsn);
-    shared->xid = xid_header(tx->xid);
-    if (shared->commit == NULL || shared->xid == NULL)
+    if (begin_headers(shared, tx->commit_lsn, tx->xid) != DONE)
         return FAILED;
     return encode_shared(shared, tx->xid, tx->commit_lsn, tx->commit_us / 1000, Py_None, ts_ms);
 }
@@ -286,8 +280,7 @@ static int route_transaction(Series *series, PyObject *frames, Py_ssize_t *place
         if (PyList_SetSlice(out, records, PyList_Size(out), NULL) < 0)
             got = FAILED;
     }
-    Py_CLEAR(series->shared.commit);
-    Py_CLEAR(series->shared.xid);
+    end_of_headers(&series->shared);
     return got;
 }
 

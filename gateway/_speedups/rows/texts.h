@@ -7,24 +7,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "declared.h"
+
 enum { FAILED = -1, DONE = 0, NOT_MINE = 1 };
 /* FAILED: no memory, or a Python exception is set. What was written is of no use unless DONE. */
 
-/* Codes of the ways to read a value, as gateway.routing.row.native names them. */
-enum {
-    AS_BOOLEAN = 'b',
-    AS_INTEGER = 'i',
-    AS_FLOAT = 'f',
-    AS_DOUBLE = 'd',
-    AS_DECIMAL = 'n',
-    AS_WHOLE = 'w', /* an integer, kept as its digits */
-    AS_BYTES = 'x',
-    AS_DATE = 'a',
-    AS_TIMESTAMP = 't',
-    AS_TIMESTAMPTZ = 'z',
-    AS_TEXT = 's',
-    AS_BPCHAR = 'B', /* without its blanks at the end */
-};
+/* Codes of the ways to read a value: those that conditions have, too, are in declared.h. */
+enum { AS_BYTES = 'x' };
 
 #define USECS_1970_TO_2000 INT64_C(946684800000000)
 

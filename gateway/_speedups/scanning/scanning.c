@@ -129,7 +129,7 @@ PyMODINIT_FUNC PyInit__scanning(void)
 {
     PyObject *module = PyModule_Create(&definition);
 
-    if (module != NULL && PyModule_AddIntConstant(module, "INTERFACE", 1) < 0)
+    if (module != NULL && PyModule_AddStringConstant(module, "INTERFACE", INTERFACE) < 0)
         Py_CLEAR(module);
     return module;
 }

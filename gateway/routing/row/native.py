@@ -33,7 +33,7 @@ __all__ = [
     "why_not_built",
 ]
 
-ROWS: Final = load_compiled("gateway._speedups._rows", interface=6)
+ROWS: Final = load_compiled("rows")
 
 _VALUES: Final = {
     AvroKind.BOOLEAN: "b",

@@ -60,7 +60,7 @@ class TransactionState:
                 context.commit_ms,
                 context.ts_ms,
                 None if context.origin is None else context.origin.encode(),
-                *self.headers.shared,
+                self.headers.shared,
                 self.has_origin,
             )
         return self._shared

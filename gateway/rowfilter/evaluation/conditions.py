@@ -15,6 +15,8 @@ from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 from typing import Final, TypeAlias, TypeVar
 
+from gateway._speedups import codes
+from gateway._speedups.codes import ALL_OF, EQUAL, GREATER, IS_NULL, LESS, NOT, ONE_OF
 from gateway.pgtypes.arrays import Array
 from gateway.pgtypes.catalog import TYPES
 from gateway.pgtypes.datetimes import iso
@@ -40,17 +42,14 @@ __all__ = ["Condition", "condition_of"]
 Condition: TypeAlias = tuple[object, ...]
 """One of
 
-- ``("&", parts)``, all of them; ``("|", parts)``, one of them; ``("!", part)``;
-- ``("0", index)``: the column at `index` of a tuple is NULL;
+- ``(ALL_OF, parts)``, ``(ONE_OF, parts)``, ``(NOT, part)``;
+- ``(IS_NULL, index)``: the column at `index` of a tuple is NULL;
 - ``(code, orders, index, constants)``: it is not NULL, and stands to the constants as one of
   `orders` says, of LESS, EQUAL and GREATER. Of several constants, which are sorted, EQUAL means
   that it is among them, and the other two that it is not. `code` says how its text is read; one
   that cannot be read so is left to the function, also where `orders` has none of them, or all.
 """
 
-LESS: Final = 1
-EQUAL: Final = 2
-GREATER: Final = 4
 ANY_ORDER: Final = LESS | EQUAL | GREATER
 
 _ORDERS: Final[Mapping[str, int]] = {
@@ -63,8 +62,8 @@ _ORDERS: Final[Mapping[str, int]] = {
 }
 _MIRRORED: Final = {LESS: GREATER, GREATER: LESS}
 
-_TRUE: Final[Condition] = ("&", ())
-_FALSE: Final[Condition] = ("|", ())
+_TRUE: Final[Condition] = (ALL_OF, ())
+_FALSE: Final[Condition] = (ONE_OF, ())
 _DEEPEST: Final = 32
 """What is nested deeper is left to the function."""
 
@@ -74,16 +73,19 @@ _INTEGERS: Final = frozenset(TYPES[name][0] for name in ("int2", "int4", "int8")
 _ENDS_OF_DATES: Final = {iso.DATE_INFINITY: _INT8_MAX, iso.DATE_MINUS_INFINITY: _INT8_MIN}
 """The infinities, as those of timestamps are."""
 _DATE: Final = TYPES["date"][0]
-_TIMESTAMPS: Final = {TYPES["timestamp"][0]: "t", TYPES["timestamptz"][0]: "z"}
-_FLOATS: Final = {TYPES["float4"][0]: "f", TYPES["float8"][0]: "d"}
+_TIMESTAMPS: Final = {
+    TYPES["timestamp"][0]: codes.AS_TIMESTAMP,
+    TYPES["timestamptz"][0]: codes.AS_TIMESTAMPTZ,
+}
+_FLOATS: Final = {TYPES["float4"][0]: codes.AS_FLOAT, TYPES["float8"][0]: codes.AS_DOUBLE}
 _TEXTS: Final = frozenset(TYPES[name][0] for name in ("text", "varchar", "name", "uuid"))
 _BOOL: Final = TYPES["bool"][0]
 _NUMERIC: Final = TYPES["numeric"][0]
 _ANYTHING: Final[Mapping[int, tuple[str, tuple[object, ...]]]] = {
-    **dict.fromkeys((*_TEXTS, TYPES["bpchar"][0]), ("s", (b"",))),
-    **dict.fromkeys(_INTEGERS, ("i", (0,))),
+    **dict.fromkeys((*_TEXTS, TYPES["bpchar"][0]), (codes.AS_TEXT, (b"",))),
+    **dict.fromkeys(_INTEGERS, (codes.AS_INTEGER, (0,))),
     **{type_oid: (code, (0.0,)) for type_oid, code in _FLOATS.items()},
-    **{_BOOL: ("b", (0,)), _NUMERIC: ("n", (b"0",))},
+    **{_BOOL: (codes.AS_BOOLEAN, (0,)), _NUMERIC: (codes.AS_DECIMAL, (b"0",))},
 }
 """For each type that is read before a filter: its code, and a constant, whichever."""
 
@@ -100,7 +102,7 @@ def condition_of(filters: Sequence[RowFilter], names: Sequence[str]) -> Conditio
         condition = tabulator.is_true(expr, 0)
     except _NoConditionError:
         return None
-    return ("&", (*read, condition)) if read else condition
+    return (ALL_OF, (*read, condition)) if read else condition
 
 
 class _NoConditionError(Exception):
@@ -117,7 +119,7 @@ class _Tabulator:
         """Return what is true of each value of `column`, and leaves what cannot be read."""
         index = self._indexes[column.name]
         code, constants = _ANYTHING[column.type_oid]
-        return "|", (("0", index), (code, ANY_ORDER, index, constants))
+        return ONE_OF, ((IS_NULL, index), (code, ANY_ORDER, index, constants))
 
     def is_true(self, expr: Expr, depth: int) -> Condition:
         """Return when `expr` is true."""
@@ -126,19 +128,19 @@ class _Tabulator:
             case Constant(value):
                 return _TRUE if value is True else _FALSE
             case And(arguments):
-                return self._all("&", self.is_true, arguments, depth)
+                return self._all(ALL_OF, self.is_true, arguments, depth)
             case Or(arguments):
-                return self._all("|", self.is_true, arguments, depth)
+                return self._all(ONE_OF, self.is_true, arguments, depth)
             case Not(argument):
                 return self.is_false(argument, depth)
             case IsTrue(argument, expected):
                 return (self.is_true if expected else self.is_false)(argument, depth)
             case IsNull(ColumnRef() as column):
-                return ("0", self._indexes[column.name])
+                return (IS_NULL, self._indexes[column.name])
             case Distinct(equal, left, Constant(value)) if value is not None:
                 is_null = self.is_true(IsNull(without_widening(left)), depth)
                 differs = self._comparison(left, _order(equal.infix) ^ ANY_ORDER, (value,))
-                return ("|", (is_null, differs))
+                return (ONE_OF, (is_null, differs))
             case AnyAll():
                 return self._search(expr, wanted=True)
             case ColumnRef(_, type_oid) if type_oid == _BOOL:
@@ -154,13 +156,13 @@ class _Tabulator:
             case Constant(value):
                 return _TRUE if value is False else _FALSE
             case And(arguments):
-                return self._all("|", self.is_false, arguments, depth)
+                return self._all(ONE_OF, self.is_false, arguments, depth)
             case Or(arguments):
-                return self._all("&", self.is_false, arguments, depth)
+                return self._all(ALL_OF, self.is_false, arguments, depth)
             case Not(argument):
                 return self.is_true(argument, depth)
             case IsTrue() | IsNull() | Distinct():
-                return ("!", self.is_true(expr, depth))
+                return (NOT, self.is_true(expr, depth))
             case AnyAll():
                 return self._search(expr, wanted=False)
             case ColumnRef(_, type_oid) if type_oid == _BOOL:
@@ -224,20 +226,20 @@ def _coded(
     """How the texts of `column` are read, and the constants, sorted, as they are compared so."""
     type_oid = column.type_oid
     if is_trimmed or type_oid in _TEXTS:
-        return "B" if is_trimmed else "s", tuple(_sorted(constants, bytes))
+        return codes.AS_BPCHAR if is_trimmed else codes.AS_TEXT, tuple(_sorted(constants, bytes))
     if type_oid == _BOOL:
-        return "b", tuple(map(int, _sorted(constants, bool)))
+        return codes.AS_BOOLEAN, tuple(map(int, _sorted(constants, bool)))
     if type_oid == _DATE:
-        return "a", tuple(_ENDS_OF_DATES.get(day, day) for day in _sorted(constants, int))
+        return codes.AS_DATE, tuple(_ENDS_OF_DATES.get(day, day) for day in _sorted(constants, int))
     if type_oid in _TIMESTAMPS:
         return _TIMESTAMPS[type_oid], tuple(_sorted(constants, int))
     if type_oid in _FLOATS:
         return _FLOATS[type_oid], tuple(_sorted(constants, float))
     if type_oid in _INTEGERS and all(type(value) is int for value in constants):
-        return "i", tuple(_sorted(constants, int))
+        return codes.AS_INTEGER, tuple(_sorted(constants, int))
     if type_oid in _INTEGERS or type_oid == _NUMERIC:
         decimals = [_decimal(value) for value in constants]
-        code = "n" if type_oid == _NUMERIC else "w"
+        code = codes.AS_DECIMAL if type_oid == _NUMERIC else codes.AS_WHOLE
         return code, tuple(f"{number:f}".encode() for number in _sorted(decimals, Decimal))
     raise _NoConditionError
 

@@ -33,9 +33,7 @@ _Client = TypeVar("_Client")
 
 
 _PLACE: Final = itemgetter(0, 1)
-_PRODUCING: Final = load_compiled(
-    "gateway._speedups._producing", interface=2, library=cimpl.__file__
-)
+_PRODUCING: Final = load_compiled("producing", library=cimpl.__file__)
 
 
 def why_one_by_one() -> str | None:

@@ -34,8 +34,7 @@ _Read: TypeAlias = Callable[[PGconn, list[bytes]], int]
 
 
 _READING: Final = load_compiled(
-    "gateway._speedups._reading",
-    interface=1,
+    "reading",
     library=getattr(sys.modules[pq.PGconn.__module__], "__file__", None) or "psycopg",
 )
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-import os
+import re
 import subprocess
 from pathlib import Path
 
 import pytest
 
+from gateway._speedups import codes, loader
+from gateway._speedups.loader import interface_of, load_compiled
 from gateway.routing.row.native import why_not_built
 from gateway.sink.delivery.batches import why_one_by_one
+from schemas.headers import HEADERS
 from tools import build_rows
 
 ROWS = "gateway/_speedups/_rows.abi3.so"
@@ -29,8 +32,6 @@ def test_without_a_compiler_the_reason_is_told_and_nothing_is_left(
     monkeypatch.setenv("CC", "no-such-compiler")
     module = tree / ROWS
     module.write_bytes(b"of other sources")
-    newest = max(path.stat().st_mtime for path in build_rows.MODULES[ROWS].iterdir())
-    os.utime(module, (newest - 1, newest - 1))
 
     why = build_rows.build(tree)
 
@@ -62,16 +63,40 @@ def test_a_compiler_that_fails_is_quoted(tree: Path, monkeypatch: pytest.MonkeyP
     assert [path for path in tree.rglob("*") if path.is_file()] == [compiler]
 
 
-def test_what_is_newer_than_the_sources_is_kept(
+def test_what_is_built_of_these_sources_is_kept(
     tree: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CC", "no-such-compiler")
-    for module in build_rows.MODULES:
-        (tree / module).write_bytes(b"of these sources")
+    for module, sources in build_rows.MODULES.items():
+        (tree / module).write_bytes(b"of " + interface_of(sources.name).encode())
 
     assert build_rows.build(tree) is None
-    for module in build_rows.MODULES:
-        assert (tree / module).read_bytes() == b"of these sources"
+    assert all((tree / module).exists() for module in build_rows.MODULES)
+
+
+def test_what_is_built_of_other_sources_is_never_loaded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = {name: interface_of(name) for name in ("rows", "scanning")}
+    changed = tmp_path / "headers.toml"
+    changed.write_text((build_rows.SCHEMAS / "headers.toml").read_text() + "# another\n")
+    monkeypatch.setattr(loader, "_DECLARED", (*loader._DECLARED[:-1], changed))
+
+    for name, digest in here.items():
+        assert interface_of(name) != digest
+        assert load_compiled(name) in ("built from other sources", "not built")
+
+
+def test_what_c_and_python_share_is_declared_once() -> None:
+    lines = build_rows.declarations().splitlines()
+
+    names = ", ".join(f'"{name}"' for name in HEADERS)
+    assert f"#define HEADER_NAMES {{{names}}}" in lines
+    assert len(HEADERS) <= 32  # bits of RECORD_HEADERS
+    assert any("ALL_OF = '&'" in line and "GREATER = 4" in line for line in lines)
+    used = "".join(path.read_text() for path in build_rows.MODULES[ROWS].iterdir())
+    for name in (name for name in vars(codes) if name.isupper()):
+        assert re.search(rf"\b{name}\b", used), f"no C source uses {name}"
 
 
 def test_what_is_built_in_this_tree_is_taken() -> None:

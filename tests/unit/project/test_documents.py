@@ -4,22 +4,26 @@ from __future__ import annotations
 
 import re
 import tomllib
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from gateway.config import load_settings
-from tools.docs import OPERATIONS, SETTINGS, settings_table
+from tools.docs import TABLES
 
 ROOT = Path(__file__).resolve().parents[3]
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])
 _LINK = re.compile(r"\]\(([^)#:]+)(?:#[^)]*)?\)")
 
 
-def test_the_table_of_settings_is_what_the_settings_declare() -> None:
-    (documented,) = SETTINGS.findall(OPERATIONS.read_text())
+@pytest.mark.parametrize(("page", "place", "rows"), TABLES, ids=lambda one: str(one)[-14:])
+def test_a_table_that_follows_from_the_code_is_what_the_code_declares(
+    page: Path, place: re.Pattern[str], rows: Callable[[], Iterator[str]]
+) -> None:
+    (documented,) = place.findall(page.read_text())
 
-    assert documented.splitlines() == list(settings_table()), "run python -m tools.docs --settings"
+    assert documented.splitlines() == list(rows()), "run python -m tools.docs --tables"
 
 
 @pytest.mark.parametrize("document", ["README.md", "docs/operations.md"])

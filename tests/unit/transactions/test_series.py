@@ -24,7 +24,7 @@ from tests.support.stream_model import (
     stream_commit,
 )
 
-SCANNED = not isinstance(load_compiled("gateway._speedups._scanning", interface=1), str)
+SCANNED = not isinstance(load_compiled("scanning"), str)
 MESSAGE = xlogdata(LogicalMessage(True, Lsn(90), "told", b"content"))
 LARGE = xlogdata(Insert(1, (b"x" * 20_000,)))
 HALF = xlogdata(Insert(1, (b"x" * 9_000,)))

@@ -58,9 +58,7 @@ class Bench:
 BenchFactory = Callable[..., Bench]
 
 
-FORMS = (
-    [False] if isinstance(load_compiled("gateway._speedups._scanning", 1), str) else [False, True]
-)
+FORMS = [False] if isinstance(load_compiled("scanning"), str) else [False, True]
 """Whether short transactions come in series."""
 
 
