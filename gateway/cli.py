@@ -363,7 +363,7 @@ def command_line() -> argparse.ArgumentParser:
         slot_commands,
         "drop",
         _slot_drop,
-        "drop the slot and forget the watermark; the next run copies all tables anew",
+        "drop the slot and forget the watermark; the next run copies all tables again",
     )
     _add_group(slot_drop)
     slot_drop.add_argument(

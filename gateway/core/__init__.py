@@ -1,6 +1,6 @@
-"""Values and helpers that every part of the gateway uses, and that use no part of it.
+"""Values and helpers used throughout the gateway, which depend on no other part of it.
 
-LSNs, errors, names, records, and the small things that guard a process: descriptors, background
-calls, fail points. A module belongs here when the edges and the pure middle both need it. What
-knows of PostgreSQL's catalog, of Kafka's clients or of the configuration does not.
+LSNs, errors, names, records, and process-level helpers: descriptors, background calls, fail points.
+A module belongs here when both the edges and the pure middle need it. Code that depends on
+PostgreSQL's catalog, on Kafka's clients or on the configuration does not.
 """

@@ -1,7 +1,7 @@
-"""Blocking calls that cannot be interrupted, made in a thread so that their caller stays awake.
+"""Uninterruptible blocking calls, run in a thread so that the caller stays responsive.
 
-Some libraries offer no other way to connect or to ask than one that returns when it pleases. The
-caller waits for such a call in short steps, does meanwhile what must not wait, and can give up.
+Some libraries offer only calls without a timeout to connect or to query. The caller waits for such
+a call in short steps, does urgent work meanwhile, and can give up.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ __all__ = ["OnWait", "call_in_background", "keep_waiting"]
 _Result = TypeVar("_Result")
 
 OnWait = Callable[[], None]
-"""Called some ten times a second while an answer is waited for; what it raises ends the wait."""
+"""Callback of a wait, called about ten times a second; an exception from it ends the wait."""
 
 _STEP_S: Final = 0.1
 
 
 def keep_waiting() -> None:
-    """Do nothing: the `OnWait` of a caller that has nothing to do meanwhile."""
+    """Do nothing: the `OnWait` of a caller that has nothing else to do."""
 
 
 def call_in_background(
@@ -32,12 +32,14 @@ def call_in_background(
     on_wait: OnWait,
     discard: Callable[[_Result], object] = lambda result: None,
 ) -> _Result:
-    """Return or raise what `work` does.
+    """Return the result of `work`, or raise its exception.
 
     Args:
-        work: Runs in a thread of its own; has limits of its own, because nothing ends it.
-        on_wait: What it raises is raised here at once, and the thread is left to itself.
-        discard: Gets the result that comes after that, in the thread, to close it.
+        work: Function that runs in a thread of its own; it needs its own limits, because nothing
+            stops it.
+        on_wait: Callback of the wait; its exception is raised here at once, and the thread is
+            abandoned.
+        discard: Function that closes a result that arrives after that; called in the thread.
     """
     future: Future[_Result] = Future()
 
@@ -66,6 +68,6 @@ def call_in_background(
 
 
 def _discard_result(future: Future[_Result], discard: Callable[[_Result], object]) -> None:
-    """Discard a result that came between the last look and the end of the wait."""
+    """Discard a result that arrived between the last check and the end of the wait."""
     if not future.cancelled() and future.exception() is None:
         discard(future.result())

@@ -1,4 +1,4 @@
-"""How far the copy of a table is: what is committed with the rows of each chunk."""
+"""Progress of a table's copy, committed with the rows of each chunk."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from typing import TypeAlias
 __all__ = ["Key", "Progress"]
 
 Key: TypeAlias = tuple[bytes, ...]
-"""The text of each of a key's columns, in the order of the columns in the table."""
+"""Text of each key column, in the order of the columns in the table."""
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a copy is.
+    """Progress of a copy.
 
     Attributes:
-        copied: The last key of the last chunk; None before the first one, and where all of the
-            table is one chunk.
-        complete: Nothing is behind `copied` any more.
-        again: Keys whose rows consumers may not have although their range is copied.
-        rows: Read so far.
+        copied: Last key of the last chunk; None before the first one, and if the whole table is one
+            chunk.
+        complete: Whether no rows are left after `copied`.
+        again: Keys whose rows consumers may lack although their range has been copied.
+        rows: Number of rows read so far.
     """
 
     copied: Key | None = None

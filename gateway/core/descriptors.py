@@ -1,7 +1,7 @@
-"""Waiting for file descriptors, whatever their numbers are.
+"""Waiting for file descriptors of any number.
 
-Not `select.select`: a process with more than 1,024 files open, as Kafka clients of many brokers
-have them, cannot name the later ones there.
+`select.select` is not used: it is limited to descriptors below 1,024, and Kafka clients of many
+brokers have more files open than that.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ __all__ = ["wait_for_socket", "wait_readable"]
 
 
 def wait_readable(descriptors: Iterable[int], timeout_s: float) -> frozenset[int]:
-    """Wait until one of them can be read, or is at its end; return those.
+    """Wait until a descriptor is readable or at its end; return all that are.
 
     None is returned after `timeout_s`; 0 does not wait.
     """
@@ -27,9 +27,9 @@ def wait_readable(descriptors: Iterable[int], timeout_s: float) -> frozenset[int
 def wait_for_socket(
     socket: int, timeout_s: float, *, read: bool = False, write: bool = False
 ) -> tuple[bool, bool]:
-    """Wait until `socket` is ready for what is asked; return whether for reading, for writing.
+    """Wait until `socket` is ready as requested; return whether for reading and for writing.
 
-    A socket that is broken is ready for all that is asked: the next call on it says why.
+    A broken socket counts as ready for everything: the next call on it raises the reason.
     """
     poller = select.poll()
     poller.register(socket, (select.POLLIN if read else 0) | (select.POLLOUT if write else 0))
@@ -42,5 +42,5 @@ def wait_for_socket(
 
 
 def _milliseconds(seconds: float) -> int:
-    # Rounded up: a wait that ends too early would be begun again in a busy loop.
+    # Rounded up: a wait that ends too early would be restarted in a busy loop.
     return math.ceil(seconds * 1000)

@@ -1,9 +1,9 @@
-r"""Text from elsewhere as a terminal, a log or a page may show it.
+r"""Escaping of untrusted text for terminals, logs and pages.
 
-Rows, names and the texts of servers may hold characters that move the cursor, recolour or rewrite
-what is on the screen, begin a line that looks like ours, or turn the order of what is read. They
-are shown as ``\uXXXX``, which in JSON text is also the character itself. Whatever is written for
-people goes through here: `gateway.observe` for the log, `say` for commands, `as_html` for the page.
+Rows, names and server messages may contain characters that move the cursor, recolour or rewrite the
+screen, start a line that looks like ours, or reverse the reading order. They are shown as
+``\uXXXX``, which in JSON text also denotes the character itself. All output for people goes through
+here: `gateway.observe` for the log, `say` for commands, `as_html` for the page.
 """
 
 from __future__ import annotations
@@ -28,22 +28,22 @@ _SHORT: Final = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 
 def shown(text: object) -> str:
-    """Return `text` for one line, without a character that acts instead of being seen."""
+    """Return `text` for one line, with control characters escaped."""
     return NOT_IN_A_LINE.sub(_escaped, str(text))
 
 
 def lines_shown(text: object) -> str:
-    """Return text of several lines likewise; line feeds and tabs, which are its own, stay."""
+    """Return text of several lines likewise; its own line feeds and tabs stay."""
     return _NOT_IN_LINES.sub(_escaped, str(text))
 
 
 def as_html(text: object) -> str:
-    """Return `text` for a page or an attribute: as `shown`, and with its markup escaped."""
+    """Return `text` for a page or an attribute: as `shown`, with markup escaped."""
     return escape(shown(text))
 
 
 def say(line: object = "", *, to: TextIO | None = None) -> None:
-    """Print one line at once; to standard output, unless `to` says otherwise."""
+    """Print and flush one line, to standard output unless `to` is given."""
     print(shown(line), file=sys.stdout if to is None else to, flush=True)
 
 

@@ -1,4 +1,4 @@
-"""Every error that pgsluice raises on purpose, with the verdict in the class.
+"""Tree of all errors that pgsluice raises on purpose; the class says whether to retry.
 
     GatewayError
     ├── TransientError      retry with backoff (connection lost, broker not available)
@@ -6,18 +6,17 @@
     │   ├── FencedError         a younger gateway writes to Kafka: this attempt is over
     │   └── LostRecordsError    a topic lacks what was written to it: its tables are copied again
     └── FatalError          exit; a person must act, and `hint` says how
-        ├── ConfigError         the settings cannot work
-        ├── UsageError          an argument of a command is wrong; exit code 2
-        ├── DefinitionError     a publication or subscription cannot be served; text and position
-        │   └── FilterError         its row filter is not allowed or not supported
-        ├── ProtocolError       the bytes do not parse; has tag and offset
-        ├── SchemaError         a relation cannot be published as Avro, or changed incompatibly
-        ├── UnfitError          one change cannot be published; [on_error] gets past it
-        │   ├── ValueFormatError    a value cannot be read, or cannot be carried by its Avro type
-        │   ├── RecordSizeError     its record is larger than Kafka takes
-        │   └── SchemaRefusedError  the registry refuses the schema of its table
-        ├── SlotError           the slot is gone, lost its WAL, or is ahead of the watermark
-        └── KafkaTransactionTimeout  more than fits into one Kafka transaction
+        ├── ConfigError         the settings cannot work ├── UsageError          an argument of a
+        command is wrong; exit code 2 ├── DefinitionError     a publication or subscription cannot
+        be served; text and position │   └── FilterError         its row filter is not allowed or
+        not supported ├── ProtocolError       the bytes do not parse; has tag and offset ├──
+        SchemaError         a relation cannot be published as Avro, or changed incompatibly ├──
+        UnfitError          one change cannot be published; [on_error] gets past it │   ├──
+        ValueFormatError    a value cannot be read, or cannot be carried by its Avro type │   ├──
+        RecordSizeError     its record is larger than Kafka accepts │   └── SchemaRefusedError  the
+        registry refuses the schema of its table ├── SlotError           the slot is gone, lost its
+        WAL, or is ahead of the watermark └── KafkaTransactionTimeout  more than fits into one Kafka
+        transaction
 
 `gateway.rowfilter` adds FilterEvaluationError, an UnfitError: a row filter raises on a row.
 
@@ -54,11 +53,11 @@ __all__ = [
 
 
 class GatewayError(Exception):
-    """Base of the tree.
+    """Base class of all errors.
 
     Attributes:
-        message: What is wrong and where, without secrets and without column values.
-        hint: What to do next, or None.
+        message: Description of the fault and its place, without secrets and without column values.
+        hint: Next step for the operator, or None.
     """
 
     def __init__(self, message: str, *, hint: str | None = None) -> None:
@@ -71,17 +70,17 @@ class GatewayError(Exception):
 
 
 class TransientError(GatewayError):
-    """Something outside failed that may pass; nothing was lost, retry from the watermark."""
+    """A temporary failure outside the gateway; nothing was lost, retry from the watermark."""
 
 
 class SlotBusyError(TransientError):
-    """Another process reads the replication slot; it is free when that one has ended."""
+    """Another process reads the replication slot; it becomes free when that process ends."""
 
 
 class FencedError(TransientError):
-    """A younger gateway has taken the transactional id; nothing of this one is visible any more.
+    """A newer gateway has fenced this one's transactional id; its open transaction is aborted.
 
-    Whether this gateway goes on is decided by the slot, which only one of them can hold.
+    The slot, which only one of them can hold, decides whether this gateway continues.
     """
 
 
@@ -89,7 +88,7 @@ class LostRecordsError(TransientError):
     """Topics lack records that were written to them; the next attempt knows which.
 
     Attributes:
-        topics: Their names.
+        topics: Names of the topics.
     """
 
     def __init__(self, message: str, *, topics: Collection[str], hint: str | None = None) -> None:
@@ -150,7 +149,7 @@ class ProtocolError(FatalError):
 
     Attributes:
         tag: First byte of the message (empty for an empty message).
-        offset: Where in the message reading stopped, in bytes.
+        offset: Offset in the message at which decoding stopped, in bytes.
     """
 
     def __init__(self, reason: str, *, tag: bytes, offset: int) -> None:
@@ -165,16 +164,16 @@ class SchemaError(FatalError):
 
 
 UnfitKind: TypeAlias = Literal["filter", "value", "size", "schema"]
-"""Why a change cannot be published: the keys of ``[on_error]``."""
+"""Kind of a change that cannot be published: a key of ``[on_error]``."""
 
 
 class UnfitError(FatalError):
-    """A change cannot be published as it is; ``[on_error]`` says what becomes of it.
+    """A change cannot be published as it is; ``[on_error]`` decides whether it is quarantined.
 
     Attributes:
-        kind: The key there.
-        reason: What is wrong, for the error topic. Unlike the message it may quote values.
-        sqlstate: PostgreSQL's error code, where it was the server that said so.
+        kind: Key in ``[on_error]``.
+        reason: Description for the error topic. Unlike the message, it may quote values.
+        sqlstate: PostgreSQL's error code, if the server raised the error.
     """
 
     kind: ClassVar[UnfitKind]
@@ -192,12 +191,12 @@ class UnfitError(FatalError):
         self.sqlstate = sqlstate
 
     def place(self, where: str) -> None:
-        """Say in the message where it was, and in the hint which setting gets past it."""
+        """Add the place to the message, and to the hint the setting that skips such changes."""
         self.message += f" ({where})"
         self.name_setting()
 
     def name_setting(self) -> None:
-        """Say in the hint which setting gets past it."""
+        """Add to the hint the setting that skips such changes."""
         setting = (
             f'set [on_error] {self.kind} = "quarantine" to put such changes into the error topic '
             "and go on"
@@ -206,7 +205,7 @@ class UnfitError(FatalError):
 
 
 class ValueFormatError(UnfitError):
-    """A value does not read as its type's output format, or its Avro type cannot carry it.
+    """A value is not in its type's output format, or its Avro type cannot represent it.
 
     The message names type and relation, never the value.
     """
@@ -215,13 +214,13 @@ class ValueFormatError(UnfitError):
 
 
 class RecordSizeError(UnfitError):
-    """A record is larger than its topic or the producer takes."""
+    """A record is larger than its topic or the producer accepts."""
 
     kind = "size"
 
 
 class SchemaRefusedError(UnfitError):
-    """The registry refuses a schema as incompatible with those before it."""
+    """The registry refuses a schema as incompatible with earlier versions."""
 
     kind = "schema"
 
@@ -231,7 +230,7 @@ class SlotError(FatalError):
 
 
 class KafkaTransactionTimeout(FatalError):
-    """The broker has ended a Kafka transaction that was open for too long."""
+    """The broker has aborted a Kafka transaction that was open for too long."""
 
 
 _WIDEST: Final = 400
@@ -240,9 +239,9 @@ _CUT: Final = "..."
 
 
 def quote_position(text: str, position: int) -> str:
-    """Show the line of `text` that holds `position`, with its number and a caret below it.
+    """Return the line of `text` that contains `position`, with its number and a caret below it.
 
-    Of a long line only what is around the position.
+    A long line is cut to the part around the position.
     """
     start = text.rfind("\n", 0, position) + 1
     end = text.find("\n", position)

@@ -1,8 +1,8 @@
-"""Places where a crash is interesting, for the fault tests to crash at.
+"""Crash points for the fault tests.
 
-``PGSLUICE_FAILPOINT=<name>`` in the environment kills this process as `kill -9` does when it comes
-to the place of that name, ``<name>:<n>`` when it comes there for the n-th time. Without the
-variable a place costs a comparison; none of them is on the way of a row.
+``PGSLUICE_FAILPOINT=<name>`` in the environment kills this process as `kill -9` does when it
+reaches the fail point of that name, ``<name>:<n>`` when it does for the n-th time. Without the
+variable a fail point costs a comparison; none of them is on the path of a row.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _left = int(_COUNT or 1)
 
 
 def fail_point(name: str) -> None:
-    """Die here when the environment says so. Names are listed in docs/testing.md."""
+    """Kill the process here if the environment says so. Names are listed in docs/testing.md."""
     global _left
     if name == _ARMED:
         _left -= 1

@@ -1,7 +1,7 @@
-"""Names of database objects in SQL that a person is shown, and may run. Pure.
+"""Quoting of database object names in SQL that is shown to people, who may run it. Pure.
 
-Other roles choose the names of their tables, schemas and columns: as they are, they could be a
-statement of their own.
+Other roles choose the names of their tables, schemas and columns: unquoted, a name could contain a
+statement of its own.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _QUOTED: Final = re.compile(
 
 
 def quote_identifier(name: str) -> str:
-    """Return a name as SQL has it: in quotes, unless it reads the same without.
+    """Return `name` as an SQL identifier, in quotes if it needs them.
 
     Source: quote_identifier in PostgreSQL's ruleutils.c, which is the function quote_ident.
     """

@@ -1,7 +1,7 @@
 """WAL positions: unsigned 64-bit integers with PostgreSQL's text form ``X/X``.
 
-A bare `Lsn` says nothing about which position it is; names do: ``start_lsn``,
-``commit_lsn``, ``end_lsn``, ``flush_lsn``.
+A bare `Lsn` does not say which position it is; names do: ``start_lsn``, ``commit_lsn``,
+``end_lsn``, ``flush_lsn``.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _TEXT: Final = re.compile(r"\A([0-9A-Fa-f]{1,8})/([0-9A-Fa-f]{1,8})\Z")
 
 
 def parse_lsn(text: str) -> Lsn:
-    """Read ``16/B374D848``.
+    """Parse an LSN such as ``16/B374D848``.
 
     Raises:
         ValueError: `text` is not a WAL position.
@@ -32,10 +32,10 @@ def parse_lsn(text: str) -> Lsn:
 
 
 def format_lsn(lsn: int) -> str:
-    """Write an LSN as PostgreSQL prints it: upper case, no padding."""
+    """Format an LSN as PostgreSQL prints it: upper case, no padding."""
     return f"{lsn >> 32:X}/{lsn & 0xFFFFFFFF:X}"
 
 
 def header_lsn(lsn: int) -> bytes:
-    """Write an LSN as record headers carry it: ``XXXXXXXX/XXXXXXXX``, so that it sorts as text."""
+    """Format an LSN for record headers: ``XXXXXXXX/XXXXXXXX``, which sorts as text."""
     return b"%08X/%08X" % (lsn >> 32, lsn & 0xFFFFFFFF)

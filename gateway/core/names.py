@@ -1,7 +1,8 @@
-"""Names: PostgreSQL identifiers as Avro names and as parts of Kafka topic names.
+"""Conversion of PostgreSQL identifiers to Avro names and to parts of Kafka topic names.
 
-Both escapes are invertible, so that two identifiers never become one name. They differ because
-the alphabets do: Avro knows ``[A-Za-z0-9_]``, Kafka also ``-`` and ``.``, and the point separates.
+Both escapes are invertible, so that two identifiers never become one name. They differ because the
+alphabets do: Avro allows ``[A-Za-z0-9_]``, Kafka also ``-`` and ``.``, and the dot is the
+separator.
 """
 
 from __future__ import annotations
@@ -26,26 +27,26 @@ __all__ = [
 ]
 
 MAX_TOPIC_LENGTH: Final = 249
-"""Kafka's limit, in characters."""
+"""Kafka's limit on topic names, in characters."""
 
-# An underscore is escaped where it would read as the start of an escape. Escapes begin with an
+# An underscore is escaped if it would look like the start of an escape. Escapes begin with an
 # underscore themselves, so the hex digits after a literal "_x" can only be literal ones.
 _NOT_AVRO = re.compile(r"\A[0-9]|[^A-Za-z0-9_]|_(?=x[0-9A-F]{4})")
 _NOT_TOPIC = re.compile(r"-x|[^A-Za-z0-9_-]")
 
 
 def avro_name(identifier: str) -> str:
-    """Write an identifier as an Avro name.
+    """Return an identifier as an Avro name.
 
     A character outside ``[A-Za-z0-9_]`` and a leading digit become ``_xHHHH_``, the code point in
     upper-case hexadecimal, at least four digits. So does an underscore before ``x`` and four such
-    digits, which would read as an escape.
+    digits, which would look like an escape.
     """
     return _NOT_AVRO.sub(lambda match: f"_x{ord(match[0]):04X}_", identifier)
 
 
 def topic_part(identifier: str) -> str:
-    """Write an identifier as one of the parts of a topic name that points separate.
+    """Return an identifier as one of the dot-separated parts of a topic name.
 
     A character outside ``[A-Za-z0-9_-]`` becomes ``-xHHHH-``, a literal ``-x`` becomes ``-x002Dx``.
     """
@@ -57,52 +58,52 @@ def _escape_topic(match: re.Match[str]) -> str:
 
 
 def topic_name(subscription: str, schema: str, table: str) -> str:
-    """Name the topic of a subscription's table: ``<subscription>.<schema>.<table>``.
+    """Return the default topic of a subscription's table: ``<subscription>.<schema>.<table>``.
 
     Raises:
-        SchemaError: longer than Kafka allows.
+        SchemaError: the name is longer than Kafka allows.
     """
     return _checked(f"{topic_part(subscription)}.{topic_part(schema)}.{topic_part(table)}")
 
 
 def topic_of(subscription: str, schema: str, table: str, names: Mapping[str, str]) -> str:
-    """Name the topic of a subscription's table, where `names` has another name for it: that one.
+    """Return the topic of a subscription's table: its entry in `names`, or the default.
 
     Args:
-        subscription: Its name.
-        schema: Of the table.
-        table: Its name.
-        names: ``[topics] names``, by ``<subscription>.<schema>.<table>`` as they are written.
+        subscription: Name of the subscription.
+        schema: Schema of the table.
+        table: Name of the table.
+        names: ``[topics] names``, by ``<subscription>.<schema>.<table>`` as written.
 
     Raises:
-        SchemaError: longer than Kafka allows.
+        SchemaError: the name is longer than Kafka allows.
     """
     return names.get(f"{subscription}.{schema}.{table}") or topic_name(subscription, schema, table)
 
 
 def transaction_topic(subscription: str) -> str:
-    """Name the topic of a subscription's markers: ``<subscription>.transaction``.
+    """Return the topic of a subscription's markers: ``<subscription>.transaction``.
 
     Raises:
-        SchemaError: longer than Kafka allows.
+        SchemaError: the name is longer than Kafka allows.
     """
     return _checked(f"{topic_part(subscription)}.transaction")
 
 
 def message_topic(gateway: str) -> str:
-    """Name the topic of logical messages: ``<gateway>.message``.
+    """Return the topic of logical messages: ``<gateway>.message``.
 
     Raises:
-        SchemaError: longer than Kafka allows.
+        SchemaError: the name is longer than Kafka allows.
     """
     return _checked(f"{topic_part(gateway)}.message")
 
 
 def error_topic(gateway: str) -> str:
-    """Name the topic of rows on which a filter raised: ``<gateway>.error``.
+    """Return the topic of changes that cannot be published: ``<gateway>.error``.
 
     Raises:
-        SchemaError: longer than Kafka allows.
+        SchemaError: the name is longer than Kafka allows.
     """
     return _checked(f"{topic_part(gateway)}.error")
 
@@ -118,11 +119,11 @@ def _checked(topic: str) -> str:
 
 
 def find_collisions(names: Iterable[str]) -> list[tuple[str, ...]]:
-    """Find topic names that Kafka does not keep apart, because they differ only in ``.`` and ``_``.
+    """Return groups of topic names that collide in Kafka: they differ only in ``.`` and ``_``.
 
     Returns:
-        Groups of two names or more, names and groups sorted. A name that is given twice does not
-        collide with itself.
+        Groups of two or more names, both sorted. A name that occurs twice does not collide with
+        itself.
 
     Source: org.apache.kafka.common.internals.Topic.hasCollision (metric names use ``_`` for both).
     """

@@ -1,4 +1,4 @@
-"""What crosses from the pipeline to the sink: encoded Kafka records, in batches. Pure values."""
+"""Values that pass from the pipeline to the sink: encoded Kafka records, in batches."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gateway.core.lsn import Lsn
 Header: TypeAlias = tuple[str, bytes]
 
 Record: TypeAlias = tuple[str, int, bytes | None, bytes | None, list[Header]]
-"""topic, partition, key, value, headers. A plain tuple: one is made for every row.
+"""Record: topic, partition, key, value, headers. A plain tuple: one is made for every row.
 
 Key and value are in Confluent's wire format; a value of None is a tombstone. The list of headers
 may be shared between records and must not be changed.
@@ -21,13 +21,13 @@ may be shared between records and must not be changed.
 
 _RECORD_OVERHEAD: Final = 36
 BATCH_OVERHEAD: Final = 61
-"""What a batch of records has beside them: a topic's ``max.message.bytes`` counts it."""
+"""Overhead of a record batch in bytes, which a topic's ``max.message.bytes`` includes."""
 
 
 def wire_size(key: bytes | None, value: bytes | None, headers: Collection[Header]) -> int:
-    """Return the bytes of a record as the producer's ``message.max.bytes`` counts them.
+    """Return the size of a record as the producer's ``message.max.bytes`` counts it, in bytes.
 
-    Source: rd_kafka_msg_new0 in rdkafka_msg.c: the most that length fields can take.
+    Source: rd_kafka_msg_new0 in rdkafka_msg.c: the maximum size of length fields.
     """
     size = _RECORD_OVERHEAD + len(key or b"") + len(value or b"")
     for name, text in headers:
@@ -42,13 +42,13 @@ def _length_bytes(length: int) -> int:
 CopyStateKind: TypeAlias = Literal["pending", "copying", "ready", "missing", "held", "gone"]
 
 HeldCause: TypeAlias = Literal["", "lost", "partitions"]
-"""Reason to hold a table until somebody asks for its copy: its topic lost records, or has another
-number of partitions. Empty: it is published again by itself, as soon as it can be."""
+"""Cause for holding a table until an operator requests its copy: its topic lost records, or has
+another number of partitions. Empty: it is published again automatically as soon as it can be."""
 
 
 def hint_of(cause: HeldCause, table: object) -> str:
-    """Return how a table comes back that is held for something; `table` is its name."""
-    word = shlex.quote(str(table))  # which another role may have chosen
+    """Return how to release a held table; `table` is its name."""
+    word = shlex.quote(str(table))  # another role may have chosen the name
     if cause == "lost":
         return f"find out why, then `pgsluice copy {word}`"
     if cause == "partitions":
@@ -64,27 +64,27 @@ def hint_of(cause: HeldCause, table: object) -> str:
 
 @dataclass(frozen=True, slots=True)
 class CopyState:
-    """Where the copy of one subscriber table stands.
+    """State of one subscriber table's copy.
 
-    ``missing`` is a table that the definitions list and the source does not have, ``held`` one in
-    trouble, which gets nothing until it is copied; ``gone`` is said of one that is forgotten.
+    A table is ``missing`` if the definitions list it and the source does not have it, ``held`` if
+    it cannot be published and receives nothing until it is copied, and ``gone`` if it is forgotten.
 
     Attributes:
-        consistent_point: Where it came into this state; None while pending.
-        definition: By which its rows have come, or come: `gateway.definitions.changes`; empty when
-            it is not known.
-        progress: How far the copy is.
-        oid: Of the table in the source; 0 when it is not known.
-        taken: How the table is published: `gateway.definitions.tables.remembered`.
-        reason: Why it is held.
-        cause: Of one that is held, whether a person has to ask for its copy.
-        topic: That has its rows; empty when it is not known.
-        asked: What of a table that is ready is to be copied once more, because somebody asked for
-            it: the condition that rows fulfil, empty for the whole table; None: nothing. `progress`
-            is of that copy. The table stays ready until a whole copy begins. Of one that is being
-            copied: what follows then.
-        published: How many rows of the copy this subscription has been sent; `progress` has how
-            many were read.
+        consistent_point: LSN at which it entered this state; None while pending.
+        definition: Fingerprint of the definition of its rows, see `gateway.definitions.changes`;
+            empty if unknown.
+        progress: Progress of the copy.
+        oid: OID of the table in the source; 0 if unknown.
+        taken: How the table is published, as JSON: `gateway.definitions.tables.remembered`. The
+            field of PROGRESS has this name.
+        reason: Reason for which it is held.
+        cause: Cause for which an operator has to request the copy of a held table.
+        topic: Topic that has its rows; empty if unknown.
+        asked: Condition of the rows of a ready table that are to be copied again on request; empty
+            for the whole table, None for no request. `progress` refers to that copy. The table
+            stays ready until a full copy starts. For a table that is being copied, the request that
+            follows.
+        published: Number of copied rows sent to this subscription; `progress` has the number read.
     """
 
     subscription: str
@@ -104,12 +104,12 @@ class CopyState:
 
     @property
     def is_settled(self) -> bool:
-        """Whether nothing of it is to be copied."""
+        """Whether no rows are left to copy."""
         return self.state == "ready" and self.asked is None
 
 
 def restarted(state: CopyState) -> CopyState:
-    """Return the state of a table that is to be copied from its beginning, and nothing more."""
+    """Return the state of a table that is to be copied from the start, without other requests."""
     return replace(
         state,
         state="pending",
@@ -123,14 +123,14 @@ def restarted(state: CopyState) -> CopyState:
 
 @dataclass(frozen=True, slots=True)
 class CopyRequest:
-    """What somebody asks a gateway to copy once more; kept in Kafka until the gateway takes it.
+    """Request to copy rows again; kept in Kafka until the gateway accepts it.
 
     Attributes:
-        name: Of the request, unlike that of any other.
-        table: None, and `schema` as well: all tables.
-        subscription: None: all that copy the table.
-        where: The condition that rows fulfil, on the table's columns; empty: the whole table.
-        cancel: Nothing is to be copied that was asked for before.
+        name: Unique name of the request.
+        table: Name of the table; None, and `schema` as well, for all tables.
+        subscription: Name of the subscription; None for all that copy the table.
+        where: Condition on the table's columns; empty for the whole table.
+        cancel: Whether earlier requests are cancelled.
     """
 
     name: str
@@ -143,10 +143,10 @@ class CopyRequest:
 
 @dataclass(frozen=True, slots=True)
 class LastCommit:
-    """A transaction by what no other server would give it as well.
+    """Identity of a transaction, which differs between servers.
 
     Attributes:
-        commit_time: Microseconds since 2000-01-01 00:00 UTC.
+        commit_time: Commit time, in microseconds since 2000-01-01 00:00 UTC.
     """
 
     commit_lsn: Lsn
@@ -156,12 +156,12 @@ class LastCommit:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Changed definitions that the gateway cannot put into force; the old ones stay.
+    """Refusal of changed definitions; the old ones stay in force.
 
     Attributes:
-        since_ms: When they were refused first, in milliseconds since 1970.
-        looked_ms: When they were looked at last, likewise.
-        definitions: Their fingerprint; empty when the file could not be read.
+        since_ms: Time of the first refusal, in milliseconds since 1970.
+        looked_ms: Time of the last check, likewise.
+        definitions: Fingerprint of the refused definitions; empty if the file could not be read.
     """
 
     since_ms: int
@@ -173,16 +173,16 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True)
 class Watermark:
-    """What the sink commits together with the records before it.
+    """Watermark, which the sink commits together with the records before it.
 
     Attributes:
-        end_lsn: Every transaction that ends at or before it is in Kafka once this is committed.
-            0: the slot is claimed, and nothing was streamed from it yet.
-        timeline: Of the server at the time.
+        end_lsn: Every transaction that ends at or before it is in Kafka once this is committed. 0:
+            the slot is claimed, and nothing has been streamed from it yet.
+        timeline: Timeline of the server at the time.
         definitions: Fingerprint of the definitions in force.
-        copies: States of the initial copies, all of them.
-        last: The last transaction at or before `end_lsn` that changed rows; None: not known.
-        refusal: Of changed definitions, as long as it lasts.
+        copies: States of all copies.
+        last: Last transaction at or before `end_lsn` that changed rows; None if unknown.
+        refusal: Refusal of changed definitions, while it lasts.
     """
 
     end_lsn: Lsn
@@ -195,11 +195,12 @@ class Watermark:
 
 @dataclass(frozen=True, slots=True)
 class Writer:
-    """A gateway, as markers name it.
+    """Identity of a gateway in markers.
 
     Attributes:
-        system_identifier: Of the source server; a primary and its standbys have the same.
-        gateway: Its name, which may change.
+        system_identifier: System identifier of the source server, shared by a primary and its
+            standbys.
+        gateway: Name of the gateway, which may change.
     """
 
     system_identifier: str
@@ -209,7 +210,7 @@ class Writer:
 
     @property
     def owner(self) -> tuple[str, str, str]:
-        """What says whose the topics are: system identifier, database and slot."""
+        """Owner of the topics: system identifier, database and slot."""
         return self.system_identifier, self.database, self.slot
 
     def __str__(self) -> str:
@@ -221,12 +222,13 @@ class Writer:
 
 @dataclass(frozen=True, slots=True)
 class Feed:
-    """The topics of one subscription.
+    """Topics of one subscription.
 
     Attributes:
-        markers: The topic of its markers.
-        prefix: Of a marker in Confluent's wire format, and its first fields, which say who writes.
-        tables: Its tables' topics, and how many partitions each has.
+        markers: Topic of its markers.
+        prefix: Prefix of a marker in Confluent's wire format, with the first fields, which name the
+            writer.
+        tables: Topics of its tables, with the number of partitions of each.
     """
 
     subscription: str
@@ -237,14 +239,14 @@ class Feed:
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """The end of a Kafka transaction, of which its PROGRESS markers tell.
+    """End of a Kafka transaction, which its PROGRESS markers announce.
 
     Attributes:
-        end_lsn: Everything up to it has been published.
-        commit_time: Of the last source transaction inside, in microseconds since 2000-01-01 00:00
-            UTC; None where there is none.
-        feeds: Those that get a marker when the Kafka transaction has a record of theirs.
-        idle: Names of the subscriptions that get one in any case.
+        end_lsn: LSN until which everything has been published.
+        commit_time: Commit time of its last source transaction, in microseconds since 2000-01-01
+            00:00 UTC; None if it has none.
+        feeds: Feeds that get a marker if the Kafka transaction has a record of theirs.
+        idle: Names of the subscriptions that get a marker in any case.
     """
 
     end_lsn: Lsn
@@ -255,13 +257,14 @@ class Cut:
 
 @dataclass(frozen=True, slots=True)
 class PartitionOffsets:
-    """What one Kafka transaction has written to a partition of a table's topic.
+    """Offsets that one Kafka transaction has written in a partition of a table's topic.
 
     Attributes:
-        first_offset: Of the first record.
-        next_offset: Behind the last record.
-        previous_offset: `next_offset` of the Kafka transaction before that wrote there; 0 for none.
-        records: All of them, tombstones too.
+        first_offset: Offset of the first record.
+        next_offset: Offset after the last record.
+        previous_offset: `next_offset` of the previous Kafka transaction that wrote there; 0 for
+            none.
+        records: Number of records, including tombstones.
     """
 
     topic: str
@@ -273,7 +276,7 @@ class PartitionOffsets:
 
 
 RESENDABLE: Final = 8
-"""A Kafka transaction of no more batches than this can be sent again by the sink itself."""
+"""Maximum number of batches in a Kafka transaction that the sink can resend by itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,12 +284,13 @@ class Batch:
     """A piece of one Kafka transaction.
 
     Attributes:
-        records: In the order in which they are to be produced.
-        watermark: Commit the Kafka transaction with this; None: more pieces follow.
-        cut: What the PROGRESS markers say; only with a watermark. None: there are no markers.
-        done_requests: Requests that are forgotten with the watermark, because its copies have them.
-        kept: The sink keeps the batch until the commit, to send it again, if it has kept those
-            before. Not where more are to come than it keeps.
+        records: Records in the order in which to produce them.
+        watermark: Watermark with which to commit the Kafka transaction; None if more pieces follow.
+        cut: Content of the PROGRESS markers; only with a watermark. None for no markers.
+        done_requests: Requests that are removed with the watermark, because its copies include
+            them.
+        kept: Whether the sink keeps the batch until the commit, to resend it, provided that it has
+            kept those before. False if more will follow than it keeps.
     """
 
     records: list[Record]

@@ -1,7 +1,7 @@
-"""Errors by which the machine says that descriptors, memory or threads have run out.
+"""Errors that mean the machine is short of descriptors, memory or threads.
 
-Whatever needed one, a file, a socket or a pipe, it is a shortage that may pass: other processes,
-clients or tables take what is missing now.
+Whatever needed one, a file, a socket or a pipe, the shortage may pass: other processes, clients or
+tables are using the resource now.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from gateway.core.errors import TransientError
 __all__ = ["SHORT", "shortage"]
 
 SHORT: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
-"""Numbers of `OSError` that mean it."""
+"""Values of `OSError.errno` that mean a shortage."""
 
-# Libraries in C have the number no more, only its text; threads have a text of Python's own.
+# C libraries report only the text, without the number; for threads the text is Python's own.
 _TEXTS: Final = (
     os.strerror(errno.EMFILE),
     os.strerror(errno.ENFILE),
@@ -27,7 +27,7 @@ _TEXTS: Final = (
 
 
 def shortage(error: BaseException) -> TransientError | None:
-    """Return the transient error that stands for `error`; None when it is something else."""
+    """Return the transient error for `error`; None if it is not a shortage."""
     for each in _chain(error):
         if isinstance(each, OSError) and each.errno in SHORT:
             return _made(os.strerror(each.errno))
@@ -38,7 +38,7 @@ def shortage(error: BaseException) -> TransientError | None:
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:
-    """Yield `error` and what it was raised for; a hidden context counts, too."""
+    """Yield `error` and its causes, including suppressed contexts."""
     seen: set[int] = set()
     each: BaseException | None = error
     while each is not None and id(each) not in seen:
@@ -49,7 +49,7 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
 
 def _made(text: str) -> TransientError:
     return TransientError(
-        f"the process is short of something that the system gives: {text}",
+        f"the process has run out of a system resource: {text}",
         hint="raise its limits (ulimit -n; LimitNOFILE in the systemd unit), or find out what "
-        "takes them: ls /proc/<pid>/fd",
+        "uses them: ls /proc/<pid>/fd",
     )

@@ -1,1 +1,1 @@
-"""What people and machines are shown of a gateway: status, health and metrics."""
+"""Monitoring of a gateway: status, health, metrics and the status page."""

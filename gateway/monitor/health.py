@@ -1,7 +1,7 @@
-"""Whether the daemon is alive, and whether it does its work. Pure.
+"""Liveness and readiness of the daemon. Pure.
 
-Alive is what a supervisor restarts it for: only what a restart can mend. A server that is down is
-no reason, the daemon tries again by itself.
+A supervisor restarts a daemon that is not alive, so liveness covers only faults that a restart can
+repair. A server that is down is none: the daemon retries by itself.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ __all__ = [
 ]
 
 _TURN_S: Final = 120.0
-"""The loop waits for nothing longer than that: a statement of the server may take 65 seconds."""
+"""Seconds for which the loop may be blocked: a statement on the server may last 65 seconds."""
 _SILENT: Final = 2.0
-"""So many times the limit, after which the daemon itself should have given the stream up."""
+"""Multiple of the receiver timeout; the daemon itself should have given up the stream before."""
 
 
 def why_not_alive(figures: Figures | None, now: float, unix_now: float) -> list[str]:
-    """Return the reasons; none means alive. `now` on the monotonic clock, `unix_now` since 1970."""
+    """Return reasons why it is not alive; `now` is monotonic, `unix_now` since 1970."""
     return [] if figures is None else list(_stuck(figures, now, unix_now))
 
 
@@ -41,24 +41,24 @@ def _stuck(figures: Figures, now: float, unix_now: float) -> Iterator[str]:
     if figures.phase != "streaming":
         return
     if now - figures.at > _TURN_S:
-        yield f"the loop has not turned for {now - figures.at:.0f} s"
+        yield f"the loop has made no progress for {now - figures.at:.0f} s"
     elif loop is not None and loop.silent_for_s:
         silent = now - max(loop.heard_at, figures.phase_since)
         if silent > _SILENT * loop.silent_for_s:
-            yield f"the server has said nothing for {silent:.0f} s"
+            yield f"no message from the server for {silent:.0f} s"
 
 
 def why_not_ready(
     figures: Figures | None, now: float, unix_now: float, max_lag_s: float = 0.0
 ) -> list[str]:
-    """Return the reasons; none means that it streams, or stands by to take over.
+    """Return reasons why it neither streams nor stands by to take over.
 
     Args:
-        figures: As the loop has posted them.
-        now: On the monotonic clock.
-        unix_now: Since 1970.
-        max_lag_s: Behind the source by more than this, or without an answer of Kafka for longer
-            than this, it is not ready; 0: never for that.
+        figures: Figures posted by the loop.
+        now: Current time on the monotonic clock.
+        unix_now: Current time in seconds since 1970.
+        max_lag_s: Maximum lag of a ready gateway, and maximum time without an answer from Kafka, in
+            seconds; 0 for no limit.
     """
     if figures is None:
         return ["starting"]
@@ -82,12 +82,12 @@ def _is_away_for(figures: Figures, unix_now: float, max_lag_s: float) -> bool:
 
 
 def has_started(figures: Figures | None) -> bool:
-    """Whether it streams or stands by, for a supervisor that ends what does not start in time."""
+    """Whether it streams or stands by, for a supervisor with a start timeout."""
     return figures is not None and figures.phase in ("streaming", "standby")
 
 
 def doing(figures: Figures | None) -> str:
-    """Return the phase, and while it streams how many tables are copied, in a few words."""
+    """Return the phase and, while streaming, the number of copied tables, in a few words."""
     if figures is None:
         return "starting"
     if figures.phase != "streaming" or figures.loop is None:
@@ -103,7 +103,7 @@ def doing(figures: Figures | None) -> str:
 
 
 def lag_problem(figures: Figures, unix_now: float, max_lag_s: float) -> str | None:
-    """Say how far the gateway is behind the source, and what is away; None: not too far."""
+    """Return the lag and which servers do not answer, if the lag is above the limit."""
     lag = lag_seconds(figures, unix_now)
     if not max_lag_s or lag is None or lag <= max_lag_s:
         return None
@@ -114,21 +114,21 @@ def lag_problem(figures: Figures, unix_now: float, max_lag_s: float) -> str | No
 
 
 def refused(refusal: Refusal) -> str:
-    """Say that changed definitions are refused, since when and why; the same words everywhere."""
+    """Return the notice that changed definitions are refused; the same words everywhere."""
     since = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(refusal.since_ms / 1000))
     return f"changed definitions are refused since {since}: {refusal.message}"
 
 
 def takeover_refused(why: str) -> str:
-    """Say that a gateway that stands by does not take over; the same words everywhere."""
+    """Return the notice that a standby does not take over; the same words everywhere."""
     return f"this standby does not take over: {why}"
 
 
 def lag_seconds(figures: Figures, unix_now: float) -> float | None:
-    """Return for how long at most the oldest change has waited; None where that is not known.
+    """Return the maximum time that the oldest change has waited, in seconds; None if unknown.
 
-    Since the source committed the oldest transaction that waits; 0 when none does. While nothing
-    is received, since the last time that it was known; not for a gateway that stands by.
+    The time counts from the source's commit of the oldest waiting transaction; 0 if none waits.
+    While nothing is received, it counts from the last known state. It is unknown for a standby.
     """
     loop = figures.loop
     if loop is None or figures.phase == "standby":

@@ -1,8 +1,8 @@
-"""The names under which a request may reach the endpoints: the guard against DNS rebinding.
+"""Check of the Host header, which guards the endpoints against DNS rebinding.
 
-A page of somebody else's can have its own name resolve to this machine, so that the browser takes
-our answers for that page's. The browser sends the page's name as Host: only names that are ours,
-and addresses, which nobody can let point elsewhere, are answered.
+A foreign page can have its own name resolve to this machine, so that the browser attributes our
+answers to that page. The browser sends the page's name as Host: only requests for our own names are
+answered, and for addresses, which nobody can redirect.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ ANY: Final = "*"
 
 
 def is_own_host(header: str | None, own: Collection[str]) -> bool:
-    """Whether a request with this Host header is for us.
+    """Whether a request with this Host header is for this server.
 
     Args:
-        header: As it was sent, with or without a port; None when there was none, as in HTTP/1.0,
-            which no browser speaks.
-        own: Names besides localhost; ``*`` stands for all.
+        header: Header as sent, with or without a port; None if absent, as in HTTP/1.0, which
+            browsers do not use.
+        own: Own names besides localhost; ``*`` stands for all.
     """
     if header is None or ANY in own:
         return True

@@ -1,7 +1,7 @@
-"""Metrics, health, status and a page over HTTP, in threads of their own.
+"""HTTP endpoints for metrics, health, status and the page, in threads of their own.
 
-Read only, and without a lock on anything of the loop's: what is shown is what the loop has posted.
-No column value and no secret is in it; who may see it is the network's affair.
+The endpoints are read-only and share no lock with the loop: they show what the loop has posted. The
+answers contain no column value and no secret; access is restricted by the network.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ _HTML: Final = "text/html; charset=utf-8"
 _JSON: Final = "application/json"
 
 Answer = tuple[int, str, bytes]
-"""Status code, content type, body."""
+"""Answer: status code, content type, body."""
 
 
 class _Endpoints:
-    """What is answered, by path."""
+    """Answers, by path."""
 
     def __init__(self, settings: Settings, watch: Watch, recent_errors: RecentErrors) -> None:
         self._settings = settings
@@ -83,7 +83,7 @@ class _Endpoints:
         return code, content, body + "".join(f"{one}\n" for one in named).encode()
 
     def status(self) -> dict[str, Any]:
-        """What ``pgsluice status --json`` prints, and what only the daemon knows."""
+        """Return what ``pgsluice status --json`` prints, with what only the daemon knows."""
         figures, status = self._watch.figures, self._watch.status()
         found: dict[str, Any] = {
             "gateway": {
@@ -122,10 +122,10 @@ class _Endpoints:
 
 @contextmanager
 def serve(settings: Settings, watch: Watch, recent_errors: RecentErrors) -> Iterator[int | None]:
-    """Answer GET while the block runs.
+    """Serve the endpoints while the block runs.
 
     Returns:
-        The port; None when ``[http] listen`` is not set and nothing is served.
+        The port; None if ``[http] listen`` is not set and nothing is served.
 
     Raises:
         ConfigError: ``[http] listen`` cannot be used.
@@ -151,7 +151,7 @@ def serve(settings: Settings, watch: Watch, recent_errors: RecentErrors) -> Iter
 def _application(
     paths: Mapping[str, Callable[[], Answer]], own_hosts: Collection[str]
 ) -> WSGIApplication:
-    """Return what waitress calls for each request."""
+    """Return the WSGI application."""
     known = f"see {', '.join(paths)}\n".encode()
 
     def answer(environ: WSGIEnvironment) -> Answer:

@@ -1,12 +1,12 @@
-"""An HTTP server whose connections, threads, bytes and time are bounded.
+"""HTTP server with bounded connections, threads, bytes and time.
 
-waitress reads all connections in one thread and hands complete requests to a few others: a client
-that sends slowly holds a connection, never a thread. More bounds are added to its own:
+waitress reads all connections in one thread and hands complete requests to a few others: a slow
+client occupies a connection, never a thread. This module adds bounds to its own:
 
-- A connection is for one request.
-- There are `CONNECTIONS` at most. One more closes the oldest one: slow clients lose their
-  connections to each other, and who asks for health is answered.
-- A connection ends `REQUEST_S` after it was made, whatever it has sent or read until then.
+- A connection serves one request.
+- There are at most `CONNECTIONS`. One more closes the oldest one: slow clients displace each other,
+  and health checks are still answered.
+- A connection is closed `REQUEST_S` after it was opened, whatever it has sent or received.
 - Without free descriptors nothing is accepted for `PAUSE_S`, instead of trying in a busy loop.
 
 Source: waitress 3.0, ``server.py``, ``channel.py``, ``wasyncore.py``.
@@ -44,7 +44,7 @@ _OUT_OF_DESCRIPTORS: Final = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.E
 _UNBOUNDED: Final = 1 << 30
 _LOG: Final = logging.getLogger(__name__)
 
-# A client that hangs up, and a queue of two requests, are no news.
+# Clients that hang up, and a queue of two requests, are not worth logging.
 logging.getLogger("waitress").setLevel(logging.ERROR)
 
 
@@ -53,15 +53,15 @@ def serving(application: Callable[..., Any], host: str, port: int) -> Iterator[i
     """Serve a WSGI application while the block runs.
 
     Args:
-        application: Called in one of a few threads; it has to answer from memory.
-        host: To listen at; IPv6 without brackets.
-        port: 0 takes a free one.
+        application: WSGI application, called in one of a few threads; it has to answer from memory.
+        host: Host to listen on; IPv6 without brackets.
+        port: Port to listen on; 0 for a free one.
 
     Returns:
         The port.
 
     Raises:
-        OSError: there is no listening at `host` and `port`.
+        OSError: `host` and `port` cannot be listened on.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = socket.create_server((host, port), family=family)
@@ -76,7 +76,7 @@ def serving(application: Callable[..., Any], host: str, port: int) -> Iterator[i
 
 
 class _Task(WSGITask):  # type: ignore[misc]
-    """A request after whose answer the connection is closed, as the answer says."""
+    """Request whose answer announces that the connection is closed."""
 
     def build_response_header(self) -> bytes:
         """Return status line and headers; see `WSGITask`."""
@@ -89,14 +89,14 @@ class _Channel(HTTPChannel):  # type: ignore[misc]
 
 
 class _Server(TcpWSGIServer):  # type: ignore[misc]
-    """waitress's server with the bounds of this module."""
+    """waitress server with the bounds of this module."""
 
     channel_class = _Channel
 
     def __init__(self, application: Callable[..., Any], listener: socket.socket) -> None:
         self._ending = False
         self._deaf_until = 0.0
-        # Past our own time limit, waitress's one for idle connections has nothing left to close.
+        # With our own time limit, waitress's limit for idle connections has nothing left to close.
         settings = Adjustments(
             sockets=[listener],
             threads=_THREADS,
@@ -105,7 +105,7 @@ class _Server(TcpWSGIServer):  # type: ignore[misc]
             channel_timeout=_UNBOUNDED,
             max_request_header_size=_HEADER_BYTES,
             max_request_body_size=_BODY_BYTES,
-            # An answer stays in memory: a temporary file is another descriptor.
+            # Answers stay in memory: a temporary file would need another descriptor.
             outbuf_overflow=_UNBOUNDED,
             inbuf_overflow=_UNBOUNDED,
             log_socket_errors=False,
@@ -124,7 +124,7 @@ class _Server(TcpWSGIServer):  # type: ignore[misc]
         while not self._ending:
             try:
                 wasyncore.loop(timeout=_LOOK_S, use_poll=True, map=self._map, count=1)
-            except OSError as error:  # poll itself, which is short of something, too
+            except OSError as error:  # poll itself may be out of resources, too
                 event(_LOG, logging.WARNING, "[http] cannot wait for clients", error=error.strerror)
                 time.sleep(PAUSE_S)
             self._close_overdue(time.time())
@@ -163,13 +163,13 @@ class _Server(TcpWSGIServer):  # type: ignore[misc]
 
     def _close_oldest(self) -> None:
         if self.active_channels:
-            # One whose request is complete is answered in a moment.
+            # A connection whose request is complete is about to be answered.
             min(
                 self.active_channels.values(), key=lambda c: (bool(c.requests), c.creation_time)
             ).handle_close()
 
     def _close_overdue(self, now: float) -> None:
         for channel in list(self.active_channels.values()):
-            # Also where the clock was set back: nothing stays for longer than was meant.
+            # This also covers a clock that was set back: no connection outlives the limit.
             if not 0 <= now - channel.creation_time <= REQUEST_S:
                 channel.handle_close()

@@ -1,9 +1,9 @@
-"""The figures in Prometheus' format: made when they are asked for, from what the loop has posted.
+"""Metrics in Prometheus' format, made on request from the figures that the loop has posted.
 
 Labels name subscriptions, tables and kinds, never values, and are escaped as everywhere
-(`gateway.core.display`). Tables are as many as the definitions have; one that is left out while the
-gateway runs stays with its last value until the next start. Counters whose labels are known
-beforehand are there with 0: what appears with its first event has no increase, so no alert could
+(`gateway.core.display`). There are as many tables as the definitions have; one that is removed
+while the gateway runs keeps its last value until the next start. Counters whose labels are known
+beforehand start at 0: a series that appears with its first event has no increase, so no alert could
 see that event.
 """
 
@@ -43,13 +43,13 @@ _OPERATIONS: Final = ("insert", "update", "delete", "truncate", "copy")
 
 
 class Exposition(Collector):
-    """What is served at ``/metrics``.
+    """Collector of everything served at ``/metrics``.
 
     Args:
-        figures: As the loop has posted them; None before it has.
-        status: Slot and tables; None before the server was seen.
+        figures: Figures posted by the loop; None before the first.
+        status: Status of slot and tables; None before the server was reached.
         recent_errors: Warnings and errors of the log, by level and source.
-        slot: By which several gateways in one job are told apart.
+        slot: Slot name, which distinguishes several gateways in one job.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class Exposition(Collector):
         return generate_latest(self._registry)
 
     def describe(self) -> Iterable[Metric]:
-        """Say nothing at registration; see `Collector`."""
+        """Describe nothing at registration; see `Collector`."""
         return ()
 
     def collect(self) -> Iterator[Metric]:
@@ -98,9 +98,9 @@ class Exposition(Collector):
 
 
 def _harmless(metric: Metric) -> Metric:
-    """Escape the labels; of samples that are alike then, the first is left.
+    """Escape the labels; of samples that become equal, keep the first.
 
-    Names are joined by points, so that a table of one schema can be called like one of another.
+    Names are joined by dots, so that tables of different schemas can get the same name.
     """
     found: dict[tuple[str, ...], Sample] = {}
     for sample in metric.samples:
@@ -118,26 +118,26 @@ def _of_process(figures: Figures, slot: str, tables: Collection[str]) -> Iterato
     yield role
     yield _plain(
         "definitions_refused_since_seconds",
-        "When changed definitions were refused, since 1970; 0: they are not.",
+        "Time when changed definitions were refused, in seconds since 1970; 0 if they are not.",
         0 if figures.refusal is None else figures.refusal.since_ms / 1000,
     )
     yield _plain(
         "kafka_away_since_seconds",
-        "Since when Kafka does not answer while it streams, since 1970; 0: it does.",
+        "Start of an outage of Kafka while streaming, in seconds since 1970; 0 if there is none.",
         figures.away_since if figures.phase == "streaming" else 0,
     )
     yield _plain(
         "takeover_refused",
-        "1 while it stands by and does not take over: it would change what is published.",
+        "1 while a standby does not take over, because that would change what is published.",
         bool(figures.takeover_refused),
     )
     yield _plain_counter("frames", "Messages received from the server.", figures.frames)
     yield _plain_counter("transactions", "Source transactions routed.", figures.transactions)
-    yield _plain_counter("records", "Records made, markers included.", figures.records)
-    yield _plain_counter("copied_rows", "Rows of copies made into records.", figures.copied_rows)
+    yield _plain_counter("records", "Records produced, markers included.", figures.records)
+    yield _plain_counter("copied_rows", "Copied rows turned into records.", figures.copied_rows)
     yield _plain_counter(
         "server_evaluated_rows",
-        "Rows that a server was asked about because of a row filter.",
+        "Rows whose row filter a server evaluated.",
         figures.evaluated_rows,
     )
     yield _plain_counter(
@@ -154,22 +154,24 @@ def _of_process(figures: Figures, slot: str, tables: Collection[str]) -> Iterato
     for labels, count in (none_yet | dict(figures.quarantined)).items():
         quarantined.add_metric(labels, count)
     yield quarantined
-    ignored = _counter("ddl_messages_ignored", "DDL messages that were not believed.", ("reason",))
+    ignored = _counter("ddl_messages_ignored", "DDL messages that were rejected.", ("reason",))
     for reason in REASONS:
         ignored.add_metric([reason], figures.ignored.get(reason, 0))
     yield ignored
-    errors = _counter("errors", "Attempts that ended by an error.", ("kind",))
+    errors = _counter("errors", "Attempts that ended with an error.", ("kind",))
     for kind, count in (dict.fromkeys(_kinds(TransientError), 0) | dict(figures.errors)).items():
         errors.add_metric([kind], count)
     yield errors
     yield _histogram(
-        "commit_seconds", "From a batch's going to Kafka to its commit.", figures.commit_seconds
+        "commit_seconds",
+        "Time from handing a batch to the sink until its commit.",
+        figures.commit_seconds,
     )
-    yield _histogram("commit_records", "Records of a Kafka transaction.", figures.commit_records)
+    yield _histogram("commit_records", "Records in a Kafka transaction.", figures.commit_records)
 
 
 def _kinds(error: type[Exception]) -> Iterator[str]:
-    """Yield the names of an error and of all that are such errors."""
+    """Yield the names of an error class and of its subclasses."""
     yield error.__name__
     for kind in error.__subclasses__():
         yield from _kinds(kind)
@@ -182,7 +184,9 @@ def _of_rows(figures: Figures, tables: Sequence[tuple[str, str]]) -> Iterator[Me
         rows.add_metric(of_rows, count)
     yield rows
     filtered = _counter(
-        "filtered_rows", "Changes of its tables that a subscription did not take.", _OF_TABLE
+        "filtered_rows",
+        "Changes of its tables that were not published to a subscription.",
+        _OF_TABLE,
     )
     for of_table, count in (dict.fromkeys(tables, 0) | dict(figures.filtered)).items():
         filtered.add_metric(of_table, count)
@@ -194,12 +198,12 @@ def _of_loop(figures: Figures) -> Iterator[Metric]:
     lag = lag_seconds(figures, time.time())
     if loop is None or lag is None:
         return
-    yield _plain("lag_seconds", "For how long the oldest change has waited.", lag)
+    yield _plain("lag_seconds", "Time that the oldest change has waited.", lag)
     yield _plain("durable_lsn", "The watermark in Kafka.", loop.durable_lsn)
     yield _plain("waiting_transactions", "Received and not routed yet.", loop.waiting_transactions)
     for name, sizes, text in (
         ("buffer_bytes", loop.buffers, "Memory of transactions that are not in Kafka."),
-        ("spool_bytes", loop.spools, "Disk used by what does not fit into memory."),
+        ("spool_bytes", loop.spools, "Disk used by data that does not fit into memory."),
     ):
         family = _gauge(name, text, ("buffer",))
         for buffer, size in sizes.items():
@@ -210,12 +214,12 @@ def _of_loop(figures: Figures) -> Iterator[Metric]:
 def _of_status(status: Status) -> Iterator[Metric]:
     slot = status.slot
     if status.server_lsn is not None:
-        yield _plain("server_lsn", "How far the server's WAL is.", status.server_lsn)
+        yield _plain("server_lsn", "End of the server's WAL.", status.server_lsn)
     if SOURCE not in status.away:
         active = slot is not None and slot.active
         lost = slot is not None and slot.lost
         yield _plain("slot_active", "1 while some process reads the slot.", active)
-        yield _plain("slot_lost", "1 when it can never be read again.", lost)
+        yield _plain("slot_lost", "1 when the slot can never be read again.", lost)
     if status.behind is not None:
         yield _plain("lag_bytes", "WAL of the server that is not in Kafka.", status.behind)
     if status.retained is not None:
@@ -224,15 +228,19 @@ def _of_status(status: Status) -> Iterator[Metric]:
         yield _plain(
             "retained_wal_left_bytes", "WAL until the slot may be lost.", max(0, status.left)
         )
-    awaited = _gauge("awaited_transactions", "Transactions of others waited for.", ("task",))
+    awaited = _gauge(
+        "awaited_transactions",
+        "Other sessions' transactions that the gateway waits for.",
+        ("task",),
+    )
     for task in get_args(Task):
         awaited.add_metric([task], sum(len(w.names) for w in status.waits if w.task == task))
     yield awaited
     counts = dict.fromkeys(_STATES, 0)
     rows = _gauge("copy_rows", "Rows that a copy has read so far.", _OF_TABLE)
-    sent = _gauge("copy_published_rows", "Those of them that passed the filters.", _OF_TABLE)
-    estimates = _gauge("copy_estimated_rows", "What a copy has in all, about.", _OF_TABLE)
-    aside = _gauge("table_aside", "1 for a table that is held or missing.", (*_OF_TABLE, "state"))
+    sent = _gauge("copy_published_rows", "Rows of a copy that passed the filters.", _OF_TABLE)
+    estimates = _gauge("copy_estimated_rows", "Estimated total rows of a copy.", _OF_TABLE)
+    held = _gauge("table_held", "1 for a table that is held or missing.", (*_OF_TABLE, "state"))
     for table in status.tables:
         counts[table.state] += 1
         of_table = [table.subscription, table.table]
@@ -241,11 +249,11 @@ def _of_status(status: Status) -> Iterator[Metric]:
         if table.estimate is not None:
             estimates.add_metric(of_table, table.estimate)
         if table.state in ("held", "missing"):
-            aside.add_metric([*of_table, table.state], 1)
+            held.add_metric([*of_table, table.state], 1)
     tables = _gauge("tables", "Tables of subscriptions, by state.", ("state",))
     for state, count in counts.items():
         tables.add_metric([state], count)
-    yield from (tables, rows, sent, estimates, aside)
+    yield from (tables, rows, sent, estimates, held)
 
 
 def _gauge(name: str, text: str, labels: tuple[str, ...]) -> GaugeMetricFamily:

@@ -1,6 +1,6 @@
-"""Tells systemd that the daemon is ready, and that it is alive: ``Type=notify``, ``WatchdogSec=``.
+"""Readiness and liveness notifications for systemd: ``Type=notify``, ``WatchdogSec=``.
 
-One datagram to the socket that ``NOTIFY_SOCKET`` names; without it nothing is sent.
+Each is a datagram to the socket that ``NOTIFY_SOCKET`` names; without it nothing is sent.
 
 Source: sd_notify(3).
 """
@@ -15,14 +15,14 @@ from typing import Final
 __all__ = ["Notifier"]
 
 _PATIENCE_S: Final = 1.0
-"""How long a message waits for a supervisor that does not read, in seconds; then it is dropped."""
+"""Seconds that a message waits for a supervisor that does not read; then it is dropped."""
 
 
 class Notifier:
-    """Sends the states of a unit.
+    """Sender of a unit's states.
 
     Args:
-        environment: Where NOTIFY_SOCKET stands, if anywhere.
+        environment: Environment variables, possibly with NOTIFY_SOCKET.
     """
 
     def __init__(self, environment: Mapping[str, str] | None = None) -> None:
@@ -32,11 +32,11 @@ class Notifier:
 
     @property
     def listens(self) -> bool:
-        """Whether there is somebody to be told."""
+        """Whether a supervisor listens."""
         return bool(self._address)
 
     def alive(self, doing: str, *, ready: bool) -> None:
-        """Say that the daemon is alive and what it does, and once that it is ready."""
+        """Report that the daemon is alive, with its status text, and once that it is ready."""
         if self._stopping:
             return
         lines = ["WATCHDOG=1", f"STATUS={doing}"]
@@ -46,7 +46,7 @@ class Notifier:
         self._send(lines)
 
     def stopping(self) -> None:
-        """Say that the daemon ends by its own will."""
+        """Report that the daemon is stopping on its own."""
         self._stopping = True
         self._send(["STOPPING=1"])
 
@@ -59,8 +59,8 @@ class Notifier:
         try:
             with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
                 sender.settimeout(_PATIENCE_S)
-                # Connected, so that waiting for room in the supervisor's queue is no busy loop.
+                # Connected, so that waiting for room in the supervisor's queue is not a busy loop.
                 sender.connect(address)
                 sender.send("\n".join(lines).encode())
         except OSError:
-            return  # a supervisor that does not listen is no reason to stop
+            return  # a supervisor that does not listen is not a reason to stop

@@ -1,7 +1,7 @@
-"""The page at ``/``: the same status as everywhere else, for a person. Pure.
+"""Status page at ``/``: the same status as everywhere else, for people. Pure.
 
-Whole without JavaScript; with it, the part that changes is fetched again every two seconds. Nothing
-is loaded from elsewhere: no fonts, no libraries.
+The page is complete without JavaScript; with it, the changing part is fetched every two seconds.
+Nothing is loaded from elsewhere: no fonts, no libraries.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ SECURITY: Final = (
     "connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; "
     "frame-ancestors 'none'"
 )
-"""Content-Security-Policy: this script, this style, and this server."""
+"""Content-Security-Policy that allows only this script, this style and this server."""
 
 _STYLE: Final = """
 :root { color-scheme: light dark; --line: #8884; --soft: #8881; --good: #18794e; --bad: #c62a2f;
@@ -100,7 +100,7 @@ _PHASES: Final = {
 
 
 def page(status: Mapping[str, Any], history: Sequence[Sample]) -> str:
-    """Return the whole document; `status` is what ``/status`` shows."""
+    """Return the whole document; `status` is the content of ``/status``."""
     name = escape(str(status["gateway"]["name"]))
     now = time.strftime("%H:%M:%S UTC", time.gmtime())
     return f"""<!DOCTYPE html>
@@ -126,7 +126,7 @@ def page(status: Mapping[str, Any], history: Sequence[Sample]) -> str:
 
 
 def fragment(status: Mapping[str, Any], history: Sequence[Sample]) -> str:
-    """Return the part that changes."""
+    """Return the part of the page that changes."""
     return "\n".join(
         [
             *_summary(status),
@@ -211,7 +211,7 @@ def _part(name: str, facts: Mapping[str, str]) -> str:
 
 
 def _rate(history: Sequence[Sample], what: str) -> str:
-    """Of the last two samples."""
+    """Return the rate between the last two samples."""
     if len(history) < 2:
         return "..."
     before, now = history[-2], history[-1]
@@ -241,7 +241,7 @@ def _lag(history: Sequence[Sample]) -> Iterator[str]:
 
 @dataclass(slots=True)
 class _Counts:
-    """What one subscription has had of one table."""
+    """Row counts of one subscription and table."""
 
     published: int = 0
     filtered: int = 0

@@ -1,7 +1,7 @@
-"""Where slot, watermark and tables stand, what is wrong with it, and what to do. Pure.
+"""Status of slot, watermark and tables: state, problems, and what to do. Pure.
 
-One value, made from what the server and Kafka say; the command, the HTTP endpoint and the page show
-the same, and judge it by the same rules.
+One value, derived from the server and Kafka; the command, the HTTP endpoint and the page show the
+same and apply the same rules.
 """
 
 from __future__ import annotations
@@ -39,21 +39,21 @@ _WAITERS: Final[Mapping[Task, str]] = {
 SOURCE: Final = "PostgreSQL"
 KAFKA: Final = "Kafka"
 NEAR: Final = 0.25
-"""The part of max_slot_wal_keep_size that is left when it is time to say so."""
+"""Remaining fraction of max_slot_wal_keep_size at which to warn."""
 
 
 class Severity(IntEnum):
-    """How bad it is: what a supervisor should do."""
+    """Severity of a problem: what a supervisor should do."""
 
     WAIT = 1
-    """It may pass by itself."""
+    """The problem may pass by itself."""
     ACT = 2
-    """A person must act."""
+    """An operator must act."""
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Something that is not as it should be."""
+    """Problem with its hint and severity."""
 
     severity: Severity
     message: str
@@ -62,16 +62,16 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class TableStatus:
-    """One table of one subscription.
+    """Status of one table of one subscription.
 
     Attributes:
-        read: Rows that the copy has read so far.
-        published: Those of them that the subscription was sent, after its filters.
-        estimate: Of all its rows, by the server's statistics; None: not known.
-        reason: Why it is held.
-        cause: Whether a person has to ask for its copy.
-        asked: Of a table that is ready, the condition of the rows that are to be copied again;
-            empty for the whole table; None: nothing is. The rows are of that copy then.
+        read: Number of rows that the copy has read so far.
+        published: Number of these rows sent to the subscription, after its filters.
+        estimate: Estimated number of rows, by the server's statistics; None if unknown.
+        reason: Reason for which it is held.
+        cause: Cause for which an operator has to request its copy.
+        asked: Condition of the rows of a ready table that are to be copied again; empty for the
+            whole table, None for no request. The row counts are of that copy then.
     """
 
     subscription: str
@@ -87,21 +87,21 @@ class TableStatus:
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """A gateway as its servers see it.
+    """Status of a gateway, as its servers report it.
 
     Attributes:
-        name: Of the slot.
-        slot: None: there is none.
-        server_lsn: How far the server's WAL is.
-        durable_lsn: The watermark in Kafka; None: there is none.
-        waits: For which transactions of others something waits.
-        refusal: Of changed definitions.
-        away: Those that do not answer, by name, and why; what they would say is not known.
-        lagging: How far it is behind, where that is too far.
-        publications: The gateway's own ones that exist; only known without a slot.
-        standing_by: It is that of a gateway that stands by.
-        takeover_refused: Why that does not take over; empty: it does.
-        file_differs: The definitions file is not what is in force.
+        name: Name of the slot.
+        slot: Status of the slot; None if there is none.
+        server_lsn: End of the server's WAL.
+        durable_lsn: Watermark in Kafka; None if there is none.
+        waits: Waits for other sessions' transactions.
+        refusal: Refusal of changed definitions.
+        away: Servers that do not answer, with the reason, by name; their state is unknown.
+        lagging: Lag, if it is above the limit.
+        publications: The gateway's own publications that exist; only known without a slot.
+        standing_by: Whether the gateway stands by.
+        takeover_refused: Reason why a standby does not take over; empty if it does.
+        file_differs: Whether the definitions file differs from the definitions in force.
     """
 
     name: str
@@ -120,25 +120,25 @@ class Status:
 
     @property
     def behind(self) -> int | None:
-        """Bytes of WAL between the watermark and the server; None without a watermark."""
+        """WAL between the watermark and the server in bytes; None without a watermark."""
         if not self.durable_lsn or self.server_lsn is None:
             return None
         return max(0, self.server_lsn - self.durable_lsn)
 
     @property
     def retained(self) -> int | None:
-        """Bytes of WAL that the server keeps for the slot; None when it keeps none."""
+        """WAL that the server keeps for the slot in bytes; None if it keeps none."""
         if self.slot is None or self.slot.restart_lsn is None or self.server_lsn is None:
             return None
         return max(0, self.server_lsn - self.slot.restart_lsn)
 
     @property
     def left(self) -> int | None:
-        """Bytes of WAL that can be written before the slot may be lost; None: there is no limit."""
+        """WAL that can be written before the slot may be lost, in bytes; None if unlimited."""
         return None if self.slot is None else self.slot.safe_wal_bytes
 
     def problems(self) -> list[Problem]:
-        """Return what is wrong, the worst first."""
+        """Return the problems, the worst first."""
         return sorted(self._problems(), key=lambda problem: -problem.severity)
 
     def _problems(self) -> Iterator[Problem]:
@@ -186,14 +186,14 @@ class Status:
                     Severity.ACT,
                     f"replication slot {self.name} is gone; changes since the watermark are lost",
                     "`pgsluice slot drop` forgets the watermark, too; the next `pgsluice run` "
-                    "copies all tables anew",
+                    "copies all tables again",
                 )
             elif self.publications:
                 yield Problem(
                     Severity.WAIT,
                     "the slot and the watermark were dropped; publications are left: "
                     + ", ".join(self.publications),
-                    "`pgsluice run` begins anew and copies all tables; to remove them: "
+                    "`pgsluice run` starts over and copies all tables; to remove them: "
                     + "; ".join(
                         f"DROP PUBLICATION {quote_identifier(n)}" for n in self.publications
                     ),
@@ -202,7 +202,7 @@ class Status:
                 yield Problem(
                     Severity.WAIT,
                     "the slot and the watermark were dropped; topics keep their records",
-                    "`pgsluice run` begins anew and copies all tables",
+                    "`pgsluice run` starts over and copies all tables",
                 )
             else:
                 yield Problem(Severity.WAIT, "no gateway has run yet", "start `pgsluice run`")
@@ -213,7 +213,7 @@ class Status:
                 Severity.ACT,
                 f"replication slot {self.name} is lost ({why})",
                 "raise max_slot_wal_keep_size, then `pgsluice slot drop` and `pgsluice run`: all "
-                "tables are copied anew",
+                "tables are copied again",
             )
         elif not self.slot.active:
             yield Problem(
@@ -238,7 +238,7 @@ class Status:
         return not (known or self.waits or self.standing_by)
 
     def as_json(self) -> dict[str, Any]:
-        """Return it as JSON has it."""
+        """Return the status as a JSON object."""
         return {
             "slot": {
                 "name": self.name,
@@ -261,7 +261,7 @@ class Status:
                     "rows_published": table.published,
                     "estimate": table.estimate,
                     "reason": table.reason or None,
-                    # The condition is the business of who asked; it may quote values of rows.
+                    # The condition is omitted: it may quote values of rows.
                     "asked": None if table.asked is None else "part" if table.asked else "all",
                 }
                 for table in self.tables
@@ -294,7 +294,7 @@ class Status:
 
 
 def retention_problem(slot: SlotStatus, retained: int | None) -> Problem | None:
-    """Say when the WAL that is kept for the slot comes near its limit."""
+    """Return the problem that the WAL kept for the slot comes near its limit, or None."""
     left = slot.safe_wal_bytes
     if slot.lost or left is None or retained is None:
         return None
@@ -305,13 +305,13 @@ def retention_problem(slot: SlotStatus, retained: int | None) -> Problem | None:
         Severity.ACT,
         f"the slot keeps {_mib(retained)} MiB of WAL, and is lost when the server has written "
         f"{_mib(max(0, left))} MiB more (max_slot_wal_keep_size)",
-        "find out what holds the gateway back, or raise max_slot_wal_keep_size; a slot that is "
-        "lost means that all tables are copied anew",
+        "find out what delays the gateway, or raise max_slot_wal_keep_size; a slot that is "
+        "lost means that all tables are copied again",
     )
 
 
 def table_problem(table: TableStatus) -> Problem | None:
-    """Say what is wrong with a table; None: nothing."""
+    """Return the problem of a table, or None."""
     named = f"table {table.table} of subscription {table.subscription}"
     if table.state == "held":
         hint = hint_of(table.cause, table.table)
@@ -319,8 +319,8 @@ def table_problem(table: TableStatus) -> Problem | None:
     if table.state == "missing":
         return Problem(
             Severity.ACT,
-            f"{named} is not in the source database any more",
-            "make it again, or take it out of the definitions and `pgsluice reload`",
+            f"{named} is no longer in the source database",
+            "create it again, or remove it from the definitions and run `pgsluice reload`",
         )
     if table.state != "ready":
         return Problem(Severity.WAIT, f"{named} is not copied yet")
@@ -328,14 +328,14 @@ def table_problem(table: TableStatus) -> Problem | None:
 
 
 def of_table(copy: CopyState) -> tuple[str, str]:
-    """Return subscription and table, as figures name them."""
+    """Return subscription and table as named in the figures."""
     return copy.subscription, f"{copy.schema}.{copy.table}"
 
 
 def tables_of(
     copies: Sequence[CopyState], estimate: Callable[[CopyState], int | None]
 ) -> list[TableStatus]:
-    """Return the tables of a watermark; `estimate` says how many rows one may have."""
+    """Return the tables of a watermark; `estimate` returns the estimated rows of one."""
     return [
         TableStatus(
             *of_table(c),

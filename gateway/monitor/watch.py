@@ -1,7 +1,7 @@
-"""A thread that looks at the source server now and then, beside the loop and without it.
+"""Thread that polls the source server, independently of the loop.
 
-It has a connection of its own and shares nothing with the loop but the figures that the loop posts.
-It also keeps the last hour of lag, and tells systemd that the daemon is alive.
+It has its own connection and shares only the posted figures with the loop. It also keeps the last
+hour of lag, and tells systemd that the daemon is alive.
 """
 
 from __future__ import annotations
@@ -45,12 +45,12 @@ _JOIN_S: Final = 2.0
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """The source server as it was seen last.
+    """Last known state of the source server.
 
     Attributes:
-        at: When the look began, in seconds of the monotonic clock.
-        slot: None: there is none.
-        waits: For whom the gateway waits there.
+        at: Time of the poll, in seconds of the monotonic clock.
+        slot: Status of the slot; None if there is none.
+        waits: Sessions that the gateway waits for.
     """
 
     at: float
@@ -61,14 +61,14 @@ class View:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One moment of the last hour.
+    """Sample of the last hour.
 
     Attributes:
-        at: Seconds since 1970.
-        lag_s: See `lag_seconds`.
-        lag_bytes: WAL that is not in Kafka; None: not known.
-        records: Since the start of the process.
-        frames: Likewise.
+        at: Time, in seconds since 1970.
+        lag_s: Lag, see `lag_seconds`.
+        lag_bytes: WAL that is not in Kafka; None if unknown.
+        records: Number of records since the start of the process.
+        frames: Number of frames, likewise.
     """
 
     at: float
@@ -83,10 +83,10 @@ class _Ended(Exception):
 
 
 class Watch:
-    """Start it with `with`; its thread has ended when the block has. Any thread may ask it.
+    """Polling thread, which runs while its `with` block does. Thread-safe.
 
     Args:
-        server: Whether to look at the server at all.
+        server: Whether to poll the server at all.
     """
 
     def __init__(
@@ -122,7 +122,7 @@ class Watch:
 
     @property
     def figures(self) -> Figures | None:
-        """As the loop has posted them."""
+        """Figures posted by the loop."""
         return self._counters.posted
 
     def history(self) -> list[Sample]:
@@ -130,9 +130,9 @@ class Watch:
         return list(self._history)
 
     def status(self) -> Status | None:
-        """Return what is known of slot and tables; None before the server was seen.
+        """Return the status of slot and tables; None before the server was reached.
 
-        What was seen before the loop began says nothing: a start makes the slot. While the server
+        Anything seen before the loop started is ignored: a start creates the slot. While the server
         does not answer, what is known without it.
         """
         view, figures = self.view, self.figures
@@ -176,7 +176,7 @@ class Watch:
     # The threads
 
     def _beat(self) -> None:
-        """Tell systemd; by a thread that waits for no server."""
+        """Notify systemd, from a thread that waits for no server."""
         while not self._ended.wait(_TURN_S):
             figures, now, unix_now = self.figures, time.monotonic(), time.time()
             if not why_not_alive(figures, now, unix_now):
@@ -197,9 +197,9 @@ class Watch:
             except _Ended:
                 break
             except (GatewayError, psycopg.Error, OSError) as error:
-                # The log of the loop says what is wrong with the server; here it is only not seen.
+                # The loop's log says what is wrong with the server; here only the poll failed.
                 message = error.message if isinstance(error, GatewayError) else "connection lost"
-                event(_LOG, logging.DEBUG, "the server is not watched", error=message)
+                event(_LOG, logging.DEBUG, "the server cannot be polled", error=message)
                 self._forget_connection()
                 if had_connection:
                     next_look = looked  # a new one says why

@@ -1,4 +1,4 @@
-"""What the daemon says of itself: log lines with fields, and figures that others may read."""
+"""Observability of the daemon: log events with fields, and counters that other threads may read."""
 
 from gateway.observe.counters import Counters, Figures, Histogram, LoopState, Phase
 from gateway.observe.logs import (

@@ -1,8 +1,8 @@
-"""Figures of the daemon: counted by the thread that runs the loop, read by any other.
+"""Counters of the daemon, maintained by the loop's thread and read by any other.
 
-`Counters` belongs to the loop's thread alone. Now and then that thread posts a copy, `Figures`,
-which never changes; all other threads look at nothing else. What is counted is counted per batch or
-per table, so that a row costs nothing here.
+`Counters` belongs to the loop's thread alone. That thread periodically posts an immutable copy,
+`Figures`; all other threads read nothing else. Counting is per batch or per table, so that a row
+costs nothing here.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ _RECORDS: Final = (1, 3, 10, 30, 100, 300, 1_000, 3_000, 10_000, 30_000, 100_000
 
 
 class Histogram:
-    """How often values were in which range.
+    """Distribution of values over ranges.
 
     Attributes:
-        bounds: The upper ones, ascending; a last range has none.
-        counts: By range.
+        bounds: Upper bounds of the ranges, ascending; one more range has none.
+        counts: Number of values, by range.
         total: Sum of all values.
     """
 
@@ -47,23 +47,23 @@ class Histogram:
         self.total += value
 
     def copy(self) -> Histogram:
-        """Return one that does not change when this does."""
+        """Return an independent copy."""
         return Histogram(self.bounds, self.counts, self.total)
 
 
 @dataclass(frozen=True, slots=True)
 class LoopState:
-    """Where the loop is.
+    """State of the loop.
 
     Attributes:
-        at: When it was there, in seconds since 1970.
-        waiting_since: When the source committed the oldest transaction that has been received and
-            is not in Kafka, in seconds since 1970; None: there is none.
-        heard_at: When the server said something last, in seconds of the monotonic clock.
-        silent_for_s: A server that says nothing for so long is given up; 0: never.
-        buffers: Bytes in memory, by what for.
-        spools: Bytes on disk, by what for.
-        copies: Of all tables, as they are committed with the next watermark.
+        at: Time of this state, in seconds since 1970.
+        waiting_since: Commit time at the source of the oldest transaction that has been received
+            and is not in Kafka, in seconds since 1970; None if there is none.
+        heard_at: Time of the last message from the server, in seconds of the monotonic clock.
+        silent_for_s: Seconds without a message after which the connection is given up; 0 for never.
+        buffers: Bytes in memory, by purpose.
+        spools: Bytes on disk, by purpose.
+        copies: Copy states of all tables, as committed with the next watermark.
     """
 
     at: float
@@ -79,14 +79,14 @@ class LoopState:
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """What `Counters` had when they were posted; see there.
+    """Values of `Counters` at the time they were posted; see there.
 
     Attributes:
-        at: When, in seconds of the monotonic clock.
-        phase_since: Likewise.
-        loop: None before the first loop has begun.
-        away: What does not answer, and what is known of it; empty while everything does.
-        away_since: Since when, in seconds since 1970; 0 while everything answers.
+        at: Time of posting, in seconds of the monotonic clock.
+        phase_since: Start of the phase, likewise.
+        loop: State of the loop; None before the first loop has started.
+        away: Servers that do not answer, and why; empty while all do.
+        away_since: Start of the outage, in seconds since 1970; 0 while all answer.
     """
 
     at: float
@@ -117,25 +117,25 @@ class Figures:
 
 @dataclass(slots=True)
 class Counters:
-    """Since the start of the process.
+    """Counters since the start of the process.
 
     Attributes:
-        durable_lsn: The watermark that Kafka has committed.
-        evaluated_rows: Rows that a server was asked about, because of a row filter.
-        lost_values: Rows sent with NULL for a value that was not in the stream.
-        passed_over: Records of the progress topic that no gateway has written.
-        quarantined: Records for the error topic, by table and kind.
-        ignored: DDL messages that were not believed, by reason.
-        errors: Attempts that ended by an error, by its class.
-        rows: By subscription, table and operation, what is in Kafka.
-        filtered: By subscription and table, changes that were not taken.
-        estimates: By subscription and table, how many rows a copy may have.
-        filters: By subscription and table, who evaluates the filters; replaced, never changed.
-        commit_seconds: How long it took from handing a batch over until it was committed.
-        commit_records: How many records a Kafka transaction had.
-        refusal: Of changed definitions; another thread may set it.
-        takeover_refused: Why this gateway, which stands by, does not take over; empty: it does.
-        posted: The latest copy; the one thing here that other threads may look at.
+        durable_lsn: Watermark committed in Kafka.
+        evaluated_rows: Number of rows whose row filter a server evaluated.
+        lost_values: Number of rows sent with NULL for a value that was not in the stream.
+        passed_over: Number of records of the progress topic that no gateway has written.
+        quarantined: Number of records for the error topic, by table and kind.
+        ignored: Number of DDL messages that were rejected, by reason.
+        errors: Number of attempts that ended with an error, by its class.
+        rows: Number of rows in Kafka, by subscription, table and operation.
+        filtered: Number of changes that were not published, by subscription and table.
+        estimates: Estimated number of rows of a copy, by subscription and table.
+        filters: Evaluator of the filters, by subscription and table; replaced, never changed.
+        commit_seconds: Seconds from handing a batch to the sink until its commit.
+        commit_records: Number of records in a Kafka transaction.
+        refusal: Refusal of changed definitions; another thread may set it.
+        takeover_refused: Reason why this standby does not take over; empty if it does.
+        posted: Latest copy; the only attribute that other threads may read.
     """
 
     frames: int = 0
@@ -164,26 +164,26 @@ class Counters:
     posted: Figures | None = None
 
     def enter(self, phase: Phase) -> None:
-        """Note what the daemon does from now on, and post."""
+        """Enter a phase, and post."""
         if phase != self.phase:
             self.phase, self.phase_since = phase, time.monotonic()
         self.post()
 
     def count_evaluated(self, rows: int) -> None:
-        """Count rows that a server is asked about."""
+        """Count rows whose row filter a server evaluates."""
         self.evaluated_rows += rows
 
     def set_away(self, why: str) -> None:
-        """Note what does not answer; any thread may call it."""
+        """Set which servers do not answer; any thread may call it."""
         self._away = (why, self._away[1] or time.time()) if why else ("", 0.0)
 
     def count_error(self, error: Exception) -> None:
-        """Count what ended an attempt."""
+        """Count the error that ended an attempt."""
         kind = type(error).__name__
         self.errors[kind] = self.errors.get(kind, 0) + 1
 
     def post(self, loop: LoopState | None = None) -> None:
-        """Let others see the figures as they are now; `loop`: None where it has not changed."""
+        """Publish the current values to other threads; `loop` is None if it has not changed."""
         self.loop = loop or self.loop
         away, away_since = self._away  # read once: another thread may set it
         self.posted = Figures(

@@ -1,6 +1,6 @@
 """Log lines: one event per line, for people or as JSON.
 
-An event is a lower-case constant, then its fields; never a column value, never a DSN.
+An event is a lower-case constant followed by its fields; never a column value, never a DSN.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ def report_quarantined(
 
 
 def report_ignored(logger: logging.Logger, counters: Counters, messages: Mapping[Any, int]) -> None:
-    """Count DDL messages that were not believed, by reason; warn of the first, 10th, 100th, ...
+    """Count rejected DDL messages, by reason; warn about the first, 10th, 100th, ...
 
-    Any role can write as many as it likes.
+    Any role can write as many of them as it likes.
     """
     for reason, number in messages.items():
         before = counters.ignored.get(reason, 0)
@@ -57,7 +57,7 @@ def report_ignored(logger: logging.Logger, counters: Counters, messages: Mapping
             event(
                 logger,
                 logging.WARNING,
-                "DDL message ignored: it is not the event triggers', or does not read",
+                "DDL message ignored: not written by the event triggers, or unreadable",
                 reason=reason,
                 messages=before + number,
             )

@@ -1,4 +1,4 @@
-"""The latest warnings and errors of the log, kept for whoever asks."""
+"""Recent errors: the latest warnings and errors of the log, kept for the status page."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _KEPT: Final = 50
 
 @dataclass(frozen=True, slots=True)
 class RecentError:
-    """A warning or an error, as the log has it.
+    """Warning or error, as logged.
 
     Attributes:
-        at: Seconds since 1970.
+        at: Time, in seconds since 1970.
         level: ``warning`` or ``error``.
-        source: The module that said so, without ``gateway.``.
+        source: Module that logged it, without ``gateway.``.
     """
 
     at: float
@@ -32,7 +32,7 @@ class RecentError:
 
 
 class RecentErrors(logging.Handler):
-    """Counts warnings and errors, and keeps the latest. Any thread may ask."""
+    """Log handler that counts warnings and errors, and keeps the latest. Thread-safe."""
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
@@ -51,11 +51,11 @@ class RecentErrors(logging.Handler):
             self._counts[level, source] += 1
 
     def latest(self) -> list[RecentError]:
-        """Return the latest ones, newest first."""
+        """Return the recent errors, newest first."""
         with self._guard:
             return list(reversed(self._latest))
 
     def counts(self) -> dict[tuple[str, str], int]:
-        """Return how many there were, by level and source."""
+        """Return the number of warnings and errors, by level and source."""
         with self._guard:
             return dict(self._counts)

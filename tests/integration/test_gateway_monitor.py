@@ -170,7 +170,7 @@ def test_a_held_table_is_told_everywhere(scene: MakeScene, database: Database) -
         connection.execute("INSERT INTO t VALUES (1, 'z')")
 
         def is_held() -> bool:
-            return ("held", s.slot, "public.t") in gateway.metrics().get("table_aside", {})
+            return ("held", s.slot, "public.t") in gateway.metrics().get("table_held", {})
 
         wait_until(is_held, 60, "t to be held")
         (problem,) = gateway.status()["problems"]

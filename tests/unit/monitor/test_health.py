@@ -20,13 +20,13 @@ def test_a_loop_that_turns_and_hears_its_server_is_alive_and_ready() -> None:
 def test_a_loop_that_does_not_turn_is_not_alive() -> None:
     (why,) = why_not_alive(figures(), 200.0, 0.0)
 
-    assert why == "the loop has not turned for 150 s"
+    assert why == "the loop has made no progress for 150 s"
 
 
 def test_a_stream_that_should_have_been_given_up_is_not_alive() -> None:
     (why,) = why_not_alive(figures(at=180.0, phase_since=50.0), 181.0, 0.0)
 
-    assert why == "the server has said nothing for 131 s"
+    assert why == "no message from the server for 131 s"
 
 
 def test_silence_before_the_stream_began_does_not_count() -> None:
