@@ -1,5 +1,6 @@
-"""CREATE PUBLICATION and CREATE SUBSCRIPTION, and what follows from them for each table. Pure.
+"""Publications and subscriptions: parsing, and the plan of each table. Pure.
 
-`sql` reads texts, `tables` knows single tables, `ddl` reads what event triggers say. From these and
-the catalog, `combine` makes the plan: how each subscription receives each table.
+`sql` parses statements, `tables` describes single tables, `ddl` reads the messages of the event
+triggers. From these and the catalog, `combine` makes the plan: how each subscription receives each
+table.
 """

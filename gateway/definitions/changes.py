@@ -1,8 +1,8 @@
-"""What a change of the definitions means for the subscriber tables. Pure.
+"""Effects of changed definitions on the subscriber tables. Pure.
 
-Each subscriber table has a fingerprint of all that decides which rows it holds. Kept with the
-watermark, it tells after any restart which tables have rows by another definition than the one
-that is in force now.
+Each subscriber table has a fingerprint of everything that decides which rows it holds. It is kept
+with the watermark and shows, after any restart, which tables have rows from a definition other than
+the one in force.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from gateway.definitions.tables.remembered import describe, has_same_key, relati
 __all__ = ["attached", "copy_states", "ended_states", "fingerprint_of", "key_of_copy"]
 
 _MIXED = "~"
-"""Behind a fingerprint: some rows of the table may have come by an earlier definition."""
+"""Suffix of a fingerprint: some rows of the table may stem from an earlier definition."""
 
 TableKey = tuple[str, str, str]
-"""subscription, schema, table"""
+"""Key of a table: subscription, schema, table."""
 
 
 def fingerprint_of(plan: Plan, copy: TableCopy) -> str:
-    """Return 16 hex digits that differ when other rows or columns would be in the table.
+    """Return 16 hex digits that differ if the table would hold other rows or columns.
 
-    The names of publications do not count, nor does a column that is added to a table without a
-    column list: neither changes what rows there are.
+    The names of publications do not count, nor does a column added to a table without a column
+    list: neither changes which rows there are.
     """
     said = {
         "copy": sorted(clause.text for clause in copy.filters),
@@ -62,21 +62,21 @@ def copy_states(
     reconcile: bool,
     names: Mapping[str, str] | None = None,
 ) -> tuple[CopyState, ...]:
-    """Return the state of each table of `plan` as it comes into force; those to copy are pending.
+    """Return the states of the tables when `plan` comes into force; tables to copy are pending.
 
-    A copy under way goes on if it is still the same. Tables are told apart by their OIDs: one that
-    was made again under the same name is copied, and so is one whose key has changed, or whose
-    topic: the new one has none of the rows. Those that the plan
-    does not name any more are forgotten; should they come back, they are copied. Those that are
-    missing are kept as that, and those that are dropped as they are, for as long as the plan
-    publishes what the stream may have.
+    A copy in progress continues if its definition is unchanged. Tables are identified by their
+    OIDs: a table that was created again under the same name is copied, and so is one whose key or
+    topic has changed, because the new topic has none of the rows. Tables that the plan no longer
+    names are forgotten, and copied if they come back. Missing tables stay missing, and dropped
+    tables stay as they are for as long as the plan publishes rows of them that may still be in the
+    stream.
 
     Args:
-        plan: The new one.
-        states: Of all tables, as the watermark has them.
-        reconcile: Tables that exist under another definition are copied. Otherwise the new
-            definition counts from now on, as natively after ALTER PUBLICATION.
-        names: Of topics: `gateway.core.names.topic_of`; None: topics stay what they are.
+        plan: New plan.
+        states: States of all tables, as in the watermark.
+        reconcile: Whether tables with another definition are copied again. Otherwise the new
+            definition applies from now on, as natively after ALTER PUBLICATION.
+        names: Topic names, see `gateway.core.names.topic_of`; None if topics stay unchanged.
     """
     known = {(state.subscription, state.schema, state.table): state for state in states}
     found = []
@@ -86,18 +86,18 @@ def copy_states(
         oid, taken = copy.target_oid, describe(plan, copy)
         state = known.pop(key, None)
         if state is not None and (state.state in ("missing", "held") or state.oid != oid):
-            state = None  # it has lacked changes; a table of the same name is another table
+            state = None  # it has missed changes, or is another table of the same name
         if state is not None and state.taken and not has_same_key(state.taken, taken):
-            state = None  # consumers have its rows under keys that do not come any more
+            state = None  # consumers have its rows under keys that no longer occur
         if state is not None and state.taken and unseen_since(state.taken, plan, copy) is not None:
-            state = None  # rows have other values than when they were copied
+            state = None  # rows have values other than those copied
         topic = "" if names is None else topic_of(*key, names)
         if state is not None and state.topic != topic and names is not None:
             state = None
         if state is not None and not (state.state == "copying" and attached(state, taken)):
             state = replace(
                 state, taken=taken
-            )  # else `requests.apply_requests` sees what was attached
+            )  # otherwise `requests.apply_requests` detects attached partitions
         if state is not None and state.definition.removesuffix(_MIXED) == fingerprint:
             found.append(state)
         elif state is not None and state.state == "ready" and not reconcile:
@@ -129,23 +129,23 @@ def copy_states(
 
 
 def attached(state: CopyState, taken: str) -> frozenset[int]:
-    """Return the partitions in `taken` that the table had not when its copy began."""
+    """Return the partitions in `taken` that the table did not have when its copy started."""
     if not state.taken:
         return frozenset()
     return relations_of(taken) - relations_of(state.taken) - {state.oid}
 
 
 def _adopted(definition: str, fingerprint: str) -> str:
-    """Return what is kept of a table that takes on the definition of `fingerprint` without a copy.
+    """Return the definition of a table that adopts `fingerprint` without a copy.
 
-    Rows that came by the one before stay as they are, as natively after ALTER PUBLICATION. So what
-    the table holds is not known exactly any more, until it is copied.
+    Rows from the previous definition stay as they are, as natively after ALTER PUBLICATION. The
+    contents of the table are therefore no longer known exactly, until it is copied.
     """
     return definition if definition.removesuffix(_MIXED) == fingerprint else fingerprint + _MIXED
 
 
 def key_of_copy(plan: Plan, copy: TableCopy) -> TableKey:
-    """Return how states name the table of `copy`."""
+    """Return the key of the table of `copy` in states."""
     table = plan.tables[copy.target_oid]
     return copy.subscription, table.schema, table.name
 
@@ -159,14 +159,14 @@ def _publishes_of(plan: Plan, copy: TableCopy) -> Sequence[Publish]:
 
 
 def _listed(plan: Plan, publish: Publish) -> list[str] | None:
-    """The column list; None when it names what is published without one."""
+    """Return the column list; None if it names what is published without one."""
     table = plan.tables[publish.target_oid]
     everything = tuple(column.name for column in table.columns if not column.generated)
     return None if publish.columns in (None, everything) else sorted(publish.columns or ())
 
 
 def ended_states(before: Iterable[CopyState], after: Iterable[CopyState]) -> list[CopyState]:
-    """Return the states that end: as ``gone``, or as ``missing`` or ``held`` where that begins."""
+    """Return the states of tables that end as ``gone``, or become ``missing`` or ``held``."""
     now = {(state.subscription, state.schema, state.table): state for state in after}
     ended = []
     for state in before:

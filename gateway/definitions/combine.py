@@ -1,6 +1,6 @@
-"""The plan: how each subscription takes each relation, and what the server must be asked for.
+"""Plan: how each subscription receives each relation, and the publications needed on the server.
 
-Pure, and exactly pgoutput's rules; `gateway.definitions.membership` has them one by one.
+Pure, and exactly pgoutput's rules, which `gateway.definitions.membership` has one by one.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ __all__ = [
 MissingIdentity = Literal["refuse", "insert_only"]
 
 TableId = tuple[str, int]
-"""Subscription, and OID of the table that it gets."""
+"""Subscription, and OID of the subscriber table."""
 
 
 def nothing_holdable(subscription: str, table: Table) -> bool:
-    """Hold no table: whatever is wrong refuses the definitions as a whole."""
+    """Hold no table: any fault refuses the definitions as a whole."""
     return False
 
 
@@ -60,21 +60,21 @@ def make_plan(
     holdable: Callable[[str, Table], bool] = nothing_holdable,
     faults: Mapping[TableId, Fault] = MappingProxyType({}),
 ) -> Plan:
-    """Combine definitions and catalog.
+    """Combine definitions and catalog into a plan.
 
-    `Plan.publishes` has plain tables and leaf partitions only; the changes of a tree that is read
-    under its root arrive under the OID of their `target_oid`.
+    `Plan.publishes` has plain tables and leaf partitions only; the changes of a tree read under its
+    root arrive under the OID of their `target_oid`.
 
     Args:
-        definitions: As parsed.
-        catalog: As read for these definitions.
-        prefix: Begins the names of the gateway's own publications; the slot's name.
-        missing_identity: What to do with a table that publishes updates or deletes, but whose
-            replica identity is missing or does not cover a filter or column list: refuse it, or
-            leave those operations out, with a warning.
-        holdable: Whether a table of a subscription is held, and left out, when there is a problem
-            with it; otherwise the definitions are refused.
-        faults: Tables to hold in any case, and why: what the catalog alone does not show.
+        definitions: Parsed definitions.
+        catalog: Catalog as read for these definitions.
+        prefix: Prefix of the names of the gateway's own publications: the slot's name.
+        missing_identity: Action for a table that publishes updates or deletes but whose replica
+            identity is missing or does not cover a filter or column list: refuse it, or omit those
+            operations with a warning.
+        holdable: Whether a table of a subscription is held, and left out, if it has a problem;
+            otherwise the definitions are refused.
+        faults: Reasons for tables to hold in any case, which the catalog alone does not show.
 
     Raises:
         DefinitionError: all that `find_problems` finds, in one.
@@ -190,12 +190,12 @@ def find_problems(
     missing_identity: MissingIdentity,
     held: Collection[TableId] = (),
 ) -> list[DefinitionError]:
-    """Find everything for which PostgreSQL would refuse a subscription, or a write of the source.
+    """Find all problems for which PostgreSQL would refuse a subscription, or a write at the source.
 
-    But for what is wrong with the tables in `held`, by subscription and OID.
+    Problems of the tables in `held`, by subscription and OID, are left out.
 
     Returns:
-        One error per finding, in PostgreSQL's words; empty when all is well.
+        One error per problem, in PostgreSQL's words.
     """
     found: dict[str, DefinitionError] = {}
     members = Membership(catalog)
@@ -241,7 +241,7 @@ def _problems(
 
 
 def _wholes(members: Membership, definitions: Definitions) -> set[int]:
-    """The partitioned tables that a subscription takes with whatever partitions they get."""
+    """Return the partitioned tables that a subscription has with all future partitions."""
     names = {name for s in definitions.subscriptions for name in s.publications}
     publications = [members.publications[name] for name in sorted(names)]
     return {
@@ -261,7 +261,7 @@ _DIFFERENT = _Different()
 
 
 def _relations(members: Membership) -> list[Table]:
-    """The relations whose changes are decoded: plain tables and leaves."""
+    """Return the relations whose changes are decoded: plain tables and leaves."""
     return [table for table in members.tables.values() if table.kind == "r"]
 
 
@@ -295,7 +295,7 @@ def _publishes(
 
 
 def _filters(members: Membership, entry: Entry, operation: Operation) -> tuple[FilterClause, ...]:
-    """Combine with OR what counts for one operation; one publication without a filter ends it.
+    """Combine the filters of one operation with OR; none if one publication has no filter.
 
     Source: pgoutput_row_filter_init in pgoutput.c.
     """
@@ -320,8 +320,8 @@ def _publishes_generated(
 ) -> bool | None:
     """Whether stored generated columns are published without a column list; None: they disagree.
 
-    Publications with a column list are not asked; and a table without any generated column, virtual
-    ones included, gives nothing to disagree about.
+    Publications with a column list do not count; a table without generated columns, including
+    virtual ones, leaves nothing to disagree about.
 
     Source: check_and_init_gencol in pgoutput.c (18).
     """
@@ -355,7 +355,7 @@ def _column_list(
 
 
 def _all_columns(table: Table, *, generated: bool) -> tuple[str, ...]:
-    """The columns that are published without a column list.
+    """Return the columns that are published without a column list.
 
     Source: pub_form_cols_map in pg_publication.c (18).
     """
@@ -369,7 +369,7 @@ def _all_columns(table: Table, *, generated: bool) -> tuple[str, ...]:
 def _copied_columns(
     members: Membership, publications: Sequence[Publication], table: Table
 ) -> tuple[str, ...] | None:
-    """Return the columns of `table` that are copied; None where the publications disagree.
+    """Return the columns of `table` that are copied; None if the publications disagree.
 
     Source: pg_get_publication_tables in pg_publication.c, fetch_table_list in subscriptioncmds.c.
     """
@@ -384,7 +384,7 @@ def _copied_columns(
 def _listing(
     members: Membership, publications: Sequence[Publication], table: Table
 ) -> list[Publication]:
-    """The publications that name `table` among the tables to copy, each looked at alone."""
+    """Return the publications that name `table` among the tables to copy, each considered alone."""
     return [p for p in publications if any(t.oid == table.oid for t in members.copied([p]))]
 
 
@@ -394,7 +394,7 @@ def _copy(
     publications: Sequence[Publication],
     table: Table,
 ) -> TableCopy:
-    """Plan the copy of one table; filters count whatever their publications publish.
+    """Plan the copy of one table; filters apply whichever operations their publications publish.
 
     Source: fetch_remote_table_info in tablesync.c.
     """
@@ -415,7 +415,7 @@ def _disagreement(
     definitions: Definitions,
     subscription: SubscriptionDefinition,
 ) -> DefinitionError | None:
-    """Return what pgoutput would say of the columns of a relation, if anything."""
+    """Return pgoutput's error about the columns of a relation, or None."""
     generated = _publishes_generated(members, entry.publications, entry.target)
     if generated is None:
         return DefinitionError(
@@ -445,7 +445,7 @@ def _different_lists(
 def _without_identity(
     members: Membership, definitions: Definitions, publishes: list[Publish]
 ) -> tuple[list[Publish], list[str]]:
-    """Take the operations away that the source could not publish; with a warning for each table."""
+    """Remove the operations that the source could not publish, with a warning for each table."""
     kept: list[Publish] = []
     warnings: dict[str, None] = {}
     names = {s.name: s.publications for s in definitions.subscriptions}

@@ -1,4 +1,4 @@
-"""Subscriptions that share a slot: the definitions of one group."""
+"""Subscription groups: the definitions of one group, whose subscriptions share a slot."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["only_group"]
 def only_group(
     definitions: Definitions, groups: Mapping[str, Sequence[str]], group: str | None
 ) -> Definitions:
-    """Return what concerns `group`; None: everything.
+    """Return the part of the definitions that belongs to `group`; None for all.
 
     Raises:
         ConfigError: a subscription is in no group, in several, or not defined.

@@ -1,4 +1,4 @@
-"""The replica identity a publication demands, checked before an application's write would fail.
+"""Check of the replica identity that a publication requires, before an application's write fails.
 
 Pure. Natively PostgreSQL makes these checks at the UPDATE or DELETE, and refuses it.
 """
@@ -31,7 +31,7 @@ _REMEDY = (
 def identity_gap(table: Table) -> str | None:
     """Return why `table` can publish no update or delete at all, None when it can.
 
-    Of a partitioned table nothing is asked: each of its leaves counts with its own identity.
+    A partitioned table always passes: each of its leaves needs its own identity.
 
     Source: CheckCmdReplicaIdentity in execReplication.c.
     """
@@ -45,14 +45,14 @@ def identity_gap(table: Table) -> str | None:
 def find_identity_problems(
     members: Membership, publications: Sequence[Publication], table: Table, text: str
 ) -> Iterator[tuple[Operation, DefinitionError]]:
-    """Yield what PostgreSQL would say at an UPDATE and at a DELETE of `table`, at most once each.
+    """Yield PostgreSQL's errors for an UPDATE and a DELETE of `table`, at most one each.
 
     Args:
-        members: The catalog's publications.
-        publications: Of one subscription. As natively, each is looked at on its own: one whose
-            filter is overruled by another's still counts.
-        table: A plain table or a leaf partition.
-        text: The definitions, to point into.
+        members: Publications of the catalog.
+        publications: Publications of one subscription. As natively, each is checked on its own,
+            even if another one overrules its filter.
+        table: Plain table or leaf partition.
+        text: Text of the definitions, for positions.
 
     Source: RelationBuildPublicationDesc in relcache.c, pub_rf_contains_invalid_column and
     pub_contains_invalid_column in publicationcmds.c, CheckCmdReplicaIdentity in execReplication.c.
@@ -156,19 +156,19 @@ def _list_misses_identity(members: Membership, publication: Publication, table: 
 
 
 def _leaves_generated_out(members: Membership, publication: Publication, table: Table) -> bool:
-    """A stored generated column of the replica identity is not published; known from 18 on."""
+    """Whether a stored generated column of the replica identity is not published; from 18 on."""
     if publication.generated or not members.publishes_generated:
         return False
     stored = {column.name for column in table.columns if column.generated == "s"}
     if table.replica_identity is ReplicaIdentity.FULL:
         return bool(stored)
     if members.columns(publication, _published_as(members, publication, table)) is not None:
-        return False  # what it names covers the identity, or that was found before
+        return False  # the list covers the identity, or the gap was found before
     return not stored.isdisjoint(table.identity)
 
 
 def _position(members: Membership, publication: Publication, table: Table) -> int | None:
-    """Point at the table where the definitions name it, or one above it."""
+    """Return the position where the definitions name the table, or one above it."""
     for oid in (table.oid, *table.ancestors):
         relation = members.relation(publication, oid)
         if relation is not None and relation.clause is not None:

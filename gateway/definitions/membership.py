@@ -1,4 +1,4 @@
-"""Which publication takes which relation, and as which, by pgoutput's own rules. Pure."""
+"""Membership of relations in publications, and their targets, by pgoutput's own rules. Pure."""
 
 from __future__ import annotations
 
@@ -18,12 +18,13 @@ __all__ = ["Entry", "Membership"]
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """How a set of publications publishes one relation.
+    """Combined membership of one relation in a set of publications.
 
     Attributes:
-        target: The table it is published as.
-        operations: Of all publications that take the relation.
-        publications: Those whose filters and column lists count: that publish it as `target`.
+        target: Table that it is published as.
+        operations: Operations of all publications that have the relation.
+        publications: Publications whose filters and column lists apply: those that publish it as
+            `target`.
     """
 
     target: Table
@@ -32,7 +33,7 @@ class Entry:
 
 
 class Membership:
-    """Answers questions about publications and the tables of one catalog."""
+    """Publications of one catalog and the tables in them."""
 
     def __init__(self, catalog: Catalog) -> None:
         self.tables = catalog.tables
@@ -48,14 +49,14 @@ class Membership:
         return self._relations[publication.name].get(oid)
 
     def holds(self, publication: Publication, oid: int) -> bool:
-        """The table itself is in the publication, by name or by its schema."""
+        """Whether the table itself is in the publication, by name or by schema."""
         return (
             oid in self._relations[publication.name]
             or self.tables[oid].schema in publication.schemas
         )
 
     def _is_excepted(self, publication: Publication, table: Table) -> bool:
-        """Whether FOR ALL TABLES leaves a table out, by itself or as a part of a tree.
+        """Whether FOR ALL TABLES excludes a table, by itself or as part of a tree.
 
         Source: "CREATE PUBLICATION" in the manual of PostgreSQL 19.
         """
@@ -73,7 +74,7 @@ class Membership:
         return found
 
     def reached_as(self, publication: Publication, table: Table) -> tuple[int, int] | None:
-        """Return as what the publication publishes `table`, and the level; None if it does not.
+        """Return the target of `table` in the publication, and its level; None if not published.
 
         Source: get_rel_sync_entry in pgoutput.c.
         """
@@ -90,10 +91,10 @@ class Membership:
         return own if self.holds(publication, table.oid) else None
 
     def entry(self, publications: Iterable[Publication], table: Table) -> Entry | None:
-        """Decide how `publications`, as one subscription has them, publish `table`.
+        """Return how `publications` of one subscription publish `table`.
 
-        The highest ancestor over all publications wins, and those below it no longer count, but
-        for their operations.
+        The highest ancestor over all publications wins; of those below it only the operations
+        apply.
 
         Source: get_rel_sync_entry in pgoutput.c.
         """
@@ -118,7 +119,7 @@ class Membership:
         return Entry(self.tables[target], frozenset(operations), tuple(counting))
 
     def where(self, publication: Publication, target: Table) -> str | None:
-        """Return the filter that counts for `target`; FOR ALL TABLES and IN SCHEMA have none.
+        """Return the filter that applies to `target`; FOR ALL TABLES and IN SCHEMA have none.
 
         Source: pgoutput_row_filter_init in pgoutput.c, pg_get_publication_tables in
         pg_publication.c.
@@ -129,7 +130,7 @@ class Membership:
         return None if relation is None else relation.where
 
     def columns(self, publication: Publication, target: Table) -> tuple[str, ...] | None:
-        """Return the column list that counts for `target`, or None.
+        """Return the column list that applies to `target`, or None.
 
         Source: check_and_fetch_column_list in pg_publication.c.
         """
@@ -150,7 +151,7 @@ class Membership:
         return sorted((self.tables[oid] for oid in oids), key=lambda t: (t.schema, t.name))
 
     def _listed(self, publication: Publication) -> set[int]:
-        """Tables of one publication: roots as they are under via_root, else their leaves."""
+        """Return the tables of one publication: roots under via_root, otherwise their leaves."""
         if publication.all_tables:
             named = {
                 oid

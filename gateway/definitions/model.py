@@ -1,8 +1,8 @@
-"""Publications and subscriptions as values: first as written, then as they meet the tables.
+"""Publications and subscriptions as values: as written, as in the catalog, and as planned.
 
-`Definitions` is what the parser reads from the text; nothing in it has been looked up.
-`Catalog` is what the source database says of the tables. `Plan` is the meeting of both:
-for each subscription and each relation whose changes can arrive, how it is published.
+`Definitions` is the parsed text; nothing in it has been looked up. `Catalog` describes the tables
+in the source database. `Plan` combines both: for each subscription and each relation whose changes
+can arrive, how it is published.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from gateway.pgoutput.messages import ReplicaIdentity
 
 
 class Operation(Enum):
-    """What a publication's ``publish`` parameter can name."""
+    """Operation in a publication's ``publish`` parameter."""
 
     INSERT = "insert"
     UPDATE = "update"
@@ -33,16 +33,17 @@ ALL_OPERATIONS: Final = frozenset(Operation)
 
 @dataclass(frozen=True, slots=True)
 class TableClause:
-    """One table of a FOR TABLE list, as written.
+    """Table of a FOR TABLE list, as written.
 
     Attributes:
-        schema: None when the name is not qualified (search_path decides, in the source database).
-        name: Unquoted, case folded as PostgreSQL does.
-        only: ``ONLY`` was written; without it, descendants by inheritance are included.
-        columns: The column list, or None.
-        where: The filter expression as SQL text without its outer brackets, or None.
+        schema: Schema; None if the name is not qualified (search_path decides, in the source
+            database).
+        name: Name, unquoted and case folded as PostgreSQL does.
+        only: Whether ``ONLY`` was written; without it, descendants by inheritance are included.
+        columns: Column list, or None.
+        where: Filter expression as SQL text without its outer parentheses, or None.
         position: 0-based character offset of the table in `Definitions.text`.
-        where_position: The same for the filter expression, or None.
+        where_position: Offset of the filter expression, likewise, or None.
     """
 
     schema: str | None
@@ -56,11 +57,11 @@ class TableClause:
 
 @dataclass(frozen=True, slots=True)
 class PublicationDefinition:
-    """A CREATE PUBLICATION statement.
+    """CREATE PUBLICATION statement.
 
     Attributes:
-        schemas: ``CURRENT_SCHEMA`` is None.
-        generated: ``publish_generated_columns = stored`` (18 and later).
+        schemas: Schemas; None stands for ``CURRENT_SCHEMA``.
+        generated: Whether ``publish_generated_columns = stored`` (18 and later).
     """
 
     name: str
@@ -75,12 +76,13 @@ class PublicationDefinition:
 
 @dataclass(frozen=True, slots=True)
 class SubscriptionDefinition:
-    """A CREATE SUBSCRIPTION statement; the options that are honoured, with PostgreSQL's defaults.
+    """CREATE SUBSCRIPTION statement; the supported options, with PostgreSQL's defaults.
 
     Attributes:
         origin: ``any`` or ``none``.
         streaming: ``off``, ``on`` or ``parallel``.
-        connection_given: A CONNECTION other than '' was written; it is not used and never shown.
+        connection_given: Whether a CONNECTION other than '' was written; it is not used and never
+            shown.
     """
 
     name: str
@@ -96,10 +98,10 @@ class SubscriptionDefinition:
 
 @dataclass(frozen=True, slots=True)
 class Definitions:
-    """The parsed definitions file.
+    """Parsed definitions file.
 
     Attributes:
-        text: The whole source, for error messages.
+        text: Whole source text, for error messages.
         fingerprint: Hex digest that changes when the meaning may have changed
             (not with comments or white space).
     """
@@ -112,12 +114,13 @@ class Definitions:
 
 @dataclass(frozen=True, slots=True)
 class Collation:
-    """What a text column's collation allows us to reproduce.
+    """Properties of a text column's collation that decide what can be reproduced.
 
     Attributes:
-        name: Qualified as PostgreSQL prints it, or ``default``.
-        deterministic: Equal means equal bytes.
-        c_order: Sorts by the bytes of the UTF-8 text (``C``, ``POSIX``, builtin ``C.UTF-8``, ...).
+        name: Name, qualified as PostgreSQL prints it, or ``default``.
+        deterministic: Whether equal means equal bytes.
+        c_order: Whether it sorts by the bytes of the UTF-8 text (``C``, ``POSIX``, builtin
+            ``C.UTF-8``, ...).
     """
 
     name: str
@@ -127,17 +130,17 @@ class Collation:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column of a table in the source database, dropped ones left out.
+    """Column of a table in the source database; dropped columns are left out.
 
     Attributes:
         type_name: ``format_type(atttypid, atttypmod)``, for messages and schemas.
-        base_type_oid: The type under any domains; equals `type_oid` for other types.
+        base_type_oid: OID of the type under any domains; equals `type_oid` for other types.
         type_kind: ``pg_type.typtype`` of `type_oid`: b, c, d, e, p, r or m.
         generated: ``attgenerated``: '' , 's' (stored) or 'v' (virtual).
-        missing: What rows that were there before the column have in it, as PostgreSQL prints it;
-            None is NULL. Source: ``attmissingval``.
-        computed: Rows that were there before the column may have values of their own in it: it
-            has a default that is not the same for all, an identity, or is generated.
+        missing: Value of the column in rows older than the column, as PostgreSQL prints it; None is
+            NULL. Source: ``attmissingval``.
+        computed: Whether rows older than the column may have different values in it: it has a
+            volatile default, an identity, or is generated.
     """
 
     name: str
@@ -157,7 +160,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table or partitioned table of the source database.
+    """Table or partitioned table of the source database.
 
     Attributes:
         kind: ``pg_class.relkind``: 'r' or 'p'.
@@ -167,7 +170,7 @@ class Table:
         ancestors: OIDs of the partitioned tables above, nearest first, root last.
         leaves: OIDs of all leaf partitions under a partitioned table, in no order.
         may_toast: Names of the columns whose values can be TOASTed.
-        shape: What no Relation message says of it; None: it was not read.
+        shape: Properties that no Relation message has; None if not read.
     """
 
     oid: int
@@ -188,17 +191,17 @@ class Table:
 
     @property
     def sql(self) -> str:
-        """Its name for a statement that somebody is to run: another role may have chosen it."""
+        """Quoted name, for statements that are shown to people: another role may have chosen it."""
         return one_line(f"{quote_identifier(self.schema)}.{quote_identifier(self.name)}")
 
 
 @dataclass(frozen=True, slots=True)
 class PublishedRelation:
-    """A table of a publication after its names were looked up.
+    """Table of a publication, with resolved names.
 
-    `where` is the filter as the server itself prints it back (every cast explicit); it and
-    `columns` are None where the publication has none. One per table: inheritance children of a
-    FOR TABLE without ONLY have entries of their own, partitions do not.
+    `where` is the filter as the server prints it (every cast explicit); it and `columns` are None
+    if the publication has none. One per table: inheritance children of a FOR TABLE without ONLY
+    have entries of their own, partitions do not.
     """
 
     table_oid: int
@@ -209,11 +212,11 @@ class PublishedRelation:
 
 @dataclass(frozen=True, slots=True)
 class Publication:
-    """A publication as the server sees it.
+    """Publication as the server sees it.
 
     Attributes:
-        generated: Without a column list, stored generated columns are published as well.
-        excepted: OIDs of the tables that FOR ALL TABLES leaves out, with their partitions.
+        generated: Whether stored generated columns are published if there is no column list.
+        excepted: OIDs of the tables that FOR ALL TABLES excludes, with their partitions.
     """
 
     name: str
@@ -228,14 +231,15 @@ class Publication:
 
 @dataclass(frozen=True, slots=True)
 class Catalog:
-    """What the source database says: its tables, by OID, and the publications, by name.
+    """Catalog of the source database: tables by OID and publications by name.
 
     Attributes:
-        publishes_generated: The server can publish generated columns (18 and later), and refuses
-            writes to a table whose replica identity has one that is not published.
-        missing: Schema and name of tables that are listed, were published once, and are no longer
-            there under this name; and what has become of them.
-        broken: By publication and OID, why a table that was published is not in `publications`.
+        publishes_generated: Whether the server can publish generated columns (18 and later), and
+            refuses writes to a table whose replica identity has one that is not published.
+        missing: Schema and name of tables that are listed, were published once, and no longer exist
+            under this name; with what became of them.
+        broken: Reasons, by publication and OID, why a table that was published is not in
+            `publications`.
     """
 
     tables: Mapping[int, Table]
@@ -247,7 +251,7 @@ class Catalog:
 
 @dataclass(frozen=True, slots=True)
 class FilterClause:
-    """A row filter in force; `text` is the server's own rendering, on columns of `table_oid`."""
+    """Row filter in force; `text` is the server's own rendering, on columns of `table_oid`."""
 
     publication: str
     table_oid: int
@@ -256,18 +260,18 @@ class FilterClause:
 
 @dataclass(frozen=True, slots=True)
 class Publish:
-    """How one subscription takes the changes of one relation.
+    """How one subscription receives the changes of one relation.
 
     Attributes:
-        subscription: Its name.
-        relation_oid: A plain table or leaf partition: where the change happens.
-        target_oid: The table it is published as: itself, or an ancestor.
-        operations: What is published at all.
-        filters: For INSERT, UPDATE and DELETE in `operations`: the filters of which one must be
-            true, on the columns of the target; an empty tuple lets every row pass.
-        columns: The column list, in the target's order; None publishes all columns, also those
-            that are added later, but for generated ones.
-        generated: Without a column list, stored generated columns are published as well.
+        subscription: Name of the subscription.
+        relation_oid: OID of the plain table or leaf partition that changes.
+        target_oid: OID of the table it is published as: itself, or an ancestor.
+        operations: Published operations.
+        filters: Filters for INSERT, UPDATE and DELETE in `operations`, on the columns of the
+            target; one of them must be true, and an empty tuple lets every row pass.
+        columns: Column list, in the target's order; None publishes all columns, including later
+            ones, except generated ones.
+        generated: Whether stored generated columns are published if there is no column list.
     """
 
     subscription: str
@@ -279,7 +283,7 @@ class Publish:
     generated: bool = False
 
     def publishes(self, column: Column) -> bool:
-        """Whether the subscription gets `column` of the target, as far as it is sent at all.
+        """Whether `column` of the target is published to the subscription, if it is sent at all.
 
         Source: logicalrep_should_publish_column in proto.c (18).
         """
@@ -290,7 +294,7 @@ class Publish:
 
 @dataclass(frozen=True, slots=True)
 class TableCopy:
-    """The initial copy of one subscriber table.
+    """Copy of one subscriber table.
 
     Rows pass when any of `filters` is true, all of them when it is empty. For a partitioned
     target the whole tree is read, for any other only the table itself. `columns` names every
@@ -305,16 +309,16 @@ class TableCopy:
 
 @dataclass(frozen=True, slots=True)
 class ServerPublication:
-    """A publication of the gateway's own that should exist in the source database.
+    """Own publication of the gateway that should exist in the source database.
 
     Attributes:
-        name: Quoted nowhere.
-        table_oids: Its tables: roots under `via_root`, plain tables and leaves otherwise.
-        operations: What it publishes, so that no application's write can fail.
-        generated: Stored generated columns are published as well (18 and later), because somebody
-            takes them, or a filter or a replica identity has one.
-        filters: By OID, of tables of which only some rows are wanted: the filters of which one is
-            true for every row that anybody takes. Nothing where all rows are sent.
+        name: Name, never quoted.
+        table_oids: OIDs of its tables: roots under `via_root`, plain tables and leaves otherwise.
+        operations: Published operations, chosen so that no application's write can fail.
+        generated: Whether stored generated columns are published (18 and later), because a
+            subscription publishes them, or a filter or a replica identity has one.
+        filters: Filters, by OID, of tables of which only some rows are needed: one of them is true
+            for every row that any subscription receives. No entry if all rows are sent.
     """
 
     name: str
@@ -327,12 +331,13 @@ class ServerPublication:
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """Why a table cannot be published.
+    """Fault for which a table cannot be published.
 
     Attributes:
-        statement: SQL with which an owner or a superuser mends it; empty where none does.
-        always: Also a table that the file names is held for it, and no definitions are refused.
-        cause: Whether a person has to ask for its copy.
+        statement: SQL with which an owner or a superuser can repair it, or empty.
+        always: Whether even a table that the file names is held for it, instead of refusing the
+            definitions.
+        cause: Cause for which an operator has to request the copy.
     """
 
     reason: str
@@ -343,11 +348,11 @@ class Fault:
 
 @dataclass(frozen=True, slots=True)
 class HeldTable:
-    """A table of a subscription that cannot be published as it is now.
+    """Table of a subscription that cannot be published as it is now.
 
     Attributes:
         statement: As of the `Fault`.
-        listed: Whether the file names it; otherwise it has come in by itself.
+        listed: Whether the file names it; otherwise it is published implicitly.
         cause: As of the `Fault`.
     """
 
@@ -363,23 +368,23 @@ class HeldTable:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Everything that follows from the definitions and the catalog.
+    """Plan derived from the definitions and the catalog.
 
     Attributes:
-        tables: Every table named below, and the leaves and ancestors of those, by OID.
-        subscriptions: In the order of their definition.
-        publishes: In the order of the subscriptions.
-        copies: What the initial copy has to do, for subscriptions with `copy_data`.
-        server_publications: What the gateway needs on the server.
-        warnings: Lines for the log: tables accepted for insert only, and the like.
+        tables: All tables named below, with their leaves and ancestors, by OID.
+        subscriptions: Subscriptions in the order of their definition.
+        publishes: Publishes in the order of the subscriptions.
+        copies: Copies of the tables of subscriptions with `copy_data`.
+        server_publications: Publications that the gateway needs on the server.
+        warnings: Warnings for the log, such as tables accepted for inserts only.
         missing: As in `Catalog`.
-        held: Those that cannot be published as they are; nothing else here has them.
-        retired: Subscription and OID of the tables of which relations were dropped that are
-            published for as long as the stream has rows of them.
-        earlier: Subscription and OID of the relations that are published as they were, whatever
-            the catalog says of now.
-        open_ended: Subscription and OID of the subscriber tables that the file does not name: FOR
-            ALL TABLES, IN SCHEMA or a publication of the database has them.
+        held: Tables that cannot be published as they are; they occur nowhere else in the plan.
+        retired: Subscription and OID of tables with dropped relations, which are published until
+            the stream has no more rows of them.
+        earlier: Subscription and OID of relations that are published as before, whatever the
+            current catalog says.
+        open_ended: Subscription and OID of subscriber tables that the file does not name, but FOR
+            ALL TABLES, IN SCHEMA or a publication of the database includes.
     """
 
     tables: Mapping[int, Table]
@@ -398,8 +403,8 @@ class Plan:
     def targets(self) -> frozenset[tuple[str, int]]:
         """Subscription and OID of all subscriber tables: each has a topic.
 
-        Some are copied and not published: now, but from a place in the stream on; or ever, as a
-        root that has no partition any more.
+        Some are copied and not published: those published only from a later position in the stream
+        on, and roots without partitions.
         """
         published = ((publish.subscription, publish.target_oid) for publish in self.publishes)
         copied = ((copy.subscription, copy.target_oid) for copy in self.copies)

@@ -1,8 +1,8 @@
-"""What is to be copied once more, because somebody asks for it or a partition has come. Pure.
+"""Requests for copies, by an operator or because of an attached partition. Pure.
 
-A partition that is attached to a tree brings rows of which the stream says nothing. When that is
-while the tree is copied under its root, those with keys that the copy has passed would be missing:
-the rows that the partition can have are copied once more as a part, when the rest is done.
+The rows of a partition attached to a tree are not in the stream. If it is attached while the tree
+is being copied under its root, rows with keys that the copy has passed would be missing: the rows
+that the partition can hold are then copied again, as a part, after the rest.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ __all__ = [
 
 
 def new_partitions(plan: Plan, states: Iterable[CopyState]) -> dict[TableKey, frozenset[int]]:
-    """Return the partitions that trees were given while they are copied."""
+    """Return the partitions attached to trees that are being copied."""
     known = {(state.subscription, state.schema, state.table): state for state in states}
     found = {}
     for copy in plan.copies:
@@ -48,15 +48,15 @@ def apply_requests(
     unreadable: Mapping[int, Fault] = MappingProxyType({}),
     unfit: Mapping[str, str] = MappingProxyType({}),
 ) -> tuple[tuple[CopyState, ...], list[str]]:
-    """Return the states after all requests, and why something of these was refused.
+    """Return the states after all requests, and reasons for requests that were refused.
 
     Args:
-        plan: In force.
-        states: Of all tables.
-        requests: In the order in which they came.
-        conditions: What the rows of a partition fulfil, by OID, of those of `new_partitions`.
-        unreadable: Tables that cannot be read, by OID.
-        unfit: By the name of a request, why its condition cannot be followed.
+        plan: Plan in force.
+        states: States of all tables.
+        requests: Requests in the order of their arrival.
+        conditions: Conditions that the rows of `new_partitions` fulfil, by OID of the partition.
+        unreadable: Faults of tables that cannot be read, by OID.
+        unfit: Reasons, by request name, why a condition cannot be used.
     """
     found = {(state.subscription, state.schema, state.table): state for state in states}
     for copy in plan.copies:
@@ -96,7 +96,7 @@ def _why_nobody(plan: Plan, request: CopyRequest) -> str:
 
 
 def is_asked(state: CopyState, requests: Iterable[CopyRequest]) -> bool:
-    """Whether somebody asks for the copy of a whole table."""
+    """Whether a request asks for the copy of the whole table."""
     return any(
         request.table in (None, state.table)
         and request.schema in (None, state.schema)
@@ -107,7 +107,7 @@ def is_asked(state: CopyState, requests: Iterable[CopyRequest]) -> bool:
 
 
 def released(states: Iterable[CopyState], requests: Sequence[CopyRequest]) -> tuple[CopyState, ...]:
-    """Return the states when tables that waited for a request have got one."""
+    """Return the states with held tables released that a request asks for."""
     return tuple(
         replace(state, cause="") if state.cause and is_asked(state, requests) else state
         for state in states
@@ -132,7 +132,7 @@ def concerned(plan: Plan, request: CopyRequest) -> Sequence[TableCopy]:
 
 
 def refusal(plan: Plan, copy: TableCopy, state: CopyState, request: CopyRequest) -> str | None:
-    """Say why a request cannot be followed for one table of one subscription; None: it can be."""
+    """Return why a request must be refused for one table of one subscription, or None."""
     table = plan.tables[copy.target_oid]
     name = f"table {table} of subscription {copy.subscription}"
     if request.cancel:
@@ -154,7 +154,7 @@ def _asked(state: CopyState, request: CopyRequest) -> CopyState:
     if request.cancel:
         return replace(state, asked=None)
     if state.state == "ready":
-        # Consumers have the whole table, until a copy of all of it begins with its `t`.
+        # Consumers have the whole table until a full copy starts with its `t`.
         return replace(state, asked=request.where, progress=Progress(), published=0)
     return replace(
         state,

@@ -1,4 +1,4 @@
-"""The gateway's own publications: exactly the tables and operations that are needed. Pure."""
+"""Plan of the gateway's own publications, with exactly the tables and operations needed. Pure."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from gateway.pgoutput.messages import ReplicaIdentity
 __all__ = ["SUFFIXES", "plan_server_publications"]
 
 SUFFIXES = ("_root", "_leaf", "_root_insert", "_leaf_insert")
-"""What the names of the gateway's own publications end with, behind the prefix."""
+"""Suffixes of the names of the gateway's own publications."""
 
 _NAME_BYTES = 63
 
@@ -33,23 +33,23 @@ def plan_server_publications(
     alterable: Collection[int],
     prefix: str,
 ) -> tuple[ServerPublication, ...]:
-    """Cover `publishes` with as few publications as keep every write of the source possible.
+    """Cover `publishes` with the fewest publications that let every write at the source succeed.
 
-    A tree is read under its root when all subscriptions take all its leaves under it, and every
-    leaf can publish what is needed of the tree; by leaf otherwise. Tables of which nobody takes
-    updates or deletes are kept apart, so that their identity does not matter.
+    A tree is read under its root if all subscriptions publish all its leaves under it, and every
+    leaf can publish the operations needed of the tree; otherwise by leaf. Tables without published
+    updates or deletes are kept separate, so that their identity does not matter.
 
     Args:
-        tables: By OID.
-        publishes: Of all subscriptions.
-        empty_roots: Partitioned tables without a leaf, and their operations.
-        wholes: Partitioned tables that some publication has as a whole, partitions of later times
-            included: read by leaf they are named instead of their leaves, so that no change of a
-            partition is missed that is attached while nobody looks.
+        tables: Tables by OID.
+        publishes: Publishes of all subscriptions.
+        empty_roots: Operations of partitioned tables without a leaf, by OID.
+        wholes: Partitioned tables that a publication has as a whole, including later partitions: if
+            read by leaf, they are named instead of their leaves, so that no change of a partition
+            attached meanwhile is missed.
         alterable: Relations of publications that can be altered on the server at any time: all
-            operations of them are read that their identity allows, so that none is missed from the
-            moment on at which it is published as well.
-        prefix: Of the names.
+            their operations that the identity allows are read, so that none is missed once it is
+            published, too.
+        prefix: Prefix of the names.
 
     Raises:
         ConfigError: `prefix` is too long.
@@ -106,7 +106,7 @@ def _by_tree(
     leaves: Mapping[int, frozenset[Operation]],
     wholes: Collection[int],
 ) -> dict[int, frozenset[Operation]]:
-    """Name the highest of `wholes` instead of its leaves, where all of them are needed."""
+    """Name the highest of `wholes` instead of its leaves if all of them are needed."""
     named = dict(leaves)
     highest_first = sorted(wholes, key=lambda oid: (len(tables[oid].ancestors), oid))
     for oid in highest_first:
@@ -132,10 +132,10 @@ def _readable_by_root(
 
 
 def _needs_generated(tables: Mapping[int, Table], publishes: Iterable[Publish]) -> bool:
-    """Whether stored generated columns are taken, read by a filter, or part of an identity."""
+    """Whether stored generated columns are published, read by a filter, or part of an identity."""
     for publish in publishes:
         if publish.generated:
-            return True  # also for columns that are added later
+            return True  # also for columns added later
         target, table = tables[publish.target_oid], tables[publish.relation_oid]
         stored = {column.name for column in target.columns if column.generated == "s"}
         if not stored:

@@ -1,6 +1,5 @@
-"""DDL messages: what the event triggers write into the stream, read and believed or not. Pure.
+"""DDL messages, which the event triggers write into the stream: parsing and verification. Pure.
 
-A message says what a transaction has changed of publications, partitions and types; from these
-follows what is published from its commit on. The SQL of the triggers is in
-`gateway.source.provisioning`.
+A message says which publications, partitions and types a transaction has changed, which decides
+what is published from its commit on. The SQL of the triggers is in `gateway.source.provisioning`.
 """

@@ -1,9 +1,8 @@
-"""DDL messages as they are read from the stream, and whether one matters. Pure.
+"""Contents of DDL messages, and whether one matters. Pure.
 
 The event triggers of `gateway.source.provisioning.event_trigger` write them. Each names what its
-statement has altered. What it says beyond that is as its transaction saw it, which may have been
-long before the
-message is received: `Alteration.as_of` says from where on that holds.
+statement altered. Everything else in it is as its transaction saw it, possibly long before the
+message is received: `Alteration.as_of` says as of which position.
 """
 
 from __future__ import annotations
@@ -46,23 +45,23 @@ _UNREADABLE: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Alteration:
-    """One DDL message.
+    """Content of one DDL message.
 
     Attributes:
-        names: Names of the publications that were altered, made or dropped.
-        tables: OIDs of tables with a filter or a column list in a publication that may be another
-            now, or that have lost their place in a publication with a column. Their transaction
-            holds a lock on them that keeps others from altering a publication in which they are.
-        trees: OIDs of partitioned tables whose partitions may be others.
-        types: OIDs of altered types; None: an earlier release's triggers do not say which.
-        collated: OIDs of tables with columns whose collation was altered.
-        as_of: All that was committed before this position is in `publications` and `parents`, for
-            all publications and trees; None: they have what was altered, and nothing else counts.
-        unsaid: Whether the message says nothing about how the altered publications, tables and
-            trees are now.
-        publications: As the statement has left them, by name; those that were asked for.
-        excepted: OIDs of what FOR ALL TABLES leaves out, by the publication's name; not those of
-            which an earlier release's triggers do not say it.
+        names: Names of the publications that were altered, created or dropped.
+        tables: OIDs of tables whose filter or column list in a publication may have changed, or
+            that left a publication together with a column. Their transaction holds a lock on them
+            that keeps others from altering a publication that has them.
+        trees: OIDs of partitioned tables whose partitions may have changed.
+        types: OIDs of altered types; None if an earlier release's triggers do not name them.
+        collated: OIDs of tables with a column whose collation was altered.
+        as_of: Position before which all commits are reflected in `publications` and `parents`, for
+            all publications and trees; None if only the altered objects in them are reliable.
+        unsaid: Whether the message omits the current state of the altered publications, tables and
+            trees.
+        publications: Requested publications as the statement left them, by name.
+        excepted: OIDs of the tables that FOR ALL TABLES excludes, by publication; an earlier
+            release's triggers do not report them.
         parents: OIDs of the trees, by OID of the partition.
     """
 
@@ -85,14 +84,14 @@ class Alteration:
 
 
 def read_alteration(content: bytes, wanted: Collection[str]) -> Alteration:
-    """Read the body of a message about publications, partitions or types.
+    """Parse the body of a message about publications, partitions or types.
 
     Args:
-        content: Once it is known that the event triggers have written it.
-        wanted: Names of publications; others are not looked at.
+        content: Body, already verified as written by the event triggers.
+        wanted: Names of publications; others are ignored.
 
     Raises:
-        UnbelievedError: it does not read.
+        UnbelievedError: it cannot be parsed.
     """
     try:
         said = json.loads(content)
@@ -120,10 +119,10 @@ def read_alteration(content: bytes, wanted: Collection[str]) -> Alteration:
 
 
 def rewritten(content: bytes) -> frozenset[int]:
-    """Return the OIDs of a table whose rows have other values now, and of the trees that it is in.
+    """Return the OIDs of a rewritten table and of the trees that it belongs to.
 
     Raises:
-        UnbelievedError: it does not read.
+        UnbelievedError: it cannot be parsed.
     """
     try:
         return frozenset(map(_oid, json.loads(content)["tables"]))
@@ -132,7 +131,7 @@ def rewritten(content: bytes) -> frozenset[int]:
 
 
 def has_types(plan: Plan, types: Collection[int]) -> bool:
-    """Whether a column of the tables of `plan` has, or may have, one of the types in a part."""
+    """Whether a column of a table of `plan` has, or may have, one of the types as a component."""
     return bool(types) and any(_may_have(table, types) for table in plan.tables.values())
 
 

@@ -1,10 +1,10 @@
-"""Publications and partitions at a position of the stream, from its DDL messages. Pure.
+"""State of publications and partitions at a position of the stream, from DDL messages. Pure.
 
-A message counts for what its statement has altered, from its commit on. For all else it has what
-its transaction saw. The first one that saw everything before the stream's beginning is the base:
-whatever was committed since then is in it, or comes in a message of its own. A transaction may
-have been open for long, and have seen less; until there is a base, what no message was about stays
-as it was published.
+A message is authoritative for the objects that its statement altered, from its commit on. For all
+others it has what its transaction saw. The first message that saw everything before the start of
+the stream is the base: everything committed since then is in it, or comes in a message of its own.
+A transaction may have been open for long, and have seen less; until there is a base, objects that
+no message was about stay as they were published.
 """
 
 from __future__ import annotations
@@ -42,15 +42,15 @@ class DdlState:
     """Publications and trees at a position of the stream.
 
     Attributes:
-        publications: By name; those that are not here are as in the catalog.
-        parents: OIDs of trees, by OID of the partition.
-        trees: OIDs of those whose partitions a message of their own has said.
-        lost: OIDs of trees of which a message did not say it: they are as in the catalog.
-        excepted: OIDs of what FOR ALL TABLES leaves out, by the publication's name; not those of
-            which an earlier release's triggers do not say it.
+        publications: Publications, by name; all others are as in the catalog.
+        parents: OIDs of parents, by OID of the partition.
+        trees: OIDs of trees whose partitions a message of their own has listed.
+        lost: OIDs of trees whose message did not list them: they are as in the catalog.
+        excepted: OIDs of the tables that FOR ALL TABLES excludes, by publication; an earlier
+            release's triggers do not report them.
         names: Names of publications that messages were about.
         tables: OIDs of tables that messages were about.
-        has_base: Whether a message has said everything.
+        has_base: Whether there has been a base message.
         refused: Texts of filters that cannot be checked: their tables are as in the catalog.
     """
 
@@ -69,7 +69,7 @@ class DdlState:
         return tree in self.trees or (self.has_base and tree not in self.lost)
 
     def is_same(self, before: DdlState) -> bool:
-        """Whether it says the same as `before` of everything; never while there is no base."""
+        """Whether it equals `before` in everything; never while there is no base."""
         return before.has_base and (
             (self.publications, self.excepted, self.parents, self.lost, self.refused)
             == (before.publications, before.excepted, before.parents, before.lost, before.refused)
@@ -77,12 +77,12 @@ class DdlState:
 
 
 def apply_ddl(before: DdlState, now: Alteration, since: Lsn) -> DdlState:
-    """Return what counts after a message.
+    """Return the state after a message.
 
     Args:
-        before: What counted until then.
-        now: The message.
-        since: Position where the stream begins; what was committed after it comes in the stream.
+        before: State until then.
+        now: Content of the message.
+        since: Position where the stream starts; later commits are in the stream.
     """
     is_base = not before.has_base and now.as_of is not None and now.as_of >= since
     ddl_state = _based_on(before, now) if is_base else before
@@ -119,7 +119,7 @@ def apply_ddl(before: DdlState, now: Alteration, since: Lsn) -> DdlState:
 
 
 def _based_on(before: DdlState, base: Alteration) -> DdlState:
-    """Take everything from a message but what messages before it were about."""
+    """Adopt everything from a message except what earlier messages were about."""
     publications = {n: p for n, p in base.publications.items() if n not in before.names}
     excepted = {n: oids for n, oids in base.excepted.items() if n not in before.names}
     known = before.trees | before.lost
@@ -136,7 +136,7 @@ def _based_on(before: DdlState, base: Alteration) -> DdlState:
 def _with_tables(
     before: Publication, now: Publication | None, altered: Collection[int]
 ) -> Publication:
-    """Take altered tables as they are: with their columns' names of now, or not at all any more."""
+    """Replace altered tables by their current state, or remove them."""
     if not altered:
         return before
     found = {} if now is None else {r.table_oid: r for r in now.relations}
@@ -149,20 +149,20 @@ def _with_tables(
 
 
 def published_of(definitions: Definitions) -> frozenset[str]:
-    """Return the names of the publications that subscriptions have."""
+    """Return the names of the publications of all subscriptions."""
     return frozenset(name for s in definitions.subscriptions for name in s.publications)
 
 
 def concerns(plan: Plan, now: Alteration, ddl_state: DdlState) -> bool:
     """Whether a message may change how subscriptions publish tables, or what these hold.
 
-    Any role can alter what it has made itself, again and again: to read the catalog each time
-    would hold up everybody else.
+    Any role can alter its own objects again and again: reading the catalog each time would delay
+    everybody else.
 
     Args:
-        plan: As it is.
-        now: The message.
-        ddl_state: What counts after it.
+        plan: Plan in force.
+        now: Content of the message.
+        ddl_state: State after the message.
     """
     if now.names or now.types is None:
         return True
@@ -186,15 +186,15 @@ def _above(ddl_state: DdlState, tree: int) -> Iterator[int]:
 def untouched(
     before: Plan, now: Plan, ddl_state: DdlState, gone: Collection[int]
 ) -> set[tuple[str, int]]:
-    """Return what no message was about and is published otherwise `now`, while there is no base.
+    """Return relations that `now` publishes differently although no message was about them.
 
-    By subscription and OID of the relation. The catalog has alterations whose messages are still
-    to come.
+    The result has subscription and OID of the relation; it is empty once there is a base. The
+    catalog already has alterations whose messages are still to come.
 
     Args:
-        before: The plan until now.
-        now: The plan with the catalog of now, where `ddl_state` says nothing else.
-        ddl_state: What messages have said.
+        before: Plan until now.
+        now: Plan from the current catalog, as far as `ddl_state` does not override it.
+        ddl_state: State from messages so far.
         gone: OIDs of relations that were dropped.
     """
     if ddl_state.has_base:
@@ -222,11 +222,11 @@ def untouched(
 def _is_of_others(
     before: Publish, now: Publish | None, names: Collection[str], gone: Collection[int]
 ) -> bool:
-    """Whether none of the publications `names` has the relation, or had it, as far as is known."""
+    """Whether none of the publications `names` has or had the relation, as far as is known."""
     if now is None:
         return before.relation_oid in gone
     filters = (*before.filters.values(), *now.filters.values())
-    # Where all rows are published, nothing says by which publication.
+    # Without a filter, nothing shows which publication publishes the rows.
     return (
         before.operations == now.operations
         and all(filters)
@@ -235,12 +235,12 @@ def _is_of_others(
 
 
 def catalog_at(catalog: Catalog, ddl_state: DdlState, known: Mapping[int, Table]) -> Catalog:
-    """Return `catalog` with publications and trees as the stream has them.
+    """Return `catalog` with publications and trees as at a position of the stream.
 
     Args:
-        catalog: As of now.
-        ddl_state: At a place of the stream.
-        known: Tables by OID that have been published; those that are gone now are taken from it.
+        catalog: Current catalog.
+        ddl_state: State at that position.
+        known: Tables that have been published, by OID; used for tables that no longer exist.
     """
     tables = {**known, **catalog.tables}
     parents = {oid: t.ancestors[0] for oid, t in tables.items() if t.ancestors}
@@ -262,7 +262,7 @@ def catalog_at(catalog: Catalog, ddl_state: DdlState, known: Mapping[int, Table]
 def _relations(
     ddl_state: Publication, now: Publication, tables: Mapping[int, Table], refused: Collection[str]
 ) -> Iterator[PublishedRelation]:
-    """The tables of a publication; as of now where a filter is refused or has columns no more."""
+    """Yield the tables of a publication; current ones if a filter is refused or lacks a column."""
     present = {relation.table_oid: relation for relation in now.relations}
     for relation in ddl_state.relations:
         table = tables.get(relation.table_oid)
@@ -296,7 +296,7 @@ def _with_trees(tables: Mapping[int, Table], parents: Mapping[int, int]) -> dict
 
 
 def as_published(plan: Plan, before: Iterable[Publish]) -> Plan:
-    """Return `plan` with what it takes in the way in which it is taken `before`."""
+    """Return `plan` with its relations published as in `before`."""
     was = {(p.subscription, p.relation_oid, p.target_oid): p for p in before}
     return replace(
         plan,

@@ -1,14 +1,14 @@
-"""Proof that a DDL message was written by the source's event triggers. Pure.
+"""Authentication of DDL messages: proof that the source's event triggers wrote them. Pure.
 
-Any role of a database may execute `pg_logical_emit_message`, under any prefix. So a message is
-believed only with a code that nobody can compute who cannot read the key of the event triggers:
+Any role of a database may execute `pg_logical_emit_message`, under any prefix. A message is
+accepted only with a code that can be computed only with the key of the event triggers:
 
     code = sha256(outer key || sha256(inner key || prefix || newline || body))
 
 The two keys are independent and each as long as a block of the hash, which makes this NMAC. The
 body names its transaction (64-bit xid) and a position just before the message, so that a message
-that somebody has seen in the WAL proves nothing in any other transaction: the xid in the stream has
-only 32 bits, and comes again no sooner than 4 billion transactions later.
+seen in the WAL proves nothing in any other transaction: the xid in the stream has only 32 bits, and
+recurs no sooner than 4 billion transactions later.
 """
 
 from __future__ import annotations
@@ -31,25 +31,25 @@ REASONS: Final[tuple[Reason, ...]] = ("forged", "unreadable", "filter", "unexpec
 _CODE: Final = sha256().digest_size * 2
 _XIDS: Final = 1 << 32
 _FAR: Final = 1 << 36
-"""Bytes of WAL: more are not written between two lines of a function, and fewer not in a round of
-transaction ids."""
+"""Bytes of WAL, more than are written between two lines of a function and fewer than in one
+wraparound of transaction ids."""
 
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """What the event triggers and the gateway share."""
+    """Secret key shared by the event triggers and the gateway."""
 
     inner: bytes = field(repr=False)
     outer: bytes = field(repr=False)
 
 
 class UnbelievedError(Exception):
-    """A DDL message is ignored; nothing of it counts.
+    """A DDL message is ignored as a whole.
 
     Attributes:
-        reason: ``forged``: without the right code, or another transaction's. ``unreadable``: its
-            writer knows the key and writes something else. ``filter``: it has a filter that no
-            publication can have. ``unexpected``: there are no event triggers to write it.
+        reason: ``forged``: wrong code, or another transaction's. ``unreadable``: authentic, but not
+            parseable. ``filter``: it has a filter that no publication can have. ``unexpected``:
+            there are no event triggers that could have written it.
     """
 
     def __init__(self, reason: Reason, why: str) -> None:
@@ -58,7 +58,7 @@ class UnbelievedError(Exception):
 
 
 def unreadable(prefix: str, error: Exception) -> UnbelievedError:
-    """Return the error to raise for a message that does not read."""
+    """Return the error to raise for a message that cannot be parsed."""
     return UnbelievedError(
         "unreadable", f"a logical message with prefix {prefix!r} does not read: {error}"
     )
@@ -68,12 +68,12 @@ def open_message(message: LogicalMessage, xid: int | None, keys: Collection[Key]
     """Return the body of a DDL message.
 
     Args:
-        message: As it stands in the stream.
-        xid: 32 bits, of the transaction at top level that it stands in; None: it stands in none.
-        keys: That have been the event triggers'.
+        message: Message as it is in the stream.
+        xid: 32-bit xid of the top-level transaction that contains it; None if none does.
+        keys: Current and earlier keys of the event triggers.
 
     Raises:
-        UnbelievedError: somebody else has written it, or it does not read.
+        UnbelievedError: the event triggers have not written it, or it cannot be parsed.
     """
     code, body = message.content[:_CODE], message.content[_CODE + 1 :]
     text = message.prefix.encode() + b"\n" + body

@@ -1,6 +1,6 @@
-"""Expressions before they are resolved: columns, functions, and nodes that no row filter has.
+"""Unresolved expressions: columns, functions, and nodes that row filters cannot have.
 
-Read by PostgreSQL's own grammar, never by patterns.
+They are parsed by PostgreSQL's own grammar, never by patterns.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ _ALLOWED: Final = frozenset(
 def column_names(expression: str) -> frozenset[str]:
     """Return the names of the columns that a filter, as the server printed it, refers to.
 
-    A name may be qualified with the table's; the last part is the column. Of an expression that is
-    nested too deeply to be parsed, also words that may only look like names of columns.
+    A name may be qualified with the table's; the last part is the column. For an expression too
+    deeply nested to be parsed, the result includes words that merely look like column names.
     """
     try:
         tree = parse(f"SELECT WHERE ({expression}\n)")
-    except postgast.PgQueryError:  # PostgreSQL has printed it: it parses, but for its depth
+    except postgast.PgQueryError:  # PostgreSQL has printed it: it parses, except for its depth
         return column_words(expression)
     return frozenset(
         reference.fields[-1].string.sval
@@ -73,10 +73,9 @@ def function_names(expression: str) -> frozenset[str]:
 
 
 def refuse_nodes(text: str) -> str | None:
-    """Return why `text` is not an expression as a row filter may have it; None: it is.
+    """Return why `text` cannot be the expression of a row filter, or None.
 
-    What the grammar cannot tell (the types, and whether functions are immutable) is left to the
-    server.
+    Checks beyond the grammar (types, and whether functions are immutable) are left to the server.
     """
     if "\0" in text:
         return "it has a zero byte"
@@ -131,5 +130,5 @@ def _refuse_node(node: Any) -> str | None:
 
 
 def _is_built_in(names: Sequence[pb.Node]) -> bool:
-    """Whether a name is not of another schema; the sessions look in ``pg_catalog`` alone."""
+    """Whether a name has no other schema; the sessions search only ``pg_catalog``."""
     return len(names) == 1 or (len(names) == 2 and names[0].string.sval == "pg_catalog")

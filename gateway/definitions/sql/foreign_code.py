@@ -1,7 +1,7 @@
-"""Expressions that would run code of somebody else where the server reads or evaluates them. Pure.
+"""Detection of expressions that would run another role's code on the server. Pure.
 
-An unqualified name is looked up in ``pg_catalog`` alone. Two things are left: a name with another
-schema, and a literal that becomes a value of its column's type, whose input can call functions.
+An unqualified name is looked up only in ``pg_catalog``. Two cases remain: a name with another
+schema, and a literal converted to its column's type, whose input function can call functions.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ _PREFIX = "SELECT WHERE ("
 
 
 def foreign_name(expression: str, *, types_only: bool = False) -> str | None:
-    """Return the first type, function or operator that is named with another schema.
+    """Return the first type, function or operator qualified with another schema.
 
-    None where there is none, or the text does not parse.
+    The result is None if there is none, or if the text does not parse.
 
     Raises:
-        FilterError: it is nested too deeply to be looked through.
+        FilterError: it is nested too deeply to be examined.
     """
     if (tree := _tree(expression)) is None:
         return None
@@ -42,10 +42,10 @@ def foreign_name(expression: str, *, types_only: bool = False) -> str | None:
 
 
 def first_reference(expression: str, columns: Collection[str]) -> int | None:
-    """Return the byte offset at which one of `columns` is first named; None where none is.
+    """Return the byte offset at which one of `columns` is first named; None if none is.
 
     Raises:
-        FilterError: it is nested too deeply to be looked through.
+        FilterError: it is nested too deeply to be examined.
     """
     if (tree := _tree(expression)) is None:
         return None
@@ -58,7 +58,7 @@ def first_reference(expression: str, columns: Collection[str]) -> int | None:
 
 
 def has_part_of(expression: str, columns: Collection[str]) -> bool:
-    """Whether a field or an element of one of `columns` is named in an expression that parses."""
+    """Whether a valid expression names a field or an element of one of `columns`."""
     tree = parse(f"{_PREFIX}{expression}\n)")
     return any(
         reference.fields[-1].string.sval in columns
@@ -68,7 +68,7 @@ def has_part_of(expression: str, columns: Collection[str]) -> bool:
 
 
 def _tree(expression: str) -> Any:
-    """The tree of an expression; None where it does not parse."""
+    """Return the tree of an expression; None if it does not parse."""
     try:
         return parse(f"{_PREFIX}{expression}\n)")
     except TooDeepError as error:

@@ -1,7 +1,7 @@
-"""SQL text -> PostgreSQL's own parse tree (libpg_query), for texts that others have written.
+"""PostgreSQL's own parse tree (libpg_query) of untrusted SQL text.
 
-libpg_query writes the tree by a recursion without a limit, so that ``a::text::text...`` would end
-the process; and protobuf reads a hundred levels. How deep a text nests is estimated before it is
+libpg_query writes the tree by unbounded recursion, so that ``a::text::text...`` would crash the
+process; and protobuf reads a hundred levels. The nesting depth of a text is estimated before it is
 parsed: anything near the first limit is refused, as PostgreSQL refuses it by max_stack_depth.
 """
 
@@ -16,19 +16,19 @@ from postgast import pg_query_pb2 as pb
 __all__ = ["TooDeepError", "column_words", "parse"]
 
 _DEEPEST: Final = 1500
-"""Tokens that may nest. A thread's stack has room for six times as many, and protobuf reads about
-thirty operators within each other."""
+"""Maximum number of nested tokens. A thread's stack has room for six times as many, and protobuf
+reads about thirty nested operators."""
 
 _OPENING: Final = frozenset({pb.ASCII_40, pb.ASCII_91, pb.CASE})
 _CLOSING: Final = frozenset({pb.ASCII_41, pb.ASCII_93, pb.END_P})
 _FLAT: Final = frozenset(
     {pb.ASCII_44, pb.ASCII_59, pb.AND, pb.OR, pb.WHEN, pb.THEN, pb.ELSE, pb.SQL_COMMENT}
 )
-"""Separators of the items of one list."""
+"""Separators of the items of a list."""
 
 
 class TooDeepError(postgast.PgQueryError):  # type: ignore[misc]
-    """A text nests too deeply to be read."""
+    """A text is nested too deeply to be parsed."""
 
     def __init__(self) -> None:
         super().__init__("it is nested too deeply")
@@ -50,9 +50,9 @@ def parse(text: str) -> Any:
 
 
 def _depth(text: str) -> int:
-    """How many tokens of a text may stand for levels of its tree; rather too many than too few."""
+    """Return an upper estimate of the depth of a text's tree, in tokens."""
     outer: list[tuple[int, int]] = []
-    # Of the list around the token: its deepest item; of the item: its tokens, the deepest bracket.
+    # For the enclosing list: its deepest item; for the item: its tokens and deepest bracket.
     deepest = own = inner = 0
     for token in postgast.scan(text).tokens:
         kind = token.token
@@ -76,13 +76,13 @@ def _depth(text: str) -> int:
 
 
 def column_words(expression: str) -> frozenset[str]:
-    """Return the words of an expression that may be names of columns, whether it parses or not.
+    """Return the words of an expression that may be column names, whether or not it parses.
 
     Args:
-        expression: As PostgreSQL prints it: what it does not quote is no reserved word.
+        expression: Expression as PostgreSQL prints it: unquoted words are not reserved.
 
     Raises:
-        postgast.PgQueryError: it does not even consist of tokens.
+        postgast.PgQueryError: it cannot be split into tokens.
     """
     raw = expression.encode()
     tokens = postgast.scan(expression).tokens

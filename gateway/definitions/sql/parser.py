@@ -1,7 +1,7 @@
-"""CREATE PUBLICATION and CREATE SUBSCRIPTION statements to `Definitions`, by PostgreSQL's grammar.
+"""Conversion of CREATE PUBLICATION and CREATE SUBSCRIPTION statements to `Definitions`.
 
-Pure: nothing is looked up here. Tables and publications that do not exist, and filters that are
-not allowed, are found when the definitions meet the catalog.
+Pure: PostgreSQL's grammar parses, and nothing is looked up. Missing tables and publications, and
+filters that are not allowed, are found when the definitions are combined with the catalog.
 """
 
 from __future__ import annotations
@@ -68,10 +68,10 @@ _REFUSED_OPTIONS: Final = {
 
 
 def parse_definitions(text: str) -> Definitions:
-    """Read the definitions file.
+    """Parse the definitions file.
 
     Names are unquoted and case folded, filters are exact slices of `text`, positions count
-    characters. A publication that a subscription names need not be defined in the text.
+    characters. A publication named by a subscription need not be defined in the text.
 
     Raises:
         DefinitionError: A syntax error in PostgreSQL's words; another kind of statement; an option
@@ -99,7 +99,7 @@ def parse_definitions(text: str) -> Definitions:
                 if name in subscriptions:
                     raise source.error(f'subscription "{name}" already exists', position)
                 subscriptions[name] = _subscription(source, statement, position)
-                statement.ClearField("conninfo")  # not used, and may hold a password
+                statement.ClearField("conninfo")  # not used, and may contain a password
             case _:
                 raise source.error(
                     "only CREATE PUBLICATION and CREATE SUBSCRIPTION are allowed here", position

@@ -1,7 +1,7 @@
-"""The source text of definitions: tokens with character offsets, parse errors with positions.
+"""Source text of definitions: tokens with character offsets, parse errors with positions.
 
-libpg_query counts bytes of UTF-8 in its trees and tokens, and characters in its errors; everything
-that leaves this module counts characters from 0.
+libpg_query counts UTF-8 bytes in its trees and tokens, and characters in its errors; all positions
+that leave this module count characters from 0.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _CLOSE: Final = pb.ASCII_41
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """One token: what the grammar calls it, and its character range in the text."""
+    """Token with its grammar name and character range."""
 
     kind: int
     start: int
@@ -33,7 +33,7 @@ class Token:
 
 
 def _of_later_grammar(text: str, position: int) -> tuple[str, str] | None:
-    """Return message and hint for what PostgreSQL 19 has, and the grammar of 18 refuses there."""
+    """Return message and hint for syntax of PostgreSQL 19 that grammar 18 rejects, or None."""
     before = " ".join(text[:position].upper().split())
     word = text[position:].split(maxsplit=1)[0].upper() if text[position:].strip() else ""
     if before.endswith("FOR ALL TABLES") and word.startswith("EXCEPT"):
@@ -52,10 +52,10 @@ def _of_later_grammar(text: str, position: int) -> tuple[str, str] | None:
 
 
 class SourceText:
-    """A parsed text.
+    """Parsed source text.
 
     Attributes:
-        text: As given.
+        text: Text as given.
         tree: libpg_query's parse result.
 
     Raises:
@@ -96,19 +96,19 @@ class SourceText:
         return bisect_left(self._offsets, byte_offset)
 
     def first_token(self, byte_offset: int) -> int:
-        """Return where the first token at or after `byte_offset` starts, comments left out."""
+        """Return the start of the first token at or after `byte_offset`, comments skipped."""
         index = bisect_left(self._starts, self.character(byte_offset))
         return self._starts[index] if index < len(self._starts) else len(self.text)
 
     def where_slice(self, byte_offset: int) -> tuple[int, int]:
-        """Find the filter of the table whose name stands at `byte_offset`.
+        """Find the filter of the table whose name is at `byte_offset`.
 
         Returns:
-            Start and end of the text between the brackets of its WHERE, outer white space and
-            comments left out. Only for tables that have a WHERE.
+            Start and end of the text between the parentheses of its WHERE, without outer white
+            space and comments. Only for tables that have a WHERE.
         """
         index = bisect_left(self._starts, self.character(byte_offset))
-        # WHERE is reserved: the first one behind the name can only be this table's own.
+        # WHERE is reserved: the first one after the name can only be this table's own.
         while self._tokens[index].kind != pb.WHERE:
             index += 1
         first = index + 2
@@ -130,12 +130,12 @@ class SourceText:
         return self.text[self._tokens[first].start : self._tokens[last].end]
 
     def error(self, message: str, position: int, *, hint: str | None = None) -> DefinitionError:
-        """Make the error that points at `position`."""
+        """Return an error that points at `position`."""
         return DefinitionError(message, text=self.text, position=position, hint=hint)
 
 
 def strip_locations(message: Any) -> None:
-    """Set every position inside a libpg_query tree to 0, in place, so that layout is forgotten."""
+    """Set every position in a libpg_query tree to 0, in place, to ignore layout."""
     for field, value in message.ListFields():
         if field.message_type is not None:
             for child in value if _is_repeated(value) else (value,):
@@ -162,7 +162,7 @@ def _is_repeated(value: Any) -> bool:
 
 
 def _byte_offsets(text: str) -> list[int] | None:
-    """Byte offset of every character and of the end, or None when both count the same."""
+    """Return the byte offset of every character and of the end; None if the text is ASCII."""
     if text.isascii():
         return None
     offsets = [0]

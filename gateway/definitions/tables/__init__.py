@@ -1,5 +1,5 @@
-"""Single tables of a plan: shape, name, topic, and what is known of them when they are gone. Pure.
+"""Single tables of a plan: shape, key, topic, and descriptions of dropped tables. Pure.
 
-What the catalog says of a table comes in as a value and leaves as text that outlasts the table.
-How publications and subscriptions combine over tables is decided one folder up.
+The catalog's description of a table arrives as a value and is stored as text that outlasts the
+table. How publications and subscriptions combine over tables is decided one folder up.
 """

@@ -1,4 +1,4 @@
-"""Keys of published tables: which columns tell the rows of a table apart. Pure."""
+"""Keys of published tables. Pure."""
 
 from __future__ import annotations
 
@@ -11,15 +11,16 @@ from gateway.pgoutput.messages import ReplicaIdentity
 __all__ = ["KeyColumns", "key_of"]
 
 KeyColumns: TypeAlias = tuple[str, ...] | None
-"""Names of the key's columns in table order, ``()`` for the whole row, None for no key."""
+"""Names of the key columns in table order, ``()`` for the whole row, None for no key."""
 
 
 def key_of(table: Table, published: Collection[str]) -> KeyColumns:
-    """Say what the key of `table` is when the columns `published` are published.
+    """Return the key of `table` if the columns `published` are published.
 
-    The replica identity columns; under FULL the primary key, else the whole row. There is none
-    under NOTHING and without a usable identity. A column list may leave out a part of it when
-    neither UPDATE nor DELETE is published: then there is none either, under FULL the whole row.
+    The key is the replica identity; under FULL the primary key or, without one, the whole row.
+    There is no key under NOTHING or without a usable identity. A column list may omit part of the
+    key if neither UPDATE nor DELETE is published: then there is no key either, under FULL the whole
+    row.
     """
     match table.replica_identity:
         case ReplicaIdentity.NOTHING:

@@ -1,7 +1,8 @@
-"""Which tables the definitions file names itself, and which come in by themselves. Pure.
+"""Tables that the definitions file names, as opposed to those published implicitly. Pure.
 
-FOR ALL TABLES, FOR TABLES IN SCHEMA and a publication of the database take in what anybody creates.
-A fault of such a table is its own; a fault of one that the file names may be a slip of the pen.
+FOR ALL TABLES, FOR TABLES IN SCHEMA and a publication of the database include whatever anybody
+creates. A fault of such a table concerns that table alone; a fault of one that the file names may
+be a mistake in the file.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ __all__ = ["Listed"]
 
 
 class Listed:
-    """The tables that a file names, for each of its subscriptions."""
+    """Tables that the file names, for each of its subscriptions."""
 
     def __init__(self, definitions: Definitions, catalog: Catalog) -> None:
         oids = {
@@ -34,5 +35,5 @@ class Listed:
         self._named = named
 
     def has(self, subscription: str, table: Table) -> bool:
-        """Whether the file names `table`, or a tree that it is part of, for `subscription`."""
+        """Whether the file names `table`, or a tree that contains it, for `subscription`."""
         return not self._named(subscription).isdisjoint((table.oid, *table.ancestors))

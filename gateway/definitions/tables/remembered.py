@@ -1,7 +1,7 @@
-"""How a table is published, as text that outlasts the table in the source's catalog. Pure.
+"""Description of how a table is published, as text that outlasts the table in the catalog. Pure.
 
-Kept with the state of each copy. A start whose table is gone takes from it what the stream may
-still have of the table; and it tells under which OID a name was published.
+It is kept with the state of each copy. If the table no longer exists at a start, it describes the
+rows that the stream may still have; it also tells under which OID a name was published.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def describe(plan: Plan, copy: TableCopy) -> str:
 
 
 def _alike(publishes: Iterable[Publish]) -> list[dict[str, Any]]:
-    """Return how relations are published; those of a tree that are published alike as one."""
+    """Return how relations are published; relations of a tree published alike are one item."""
     found: dict[str, dict[str, Any]] = {}
     for publish in publishes:
         said = {
@@ -87,15 +87,16 @@ def _alike(publishes: Iterable[Publish]) -> list[dict[str, Any]]:
 
 
 def _relations(said: Mapping[str, Any]) -> list[int]:
-    """The OIDs of the relations of one item of `_alike`; once each had its own."""
+    """Return the OIDs of one item of `_alike`; earlier texts have one item per relation."""
     oids: list[int] = said["relations"] if "relations" in said else [said["relation"]]
     return oids
 
 
 def oversized(plan: Plan, most_bytes: int) -> dict[tuple[str, int], int]:
-    """Return the tables of which more is remembered than `most_bytes`, and how much.
+    """Return the sizes of descriptions that are larger than `most_bytes`.
 
-    By subscription and OID. What decides is what their owners write: filters, defaults, labels.
+    Keys are subscription and OID. The size depends on what the owners write: filters, defaults,
+    labels.
     """
     texts: dict[tuple[str, int], int] = defaultdict(int)
     for publish in plan.publishes:
@@ -108,7 +109,7 @@ def oversized(plan: Plan, most_bytes: int) -> dict[tuple[str, int], int]:
         if table.shape is not None:
             parts = (part for types in table.shape.types.values() for part in types.values())
             guess += 16 * (len(table.shape.files) + sum(map(len, parts)))
-        if 16 * guess <= most_bytes:  # as it nearly always is; to write it all costs more
+        if 16 * guess <= most_bytes:  # the usual case; encoding everything costs more
             continue
         if (size := len(describe(plan, copy).encode())) > most_bytes:
             found[key] = size
@@ -117,10 +118,10 @@ def oversized(plan: Plan, most_bytes: int) -> dict[tuple[str, int], int]:
 
 @lru_cache(4096)
 def description_fault(text: str) -> str | None:
-    """Return why `text` is not what `describe` returns; None: it may be.
+    """Return why `text` cannot be a result of `describe`, or None.
 
-    It is kept where others may write, too, and its filters come to stand in statements: each must
-    be an expression as a row filter may have it.
+    Others may be able to write where it is kept, and its filters are used in statements: each must
+    be a valid row filter expression.
     """
     state = CopyState("", "", "", "ready", oid=1, taken=text)
     try:
@@ -146,13 +147,13 @@ def description_fault(text: str) -> str | None:
 
 
 def key_signature(columns: Iterable[Column], key: KeyColumns) -> list[str] | None:
-    """Return what says whether rows have the same record keys before and after a change.
+    """Return a signature that changes if rows get other record keys.
 
-    A type that only became wider leaves the keys what they are.
+    A type that only became wider leaves the keys unchanged.
 
     Args:
-        columns: With those of the key.
-        key: As `gateway.envelope.schema.key_of` has it.
+        columns: Columns, including those of the key.
+        key: Key as returned by `gateway.definitions.tables.keys.key_of`.
     """
     if key is None:
         return None
@@ -166,12 +167,12 @@ def has_same_key(before: str, after: str) -> bool:
 
 
 def unseen_since(taken: str, plan: Plan, copy: TableCopy) -> str | None:
-    """Say why rows may have other values than when a text of `describe` was made, or None.
+    """Return why rows may have other values than when `taken` was made, or None.
 
     Args:
-        taken: Of the table of `copy`.
-        plan: As of now.
-        copy: One of its copies.
+        taken: Description of the table of `copy`, from `describe`.
+        plan: Current plan.
+        copy: Copy of the plan.
     """
     said, table = json.loads(taken), plan.tables[copy.target_oid]
     before, shape = [_column(values) for values in said["columns"]], read_shape(said.get("shape"))
@@ -179,12 +180,12 @@ def unseen_since(taken: str, plan: Plan, copy: TableCopy) -> str | None:
 
 
 def relations_of(taken: str) -> frozenset[int]:
-    """Return the OIDs of the relations that a text of `describe` has."""
+    """Return the OIDs of the relations in a text of `describe`."""
     return frozenset(oid for said in json.loads(taken)["publishes"] for oid in _relations(said))
 
 
 def known_tables(states: Iterable[CopyState]) -> dict[tuple[str, str], int]:
-    """Return under which OID each table was published, by schema and name."""
+    """Return the OID under which each table was published, by schema and name."""
     return {(state.schema, state.table): state.oid for state in states if state.oid}
 
 
@@ -196,20 +197,20 @@ def recall(
     same_definitions: bool = False,
     exactly: bool = False,
 ) -> Plan:
-    """Return `plan` with what was published of relations that are gone.
+    """Return `plan` extended by what was published of relations that no longer exist.
 
-    A table that was made again under the same name is not recalled: its copy replaces all that
-    could still come of the one before.
+    A table that was created again under the same name is not recalled: its copy replaces everything
+    that could still arrive of the previous one.
 
     Args:
-        plan: As of now.
-        states: As committed with the watermark.
-        existing: The OIDs of relations that there are, among those of `oids_of`.
-        same_definitions: What was published under them and is not any more has left a publication
-            or a tree, and is recalled, too; otherwise somebody has taken it out of the definitions.
-            So is what is published as another table by now.
-        exactly: All is published as it was, with `same_definitions`: the stream tells from where
-            on it is not.
+        plan: Current plan.
+        states: Copy states as committed with the watermark.
+        existing: OIDs of existing relations among those of `oids_of`.
+        same_definitions: Whether the definitions are unchanged. Relations that are no longer
+            published then have left a publication or a tree, and are recalled, too, as are those
+            now published as another table; otherwise they were removed from the definitions.
+        exactly: Whether everything is published as before, with `same_definitions`: DDL messages
+            say from where on it is not.
     """
     named = {
         (copy.subscription, plan.tables[copy.target_oid].schema, plan.tables[copy.target_oid].name)
@@ -252,7 +253,7 @@ def recall(
 
 
 def _differs(was: Publish, now: Publish | None, plan: Plan, exactly: bool) -> bool:
-    """Whether a relation is published otherwise now, in a way that counts."""
+    """Whether a relation is now published differently in a way that matters."""
     if now is None or was.target_oid != now.target_oid:
         return True
     if not exactly or was == now:
@@ -264,11 +265,11 @@ def _differs(was: Publish, now: Publish | None, plan: Plan, exactly: bool) -> bo
         for clause in clauses
         for name in column_names(clause.text)
     }
-    return columns.issuperset(read)  # else nobody could say of what types they were
+    return columns.issuperset(read)  # otherwise their types would be unknown
 
 
 def _without(plan: Plan, subscription: str, target_oid: int) -> Plan:
-    """Return `plan` without a table that was in no publication, and is to be again."""
+    """Return `plan` without a table that was in no publication and is to be again."""
     left = [
         p for p in plan.publishes if (p.subscription, p.target_oid) == (subscription, target_oid)
     ]
@@ -288,10 +289,10 @@ def oids_of(states: Iterable[CopyState]) -> set[int]:
 
 
 def texts_of(state: CopyState) -> tuple[list[str], list[str]]:
-    """Return the row filters that a state remembers, and the names of the collations, as SQL.
+    """Return the row filters and the collation names in a state, as SQL.
 
     Raises:
-        ValueError, KeyError, TypeError, AttributeError: it does not read.
+        ValueError, KeyError, TypeError, AttributeError: it cannot be parsed.
     """
     if not state.taken:
         return [], []

@@ -1,4 +1,4 @@
-"""In which topic a renamed table goes on, where it is to keep its own. Pure."""
+"""Topics of renamed tables that keep their topics. Pure."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ __all__ = ["kept_topics"]
 def kept_topics(
     plan: Plan, states: Iterable[CopyState], names: Mapping[str, str]
 ) -> Mapping[str, str]:
-    """Return ``[topics] names`` with those of renamed tables: the topics that they had before.
+    """Return ``[topics] names`` extended by renamed tables with their previous topics.
 
-    Tables are told apart by their OIDs. What `names` says of a name itself counts, and a topic goes
-    to the table that bears its name, where there is one.
+    Tables are identified by their OIDs. An entry of `names` takes precedence, and a topic belongs
+    to the table of its name if there is one.
 
     Args:
-        plan: With the names of now.
-        states: With the topics so far.
-        names: As they are configured.
+        plan: Plan with the current names.
+        states: States with the topics so far.
+        names: Topic names as configured.
     """
     taken = {(p.subscription, p.target_oid) for p in plan.publishes}
     taken |= {(copy.subscription, copy.target_oid) for copy in plan.copies}

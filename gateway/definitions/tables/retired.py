@@ -1,4 +1,4 @@
-"""Relations that are gone or not published any more, and whose last rows may be in the stream.
+"""Retired relations: dropped or no longer published, with rows that may still be in the stream.
 
 Pure.
 """
@@ -20,11 +20,11 @@ def with_retired(
     moved: Collection[int] = (),
     untouched: Collection[tuple[str, int]] = (),
 ) -> Plan:
-    """Return `plan` with what `before` published of the relations in `gone`.
+    """Return `plan` extended by what `before` published of the relations in `gone`.
 
-    Nothing else of `plan` changes: there is nothing of them to copy, and nothing to ask of the
-    server. What `plan` publishes itself, it publishes in its own way, but for the relations in
-    `moved`, and those in `untouched`, which has subscriptions with relations.
+    Nothing else of `plan` changes: the relations are neither copied nor published on the server.
+    What `plan` publishes itself stays as it is, except the relations in `moved`, and those in
+    `untouched`, which has subscriptions and relations.
     """
     now = {
         (publish.subscription, publish.relation_oid)
@@ -43,7 +43,7 @@ def with_retired(
     earlier = frozenset((publish.subscription, publish.relation_oid) for publish in kept)
     targets = {(publish.subscription, publish.target_oid) for publish in kept}
     others = [
-        # What a tree gets that is read under its root goes on.
+        # A tree that is read under its root continues.
         replace(p, relation_oid=p.target_oid) if pair in earlier else p
         for p in plan.publishes
         if (pair := (p.subscription, p.relation_oid)) not in earlier

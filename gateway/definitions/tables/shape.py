@@ -1,7 +1,7 @@
-"""What a Relation message cannot say of a table, and when that makes a copy necessary. Pure.
+"""Table properties that Relation messages lack, and the changes that require a copy. Pure.
 
-A Relation message has names, types and their order. It reads the same after DROP COLUMN and ADD
-COLUMN of the last column, after ALTER TYPE, and after a rewrite of all rows. The catalog tells:
+A Relation message has names, types and their order. It is the same after DROP COLUMN and ADD COLUMN
+of the last column, after ALTER TYPE, and after a rewrite of all rows. The catalog shows:
 
 | change | seen in the catalog | copied again |
 | --- | --- | --- |
@@ -16,9 +16,9 @@ COLUMN of the last column, after ALTER TYPE, and after a rewrite of all rows. Th
 | ALTER TYPE ADD, DROP, ALTER ATTRIBUTE | the attributes of the type | yes |
 | ALTER COLLATION REFRESH VERSION, not deterministic | its version: other keys may be equal | yes |
 
-ALTER DOMAIN changes no value. A rewrite that comes together with a harmless change of the same
-column is not told from VACUUM FULL; the event triggers know it. A default that replaces another,
-together with VACUUM FULL, costs a copy that was not needed.
+ALTER DOMAIN changes no value. A rewrite together with a harmless change of the same column cannot
+be distinguished from VACUUM FULL; the event triggers can. A default that replaces another, together
+with VACUUM FULL, costs an unnecessary copy.
 """  # noqa: E501
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ __all__ = ["Shape", "read_shape", "unseen_change", "unseen_changes", "write_shap
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """A table in the catalog, beside what `gateway.definitions.model.Column` has of it.
+    """Properties of a table in the catalog beyond those of `gateway.definitions.model.Column`.
 
     Attributes:
-        files: By OID, where the rows of the table and of its leaves are stored: ``relfilenode``.
-        columns: By ``attnum``, the transaction that has written the catalog's row of the column,
-            and a digest of what is in that row.
-        types: By ``attnum``, parts of the column's type that can be altered: by the OID of a type,
-            digests of an enum's labels in the order in which they were made, or one of a composite
-            type's attributes; and by ``collation`` its version.
+        files: ``relfilenode`` of the table and of its leaves, by OID.
+        columns: Transaction that wrote the column's catalog row, and a digest of that row, by
+            ``attnum``.
+        types: Alterable parts of the column's type, by ``attnum``: by the OID of a type, digests of
+            an enum's labels in the order of their creation, or one of a composite type's
+            attributes; and by ``collation`` its version.
     """
 
     files: Mapping[int, int]
@@ -52,7 +52,7 @@ class Shape:
 
 
 def write_shape(shape: Shape | None) -> Any:
-    """Return what `read_shape` reads, for JSON."""
+    """Return a shape as a JSON value for `read_shape`."""
     if shape is None:
         return None
     return [
@@ -63,7 +63,7 @@ def write_shape(shape: Shape | None) -> Any:
 
 
 def read_shape(said: Any) -> Shape | None:
-    """Return a shape from what `write_shape` made of it; None: none is known."""
+    """Return the shape written by `write_shape`; None if unknown."""
     if said is None:
         return None
     files, columns, types = said
@@ -78,11 +78,11 @@ def read_shape(said: Any) -> Shape | None:
 
 
 def unseen_changes(before: Mapping[int, Table], plan: Plan) -> dict[tuple[str, int], str]:
-    """Return why the copies of `plan` may hold other values than the source, where they may.
+    """Return reasons why copies of `plan` may hold other values than the source.
 
     Args:
-        before: The tables, by OID, as the copies have them.
-        plan: As of now.
+        before: Tables as the copies have them, by OID.
+        plan: Current plan.
     """
     found = {}
     for copy in plan.copies:
@@ -102,14 +102,14 @@ def unseen_change(
     shape_after: Shape | None,
     published: Collection[str],
 ) -> str | None:
-    """Say why rows may have other values now although nothing in the stream said so, or None.
+    """Return why rows may have other values although nothing in the stream says so, or None.
 
     Args:
-        before: The columns, as they were.
-        shape_before: As it was; None: it is not known.
-        after: The columns as they are.
-        shape_after: As it is.
-        published: Names of the columns that count.
+        before: Columns as they were.
+        shape_before: Previous shape; None if unknown.
+        after: Columns as they are.
+        shape_after: Current shape, likewise.
+        published: Names of the columns that matter.
     """
     was = {column.attnum: column for column in before}
     names = {column.name: column for column in before}
@@ -131,7 +131,7 @@ def unseen_change(
         if column.name not in published:
             continue
         if old is None:
-            # Natively the rows of before have NULL in a generated column that comes later.
+            # Natively, older rows have NULL in a generated column that is added later.
             computed = column.computed and not column.generated
             if rewritten and column.attnum > last and computed:
                 return f"column {column.name} has computed values"

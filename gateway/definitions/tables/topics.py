@@ -1,7 +1,7 @@
-"""Tables that can have no topic of their own, because of their names. Pure.
+"""Tables that cannot have a topic of their own because of their names. Pure.
 
-Kafka allows 249 characters, and takes ``.`` and ``_`` for one. Of tables whose topics collide one
-is published, so that nobody takes a topic away from a table that has it by creating another.
+Kafka allows 249 characters, and treats ``.`` and ``_`` as equal. Of tables whose topics collide,
+one is published, so that creating a table never takes the topic away from an existing one.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ def topic_faults(
 ) -> dict[TableId, str]:
     """Return why tables cannot have the topic of their name, by subscription and OID.
 
-    A table that has its topic already keeps it; then one that the file names comes first, then the
-    one that was created first.
+    A table that has the topic already keeps it; otherwise one that the file names takes precedence,
+    then the one created first.
 
     Args:
-        plan: With the tables.
-        states: Of all tables, as committed.
+        plan: Plan with the tables.
+        states: Committed states of all tables.
         names: ``[topics] names``.
-        reserved: The gateway's own topics.
+        reserved: Names of the gateway's own topics.
     """
     known = {(s.subscription, s.oid) for s in states if s.state not in ("held", "missing", "gone")}
     faults: dict[TableId, str] = {}
