@@ -148,10 +148,10 @@ class Switch(Protocol):
     """Says when the loop has to end so that other definitions can take over at one LSN."""
 
     def holds(self) -> bool:
-        """Return whether nothing must be received now, because that LSN is about to be chosen.
+        """Return whether nothing must be received now, because that LSN is about to be chosen."""
 
-        Once it has been told so, the loop receives nothing until this returns False.
-        """
+    def confirm_hold(self) -> None:
+        """Note that the loop receives nothing until `holds` returns False or `point` is known."""
 
     def point(self) -> Lsn | None:
         """Return the LSN, when it is known: no transaction that ends behind it may be published."""

@@ -48,12 +48,18 @@ def test_endpos_takes_what_ends_at_it_and_nothing_after_it(
             ends = [m["end_lsn"] for m in s.markers(name) if m["kind"] in ("END", "PROGRESS")]
             assert ends[-1] == parse_lsn(first), "complete up to it, and no further"
 
-        # One byte before its end, a transaction is not at or before endpos.
+        # One byte before its end, a transaction is not at or before endpos. It comes again, also
+        # when more was received with it: the position never is inside its commit record.
         before = value_of(connection, "SELECT (%s::pg_lsn - 1)::text", second)
+        for number in (3, 4):
+            connection.execute("INSERT INTO t VALUES (%s)", (number,))
+        last = current_lsn(connection)
         s.run_to(before)
         assert s.rebuilt("t") == [(1,)]
         s.run_to(second)
         assert s.rebuilt("t") == [(1,), (2,)]
+        s.run_to(last)
+        assert s.rebuilt("t") == [(1,), (2,), (3,), (4,)]
     assert_exactly_once(s, ["t"])
 
 

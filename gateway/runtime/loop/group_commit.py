@@ -1,6 +1,6 @@
-"""Group commit: records are gathered while Kafka is busy with the batch before.
+"""Group commit: gathers records while Kafka is busy with the batch before. Pure.
 
-A batch is handed over when the sink is free and either the stream has nothing more to give or a
+A batch is ready when the sink is free and either the stream has nothing more to give or a
 bound is reached; when exactly is in `gateway.runtime.loop.commit_cost`. A source transaction that
 is larger than a batch goes over in pieces of one Kafka transaction; so do rows of copies while no
 transactions come, since a flush and a commit for each batch would take as long as the rows
@@ -14,27 +14,32 @@ databases of the cluster write.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from operator import itemgetter
 from typing import Final
 
 from gateway.config import LimitsTable
 from gateway.core.errors import KafkaTransactionTimeout
-from gateway.core.failpoints import fail_point
-from gateway.core.lsn import ZERO_LSN, Lsn, format_lsn
-from gateway.core.records import RESENDABLE, Batch, CopyState, Cut, LastCommit, Record, Watermark
-from gateway.observe import Counters
+from gateway.core.lsn import Lsn, format_lsn
+from gateway.core.records import (
+    RESENDABLE,
+    Batch,
+    CopyState,
+    Cut,
+    Feed,
+    LastCommit,
+    Record,
+    Refusal,
+    Watermark,
+)
 from gateway.routing.short_transactions import RoutedSeries
 from gateway.runtime.loop.commit_cost import MEASURED, CommitCost, Gathered, Handover
 from gateway.runtime.loop.progress_markers import Progress
-from gateway.runtime.loop.reporter import Reporter
-from gateway.runtime.ports import Sink, TransactionRouter
 from gateway.transactions import Transaction
 
-__all__ = ["GroupCommit"]
+__all__ = ["GroupCommit", "Turn"]
 
-_NEVER: Final = ZERO_LSN
 _PLACE: Final = itemgetter(0, 1)
 _VALUE: Final = itemgetter(3)
 
@@ -70,51 +75,66 @@ class _Gathering:
         self.partitions = len(set(map(_PLACE, self.records)))
 
 
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """State of the loop in a turn in which the sink is free.
+
+    Attributes:
+        position: Everything that ends at or before it has been routed, when nothing waits.
+        published: Consumers may be told that everything up to it is there, when nothing waits.
+        idle: Whether the stream has nothing more to give now.
+        waiting: Whether there are transactions that are not routed yet.
+        routing: Whether one is being routed.
+        hurry: Whether progress does not wait for its interval.
+        copies: States that go with the next watermark; None: those of the last one.
+        refusal: Of changed definitions.
+        ended: Per subscription, the end of the last transaction that got an END marker.
+        feeds: Topics of every subscription.
+    """
+
+    position: Lsn
+    published: Lsn
+    idle: bool = False
+    waiting: bool = False
+    routing: bool = False
+    hurry: bool = False
+    copies: tuple[CopyState, ...] | None = None
+    refusal: Refusal | None = None
+    ended: Mapping[str, Lsn] = field(default_factory=dict)
+    feeds: Sequence[Feed] = ()
+
+    @property
+    def busy(self) -> bool:
+        """Whether there is more to route."""
+        return self.waiting or self.routing
+
+
 class GroupCommit:
-    """What has been routed and is not committed yet, and what is.
+    """Records that have been routed and are not committed yet.
 
     Args:
         watermark: What Kafka has committed.
         subscriptions: Those that get PROGRESS markers.
-        copies: The states that go with the next watermark; None: as they are.
         clock: Seconds, monotonic.
-        cost: Decides when a batch is handed over.
+        cost: Decides when a batch is ready.
 
     Attributes:
         durable: The watermark that Kafka has committed.
-        position: Everything that ends at or before it has been taken; it can be committed when
-            nothing waits.
-        promised: Told to consumers as complete, although the watermark must not stand there:
-            endpos can lie inside a commit record.
-        hurry: Progress does not wait for its interval.
     """
 
     def __init__(
         self,
-        sink: Sink,
-        router: TransactionRouter,
         watermark: Watermark,
         subscriptions: Sequence[str],
         limits: LimitsTable,
-        counters: Counters,
-        reporter: Reporter,
-        copies: Callable[[], tuple[CopyState, ...]] | None,
         clock: Callable[[], float],
         cost: CommitCost = MEASURED,
     ) -> None:
-        self._sink = sink
-        self._router = router
         self._limits = limits
         self._usual = limits.max_batch_records
-        self._counters = counters
-        self._reporter = reporter
-        self._copies = copies
         self._clock = clock
         self._cost = cost
         self.durable = watermark
-        self.position = watermark.end_lsn
-        self.promised = _NEVER
-        self.hurry = False
         self._batch = _Gathering([], 0, watermark.end_lsn, True, 0.0, self._usual)
         self._pieces = 0  # of a Kafka transaction that is open
         self._in_pieces, self._opened_at = 0, 0.0  # how many records, and since when
@@ -123,16 +143,16 @@ class GroupCommit:
         self._committing: Transaction | None = None
         self._mixed_records = cost.least_copied
         self._began_at = -cost.quiet_s
-        self._submitted: tuple[float, int] = (0.0, 0)  # when, and how much of it is of copies
+        self._handed_over = 0.0, 0  # when, and how much of it is of copies
         # Commit time of the first source transaction in each of the two.
         self._oldest: int | None = None
         self._oldest_committing: int | None = None
         self._progress = Progress(subscriptions, limits.progress_interval_s, clock)
 
-    def begin_with(self, watermark: Watermark, copies: Callable[[], tuple[CopyState, ...]]) -> None:
-        """Go on from what Kafka has now; nothing is gathered, open or being committed."""
+    def go_on_from(self, watermark: Watermark) -> None:
+        """Take over the watermark that somebody else has committed; nothing is gathered or open."""
         assert self.is_empty
-        self.durable, self._copies = watermark, copies
+        self.durable = watermark
 
     @property
     def routed_lsn(self) -> Lsn:
@@ -186,11 +206,11 @@ class GroupCommit:
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing is gathered, open or being committed."""
-        return not self._batch.records and not self._pieces and not self._sink.busy
+        """Whether nothing is gathered, and no Kafka transaction is open."""
+        return not self._batch.records and not self._pieces
 
     def add(self, records: list[Record], *, whole: bool = True) -> None:
-        """Take records; not `whole`: more of the same transaction come."""
+        """Add records; not `whole`: more of the same transaction come."""
         batch = self._batch
         if not whole:
             batch.whole = False
@@ -201,17 +221,15 @@ class GroupCommit:
         if len(batch.records) >= batch.most and not batch.partitions and not batch.copied:
             batch.count_partitions()
             batch.most = self._cost.batch_records(self._usual, batch.partitions)
-        self._counters.records += len(records)
 
     def add_copied(self, records: list[Record]) -> None:
-        """Take records of a copy."""
+        """Add records of a copy."""
         self._batch.copied += len(records)
         self.add(records)
 
     def reach(self, end_lsn: Lsn) -> None:
         """Note that everything that ends at or before `end_lsn` has been routed."""
         self._batch.end_lsn = max(self._batch.end_lsn, end_lsn)
-        self.position = max(self.position, end_lsn)
 
     def begin(self, transaction: Transaction) -> None:
         """Note which one is being routed, for what is said when Kafka finds it too large."""
@@ -222,7 +240,7 @@ class GroupCommit:
             self._largest = transaction
 
     def finish(self, transaction: Transaction) -> None:
-        """Note that all records of `transaction` have been taken."""
+        """Note that all records of `transaction` have been added."""
         self.reach(transaction.end_lsn)
         self._batch.whole = True
         self._batch.commit_time = transaction.commit_time
@@ -232,7 +250,7 @@ class GroupCommit:
             )
 
     def add_series(self, routed: RoutedSeries, oldest: int) -> None:
-        """Take whole transactions, of which the first was committed at `oldest`."""
+        """Add whole transactions, of which the first was committed at `oldest`."""
         self._began_at = self._clock()
         if self._oldest is None:
             self._oldest = oldest
@@ -241,46 +259,36 @@ class GroupCommit:
         self._batch.commit_time = routed.last.commit_time
         self._batch.last = routed.last
 
-    def submit(self, *, idle: bool, waiting: bool, routing: bool) -> None:
-        """Hand the batch over when the sink is free and it is time.
-
-        Args:
-            idle: The stream has nothing more to give now.
-            waiting: There are transactions that are not routed yet.
-            routing: One is being routed.
-        """
-        if self._sink.busy:
-            return
+    def next_batch(self, turn: Turn) -> Batch | None:
+        """Return what the sink, which is free, is to be given now; None: nothing."""
         batch, had_pieces = self._batch, self._pieces > 0
         handover = self._cost.decide(
-            self._gathered(waiting=waiting),
+            self._gathered(turn.waiting),
             self._clock(),
             max_age_s=self._limits.max_batch_ms / 1000,
             most_pieces=RESENDABLE,
-            idle=idle,
-            waiting=waiting,
+            idle=turn.idle,
+            waiting=turn.waiting,
             quiet=self.is_quiet,
         )
         if handover in (Handover.PIECE, Handover.ONE_OF_MANY):
-            self._reporter.hand_over(len(batch.records))
             kept = handover is Handover.PIECE and batch.most == self._usual
-            kept = kept and not self._is_surely_large()
-            self._sink.submit(Batch(batch.records, kept=kept))
+            made = Batch(batch.records, kept=kept and not self._is_surely_large())
             if not self._pieces:
                 self._opened_at = batch.since
             self._pieces += 1
             self._in_pieces += len(batch.records)
-            fail_point("pipeline.piece_submitted")
-        elif handover is Handover.COMMIT or self.is_progress_due(busy=waiting or routing):
-            self._commit(batch, done=not waiting and not routing)
+        elif handover is Handover.COMMIT or self.is_progress_due(turn):
+            made = self._last_piece(batch, turn)
         else:
-            return
+            return None
         now = self._clock()
-        # Of a piece it would tell nothing: its commit is to come, or was that of others, too.
-        self._submitted = now, 0 if self._pieces or had_pieces else batch.copied
+        # Of a piece it would say nothing: its commit is to come, or was that of others, too.
+        self._handed_over = now, 0 if self._pieces or had_pieces else batch.copied
         self._batch = _Gathering([], 0, batch.end_lsn, batch.whole, now, self._usual)
+        return made
 
-    def _gathered(self, *, waiting: bool) -> Gathered:
+    def _gathered(self, waiting: bool) -> Gathered:
         batch, full = self._batch, self.is_full
         if waiting and full and batch.whole and not batch.partitions:
             batch.count_partitions()
@@ -301,54 +309,30 @@ class GroupCommit:
         most = RESENDABLE * self._usual
         return self._largest is not None and self._largest.message_count > most
 
-    def _commit(self, batch: _Gathering, *, done: bool) -> None:
-        if done:
+    def _last_piece(self, batch: _Gathering, turn: Turn) -> Batch:
+        """Return the batch that commits the Kafka transaction."""
+        if not turn.busy:
             # Whatever came before an idle position is inside, so that the position holds too.
-            batch.end_lsn = max(batch.end_lsn, self.position)
-        published = self._published() if done else batch.end_lsn
-        idle = self._progress.behind(published, everyone=self.hurry)
+            batch.end_lsn = max(batch.end_lsn, turn.position)
+        published = batch.end_lsn if turn.busy else turn.published
+        idle = self._progress.behind(published, everyone=turn.hurry)
         self._progress.end_turns()
-        self._progress.mark(idle, self._router.ended, published)
+        self._progress.mark(idle, turn.ended, published)
         self._pieces = self._in_pieces = 0
         self._committing, self._largest = self._largest, None
         self._oldest_committing, self._oldest = self._oldest, None
-        self._reporter.hand_over(len(batch.records))
-        self._reporter.commit()
-        self._sink.submit(
-            Batch(
-                batch.records,
-                replace(
-                    self.durable,
-                    end_lsn=batch.end_lsn,
-                    last=batch.last or self.durable.last,
-                    copies=self._states(),
-                    refusal=self._counters.refusal,
-                ),
-                Cut(published, self._router.feeds, batch.commit_time, idle),
-            )
+        watermark = replace(
+            self.durable,
+            end_lsn=batch.end_lsn,
+            last=batch.last or self.durable.last,
+            copies=self.durable.copies if turn.copies is None else turn.copies,
+            refusal=turn.refusal,
         )
+        return Batch(batch.records, watermark, Cut(published, turn.feeds, batch.commit_time, idle))
 
-    def collect(self) -> bool:
-        """Take what the sink has finished; return whether a watermark has been committed.
-
-        Raises:
-            KafkaTransactionTimeout: a Kafka transaction did not fit; names the largest one in it.
-            TransientError, FatalError: as `Sink.collect`.
-        """
-        try:
-            batch = self._sink.collect()
-        except KafkaTransactionTimeout as error:
-            if (large := self._committing or self._largest) is None:
-                raise
-            raise KafkaTransactionTimeout(
-                f"transaction {large.xid} ({large.message_count} messages, {large.byte_size} "
-                f"bytes, commit_lsn {format_lsn(large.commit_lsn)}) does not fit into one Kafka "
-                f"transaction: {error.message}",
-                hint=error.hint,
-            ) from None
-        if batch is None:
-            return False
-        since, copied = self._submitted
+    def collected(self, batch: Batch) -> bool:
+        """Note that the sink has finished `batch`; return whether a watermark is committed."""
+        since, copied = self._handed_over
         self._mixed_records = self._cost.mixed_records(
             self._mixed_records, copied, self._clock() - since, self._usual
         )
@@ -356,48 +340,40 @@ class GroupCommit:
             return False
         self._committing = None
         self._oldest_committing = None
-        self._reporter.committed()
         self.durable = batch.watermark
-        self._counters.durable_lsn = batch.watermark.end_lsn
         return True
 
-    def is_progress_due(self, *, busy: bool) -> bool:
-        """Whether a position without records should be committed now.
-
-        Args:
-            busy: Transactions wait, or one is being routed.
-        """
-        if busy or not self._batch.whole or not (self.hurry or self._progress.is_time()):
-            return False
-        moved = (
-            self.position > self.durable.end_lsn
-            or self._states() is not self.durable.copies
-            or self._counters.refusal != self.durable.refusal
+    def explained(self, error: KafkaTransactionTimeout) -> KafkaTransactionTimeout:
+        """Return `error` with the largest source transaction that did not fit, if there is one."""
+        if (large := self._committing or self._largest) is None:
+            return error
+        return KafkaTransactionTimeout(
+            f"transaction {large.xid} ({large.message_count} messages, {large.byte_size} "
+            f"bytes, commit_lsn {format_lsn(large.commit_lsn)}) does not fit into one Kafka "
+            f"transaction: {error.message}",
+            hint=error.hint,
         )
-        return moved or bool(self._progress.behind(self._published(), everyone=self.hurry))
 
-    def due_at(self, *, waiting: bool) -> list[float]:
-        """When the clock makes something due, while the sink is free.
+    def is_progress_due(self, turn: Turn) -> bool:
+        """Whether a position without records should be committed now."""
+        if turn.busy or not self._batch.whole or not (turn.hurry or self._progress.is_time()):
+            return False
+        return (
+            turn.position > self.durable.end_lsn
+            or (turn.copies is not None and turn.copies is not self.durable.copies)
+            or turn.refusal != self.durable.refusal
+            or bool(self._progress.behind(turn.published, everyone=turn.hurry))
+        )
 
-        Args:
-            waiting: As for `submit`.
-        """
-        due: list[float] = []
-        if self._sink.busy:
-            return due
-        moved = self.position > self.durable.end_lsn
-        if (turn := self._progress.due_at(self._published(), moved=moved)) is not None:
-            due.append(turn)
+    def due_at(self, turn: Turn) -> list[float]:
+        """Return when the clock makes something due."""
+        moved = turn.position > self.durable.end_lsn
+        due = [self._progress.due_at(turn.published, moved=moved)]
         if self._batch.records:
-            max_age_s = self._limits.max_batch_ms / 1000
-            gathered = self._gathered(waiting=waiting)
-            at = self._cost.due_at(gathered, self._clock(), max_age_s=max_age_s, waiting=waiting)
-            due += [] if at is None else [at]
-        return due
-
-    def _states(self) -> tuple[CopyState, ...]:
-        return self.durable.copies if self._copies is None else self._copies()
-
-    def _published(self) -> Lsn:
-        """Everything that ends at or before it has been routed, when nothing waits."""
-        return max(self.position, self.promised)
+            max_age_s, gathered = self._limits.max_batch_ms / 1000, self._gathered(turn.waiting)
+            due.append(
+                self._cost.due_at(
+                    gathered, self._clock(), max_age_s=max_age_s, waiting=turn.waiting
+                )
+            )
+        return [at for at in due if at is not None]

@@ -10,39 +10,47 @@ Kafka. Everything else here exists to keep that sentence true and cheap.
 
 What is handed to the sink, and when, is in `gateway.runtime.loop.group_commit`.
 
+Position, endpos and draining are the loop's own; its parts are given values and return values.
+
 Idle advance. A keepalive's ``wal_end`` says that the server has sent all there was before it; with
 no transaction open or waiting, it is as good a position as the end of a transaction.
 """
 
 from __future__ import annotations
 
-import logging
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import Final
 
 from gateway.config import LimitsTable
 from gateway.core.descriptors import wait_readable
-from gateway.core.lsn import Lsn
-from gateway.core.records import Record, Watermark
-from gateway.observe import Counters, LoopState, event, report_ignored, report_quarantined
-from gateway.runtime.loop.group_commit import GroupCommit
+from gateway.core.errors import KafkaTransactionTimeout
+from gateway.core.failpoints import fail_point
+from gateway.core.lsn import ZERO_LSN, Lsn
+from gateway.core.records import Watermark
+from gateway.observe import Counters, LoopState
+from gateway.runtime.loop.admission import Admission, Verdict
+from gateway.runtime.loop.batch_filler import BatchFiller
+from gateway.runtime.loop.group_commit import GroupCommit, Turn
 from gateway.runtime.loop.history_check import Continuity
 from gateway.runtime.loop.memory import rare_collections
+from gateway.runtime.loop.position import Position
 from gateway.runtime.loop.receiver import Intake
 from gateway.runtime.loop.reporter import Reporter, unix_time
-from gateway.runtime.loop.transaction_queue import Arrivals
+from gateway.runtime.loop.transaction_queue import TransactionQueue, position_of
 from gateway.runtime.ports import Copier, Sink, Switch, TransactionRouter
 from gateway.transactions import (
     Assembler,
+    Event,
+    KeepaliveEvent,
+    PreparedTransaction,
+    Series,
     StandaloneMessage,
     Transaction,
 )
 
 __all__ = ["GRACE", "Outcome", "Pipeline"]
-
-_LOG: Final = logging.getLogger(__name__)
 
 GRACE: Final = 0.8
 """The part of `shutdown_timeout_s` for what is complete; the rest is for closing."""
@@ -111,34 +119,13 @@ class Pipeline:
         self._renew = renew
         self._clock = clock
 
-        self._routing: Iterator[list[Record]] | None = None
-        self._ahead: list[Record] | None = None  # its next piece, where that has been asked for
         self._copier = copier
-        self._placing: Iterator[list[Record]] | None = None
-        self._copies_wait = False
-        self._routed: Transaction | None = None
         self._reporter = Reporter(counters, router, clock)
-        self._commits = GroupCommit(
-            sink,
-            router,
-            watermark,
-            subscriptions,
-            limits,
-            counters,
-            self._reporter,
-            None if copier is None else copier.states,
-            clock,
-        )
-        self._arrivals = Arrivals(
-            intake,
-            assembler,
-            router,
-            self._commits,
-            continuity or Continuity(watermark, None),
-            watermark.end_lsn,
-            endpos,
-        )
-        self._arrivals.begin(copier, switch)
+        self._commits = GroupCommit(watermark, subscriptions, limits, clock)
+        self._queue = TransactionQueue()
+        self._filler = BatchFiller(self._queue, router, self._commits, counters, copier)
+        self._admission = Admission(watermark.end_lsn, continuity or Continuity(watermark, None))
+        self._position = Position(watermark.end_lsn, endpos)
         self._draining = False
         self._next_feedback = clock()
         self._asked_at = 0.0
@@ -160,9 +147,9 @@ class Pipeline:
             renew: See there.
         """
         self._copier, self._switch, self._renew = copier, switch, renew
-        self._arrivals.begin(copier, switch)
-        self._commits.begin_with(watermark, copier.states)
-        self._draining = self._copies_wait = False
+        self._filler.copier = copier
+        self._commits.go_on_from(watermark)
+        self._draining = False
 
     def run(self) -> Outcome:
         """Replicate; return why it ended. Everything complete is committed then.
@@ -178,19 +165,15 @@ class Pipeline:
         self._feed_back(reply_requested=True)
         deadline: float | None = None
         while True:
-            self._draining = self._draining or self._arrivals.passed or self._needs_new_plan()
+            self._draining = self._draining or self._position.passed or self._needs_new_plan()
             if deadline is None and self._stopping():
                 self._draining = True
                 deadline = self._clock() + GRACE * self._limits.shutdown_timeout_s
             received = self._receive()
             self._route()
-            if self._commits.collect():
-                self._next_feedback = min(self._next_feedback, self._clock() + 0.1)
-            self._commits.hurry = self._draining
-            self._commits.submit(
-                idle=received == 0 and not (self._placing is not None and self._commits.is_quiet),
-                waiting=bool(self._arrivals),
-                routing=self._routing is not None,
+            self._collect()
+            self._hand_over(
+                idle=received == 0 and not (self._filler.placing and self._commits.is_quiet)
             )
             if self._draining and self._is_drained():
                 self._feed_back()
@@ -201,19 +184,18 @@ class Pipeline:
             if asks:
                 self._next_feedback = min(self._next_feedback, self._asked_at + _ASK_S)
             if self._clock() >= self._next_feedback:
-                self._feed_back(reply_requested=asks or self._arrivals.awaits_endpos())
+                self._feed_back(reply_requested=asks or self._awaits_endpos())
             if self._reporter.is_due():
-                settled = self._placing is None and self._routing is None and self._commits.is_empty
-                self._reporter.post(self._state(), settled=settled)
+                self._reporter.post(self._state(), settled=self._is_settled())
             if received == 0 and not self._has_work():
                 self._wait()
 
     def _outcome(self) -> Outcome:
-        if self._arrivals.passed and self._arrivals.switched:
+        if self._position.passed and self._position.switched:
             return Outcome.REACHED_SWITCH
         if self._needs_new_plan():  # what was put aside last is copied before endpos ends the loop
             return Outcome.START_ANEW
-        return Outcome.REACHED_ENDPOS if self._arrivals.passed else Outcome.STOPPED
+        return Outcome.REACHED_ENDPOS if self._position.passed else Outcome.STOPPED
 
     @property
     def durable(self) -> Watermark:
@@ -221,8 +203,8 @@ class Pipeline:
         return self._commits.durable
 
     def _receive(self) -> int:
-        """Take what has come, if there is room for it; return the number of frames taken."""
-        held = self._arrivals.held()  # asked in any case: the switch waits until it has been
+        """Receive what has come, if there is room for it; return the number of frames."""
+        held = self._follow_switch()
         if self._draining:
             return 0
         if held:
@@ -234,178 +216,175 @@ class Pipeline:
         frames = self._intake.receive()
         if frames:
             self._counters.frames += len(frames)
-            for event in self._assembler.push(frames):
-                self._arrivals.take(event)
+            for each in self._assembler.push(frames):
+                self._accept(each)
         return len(frames)
 
+    def _follow_switch(self) -> bool:
+        """End where other definitions take over; return whether nothing may be received yet."""
+        if self._switch is None or self._position.switched:
+            return False
+        # In this order: the point is there before the switch lets the loop go.
+        held, point = self._switch.holds(), self._switch.point()
+        if point is not None:
+            self._position.switch_at(point)
+            return False
+        if held:
+            self._switch.confirm_hold()
+        return held
+
+    def _accept(self, event: Event) -> None:
+        """Queue what the assembler has made, unless it is known already or after the loop's end."""
+        if isinstance(event, KeepaliveEvent):
+            self._accept_keepalive(event)
+            return
+        verdict = self._admission.judge(event, self._limit())
+        if verdict is Verdict.SPLIT:
+            assert isinstance(event, Series)
+            while event:
+                self._accept(event.pop())
+            return
+        if verdict is Verdict.BEYOND:
+            # Where the record of a PREPARE begins is not known.
+            known = isinstance(event, Transaction | StandaloneMessage)
+            self._position.end(position_of(event) if known else ZERO_LSN)
+        accepted = not self._position.passed
+        if accepted and verdict is Verdict.QUEUE:
+            self._queue.append(event)
+            if isinstance(event, Transaction | PreparedTransaction):
+                self._router.foresee(event)
+            return
+        if accepted and isinstance(event, Transaction | PreparedTransaction):
+            # Sent again by the slot after a restart; its relations are not announced once more.
+            self._router.learn(event)
+        if isinstance(event, Transaction):
+            event.release()
+
+    def _accept_keepalive(self, keepalive: KeepaliveEvent) -> None:
+        wal_end, limit = keepalive.wal_end, self._limit()
+        self._admission.hear(wal_end)
+        if not self._assembler.has_open_transactions and not self._position.passed:
+            if limit is not None and wal_end >= limit:
+                self._position.end()
+            else:
+                self._position.advance(wal_end)
+        if keepalive.reply_requested:
+            self._intake.answer(wal_end, self._flush_lsn())
+
+    def _limit(self) -> Lsn | None:
+        """Where the loop ends, as things are."""
+        copying = self._copier is not None and self._copier.unfinished
+        return self._position.limit(copying=copying)
+
+    def _awaits_endpos(self) -> bool:
+        """Whether the server is to be asked often how far it is."""
+        return not self._position.passed and self._limit() is not None
+
+    def _end_if_reached(self) -> None:
+        """End at an endpos that the stream has reached while tables were copied."""
+        limit = self._limit()
+        if limit is None or self._position.passed:
+            return
+        if self._queue.drop_after(limit) or self._position.reached >= limit:
+            self._position.end(ZERO_LSN)
+
     def _route(self) -> None:
-        """Turn waiting transactions into records until the batch is full or nothing waits.
+        """Add records to the batch until it is full or nothing waits.
 
         No more than `RECORDS_PER_TURN` and a piece, so that sink and clock are looked at; no less,
         or more would be received than is routed, up to `max_buffer_bytes`.
         """
         enough = self._commits.records + RECORDS_PER_TURN
-        while not self._commits.is_full:
-            if self._placing is None and self._routing is None:
-                self._place()
-            if self._placing is not None:
-                records = next(self._placing, None)
-                if records is None:
-                    self._placing = None
-                    self._arrivals.pass_reached_endpos()
-                else:
-                    self._commits.add_copied(records)
-                    if self._commits.records >= enough:
-                        return
-                continue
-            if self._routing is None:
-                if not self._arrivals:
-                    return
-                if self._route_series():
-                    if self._commits.records >= enough:
-                        return
-                    continue
-                item = self._arrivals.pop()
-                if isinstance(item, StandaloneMessage):
-                    self._commits.add(self._router.route_standalone(item))
-                    self._commits.reach(Lsn(item.message.lsn + 1))
-                    continue
-                if not isinstance(item, Transaction):
-                    self._commits.add(self._router.mark(item))
-                    self._commits.reach(item.end_lsn)
-                    continue
-                self._routed = item
-                self._commits.begin(item)
-                self._routing = self._router.route(item)
-            records = self._ahead or next(self._routing, None)
-            self._ahead = None
-            if records is not None:
-                if self._router.awaits is not None:
-                    return
-                self._commits.add(records, whole=False)
-                self._look_ahead()
-                if self._commits.records >= enough:
-                    return
-                continue
-            self._finish_transaction()
+        placed = True
+        while placed:
+            heard = self._admission.heard
+            placed = self._filler.fill(enough, heard, draining=self._draining)
+            self._position.advance(self._commits.routed_lsn)
+            if placed:
+                self._end_if_reached()
 
-    def _route_series(self) -> bool:
-        """Route short transactions in one go, where nothing may have its place between them."""
-        series = self._arrivals.series
-        if series is None or (self._copier is not None and self._copier.unfinished):
-            return False
-        commit_time = series.commit_time
-        routed = self._router.route_series(series, self._commits.room)
-        if routed is None:
-            return False
-        self._arrivals.settle(series)
-        self._commits.add_series(routed, commit_time)
-        self._counters.transactions += routed.transactions
-        self._report()
-        return True
+    def _collect(self) -> None:
+        """Collect what the sink has finished."""
+        try:
+            batch = self._sink.collect()
+        except KafkaTransactionTimeout as error:
+            raise self._commits.explained(error) from None
+        if batch is not None and self._commits.collected(batch):
+            self._reporter.committed()
+            self._counters.durable_lsn = self.durable.end_lsn
+            self._next_feedback = min(self._next_feedback, self._clock() + 0.1)
 
-    def _place(self) -> None:
-        """Take rows of a copy whose place is here: behind what is routed, before what waits."""
-        if self._copier is None or not self._may_place():
+    def _hand_over(self, *, idle: bool) -> None:
+        """Hand the batch over when the sink is free and it is time."""
+        if self._sink.busy or (batch := self._commits.next_batch(self._turn(idle=idle))) is None:
             return
-        room = self._commits.room_for_copies
-        self._copies_wait = room <= 0
-        if self._copies_wait:
-            return
-        placement = self._copier.place(self._commits.routed_lsn, self._arrivals.upto, room)
-        if placement is not None:
-            self._placing = placement.records
-            self._commits.reach(placement.lsn)
+        self._counters.records += len(batch.records)
+        self._reporter.hand_over(len(batch.records))
+        if batch.watermark is not None:
+            self._reporter.commit()
+        self._sink.submit(batch)
+        if batch.watermark is None:
+            fail_point("pipeline.piece_submitted")
 
-    def _may_place(self) -> bool:
-        """Whether rows of a copy could go out here."""
-        return not self._draining and self._routing is None and self._placing is None
+    def _turn(self, *, idle: bool = False) -> Turn:
+        return Turn(
+            self._position.reached,
+            self._position.published,
+            idle,
+            bool(self._queue),
+            self._filler.routing,
+            self._draining,
+            None if self._copier is None else self._copier.states(),
+            self._counters.refusal,
+            self._router.ended,
+            self._router.feeds,
+        )
 
-    def _may_take_copies(self) -> bool:
-        """Whether the copier is asked now; its edge must not be waited for when it is not."""
-        commits = self._commits
-        return self._may_place() and not commits.is_full and commits.room_for_copies > 0
-
-    def _look_ahead(self) -> None:
-        """Where the batch is full, finish the transaction if that was its last piece.
-
-        A batch is committed when it is whole. What is full would otherwise never be that while more
-        waits, and Kafka's transaction would go on, and be kept for sending it again, as long as the
-        stream has something to give.
-        """
-        assert self._routing is not None
-        if not self._commits.is_full:
-            return
-        self._ahead = next(self._routing, None)
-        if self._ahead is None:
-            self._finish_transaction()
-
-    def _finish_transaction(self) -> None:
-        assert self._routed is not None
-        self._commits.finish(self._routed)
-        self._routed.release()
-        self._counters.transactions += 1
-        self._report()
-        self._routing = self._routed = None
-
-    def _report(self) -> None:
-        """Say what was lost or put into the error topic."""
-        for table, rows in self._router.pop_lost_values().items():
-            self._counters.lost_values += rows
-            event(
-                _LOG,
-                logging.WARNING,
-                "rows entered a filter without their large values, which are NULL downstream as "
-                "in a native subscription; REPLICA IDENTITY FULL keeps them",
-                relation=table,
-                rows=rows,
-            )
-        report_quarantined(_LOG, self._counters, self._router.pop_quarantined())
-        report_ignored(_LOG, self._counters, self._router.pop_ignored())
+    def _flush_lsn(self) -> Lsn:
+        return self._admission.flush_lsn(self.durable.end_lsn)
 
     def _is_full(self) -> bool:
         """Whether there is no room in memory for more."""
         if self._assembler.stalled and self._assembler.relieve() is not None:
             return True
-        return self._arrivals.memory >= min(self._limits.max_buffer_bytes, AHEAD_BYTES)
+        return self._queue.memory >= min(self._limits.max_buffer_bytes, AHEAD_BYTES)
 
     def _has_work(self) -> bool:
-        placing = self._placing is not None
-        routable = self._routing is not None or bool(self._arrivals)
-        routable = routable and self._router.awaits is None
-        routable = (routable or placing) and not self._commits.is_full
-        if routable or (not self._sink.busy and self._commits.is_full):
+        if self._filler.has_work(draining=self._draining):
             return True
-        if self._copies_wait and self._may_take_copies():
+        if not self._sink.busy and self._commits.is_full:
             return True
         return self._intake.waiting and not self._draining and not self._is_full()
 
     def _is_drained(self) -> bool:
         return (
-            not self._arrivals
-            and self._routing is None
-            and self._placing is None
-            and self._commits.is_empty
-            and not self._commits.is_progress_due(busy=False)
+            not self._queue
+            and self._is_settled()
+            and not self._commits.is_progress_due(self._turn())
         )
+
+    def _is_settled(self) -> bool:
+        """Whether all that was routed is committed."""
+        busy = self._filler.placing or self._filler.routing or self._sink.busy
+        return not busy and self._commits.is_empty
 
     def _state(self) -> LoopState:
         oldest = self._commits.oldest
-        if oldest is None and self._routed is not None:
-            oldest = self._routed.commit_time
         if oldest is None:
-            oldest = self._arrivals.oldest
+            oldest = self._filler.commit_time
+        if oldest is None:
+            oldest = self._queue.oldest
         in_memory, on_disk = self._assembler.sizes()
         return LoopState(
             at=time.time(),
             durable_lsn=self.durable.end_lsn,
             waiting_since=unix_time(oldest),
-            waiting_transactions=len(self._arrivals),
+            waiting_transactions=len(self._queue),
             heard_at=self._intake.heard_at,
             silent_for_s=self._intake.silent_for_s,
             buffers={
                 "open": in_memory,
-                "waiting": self._arrivals.memory,
+                "waiting": self._queue.memory,
                 "batch": self._commits.size,
             },
             spools={"open": on_disk, "intake": self._intake.spooled},
@@ -417,28 +396,30 @@ class Pipeline:
 
     def _awaits_place(self) -> bool:
         """Whether rows of a copy wait for the stream to get to their place."""
-        if self._copier is None or self._draining or self._arrivals:
+        if self._copier is None or self._draining or self._queue:
             return False
         awaited = self._copier.awaited()
-        return awaited is not None and awaited > self._arrivals.heard
+        return awaited is not None and awaited > self._admission.heard
 
     def _feed_back(self, *, reply_requested: bool = False) -> None:
-        self._intake.send_feedback(self._arrivals.flush_lsn(), reply_requested=reply_requested)
+        self._intake.send_feedback(self._flush_lsn(), reply_requested=reply_requested)
         self._asked_at = self._clock() if reply_requested else self._asked_at
         interval = self._limits.feedback_interval_s
-        if self._arrivals.awaits_endpos():
+        if self._awaits_endpos():
             interval = min(interval, 0.2)  # ask often how far the server is
         self._next_feedback = self._clock() + interval
 
     def _wait(self) -> None:
         """Wait for either edge, until the next thing that the clock makes due."""
-        due = [self._next_feedback, *self._commits.due_at(waiting=bool(self._arrivals))]
+        due = [self._next_feedback]
+        if not self._sink.busy:
+            due += self._commits.due_at(self._turn())
         edges = [self._sink.fileno()]
         if self._router.awaits is not None:
             edges.append(self._router.awaits)
         if not self._draining and self._intake.reads:
             edges.append(self._intake.fileno())
-        if self._copier is not None and self._may_take_copies():
+        if self._copier is not None and self._filler.accepts_copies(draining=self._draining):
             edges.append(self._copier.fileno())
         longest = 0.5 if self._switch is None or not self._switch.holds() else 0.05
         timeout = min(max(0.0, min(due) - self._clock()), longest)

@@ -181,10 +181,11 @@ class Reloader:
         """
         if self._failure is not None:
             raise self._failure
-        if self._hold:
-            self._held.set()
-            return True
-        return False
+        return self._hold
+
+    def confirm_hold(self) -> None:
+        """See `gateway.runtime.ports.Switch`."""
+        self._held.set()
 
     def point(self) -> Lsn | None:
         """See `gateway.runtime.ports.Switch`."""

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from gateway.config import LimitsTable
 from gateway.core.lsn import Lsn
-from gateway.core.records import RESENDABLE, Record, Watermark
-from gateway.observe import Counters
-from gateway.runtime.loop.group_commit import GroupCommit
-from gateway.runtime.loop.reporter import Reporter
-from tests.support.fakes import FakeRouter, FakeSink, ManualClock
+from gateway.core.records import RESENDABLE, Batch, Record, Watermark
+from gateway.runtime.loop.group_commit import GroupCommit, Turn
+from tests.support.fakes import ManualClock
 
 LIMITS = LimitsTable(max_batch_records=1_000, max_batch_ms=200)
 AGE_S = 0.2
@@ -24,52 +20,54 @@ def records(number: int, topics: int) -> list[Record]:
 
 
 class Scene:
-    """A group commit on fakes, and a clock that stands still."""
+    """A group commit whose sink takes no time, and a clock that stands still."""
 
     def __init__(self) -> None:
         self.clock = ManualClock(step_s=0.0)
-        self.sink = FakeSink()
-        router, counters = FakeRouter(), Counters()
-        reporter = Reporter(counters, router, self.clock)
-        watermark = Watermark(Lsn(10), 1, "f", ())
-        self.commits = GroupCommit(
-            *(self.sink, router, watermark, ("s",), LIMITS, counters, reporter, None, self.clock)
-        )
+        self.commits = GroupCommit(Watermark(Lsn(10), 1, "f", ()), ("s",), LIMITS, self.clock)
+        self.batches: list[Batch] = []
+
+    def turn(self, *, idle: bool = False, waiting: bool = True) -> Turn:
+        position = self.commits.routed_lsn
+        return Turn(position, position, idle=idle, waiting=waiting)
 
     def submit(self, *, idle: bool = False, waiting: bool = True) -> None:
         """Ask once, and let the sink finish."""
-        self.commits.submit(idle=idle, waiting=waiting, routing=False)
-        self.commits.collect()
+        batch = self.commits.next_batch(self.turn(idle=idle, waiting=waiting))
+        if batch is not None:
+            self.batches.append(batch)
+            self.commits.collected(batch)
+
+    def due_at(self, *, waiting: bool) -> list[float]:
+        return self.commits.due_at(self.turn(waiting=waiting))
 
     @property
     def handed_over(self) -> list[tuple[int, bool, bool]]:
         """Of each batch, how many records, whether it is committed, and whether it is kept."""
-        return [(len(b.records), b.watermark is not None, b.kept) for b in self.sink.batches]
+        return [(len(b.records), b.watermark is not None, b.kept) for b in self.batches]
 
 
 @pytest.fixture
-def scene() -> Iterator[Scene]:
-    made = Scene()
-    yield made
-    made.sink.close()
+def scene() -> Scene:
+    return Scene()
 
 
 def test_a_batch_is_due_when_it_is_old(scene: Scene) -> None:
     scene.commits.add(records(999, topics=200))
 
     for waiting in (False, True):
-        assert scene.clock.now + AGE_S in scene.commits.due_at(waiting=waiting)
+        assert scene.clock.now + AGE_S in scene.due_at(waiting=waiting)
     scene.clock.advance(AGE_S)
     scene.submit()
     assert scene.handed_over == [(999, True, True)]
 
 
 def test_a_batch_that_is_not_whole_is_not_due_by_the_clock(scene: Scene) -> None:
-    before = scene.commits.due_at(waiting=True)
+    before = scene.due_at(waiting=True)
 
     scene.commits.add(records(10, topics=1), whole=False)
 
-    assert scene.commits.due_at(waiting=True) == before
+    assert scene.due_at(waiting=True) == before
     scene.clock.advance(10)
     scene.submit()
     assert not any(size for size, _, _ in scene.handed_over)
@@ -78,8 +76,8 @@ def test_a_batch_that_is_not_whole_is_not_due_by_the_clock(scene: Scene) -> None
 def test_what_is_spread_thin_is_not_committed_for_its_age_while_more_waits(scene: Scene) -> None:
     scene.commits.add(records(1_200, topics=20))  # 1,600 are enough
 
-    assert scene.clock.now + AGE_S in scene.commits.due_at(waiting=False)
-    assert scene.clock.now + SPREAD_S in scene.commits.due_at(waiting=True)
+    assert scene.clock.now + AGE_S in scene.due_at(waiting=False)
+    assert scene.clock.now + SPREAD_S in scene.due_at(waiting=True)
     scene.clock.advance(SPREAD_S - 0.01)
     scene.submit()
     assert scene.handed_over == []

@@ -407,6 +407,35 @@ def test_endpos_inside_a_commit_record_is_published_but_never_confirmed(
     assert b.source.feedback[-1] == 3000
 
 
+@pytest.mark.parametrize(
+    "after",
+    [
+        pytest.param(transaction(9, 4000), id="transaction"),
+        pytest.param([message(4000, b"m")], id="message"),
+        pytest.param([keepalive(5000)], id="keepalive"),
+    ],
+)
+def test_what_comes_with_the_transaction_after_endpos_moves_nothing(
+    bench: BenchFactory, after: list[bytes]
+) -> None:
+    b = bench([transaction(7, 2000), transaction(8, 3000) + after], endpos=3005, stop_after=10_000)
+
+    assert b.pipeline.run() is Outcome.REACHED_ENDPOS
+
+    assert b.pipeline.durable.end_lsn == 3000
+    assert b.source.feedback[-1] == 3000
+    assert b"m" not in b.values()
+
+
+def test_a_message_after_endpos_is_not_published(bench: BenchFactory) -> None:
+    b = bench([transaction(7, 2000), [message(2500, b"m")]], endpos=2400, stop_after=10_000)
+
+    assert b.pipeline.run() is Outcome.REACHED_ENDPOS
+
+    assert b"m" not in b.values()
+    assert b.pipeline.durable.end_lsn == 2400
+
+
 def test_endpos_waits_for_the_server_to_pass_it(bench: BenchFactory) -> None:
     b = bench([transaction(7, 2000), [keepalive(2400)]], endpos=2500)
 
@@ -484,6 +513,9 @@ class ScriptedSwitch:
         self.asked += 1
         return self._hold <= self.asked
 
+    def confirm_hold(self) -> None:
+        assert self._hold <= self.asked
+
     def point(self) -> Lsn | None:
         return self._point if self.asked >= self._hold + 3 else None
 
@@ -514,3 +546,31 @@ def test_an_endpos_before_the_switch_ends_the_loop_first(bench: BenchFactory) ->
     b = bench([transaction(7, 2000), [keepalive(2600)]], switch=switch, endpos=2500)
 
     assert b.pipeline.run() is Outcome.REACHED_ENDPOS
+
+
+class HastySwitch(ScriptedSwitch):
+    """Names its point, and lets go, while the loop asks."""
+
+    def holds(self) -> bool:
+        self.asked += 1
+        return self.asked < self._hold
+
+    def point(self) -> Lsn | None:
+        self.asked += 1
+        return self._point if self.asked > self._hold else None
+
+    def confirm_hold(self) -> None:
+        assert self.asked <= self._hold
+
+
+@pytest.mark.parametrize("hold", range(1, 6))
+def test_a_switch_that_lets_go_while_it_is_asked_has_named_its_point(
+    bench: BenchFactory, hold: int
+) -> None:
+    switch = HastySwitch(hold, point=1500)
+    b = bench([transaction(7, 2000)], switch=switch)
+
+    assert b.pipeline.run() is Outcome.REACHED_SWITCH
+
+    assert not any(v.startswith(b"END") for v in b.values())
+    assert b.pipeline.durable.end_lsn == 1500

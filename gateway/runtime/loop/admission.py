@@ -1,0 +1,96 @@
+"""Which transactions of the stream are routed, and what may be confirmed of it.
+
+Nothing is routed that Kafka has already, and nothing that ends after the loop's end. What Kafka has
+is decided at the commit, by its end; and the slot sends some of that again after a restart.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from gateway.core.lsn import Lsn
+from gateway.runtime.loop.history_check import Continuity
+from gateway.runtime.loop.transaction_queue import Item, end_of
+from gateway.transactions import PreparedTransaction, RolledBack, Series, Transaction
+from gateway.transactions.holds import PrepareHolds
+
+__all__ = ["Admission", "Verdict"]
+
+
+class Verdict(Enum):
+    """What is done with an event of the stream."""
+
+    QUEUE = "to be routed"
+    KNOWN = "in Kafka already; only the relations that it announces are news"
+    BEYOND = "ends after the loop's end"
+    SPLIT = "a series whose transactions are judged one by one"
+
+
+class Admission:
+    """Judges a stream from its beginning.
+
+    Args:
+        started_at: What ends at or before it is in Kafka.
+        continuity: Refuses a stream that does not continue what Kafka has.
+
+    Attributes:
+        heard: Everything that commits before it has been received.
+    """
+
+    def __init__(self, started_at: Lsn, continuity: Continuity) -> None:
+        self._started_at = started_at
+        self._continuity = continuity
+        self._holds = PrepareHolds()
+        self.heard = started_at
+
+    def judge(self, event: Item | Series, limit: Lsn | None) -> Verdict:
+        """Return what is done with the next event of the stream.
+
+        Args:
+            event: Not a keepalive.
+            limit: Where the loop ends; None: it does not.
+
+        Raises:
+            SlotError: the stream does not continue what Kafka has.
+        """
+        beyond = limit is not None and end_of(event) > limit
+        match event:
+            case Series():
+                # Its first transaction stands for all where none needs a decision of its own.
+                begins_at = event.commit_lsn
+                if (
+                    beyond
+                    or begins_at <= self._started_at
+                    or not self._continuity.begins_behind(begins_at)
+                ):
+                    return Verdict.SPLIT
+                self.hear(event.end_lsn)
+            case Transaction():
+                self._continuity.take(event)
+                self.hear(event.end_lsn)
+                if event.gid is not None:
+                    self._holds.commit(event.gid, event.xid, event.end_lsn)
+            case PreparedTransaction():
+                self._holds.prepare(event.gid, event.xid, event.prepare_lsn)
+            case RolledBack():
+                self._holds.roll_back(event.gid, event.xid)
+        if beyond:
+            return Verdict.BEYOND
+        return Verdict.QUEUE if end_of(event) > self._started_at else Verdict.KNOWN
+
+    def hear(self, lsn: Lsn) -> None:
+        """Note that everything that ends at or before `lsn` has been received.
+
+        Raises:
+            SlotError: as `judge`.
+        """
+        self._continuity.reach(lsn)
+        self.heard = max(self.heard, lsn)
+
+    def flush_lsn(self, durable: Lsn) -> Lsn:
+        """Return what is safe in Kafka, as far as this server has sent it.
+
+        Args:
+            durable: Everything that ends at or before it is in Kafka.
+        """
+        return min(self._holds.flush_lsn(durable), self._continuity.reached_lsn)

@@ -1,0 +1,194 @@
+"""Fills the batch: routes what the queue has, and places rows of copies between transactions."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from typing import Final
+
+from gateway.core.lsn import Lsn
+from gateway.core.records import Record
+from gateway.observe import Counters, event, report_ignored, report_quarantined
+from gateway.runtime.loop.group_commit import GroupCommit
+from gateway.runtime.loop.transaction_queue import TransactionQueue, end_of
+from gateway.runtime.ports import Copier, TransactionRouter
+from gateway.transactions import StandaloneMessage, Transaction
+
+__all__ = ["BatchFiller"]
+
+_LOG: Final = logging.getLogger(__name__)
+
+
+class BatchFiller:
+    """Moves records from `queue` and `copier` to `commits`; one transaction or placement at a time.
+
+    Attributes:
+        copier: Has rows of copies; None: nothing is copied.
+        copies_wait: Whether rows of copies may be there for which the batch has no room.
+    """
+
+    def __init__(
+        self,
+        queue: TransactionQueue,
+        router: TransactionRouter,
+        commits: GroupCommit,
+        counters: Counters,
+        copier: Copier | None,
+    ) -> None:
+        self._queue = queue
+        self._router = router
+        self._commits = commits
+        self._counters = counters
+        self.copier = copier
+        self._routing: Iterator[list[Record]] | None = None
+        self._ahead: list[Record] | None = None  # its next piece, where that has been asked for
+        self._routed: Transaction | None = None
+        self._placing: Iterator[list[Record]] | None = None
+        self.copies_wait = False
+
+    @property
+    def routing(self) -> bool:
+        """Whether a transaction is being routed."""
+        return self._routing is not None
+
+    @property
+    def placing(self) -> bool:
+        """Whether rows of a copy are going out."""
+        return self._placing is not None
+
+    @property
+    def commit_time(self) -> int | None:
+        """Of the transaction that is being routed."""
+        return None if self._routed is None else self._routed.commit_time
+
+    def fill(self, enough: int, heard: Lsn, *, draining: bool) -> bool:
+        """Add records until the batch is full or has `enough`, or there is nothing to route.
+
+        Args:
+            enough: Number of records in the batch.
+            heard: Everything that commits before it has been received.
+            draining: No more rows of copies are placed.
+
+        Returns:
+            Whether it stopped because all rows of a placement have gone out.
+        """
+        while not self._commits.is_full:
+            if self._placing is None and self._routing is None and not draining:
+                self._place(heard)
+            if self._placing is not None:
+                records = next(self._placing, None)
+                if records is None:
+                    self._placing = None
+                    return True
+                self._commits.add_copied(records)
+            elif not self._route():
+                return False
+            if self._commits.records >= enough:
+                return False
+        return False
+
+    def has_work(self, *, draining: bool) -> bool:
+        """Whether `fill` has something to do now."""
+        routable = self.routing or bool(self._queue)
+        routable = routable and self._router.awaits is None
+        if (routable or self.placing) and not self._commits.is_full:
+            return True
+        return self.copies_wait and self.accepts_copies(draining=draining)
+
+    def accepts_copies(self, *, draining: bool) -> bool:
+        """Whether the copier is asked now; its edge must not be waited for when it is not."""
+        free = not (draining or self.routing or self.placing or self._commits.is_full)
+        return free and self._commits.room_for_copies > 0
+
+    def _place(self, heard: Lsn) -> None:
+        """Begin with rows of a copy whose place is here: after what is routed, before the queue."""
+        if self.copier is None:
+            return
+        room = self._commits.room_for_copies
+        self.copies_wait = room <= 0
+        if self.copies_wait:
+            return
+        upto = self._queue.next_lsn or heard
+        placement = self.copier.place(self._commits.routed_lsn, upto, room)
+        if placement is not None:
+            self._placing = placement.records
+            self._commits.reach(placement.lsn)
+
+    def _route(self) -> bool:
+        """Add a piece of the next transaction; return whether there was anything to route now."""
+        if self._routing is None:
+            if not self._queue:
+                return False
+            if self._route_series():
+                return True
+            item = self._queue.pop()
+            if not isinstance(item, Transaction):
+                if isinstance(item, StandaloneMessage):
+                    self._commits.add(self._router.route_standalone(item))
+                else:
+                    self._commits.add(self._router.mark(item))
+                self._commits.reach(end_of(item))
+                return True
+            self._routed = item
+            self._commits.begin(item)
+            self._routing = self._router.route(item)
+        records = self._ahead or next(self._routing, None)
+        self._ahead = None
+        if records is None:
+            self._finish_transaction()
+            return True
+        if self._router.awaits is not None:
+            return False
+        self._commits.add(records, whole=False)
+        self._look_ahead(self._routing)
+        return True
+
+    def _route_series(self) -> bool:
+        """Route short transactions in one go, where nothing may have its place between them."""
+        series = self._queue.series
+        if series is None or (self.copier is not None and self.copier.unfinished):
+            return False
+        commit_time = series.commit_time
+        routed = self._router.route_series(series, self._commits.room)
+        if routed is None:
+            return False
+        self._queue.settle(series)
+        self._commits.add_series(routed, commit_time)
+        self._count(routed.transactions)
+        return True
+
+    def _look_ahead(self, routing: Iterator[list[Record]]) -> None:
+        """Where the batch is full, finish the transaction if that was its last piece.
+
+        A batch is committed when it is whole. A full one would otherwise never be that while more
+        waits, and Kafka's transaction would go on, and be kept for sending it again, as long as the
+        stream has something to give.
+        """
+        if not self._commits.is_full:
+            return
+        self._ahead = next(routing, None)
+        if self._ahead is None:
+            self._finish_transaction()
+
+    def _finish_transaction(self) -> None:
+        assert self._routed is not None
+        self._commits.finish(self._routed)
+        self._routed.release()
+        self._routing = self._routed = None
+        self._count(1)
+
+    def _count(self, transactions: int) -> None:
+        """Count transactions, and report what of them was lost or put into the error topic."""
+        self._counters.transactions += transactions
+        for table, rows in self._router.pop_lost_values().items():
+            self._counters.lost_values += rows
+            event(
+                _LOG,
+                logging.WARNING,
+                "rows entered a filter without their large values, which are NULL downstream as "
+                "in a native subscription; REPLICA IDENTITY FULL keeps them",
+                relation=table,
+                rows=rows,
+            )
+        report_quarantined(_LOG, self._counters, self._router.pop_quarantined())
+        report_ignored(_LOG, self._counters, self._router.pop_ignored())
