@@ -17,7 +17,7 @@ DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])
 _LINK = re.compile(r"\]\(([^)#:]+)(?:#[^)]*)?\)")
 
 
-@pytest.mark.parametrize(("page", "place", "rows"), TABLES, ids=lambda one: str(one)[-14:])
+@pytest.mark.parametrize(("page", "place", "rows"), TABLES, ids=["settings", "headers"])
 def test_a_table_that_follows_from_the_code_is_what_the_code_declares(
     page: Path, place: re.Pattern[str], rows: Callable[[], Iterator[str]]
 ) -> None:
