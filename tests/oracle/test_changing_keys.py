@@ -80,19 +80,3 @@ def _is_copied(scene: Scene) -> bool:
         end = current_lsn(connection)
     published_to(scene, end)
     return "t: ready" in scene.cli("status").out
-
-
-def test_a_wider_key_needs_no_copy(scene: MakeScene, database: Database) -> None:
-    with database.connect() as connection:
-        connection.execute(TABLE.encode())
-        connection.execute("INSERT INTO t VALUES (1, 'k1', 'copied'), (2, 'k2', 'copied')")
-        connection.execute("CREATE PUBLICATION p FOR TABLE t")
-        s = scene("CREATE SUBSCRIPTION {s} CONNECTION '' PUBLICATION p;", **QUICK)
-        process = started(s)
-        connection.execute("ALTER TABLE t ALTER a TYPE bigint")
-        connection.execute("UPDATE t SET c = 'wide'; DELETE FROM t WHERE a = 2")
-        published_to(s, current_lsn(connection))
-        assert process.terminate() == 0, process.log()
-
-    assert s.rebuilt("t") == [(1, "k1", "wide")]
-    assert [r.op for r in s.read("t")].count("t") == 1

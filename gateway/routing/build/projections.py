@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -16,6 +16,8 @@ from gateway.routing.row.transaction_state import CollectionOrder
 __all__ = ["Projection", "Projections"]
 
 _TEXT: Final = 25
+_WIDTHS: Final = {21: (0, 2), 23: (0, 4), 20: (0, 8), 700: (1, 4), 701: (1, 8)}
+"""int2, int4, int8; float4, float8: of what kind, and of how many bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,25 +57,10 @@ def _agrees(table: Table, relation: Relation) -> bool:
     )
 
 
-def _announced_columns(
-    target: Table, relation: Relation, catalog: CatalogReader, types: Mapping[int, str]
-) -> tuple[Column, ...]:
-    """Describe the columns of `relation`, which is published as itself, by those of `target`.
-
-    A column that `target` lacks is described by its type alone; one whose type no longer exists is
-    text, under the type name found in `types`.
-    """
-    known = {column.name: column for column in target.columns}
-    columns = tuple(
-        known.get(c.name)
-        or catalog.column(c.name, c.type_oid, c.type_modifier)
-        or _as_text(c, types.get(c.type_oid, "text"))
-        for c in relation.columns
-    )
-    if _agrees(target, relation):
-        return columns
-    # The catalog is from another point in time: its columns may merely have the same names.
-    return tuple(replace(column, attnum=0, missing=None, computed=False) for column in columns)
+def _is_wider(column: Column, other: Column) -> bool:
+    """Whether all values of `other` are values of `column`, and not the other way round."""
+    wide, narrow = (_WIDTHS.get(c.base_type_oid, (-1, 0)) for c in (column, other))
+    return wide[0] == narrow[0] and wide > narrow
 
 
 def _as_text(column: RelationColumn, type_name: str) -> Column:
@@ -111,12 +98,16 @@ class Projections:
         direct = publish.target_oid == relation.relation_oid
         target = self._current(publish.target_oid, relation if direct else None)
         if direct:
-            columns = _announced_columns(target, relation, self._catalog, self._types)
+            columns = self._announced_columns(target, relation)
             replica_identity = relation.replica_identity
             identity = tuple(c.name for c in relation.columns if c.is_key)
         else:
-            sent = {column.name for column in relation.columns}
-            columns = tuple(column for column in target.columns if column.name in sent)
+            sent = {column.name: column for column in relation.columns}
+            columns = tuple(
+                self._fitting(target, column, sent[column.name])
+                for column in target.columns
+                if column.name in sent
+            )
             replica_identity, identity = target.replica_identity, target.identity
         columns = tuple(column for column in columns if publish.publishes(column))
         if publish.columns is not None and len(columns) < len(publish.columns):
@@ -126,6 +117,41 @@ class Projections:
                 hint="change the publication's column list",
             )
         return Projection(target, columns, replica_identity, identity, self._order(target.oid))
+
+    def _announced_columns(self, target: Table, relation: Relation) -> tuple[Column, ...]:
+        """Describe the columns of `relation`, which is published as itself: as `target` has them.
+
+        A column that `target` does not have is described by its type alone.
+        """
+        known = {column.name: column for column in target.columns}
+        columns = tuple(
+            self._fitting(target, known[c.name], c) if c.name in known else self._of_type(c)
+            for c in relation.columns
+        )
+        if _agrees(target, relation):
+            return columns
+        # The catalog is of another time: its columns may only bear the same names.
+        return tuple(replace(column, attnum=0, missing=None, computed=False) for column in columns)
+
+    def _fitting(self, target: Table, column: Column, sent: RelationColumn) -> Column:
+        """Return `column`, or as it is sent where its rows may have values that it cannot have.
+
+        The catalog's type is the one that the rows are to have. It counts unless it is the narrower
+        one, or from before: a table that is gone is known as it was when it was last looked at.
+        """
+        if (column.type_oid, column.type_modifier) == (sent.type_oid, sent.type_modifier):
+            return column
+        announced = self._of_type(sent)
+        if _is_wider(announced, column):
+            return announced
+        if _is_wider(column, announced) or self._catalog.table(target.oid) is not None:
+            return column
+        return announced
+
+    def _of_type(self, sent: RelationColumn) -> Column:
+        """Describe a column by its type; one whose type is gone is text, under that type's name."""
+        found = self._catalog.column(sent.name, sent.type_oid, sent.type_modifier)
+        return found or _as_text(sent, self._types.get(sent.type_oid, "text"))
 
     def _current(self, oid: int, relation: Relation | None) -> Table:
         """Return the table's description, read again when `relation` has another shape."""

@@ -64,6 +64,8 @@ class RelationRoutes:
         projections: Known tables and their projections.
         held: Reasons, by subscription and OID, for tables that no longer match their copies: the
             key or values changed, or the rows could not be published in their new shape.
+        lost: Reasons, by subscription and OID, for tables that no longer exist and whose last rows
+            cannot be published. No copy can bring them, and they concern no other table.
         ignored: Number of DDL messages that were rejected, by reason.
 
     Args:
@@ -111,8 +113,10 @@ class RelationRoutes:
         self._builder = RouteBuilder(plan, settings, self.addresses)
         self._copied = {(copy.subscription, copy.target_oid) for copy in plan.copies}
         self._open_ended = plan.open_ended
+        self._gone = _gone(plan)
         self._newly_held: list[tuple[str, int]] = []
         self.held: dict[tuple[str, int], str] = {}
+        self.lost: dict[tuple[str, int], str] = {}
         self.ignored: Counter[Reason] = Counter()
         self._planned = plan.tables
         self._keys = {
@@ -171,6 +175,7 @@ class RelationRoutes:
         a table under a new name: its topic stays that of the name in force.
         """
         self.projections.adopt(plan)
+        self._gone = _gone(plan)
         unseen = unseen_changes(self._planned, plan)
         found = unseen.keys() & self._copied - self.held.keys()
         self.held |= {table_id: unseen[table_id] for table_id in found}
@@ -424,6 +429,8 @@ class RelationRoutes:
                 self._builder.target(publish.subscription, projection, encoder, frozenset(), {})
             except SchemaRefusedError as error:
                 table_id = (publish.subscription, publish.target_oid)
+                if table_id in self._gone:
+                    continue  # its rows may be of another schema
                 if table_id not in holdable:
                     raise
                 refused[table_id] = error.message
@@ -470,6 +477,9 @@ class RelationRoutes:
             except (SchemaError, SchemaRefusedError) as error:
                 table_id = (publish.subscription, publish.target_oid)
                 stops = isinstance(error, SchemaRefusedError) and table_id not in self._open_ended
+                if table_id in self._gone:
+                    self.lost[table_id] = error.message
+                    continue
                 if stops or table_id not in self._copied:
                     raise
                 self.held[table_id] = error.message
@@ -522,6 +532,11 @@ class RelationRoutes:
                 publish.filters,
             )
         )
+
+
+def _gone(plan: Plan) -> frozenset[tuple[str, int]]:
+    """Subscription and OID of the tables that are published up to some place, and not copied."""
+    return plan.retired.difference((copy.subscription, copy.target_oid) for copy in plan.copies)
 
 
 def _by_relation(publishes: Sequence[Publish]) -> Publishes:

@@ -132,6 +132,8 @@ class TableCopier:
             because = self._routes.held.get((copy.subscription, copy.target_oid))
             if because is not None:
                 self._altered |= self._states.start_over(copy, _OUTDATED, because=because)
+        for (subscription, oid), because in self._routes.lost.items():
+            self._states.lose(subscription, oid, because)
         if (new_plan := self._routes.pop_new_plan()) is not None:
             self._states.take(new_plan)
         return self._states.all()

@@ -76,6 +76,22 @@ class CopyStates:
             if self.of(copy).taken:
                 self.set(copy, taken=describe(plan, copy))
 
+    def lose(self, subscription: str, oid: int, because: str) -> None:
+        """Remember why the last rows of a table that is not there any more are not published."""
+        reason = f"its last rows could not be published: {because}"
+        for key, state in self._states.items():
+            if (state.subscription, state.oid) == (subscription, oid) and state.reason != reason:
+                self._states[key] = replace(state, reason=reason)
+                self._changed = True
+                event(
+                    _LOG,
+                    logging.WARNING,
+                    "the last rows of a table that is not there any more cannot be published",
+                    subscription=subscription,
+                    relation=f"{state.schema}.{state.table}",
+                    because=because,
+                )
+
     def start_over(self, copy: TableCopy, why: str, **said: object) -> bool:
         """Let a table be copied from its beginning at the next start; False if that is so."""
         before = self.of(copy)

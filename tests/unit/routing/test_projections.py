@@ -1,0 +1,64 @@
+"""Which type a column has that the stream and the catalog show differently."""
+
+from __future__ import annotations
+
+import pytest
+
+from gateway.definitions.model import Column, Plan, Table
+from gateway.pgtypes.binary import TypeInfo
+from gateway.routing.build.projections import Projections
+from tests.support.routing_scene import T1, column, publish, relation_of, table
+
+INT4, INT8, TEXT, FLOAT8, NUMERIC = 23, 20, 25, 701, 1700
+LEAF = T1 + 1
+
+
+class CatalogOfNow:
+    """What the source says now: of t1, and of every type."""
+
+    def __init__(self, now: Table | None) -> None:
+        self._now = now
+
+    def table(self, oid: int) -> Table | None:
+        assert oid == T1
+        return self._now
+
+    def column(self, name: str, type_oid: int, type_modifier: int) -> Column:
+        return column(name, 0, type_oid)
+
+    def type_info(self, oid: int) -> TypeInfo:
+        raise AssertionError(oid)
+
+
+def _t1(type_oid: int) -> Table:
+    columns = (column("a", 1), column("n", 2, type_oid))
+    return table(T1, "t1", columns)
+
+
+@pytest.mark.parametrize("through_a_leaf", [False, True])
+@pytest.mark.parametrize(
+    ("planned", "now", "announced", "published"),
+    [
+        (INT4, INT8, INT4, INT8),  # it got wider since: the rows are to have that type
+        (INT8, INT4, INT8, INT8),  # it got narrower since: the rows do not fit into it
+        (INT4, TEXT, INT4, TEXT),
+        (INT4, FLOAT8, INT8, FLOAT8),  # neither is the wider one of the other
+        (INT4, None, INT8, INT8),
+        (INT8, None, INT4, INT8),
+        (INT4, None, NUMERIC, NUMERIC),
+        (INT4, None, INT4, INT4),
+    ],
+)
+def test_a_column_has_the_type_of_the_catalog_unless_its_rows_do_not_fit(
+    planned: int, now: int | None, announced: int, published: int, through_a_leaf: bool
+) -> None:
+    shown = _t1(planned if now is None else now)
+    plan = Plan({T1: shown}, (), (), (), ())
+    projections = Projections(plan, CatalogOfNow(None if now is None else _t1(now)))
+    relation = relation_of(_t1(announced), LEAF if through_a_leaf else T1)
+    taken = publish(relation=LEAF, target=T1) if through_a_leaf else publish()
+
+    found = projections.of_relation(taken, relation)
+
+    assert [c.name for c in found.columns] == ["a", "n"]
+    assert found.columns[1].base_type_oid == published
