@@ -24,6 +24,7 @@ from gateway.definitions.model import Operation, Plan, ServerPublication
 from gateway.definitions.server import SUFFIXES
 from gateway.rowfilter.server.pushdown import adds_to
 from gateway.source.catalog.filter_text import RENDERING_SETTINGS
+from gateway.source.provisioning.awaited_members import awaited_members
 from gateway.source.provisioning.privileges import own_publications
 from gateway.source.provisioning.publication_state import Existing, read_existing
 from gateway.source.session.blockers import lock_holders
@@ -226,6 +227,7 @@ def _statements(connection: _Connection, plan: Plan, prefix: str) -> list[_State
     wanted = {publication.name: publication for publication in plan.server_publications}
     names = [prefix + suffix for suffix in SUFFIXES]
     existing = read_existing(connection, names)
+    awaited = awaited_members(connection, plan, existing)
     statements: list[_Statement] = []
     for name in names:
         publication = wanted.get(name) or ServerPublication(
@@ -242,9 +244,9 @@ def _statements(connection: _Connection, plan: Plan, prefix: str) -> list[_State
         if found is None:
             statements.append(_Statement(_create(connection, publication)))
         elif name in wanted:
-            statements += _alter(connection, plan, publication, found)
-        elif found.table_oids:
-            statements.append(_drop_tables(connection, name, found.table_oids))
+            statements += _alter(connection, plan, publication, found, awaited.get(name, ()))
+        elif leaving := found.table_oids.difference(awaited.get(name, ())):
+            statements.append(_drop_tables(connection, name, leaving))
     return statements
 
 
@@ -330,9 +332,13 @@ def _create(connection: _Connection, publication: ServerPublication) -> sql.Comp
 
 
 def _alter(
-    connection: _Connection, plan: Plan, publication: ServerPublication, found: Existing
+    connection: _Connection,
+    plan: Plan,
+    publication: ServerPublication,
+    found: Existing,
+    awaited: Collection[int] = (),
 ) -> list[_Statement]:
-    """Return what makes `found` to `publication`.
+    """Return what makes `found` to `publication`, but for the members in `awaited`, which stay.
 
     Tables are added and dropped one by one, never set: PostgreSQL would ask for the ownership of
     those as well that are there already.
@@ -357,7 +363,7 @@ def _alter(
         )
     tables = _names(connection, publication.table_oids)
     filtered_otherwise = _filtered_otherwise(plan, publication, found)
-    if leaving := found.table_oids - tables.keys():
+    if leaving := (found.table_oids - tables.keys()).difference(awaited):
         statements.append(_drop_tables(connection, publication.name, leaving))
     if filtered_otherwise:
         again = _drop_tables(connection, publication.name, filtered_otherwise)

@@ -1,0 +1,72 @@
+"""Members of the gateway's own publications that stay for a table that waits for its owner."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import psycopg
+
+from gateway.definitions.identity import IDENTIFYING, identity_gap
+from gateway.definitions.model import Plan, Table
+from gateway.pgoutput.messages import ReplicaIdentity
+from gateway.source.catalog.tables import read_tables_by_oid
+from gateway.source.provisioning.publication_state import Existing
+
+__all__ = ["awaited_members"]
+
+
+def awaited_members(
+    connection: psycopg.Connection[Any], plan: Plan, existing: Mapping[str, Existing]
+) -> dict[str, frozenset[int]]:
+    """Return the members that `plan` does not read and that stay, by publication.
+
+    Of a table that is held until its owner has run a statement: who has run one of two, which add
+    it and let it be read, is not to be asked for the first again. It stays only where that harms
+    nobody: the table can be updated as long as it is in a publication, and nothing that is read is
+    in one tree with it.
+
+    Raises:
+        psycopg.Error: the server refuses, or is gone.
+    """
+    awaited = {held.oid for held in plan.held if held.statement}
+    wanted = {oid for publication in plan.server_publications for oid in publication.table_oids}
+    unread = {oid for found in existing.values() for oid in found.table_oids} - wanted
+    if not awaited or not unread:
+        return {}
+    members = read_tables_by_oid(connection, unread)
+    leaves = {leaf for table in members.values() for leaf in table.leaves}
+    tables = {**members, **read_tables_by_oid(connection, leaves - members.keys())}
+    read = [plan.tables[oid] for oid in wanted if oid in plan.tables]
+    related = {oid for table in read for oid in (table.oid, *table.ancestors, *table.leaves)}
+
+    def stays(table: Table, found: Existing) -> bool:
+        if awaited.isdisjoint((table.oid, *table.ancestors)) or table.oid in found.filters:
+            return False
+        family = {table.oid, *table.ancestors, *table.leaves}
+        if not family.isdisjoint(related):
+            return False
+        operations = found.operations.union(
+            *(p.operations for p in plan.server_publications if existing.get(p.name) is found)
+        )
+        updated = [tables[oid] for oid in table.leaves if oid in tables] or [table]
+        return operations.isdisjoint(IDENTIFYING) or all(map(_can_be_updated, updated))
+
+    return {
+        name: frozenset(
+            oid
+            for oid in found.table_oids
+            if (table := members.get(oid)) is not None and stays(table, found)
+        )
+        for name, found in existing.items()
+    }
+
+
+def _can_be_updated(table: Table) -> bool:
+    """Whether PostgreSQL lets a table be updated in whatever publication, without a column list."""
+    generated = {column.name for column in table.columns if column.generated}
+    return (
+        identity_gap(table) is None
+        and generated.isdisjoint(table.identity)
+        and not (generated and table.replica_identity is ReplicaIdentity.FULL)
+    )
