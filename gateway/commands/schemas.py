@@ -16,9 +16,8 @@ from gateway.definitions.model import Plan
 from gateway.routing.build.relation_routes import RelationRoutes
 from gateway.routing.ports import SchemaIds
 from gateway.runtime.planning.plan import read_definitions, read_plan
-from gateway.runtime.planning.setup import routing_settings
+from gateway.runtime.planning.routes import relation_routes, routing_settings
 from gateway.runtime.planning.topics import Topics, table_topics
-from gateway.source.catalog.catalog import ServerCatalog
 from gateway.source.session.connection import ServerFacts, connect, server_facts
 
 __all__ = ["CollectedSchemas", "routes_of", "show_schemas"]
@@ -88,6 +87,6 @@ def routes_of(
     """
     partitions = {topic.name: topic.partitions for topic in table_topics(plan, settings)}
     routing = routing_settings(settings, facts, plan, Topics(partitions))
-    routes = RelationRoutes(plan, routing, ServerCatalog(connection), schemas)
+    routes = relation_routes(plan, routing, connection, schemas)
     routes.register_all()
     return routes

@@ -53,8 +53,8 @@ from gateway.runtime.planning.lost_records import copied_again
 from gateway.runtime.planning.lost_topics import forget_lost, hold_lost, unknown_ends
 from gateway.runtime.planning.ownership import claim_topics
 from gateway.runtime.planning.plan import PlanReader
+from gateway.runtime.planning.routes import Outside
 from gateway.runtime.planning.setup import (
-    Outside,
     Setup,
     commit_claim,
     make_evaluator,

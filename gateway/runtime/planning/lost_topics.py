@@ -30,8 +30,8 @@ from gateway.runtime.planning.lost_records import (
     table_topics_of,
     topic_of_state,
 )
+from gateway.runtime.planning.routes import Outside
 from gateway.runtime.planning.setup import (
-    Outside,
     Setup,
     recall,
     set_up,

@@ -24,13 +24,12 @@ from gateway.definitions.combine import TableId
 from gateway.definitions.model import Definitions, Fault, Plan
 from gateway.definitions.requests import released
 from gateway.definitions.tables.renamed import kept_topics
-from gateway.envelope.envelope import package_version
 from gateway.observe import event
 from gateway.routing import RoutingSettings
-from gateway.routing.build.relation_routes import RelationRoutes
 from gateway.runtime.planning.ownership import refuse_foreign_topics
-from gateway.runtime.planning.plan import PlanReader, read_definitions, read_plan, recalled_plan
+from gateway.runtime.planning.plan import read_definitions, read_plan, recalled_plan
 from gateway.runtime.planning.preflight import plan_refusals, server_refusals
+from gateway.runtime.planning.routes import relation_routes, routing_settings
 from gateway.runtime.planning.topics import TOPICS_TIMEOUT_S, Topics, ensure_all_topics
 from gateway.sink.clients.identity import SlotIdentity
 from gateway.sink.delivery.producer import TransactionalSink
@@ -38,16 +37,14 @@ from gateway.sink.own_topics.progress import KafkaProgress, read_progress
 from gateway.sink.registry.registry import Registry
 from gateway.sink.topics.durability import Risk
 from gateway.sink.topics.topics import describe_topics
-from gateway.source.catalog.catalog import ServerCatalog
 from gateway.source.catalog.watch import whole_digest
 from gateway.source.filters.evaluator import ServerEvaluator
 from gateway.source.provisioning.trigger_installation import has_ddl_messages
 from gateway.source.session.connection import ServerFacts, server_facts
-from gateway.source.stream.options import Protocol, negotiate, wants_binary
+from gateway.source.stream.options import Protocol, negotiate
 from gateway.source.stream.slot import slot_status
 
 __all__ = [
-    "Outside",
     "Setup",
     "commit_claim",
     "known_plan",
@@ -56,7 +53,6 @@ __all__ = [
     "published_before",
     "recall",
     "register",
-    "routing_settings",
     "set_up",
     "slot_identity",
     "warn_of_risks",
@@ -189,7 +185,7 @@ def register(
     routing = routing_settings(settings, facts, plan, topics)
     if topics.refused:
         return topics, routing, dict(topics.refused)
-    routes = RelationRoutes(plan, routing, ServerCatalog(connection), registry)
+    routes = relation_routes(plan, routing, connection, registry)
     refused = routes.register_all(_holdable(settings, plan))
     return topics, routing, {table_id: Fault(why) for table_id, why in refused.items()}
 
@@ -318,34 +314,6 @@ def warn_of_risks(risks: Iterable[Risk], warned: Collection[str]) -> frozenset[s
     return named
 
 
-@dataclass(frozen=True, slots=True)
-class Outside:
-    """What routing asks, for as long as an attempt lasts."""
-
-    connection: psycopg.Connection
-    registry: Registry
-    evaluator: ServerEvaluator
-
-    def routes(
-        self,
-        plan: Plan,
-        routing: RoutingSettings,
-        *,
-        reader: PlanReader | None = None,
-        ask_server: bool = False,
-    ) -> RelationRoutes:
-        """Make the routes of `plan`; `reader` reads it anew, `ask_server` as there."""
-        return RelationRoutes(
-            plan,
-            routing,
-            ServerCatalog(self.connection),
-            self.registry,
-            evaluator=self.evaluator,
-            ask_server=ask_server,
-            reader=reader,
-        )
-
-
 def commit_claim(sink: TransactionalSink, timeline: int, definitions: str) -> None:
     """Commit a watermark of 0: the slot that follows is ours, and nothing was streamed from it.
 
@@ -357,30 +325,6 @@ def commit_claim(sink: TransactionalSink, timeline: int, definitions: str) -> No
     while sink.busy:
         wait_readable([sink.fileno()], 1.0)
         sink.collect()
-
-
-def routing_settings(
-    settings: Settings, facts: ServerFacts, plan: Plan, topics: Topics
-) -> RoutingSettings:
-    """Return what routing needs of the configuration."""
-    return RoutingSettings(
-        gateway=settings.gateway.name,
-        database=facts.database,
-        version=package_version(),
-        partitions=topics.partitions,
-        topic_names=settings.topics.names,
-        tombstones=settings.topics.tombstones,
-        truncate=settings.topics.truncate,
-        numeric=settings.types.numeric,
-        message_prefixes=frozenset(settings.messages.prefixes),
-        binary=wants_binary(plan.subscriptions),
-        quarantined=settings.on_error.quarantined,
-        most_bytes=topics.most_bytes,
-        server_filters=settings.filters.server == "on",
-        system_identifier=facts.system_identifier,
-        slot=settings.source.slot,
-        muted=topics.muted,
-    )
 
 
 def make_evaluator(

@@ -1,0 +1,104 @@
+"""Routes of a plan: the one place where the gateway builds them, whoever asks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import psycopg
+
+from gateway.config import Settings
+from gateway.definitions.model import Plan
+from gateway.envelope.envelope import package_version
+from gateway.routing import RoutingSettings
+from gateway.routing.build.relation_routes import RelationRoutes
+from gateway.routing.ports import Evaluator, Replanner, SchemaIds
+from gateway.runtime.planning.plan import PlanReader
+from gateway.runtime.planning.topics import Topics
+from gateway.sink.registry.registry import Registry
+from gateway.source.catalog.catalog import ServerCatalog
+from gateway.source.filters.evaluator import ServerEvaluator
+from gateway.source.session.connection import ServerFacts
+from gateway.source.stream.options import wants_binary
+
+__all__ = ["Outside", "relation_routes", "routing_settings"]
+
+
+def relation_routes(
+    plan: Plan,
+    routing: RoutingSettings,
+    connection: psycopg.Connection,
+    schemas: SchemaIds,
+    *,
+    evaluator: Evaluator | None = None,
+    reader: Replanner | None = None,
+    ask_server: bool = False,
+) -> RelationRoutes:
+    """Build the routes of `plan`, whose filters are compiled then; schemas are registered later.
+
+    The catalog is read through `connection` as tables are announced; the rest is as for
+    `RelationRoutes`.
+
+    Raises:
+        FilterError: a filter cannot be evaluated here.
+    """
+    return RelationRoutes(
+        plan,
+        routing,
+        ServerCatalog(connection),
+        schemas,
+        evaluator=evaluator,
+        reader=reader,
+        ask_server=ask_server,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Outside:
+    """What routing asks, for as long as an attempt lasts."""
+
+    connection: psycopg.Connection
+    registry: Registry
+    evaluator: ServerEvaluator
+
+    def routes(
+        self,
+        plan: Plan,
+        routing: RoutingSettings,
+        *,
+        reader: PlanReader | None = None,
+        ask_server: bool = False,
+    ) -> RelationRoutes:
+        """Make the routes of `plan`; `reader` reads it anew, `ask_server` as there."""
+        return relation_routes(
+            plan,
+            routing,
+            self.connection,
+            self.registry,
+            evaluator=self.evaluator,
+            ask_server=ask_server,
+            reader=reader,
+        )
+
+
+def routing_settings(
+    settings: Settings, facts: ServerFacts, plan: Plan, topics: Topics
+) -> RoutingSettings:
+    """Return what routing needs of the configuration."""
+    return RoutingSettings(
+        gateway=settings.gateway.name,
+        database=facts.database,
+        version=package_version(),
+        partitions=topics.partitions,
+        topic_names=settings.topics.names,
+        tombstones=settings.topics.tombstones,
+        truncate=settings.topics.truncate,
+        numeric=settings.types.numeric,
+        message_prefixes=frozenset(settings.messages.prefixes),
+        binary=wants_binary(plan.subscriptions),
+        quarantined=settings.on_error.quarantined,
+        most_bytes=topics.most_bytes,
+        server_filters=settings.filters.server == "on",
+        system_identifier=facts.system_identifier,
+        slot=settings.source.slot,
+        muted=topics.muted,
+    )
