@@ -4,9 +4,38 @@ Only `gateway.routing.row.native` and `gateway.routing.short_transactions` use i
 """
 
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Final, TypedDict
 
 INTERFACE: Final[str]
+
+class TargetTable(TypedDict):
+    """A target; C parses it by these names, in ``table.c``."""
+
+    topic: str
+    partitions: int
+    key_prefix: bytes
+    value_prefix: bytes
+    counter: object
+    skips_origins: bool
+    feed: int
+    number: int
+
+class RouteTable(TypedDict):
+    """A projection with its targets, likewise; a field is (code, index, scale, identity)."""
+
+    row: tuple[tuple[int, int, int, bool], ...]
+    names: tuple[bytes, ...]
+    key: tuple[tuple[int, int, int, bool], ...] | None
+    key_is_union: bool
+    canonical: tuple[tuple[int, int, int, bool], ...] | None
+    table_part: bytes
+    surely_fits: int
+    tombstones: bool
+    targets: tuple[TargetTable, ...]
+    conditions: tuple[tuple[object, ...], ...]
+    inserting: tuple[object, ...]
+    updating: tuple[object, ...]
+    deleting: tuple[object, ...]
 
 class Rows:
     def __new__(
@@ -16,7 +45,7 @@ class Rows:
         is_alone: bool,
         unchanged: object,
         is_read: bytes,
-        groups: tuple[object, ...],
+        groups: tuple[RouteTable, ...],
     ) -> Rows: ...
     def run(
         self,

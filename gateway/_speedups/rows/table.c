@@ -1,5 +1,6 @@
 #include "table.h"
 
+#include <stdarg.h>
 #include <string.h>
 
 static int refuse(const char *why)
@@ -55,21 +56,41 @@ int take_bytes(PyObject *from, const uint8_t **data, Py_ssize_t *size)
     return DONE;
 }
 
+/* Parse what Python hands over under these names: all of them, and no other. */
+static int take_named(PyObject *from, const char *format, char **names, ...)
+{
+    PyObject *nothing;
+    va_list to;
+    int got;
+
+    if (!PyDict_Check(from))
+        return refuse("what has names is not a dict");
+    nothing = PyTuple_New(0);
+    if (nothing == NULL)
+        return FAILED;
+    va_start(to, names);
+    got = PyArg_VaParseTupleAndKeywords(nothing, from, format, names, to) ? DONE : FAILED;
+    va_end(to);
+    Py_DECREF(nothing);
+    return got;
+}
+
 static int take_takers(Group *group, PyObject *from)
 {
+    static char *names[] = {"topic", "partitions", "key_prefix", "value_prefix", "counter",
+                            "skips_origins", "feed", "number", NULL};
+
     group->taker_count = PyTuple_Size(from);
     group->takers = allocate(group->taker_count, sizeof *group->takers);
     if (group->takers == NULL)
         return FAILED;
     for (Py_ssize_t i = 0; i < group->taker_count; i++) {
         Taker *taker = &group->takers[i];
-        PyObject *key_prefix, *value_prefix, *item = PyTuple_GetItem(from, i);
+        PyObject *key_prefix, *value_prefix;
 
-        if (!PyTuple_Check(item))
-            return refuse("a taker is not a tuple");
-        if (!PyArg_ParseTuple(item, "UlSSOpnn", &taker->topic, &taker->partitions, &key_prefix,
-                              &value_prefix, &taker->counter, &taker->skips_origins, &taker->feed,
-                              &taker->number))
+        if (take_named(PyTuple_GetItem(from, i), "UlSSOpnn", names, &taker->topic,
+                       &taker->partitions, &key_prefix, &value_prefix, &taker->counter,
+                       &taker->skips_origins, &taker->feed, &taker->number) != DONE)
             return FAILED;
         if (taker->partitions < 1)
             return refuse("a topic has no partition");
@@ -94,16 +115,16 @@ static int take_conditions(Group *group, PyObject *from, Py_ssize_t columns)
 
 static int take_group(Group *group, PyObject *from, Py_ssize_t columns)
 {
+    static char *names[] = {"row", "names", "key", "key_is_union", "canonical", "table_part",
+                            "surely_fits", "tombstones", "targets", "conditions", "inserting",
+                            "updating", "deleting", NULL};
     PyObject *row, *key, *canonical, *table_part, *takers, *conditions, *candidates[OPERATIONS];
     Numbered numbered;
 
-    if (!PyTuple_Check(from))
-        return refuse("a group is not a tuple");
-    if (!PyArg_ParseTuple(from, "OO!OpOSnpO!O!(OOO)", &row, &PyTuple_Type, &group->names, &key,
-                          &group->key_is_union, &canonical, &table_part, &group->surely_fits,
-                          &group->tombstones, &PyTuple_Type, &takers, &PyTuple_Type,
-                          &conditions, &candidates[INSERT], &candidates[UPDATE],
-                          &candidates[DELETE]))
+    if (take_named(from, "OO!OpOSnpO!O!OOO", names, &row, &PyTuple_Type, &group->names, &key,
+                   &group->key_is_union, &canonical, &table_part, &group->surely_fits,
+                   &group->tombstones, &PyTuple_Type, &takers, &PyTuple_Type, &conditions,
+                   &candidates[INSERT], &candidates[UPDATE], &candidates[DELETE]) != DONE)
         return FAILED;
     group->has_key = key != Py_None;
     group->is_spread = canonical != Py_None;

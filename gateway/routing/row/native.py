@@ -9,7 +9,7 @@ which nothing could be compiled (``tools/build_rows.py``).
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from gateway._speedups.loader import load_compiled, why_switched_off
 from gateway.copy import CopiedRow
@@ -24,6 +24,9 @@ from gateway.routing.row.record_buffer import PIECE_BYTES, PIECE_RECORDS, Piece
 from gateway.routing.row.targets import Candidate, Candidates, Target
 from gateway.routing.row.transaction_state import TransactionState
 from gateway.rowfilter import Condition, condition_of
+
+if TYPE_CHECKING:
+    from gateway._speedups._rows import RouteTable
 
 __all__ = [
     "ROWS",
@@ -249,7 +252,7 @@ class _Decisions:
         return -1
 
 
-def _route_table(route: ProjectionRoute, decisions: _Decisions) -> tuple[object, ...] | None:
+def _route_table(route: ProjectionRoute, decisions: _Decisions) -> RouteTable | None:
     encoder = route.encoder
     schema, position = (
         encoder.schema,
@@ -270,30 +273,33 @@ def _route_table(route: ProjectionRoute, decisions: _Decisions) -> tuple[object,
         is_identity = described.column in encoder.identity
         return ord(_VALUES[described.kind]), position[described], described.scale, is_identity
 
-    return (
-        tuple(field(described) for described in schema.fields),
-        tuple(encode_text(described.name) for described in schema.fields),
-        None
+    inserting, updating, deleting = decisions.specified
+    return {
+        "row": tuple(field(described) for described in schema.fields),
+        "names": tuple(encode_text(described.name) for described in schema.fields),
+        "key": None
         if schema.key_kind is KeyKind.NONE
         else tuple(field(described) for described in schema.key_fields),
-        schema.key_kind is KeyKind.WHOLE_ROW,
-        canonical,
-        encoder.table_part,
-        route.surely_fits,
-        route.tombstones and encoder.has_tombstones,
-        tuple(
-            (
-                target.topic,
-                target.counter.partitions,
-                target.key_prefix,
-                target.value_prefix,
-                target.counter,
-                target.skips_origins,
-                target.counter.feed,
-                target.counter.number,
-            )
+        "key_is_union": schema.key_kind is KeyKind.WHOLE_ROW,
+        "canonical": canonical,
+        "table_part": encoder.table_part,
+        "surely_fits": route.surely_fits,
+        "tombstones": route.tombstones and encoder.has_tombstones,
+        "targets": tuple(
+            {
+                "topic": target.topic,
+                "partitions": target.counter.partitions,
+                "key_prefix": target.key_prefix,
+                "value_prefix": target.value_prefix,
+                "counter": target.counter,
+                "skips_origins": target.skips_origins,
+                "feed": target.counter.feed,
+                "number": target.counter.number,
+            }
             for target in route.targets
         ),
-        tuple(decisions.conditions),
-        decisions.specified,
-    )
+        "conditions": tuple(decisions.conditions),
+        "inserting": inserting,
+        "updating": updating,
+        "deleting": deleting,
+    }
