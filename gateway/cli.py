@@ -61,7 +61,7 @@ def _settings(arguments: argparse.Namespace) -> Settings:
     settings = load_settings(arguments.config)
     if settings.log.format != arguments.form:
         arguments.form = settings.log.format
-        set_up_logging(verbose=arguments.verbose, form=arguments.form)
+        set_up_logging(verbose=arguments.verbose, log_format=arguments.form)
     return settings
 
 

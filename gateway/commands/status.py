@@ -175,8 +175,8 @@ def _lines(status: Status) -> Iterator[str]:
         yield "watermark: none"
     else:
         yield f"watermark: {format_lsn(status.durable_lsn)}"
-        if status.behind is not None:
-            yield f"behind: {status.behind} bytes of WAL"
+        if status.lag_bytes is not None:
+            yield f"behind: {status.lag_bytes} bytes of WAL"
     if status.refusal is not None:
         yield "definitions: the changed ones are refused, the old ones are in force"
     for table in status.tables:

@@ -251,8 +251,8 @@ def quote_position(text: str, position: int) -> str:
     if len(line) > _WIDEST:
         first = max(0, at - _SHOWN_BEFORE)
         before = _CUT if first else ""
-        behind = _CUT if first + _WIDEST < len(line) else ""
-        line = f"{before}{line[first : first + _WIDEST]}{behind}"
+        after = _CUT if first + _WIDEST < len(line) else ""
+        line = f"{before}{line[first : first + _WIDEST]}{after}"
         at += len(before) - first
     column = len(line[:at].expandtabs(4))
     return f"{prefix}{line.expandtabs(4)}\n{' ' * (len(prefix) + column)}^"

@@ -39,8 +39,8 @@ def avro_name(identifier: str) -> str:
     """Return an identifier as an Avro name.
 
     A character outside ``[A-Za-z0-9_]`` and a leading digit become ``_xHHHH_``, the code point in
-    upper-case hexadecimal, at least four digits. So does an underscore before ``x`` and four such
-    digits, which would look like an escape.
+    upper-case hexadecimal, at least four digits. An underscore before ``x`` and four such digits is
+    escaped as well, because it would look like an escape.
     """
     return _NOT_AVRO.sub(lambda match: f"_x{ord(match[0]):04X}_", identifier)
 

@@ -24,13 +24,13 @@ def only_group(
     defined = [subscription.name for subscription in definitions.subscriptions]
     grouped = Counter(name for names in groups.values() for name in names)
     if groups:
-        for name, trouble in (
+        for name, fault in (
             *((name, "is in none of the groups") for name in defined if name not in grouped),
             *((name, "is in several groups") for name, count in grouped.items() if count > 1),
             *((name, "is not defined") for name in grouped if name not in defined),
         ):
             raise ConfigError(
-                f"subscription {name} {trouble}",
+                f"subscription {name} {fault}",
                 key="source.groups",
                 hint="each subscription of the definitions belongs to exactly one group",
             )

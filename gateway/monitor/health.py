@@ -65,9 +65,9 @@ def why_not_ready(
     found = why_not_alive(figures, now, unix_now)
     if figures.phase not in ("streaming", "standby"):
         found.append(f"{figures.phase}: {figures.away}" if figures.away else figures.phase)
-    behind = lag_problem(figures, unix_now, max_lag_s)
-    if behind is not None:
-        found.append(behind)
+    lag = lag_problem(figures, unix_now, max_lag_s)
+    if lag is not None:
+        found.append(lag)
     elif figures.phase == "streaming" and _is_away_for(figures, unix_now, max_lag_s):
         found.append(figures.away)
     if figures.refusal is not None:

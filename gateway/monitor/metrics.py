@@ -220,8 +220,8 @@ def _of_status(status: Status) -> Iterator[Metric]:
         lost = slot is not None and slot.lost
         yield _plain("slot_active", "1 while some process reads the slot.", active)
         yield _plain("slot_lost", "1 when the slot can never be read again.", lost)
-    if status.behind is not None:
-        yield _plain("lag_bytes", "WAL of the server that is not in Kafka.", status.behind)
+    if status.lag_bytes is not None:
+        yield _plain("lag_bytes", "WAL of the server that is not in Kafka.", status.lag_bytes)
     if status.retained is not None:
         yield _plain("retained_wal_bytes", "WAL kept for the slot.", status.retained)
     if status.left is not None:

@@ -150,8 +150,8 @@ def _summary(status: Mapping[str, Any]) -> Iterator[str]:
         verb = "does" if len(status["away"]) == 1 else "do"
         kind, text = "wait", f"{text}, but {' and '.join(status['away'])} {verb} not answer"
     lag = status["gateway"]["lag_seconds"]
-    behind = "" if lag is None else f", {_duration(lag)} behind the source"
-    yield f'<p role="status"><strong class="{kind}">{text}</strong>{behind}</p>'
+    lag_text = "" if lag is None else f", {_duration(lag)} behind the source"
+    yield f'<p role="status"><strong class="{kind}">{text}</strong>{lag_text}</p>'
 
 
 def _problems(problems: Sequence[Mapping[str, Any]]) -> Iterator[str]:
@@ -318,8 +318,8 @@ def _log(entries: Sequence[Mapping[str, Any]]) -> Iterator[str]:
         when = time.strftime("%H:%M:%S UTC", time.gmtime(entry["at"]))
         shown = " ".join(f"{escape(k)}={escape(v)}" for k, v in fields.items())
         text = f"{when} <strong>{escape(entry['message'])}</strong> <small>{shown}</small>"
-        told = f"<p>{escape(hint)}</p>" if hint else ""
-        yield f'<li class="{kind}">{text}{told}</li>'
+        hint_html = f"<p>{escape(hint)}</p>" if hint else ""
+        yield f'<li class="{kind}">{text}{hint_html}</li>'
     yield "</ul>"
 
 

@@ -119,7 +119,7 @@ class Status:
     file_differs: bool = False
 
     @property
-    def behind(self) -> int | None:
+    def lag_bytes(self) -> int | None:
         """WAL between the watermark and the server in bytes; None without a watermark."""
         if not self.durable_lsn or self.server_lsn is None:
             return None
@@ -251,7 +251,7 @@ class Status:
             },
             "server_lsn": None if self.server_lsn is None else format_lsn(self.server_lsn),
             "watermark": None if self.durable_lsn is None else format_lsn(self.durable_lsn),
-            "behind_bytes": self.behind,
+            "behind_bytes": self.lag_bytes,
             "tables": [
                 {
                     "subscription": table.subscription,

@@ -233,7 +233,7 @@ class Watch:
         if figures is None:
             return
         status = self.status()
-        lag_bytes = None if status is None or figures.phase == "standby" else status.behind
+        lag_bytes = None if status is None or figures.phase == "standby" else status.lag_bytes
         lag_s = lag_seconds(figures, now)
         self._history.append(Sample(now, lag_s, lag_bytes, figures.records, figures.frames))
 

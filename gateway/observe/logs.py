@@ -97,10 +97,10 @@ def _quote(value: object) -> str:
     return shown(json.dumps(text) if not text or any(c in text for c in ' \n\t"=') else text)
 
 
-def set_up_logging(*, verbose: bool = False, form: LogFormat = "text") -> None:
+def set_up_logging(*, verbose: bool = False, log_format: LogFormat = "text") -> None:
     """Send log lines to standard error."""
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(_JsonFormatter() if form == "json" else _FieldFormatter())
+    handler.setFormatter(_JsonFormatter() if log_format == "json" else _FieldFormatter())
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(logging.INFO)

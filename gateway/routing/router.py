@@ -161,16 +161,18 @@ class Router:
             TransientError: the registry or the catalog could not be reached.
         """
         tx = self._state(transaction)
-        upto = None
+        until = None
         if self._routes.history and self._verdicts is None:  # otherwise it was read ahead
-            upto = self._routes.enter(first_lsn(transaction))
+            until = self._routes.enter(first_lsn(transaction))
         at = _MESSAGE_AT + (5 if transaction.streamed else 1)
         piece = Piece()
         if self._verdicts is None:
             for frames in transaction.frames():
-                while upto is not None and (after := first_change_from(frames, upto)) < len(frames):
+                while until is not None and (after := first_change_from(frames, until)) < len(
+                    frames
+                ):
                     yield from self._route_frames(frames[:after], at, transaction, tx, piece)
-                    frames, upto = frames[after:], self._routes.enter(upto)
+                    frames, until = frames[after:], self._routes.enter(until)
                 yield from self._route_frames(frames, at, transaction, tx, piece)
         else:
             yield from self._route_judged(self._verdicts, at, transaction, tx, piece)

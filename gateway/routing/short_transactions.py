@@ -91,7 +91,7 @@ class SeriesRouter:
 
         Args:
             counters: As for `pop_counts`.
-            common: What `gateway.envelope.markers.encode_end_of` returned.
+            common: Result of `gateway.envelope.markers.encode_end_of`.
             end_lsn: End of the transaction; below 2**63.
             headers: Headers of the markers.
             ended: As `Router.ended`.

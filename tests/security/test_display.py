@@ -79,7 +79,7 @@ def test_a_log_line_is_one_line_of_text(form: str, capsys: pytest.CaptureFixture
     root = logging.getLogger()
     handlers, level = root.handlers[:], root.level
     try:
-        set_up_logging(form="json" if form == "json" else "text")
+        set_up_logging(log_format="json" if form == "json" else "text")
         event(
             logging.getLogger("gateway.x"), logging.WARNING, EVIL, name=EVIL, bare="\x7f", two="\n"
         )

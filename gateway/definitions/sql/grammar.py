@@ -91,8 +91,8 @@ def column_words(expression: str) -> frozenset[str]:
         if token.token != pb.IDENT and token.keyword_kind != pb.UNRESERVED_KEYWORD:
             continue
         before = tokens[index - 1].token if index else None
-        behind = tokens[index + 1].token if index + 1 < len(tokens) else None
-        if before in (pb.TYPECAST, pb.COLLATE) or behind == pb.ASCII_40:
+        after = tokens[index + 1].token if index + 1 < len(tokens) else None
+        if before in (pb.TYPECAST, pb.COLLATE) or after == pb.ASCII_40:
             continue
         word = raw[token.start : token.end].decode()
         found.add(word[1:-1].replace('""', '"') if word.startswith('"') else word)

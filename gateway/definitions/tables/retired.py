@@ -23,7 +23,7 @@ def with_retired(
     """Return `plan` extended by what `before` published of the relations in `gone`.
 
     Nothing else of `plan` changes: the relations are neither copied nor published on the server.
-    What `plan` publishes itself stays as it is, except the relations in `moved`, and those in
+    Relations that `plan` publishes itself stay as they are, except those in `moved` and in
     `untouched`, which has subscriptions and relations.
     """
     now = {

@@ -1,7 +1,8 @@
 """Tables that cannot have a topic of their own because of their names. Pure.
 
-Kafka allows 249 characters, and treats ``.`` and ``_`` as equal. Of tables whose topics collide,
-one is published, so that creating a table never takes the topic away from an existing one.
+Kafka allows 249 characters, and treats ``.`` and ``_`` as equal. Only one of several tables whose
+topics collide is published, so that creating a table never takes the topic away from an existing
+one.
 """
 
 from __future__ import annotations

@@ -247,11 +247,11 @@ class RelationRoutes:
     def enter(self, lsn: Lsn) -> Lsn | None:
         """Use the definitions that apply at `lsn`; return where they end, None: nowhere."""
         found = self.history.at(lsn)
-        upto, publishes = (None, self._now) if found is None else found
+        until, publishes = (None, self._now) if found is None else found
         if publishes is not self._publishes:
             self._publishes = publishes
             self.by_oid.clear()
-        return upto
+        return until
 
     def pop_new_plan(self) -> Plan | None:
         """Return the plan that DDL messages led to since the last call, or None."""

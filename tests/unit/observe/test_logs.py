@@ -27,7 +27,7 @@ def logging_to() -> Iterator[io.StringIO]:
 
 def test_json_has_an_object_a_line_with_the_fields() -> None:
     with logging_to() as lines:
-        set_up_logging(form="json")
+        set_up_logging(log_format="json")
         event(LOG, logging.WARNING, "something", slot="s", rows=3, table=None)
 
     found = json.loads(lines.getvalue())
