@@ -5,7 +5,8 @@ variable names a file that holds the value (for secrets). Lists are comma separa
 tables of free properties, ``[kafka]`` and ``[registry]``, dots become underscores:
 ``PGSLUICE_KAFKA__BOOTSTRAP_SERVERS``. The environment wins over the file.
 
-Relative paths in the file are relative to the file's folder, in the environment to the current one.
+Relative paths in the file, and those by default, are relative to the file's folder; in the
+environment they are relative to the current one.
 """
 
 from __future__ import annotations
@@ -151,13 +152,14 @@ def _read_toml(path: Path) -> dict[str, Any]:
 
 
 def _anchor_paths(raw: Mapping[str, dict[str, Any]], folder: Path) -> None:
-    """Make the file's relative paths relative to the file; URIs are left as they are."""
+    """Make the file's relative paths, and those by default, relative to the file.
+
+    URIs are left as they are.
+    """
     for table, values in raw.items():
-        for key, value in values.items():
-            known = _declared(table).get(key)
-            if known is None or not known.rule.path:
-                continue
-            if isinstance(value, str) and "://" not in value:
+        for key, known in _declared(table).items():
+            value = values.get(key, known.default)
+            if known.rule.path and isinstance(value, str) and "://" not in value:
                 values[key] = str(folder / value)
 
 

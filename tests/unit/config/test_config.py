@@ -231,7 +231,7 @@ def test_paths_are_relative_to_the_file_but_uris_stay(tmp_path: Path) -> None:
 
     assert settings.consumer.warehouse == "s3a://bucket/w"
     assert settings.consumer.checkpoint == "/abs/c"
-    assert load(tmp_path).consumer.checkpoint == "checkpoint"
+    assert load(tmp_path).consumer.checkpoint == str(tmp_path / "checkpoint")
 
 
 @pytest.mark.parametrize(
