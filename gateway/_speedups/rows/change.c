@@ -223,7 +223,7 @@ int route_change(Work *work, const uint8_t *frame, size_t size, size_t at)
 {
     Table *table = &work->table;
     int operation, has_old, full, got;
-    uint8_t tag = frame[25];
+    uint8_t tag = frame[TAG_AT];
     size_t position = at + 4;
 
     work->frame_size = size;

@@ -2,6 +2,7 @@
 #ifndef PGSLUICE_DRAFT_H
 #define PGSLUICE_DRAFT_H
 
+#include "../frames.h"
 #include "table.h"
 
 typedef struct {

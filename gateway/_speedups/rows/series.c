@@ -6,8 +6,6 @@
 
 #include <string.h>
 
-enum { BEGIN_SIZE = 46, COMMIT_SIZE = 51 };
-
 /* Relations of one call, and changes of one transaction, which can all be of other relations: a call
  * ends where another transaction might not find room. */
 enum { MOST_VISITS = 64, MOST_CHANGES = 32 };

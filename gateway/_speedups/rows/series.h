@@ -5,8 +5,6 @@
 
 #include "counts.h"
 
-enum { TAG_AT = 25 };
-
 /* What Python holds of a relation. */
 typedef struct {
     PyObject ob_base;

@@ -11,7 +11,7 @@
 #include <stdint.h>
 #include <string.h>
 
-enum { TAG_AT = 25, BEGIN_SIZE = 46, COMMIT_SIZE = 51 };
+#include "../frames.h"
 
 /* What makes a transaction short: so little that its records stay within a piece of what is routed,
  * more or less, also where many subscriptions take it. */
