@@ -13,6 +13,7 @@ from importlib.metadata import version
 from typing import Any, Final, Literal, TypeAlias
 
 from gateway.definitions.tables.keys import KeyColumns
+from gateway.envelope.encoding.conversions import EPOCH_SHIFT_US
 from gateway.envelope.encoding.encoders import (
     EMPTY_ARRAY,
     RowEncoder,
@@ -22,7 +23,6 @@ from gateway.envelope.encoding.encoders import (
     compile_row_encoder,
     compile_unchanged_encoder,
 )
-from gateway.envelope.encoding.values import EPOCH_SHIFT_US
 from gateway.envelope.encoding.varint import PIECES, TAILS, encode_long, encode_text
 from gateway.envelope.schema import ColumnLike, KeyKind, NumericMode, describe
 

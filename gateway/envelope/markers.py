@@ -16,7 +16,7 @@ from typing import Any, Final
 from gateway.core.errors import UnfitKind
 from gateway.core.records import CopyState, PartitionOffsets, Writer
 from gateway.envelope.datums import write_datum
-from gateway.envelope.encoding.values import EPOCH_SHIFT_US
+from gateway.envelope.encoding.conversions import EPOCH_SHIFT_US
 from gateway.envelope.encoding.varint import encode_long, encode_text
 from gateway.pgoutput.messages import LogicalMessage
 from schemas import load

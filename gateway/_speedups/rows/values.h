@@ -1,7 +1,7 @@
 /* One value: PostgreSQL's text to Avro, or to the canonical form that a partition follows from.
  *
- * The same bytes as gateway.envelope.encoding.values and gateway.envelope.canonical, for the texts that are
- * read here.
+ * The same bytes as gateway.envelope.encoding.conversions and gateway.envelope.canonical, for the
+ * texts that are read here.
  */
 #ifndef PGSLUICE_VALUES_H
 #define PGSLUICE_VALUES_H

@@ -17,8 +17,7 @@ from typing import Any, Final, NoReturn, TypeAlias
 
 from gateway.core.errors import SchemaError, ValueFormatError
 from gateway.envelope.canonical import compile_canonical_key, partition_of
-from gateway.envelope.encoding.generate import Step, encoder_source
-from gateway.envelope.encoding.values import (
+from gateway.envelope.encoding.conversions import (
     EPOCH_SHIFT_US,
     avro_date,
     avro_timestamp,
@@ -26,6 +25,7 @@ from gateway.envelope.encoding.values import (
     unscaled_decimal,
     value_encoder,
 )
+from gateway.envelope.encoding.generate import Step, encoder_source
 from gateway.envelope.encoding.varint import (
     LENGTHS,
     PIECES,

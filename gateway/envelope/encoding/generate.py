@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypeAlias
 
-from gateway.envelope.encoding.values import EPOCH_SHIFT_US
+from gateway.envelope.encoding.conversions import EPOCH_SHIFT_US
 from gateway.envelope.schema import AvroKind, Field
 
 __all__ = ["Step", "encoder_source"]

@@ -13,7 +13,7 @@ from typing import Any
 
 import fastavro
 
-from gateway.envelope.encoding.values import avro_date, avro_timestamp, avro_timestamptz
+from gateway.envelope.encoding.conversions import avro_date, avro_timestamp, avro_timestamptz
 from gateway.envelope.schema import AvroKind, Field, TableSchema
 from gateway.pgoutput.messages import UNCHANGED, ColumnValue
 

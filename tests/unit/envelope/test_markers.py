@@ -13,7 +13,7 @@ import schemas
 from gateway.core.lsn import Lsn
 from gateway.core.records import CopyState, PartitionOffsets, Writer
 from gateway.envelope.datums import write_datum
-from gateway.envelope.encoding.values import EPOCH_SHIFT_US
+from gateway.envelope.encoding.conversions import EPOCH_SHIFT_US
 from gateway.envelope.markers import (
     encode_claim,
     encode_copy,

@@ -13,6 +13,7 @@ import fastavro
 import pytest
 
 from gateway.core.errors import SchemaError, ValueFormatError
+from gateway.envelope.encoding.conversions import value_encoder
 from gateway.envelope.encoding.encoders import (
     EMPTY_ARRAY,
     compile_key_encoder,
@@ -20,7 +21,6 @@ from gateway.envelope.encoding.encoders import (
     compile_row_encoder,
     compile_unchanged_encoder,
 )
-from gateway.envelope.encoding.values import value_encoder
 from gateway.envelope.schema import TableSchema, describe
 from gateway.pgoutput.messages import UNCHANGED, BinaryValue, ColumnValue
 from tests.unit.envelope.columns import (
