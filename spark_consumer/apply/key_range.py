@@ -13,8 +13,9 @@ from pyspark.sql import Column as Expr
 from pyspark.sql import Row
 from pyspark.sql import functions as F
 
-from spark_consumer.kafka.layout import ColumnPlan, canonical
+from spark_consumer.kafka.layout import ColumnPlan
 from spark_consumer.names import quoted
+from spark_consumer.values.keys import canonical
 
 __all__ = ["NO_BOUNDS", "Bounds"]
 

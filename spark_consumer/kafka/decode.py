@@ -34,9 +34,10 @@ from pyspark.sql.types import StructType
 
 from schemas.headers import HEADERS
 from spark_consumer.kafka.batch_profile import AVRO_OPTIONS, Piece, of_piece
-from spark_consumer.kafka.layout import ColumnPlan, KeyLayout, canonical
+from spark_consumer.kafka.layout import ColumnPlan, KeyLayout
 from spark_consumer.kafka.registry import Schemas
 from spark_consumer.settings import ConsumerSettings, source_options
+from spark_consumer.values.keys import canonical
 
 __all__ = [
     "RowTypes",

@@ -6,19 +6,18 @@ and the same in every version of the schema. PostgreSQL's name is for the Delta 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
 from spark_consumer.errors import ContractError, TableError
+from spark_consumer.values.keys import canonical
 
 __all__ = [
     "Column",
     "ColumnPlan",
     "KeyLayout",
     "Layout",
-    "canonical",
     "key_layout",
     "value_layout",
 ]
@@ -160,74 +159,3 @@ def key_layout(schema: Mapping[str, Any]) -> KeyLayout | None:
     if fields and all(isinstance(field["type"], list) for field in fields):
         return None
     return KeyLayout(tuple(field["name"] for field in fields))
-
-
-_INTERVAL: Final = (
-    "^([-+]?[0-9]+ (years?|mons?|days?) ?)*([-+]?[0-9]+:[0-9][0-9]:[0-9][0-9]([.][0-9]+)?)?$"
-)
-_ENDLESS: Final = f"CAST('{'9' * 32}' AS DECIMAL(38, 6))"
-"""More than any interval has; microseconds are fractions here."""
-
-_REFUSED_KEYS: Final = re.compile(r"jsonb|citext|(.*\.)?citext|(interval|numeric).*\[\]")
-
-
-def canonical(sql: str, spark_type: str, pg_type: str, *, key: bool) -> str:
-    """Wrap a SQL expression so that values that are equal under their PostgreSQL type are equal.
-
-    -0 and 0, and NaN and NaN, are equal to Spark as they are to PostgreSQL where it compares,
-    joins and groups.
-
-    Args:
-        sql: the value; appears several times in the result.
-        spark_type: its Spark type, as ``simpleString`` writes it.
-        pg_type: its PostgreSQL type.
-        key: the value identifies a row: a type whose equality is not known here is refused. In a
-            multiset both sides are what the same row was printed as, so text does.
-
-    Raises:
-        TableError: see `key`.
-    """
-    if spark_type != "string":
-        return sql
-    if pg_type.startswith("numeric") and not pg_type.endswith("]"):
-        return (
-            f"CASE WHEN contains({sql}, '.') THEN"
-            f" regexp_replace(regexp_replace({sql}, '0+$', ''), '[.]$', '') ELSE {sql} END"
-        )
-    if pg_type == "bpchar" or (pg_type.startswith("character") and "varying" not in pg_type):
-        return sql if pg_type.endswith("]") else f"rtrim({sql})"
-    if pg_type.startswith("interval") and not pg_type.endswith("]"):
-        return _interval(sql)
-    if key and _REFUSED_KEYS.fullmatch(pg_type):
-        raise TableError(
-            f"a key column of type {pg_type}: when two such values are equal is not known here",
-            hint="choose a replica identity without it (ALTER TABLE ... REPLICA IDENTITY)",
-        )
-    return sql
-
-
-def _interval(sql: str) -> str:
-    """The number of microseconds that PostgreSQL compares intervals by (30 days, 24 hours).
-
-    Source: interval_cmp_value in PostgreSQL's timestamp.c.
-    """
-
-    def number(pattern: str, group: int = 1) -> str:
-        found = f"regexp_extract({sql}, '{pattern}', {group})"
-        return f"coalesce(try_cast(nullif({found}, '') AS DECIMAL(20, 6)), 0)"
-
-    days = (
-        f"(({number('([-+]?[0-9]+) year')} * 12 + {number('([-+]?[0-9]+) mon')}) * 30"
-        f" + {number('([-+]?[0-9]+) day')})"
-    )
-    clock = "([-+]?)([0-9]+):([0-9]+):([0-9.]+)"
-    seconds = (
-        f"({number(clock, 2)} * 3600 + {number(clock, 3)} * 60 + {number(clock, 4)})"
-        f" * IF(regexp_extract({sql}, '{clock}', 1) = '-', -1, 1)"
-    )
-    return (
-        f"CASE WHEN {sql} IS NULL THEN NULL WHEN {sql} = 'infinity' THEN {_ENDLESS}"
-        f" WHEN {sql} = '-infinity' THEN -{_ENDLESS} WHEN {sql} RLIKE '{_INTERVAL}'"
-        f" THEN CAST({days} * 86400 + {seconds} AS DECIMAL(38, 6)) ELSE CAST(raise_error("
-        "'an interval in a key is not in the IntervalStyle postgres') AS DECIMAL(38, 6)) END"
-    )

@@ -10,7 +10,8 @@ import pytest
 from spark_consumer.errors import ContractError, TableError
 from spark_consumer.kafka.batch_profile import survey
 from spark_consumer.kafka.decode import wire
-from spark_consumer.kafka.layout import canonical, value_layout
+from spark_consumer.kafka.layout import value_layout
+from spark_consumer.values.keys import canonical
 from tests.golden import equality
 from tests.support.spark.direct import Direct
 from tests.support.spark.records import Col, Record, StaticSchemas, TableTopic, frame, value_schema

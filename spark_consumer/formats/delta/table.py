@@ -31,11 +31,11 @@ from spark_consumer.formats.delta.internals import (
     commit_info,
     settings,
 )
-from spark_consumer.formats.literals import literal
 from spark_consumer.formats.schema_evolution import Add, Drop, Rename, Step, Widen
 from spark_consumer.kafka.position import Position
 from spark_consumer.names import quoted
 from spark_consumer.spark.tuning import setting, tuned
+from spark_consumer.values.conversions import literal
 
 __all__ = ["SESSION_SETTINGS", "Table", "rows_at"]
 
