@@ -2,8 +2,9 @@
 
 The pages are laid out as in the repository, so that a link works on the site and beside the code.
 The reference of settings, commands and schemas is generated; ``--tables`` writes the tables of
-settings and headers in docs, which follow from `schemas.settings.tables` and `schemas.headers`. A
-link or an anchor that leads nowhere is a warning, and a warning fails the build.
+settings, headers and types in docs, which follow from `schemas.settings.tables`, `schemas.headers`
+and `schemas.types`. A link or an anchor that leads nowhere is a warning, and a warning fails the
+build.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import MISSING
 from itertools import pairwise
 from pathlib import Path
@@ -27,6 +28,7 @@ from gateway.cli import command_line
 from schemas.headers import HEADERS
 from schemas.settings.fields import Declared, address, declared, tables, variable_of
 from schemas.settings.tables import Settings
+from schemas.types import KEY_FORMS, TYPES
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 STAGE: Final = ROOT / "build" / "docs"
@@ -199,6 +201,31 @@ def headers_table() -> Iterator[str]:
         yield f"| `{header.name}` | `{header.example}` | {header.meaning} |"
 
 
+def types_table() -> Iterator[str]:
+    """The lines of the table of types in docs/envelope.md."""
+    yield "| PostgreSQL | Avro | in the Spark job's tables | notes |"
+    yield "| --- | --- | --- | --- |"
+    for entry in filter(lambda one: one.label, TYPES):
+        parameters = "(p,s)" if entry.decimal else ""
+        avro = _code([entry.avro, *([entry.logical + parameters] if entry.logical else [])])
+        note = f" {entry.note} |" if entry.note else " |"
+        yield f"| {entry.label} | {avro} | {_code([entry.spark + parameters])} |{note}"
+
+
+def key_forms_table() -> Iterator[str]:
+    """The lines of the table of canonical texts in docs/envelope.md."""
+    yield "| type | canonical text |"
+    yield "| --- | --- |"
+    for form, text in KEY_FORMS.items():
+        if form not in ("text", "printed"):
+            names = dict.fromkeys(n for entry in TYPES if entry.key == form for n in entry.names)
+            yield f"| {_code(names)} | {text} |"
+
+
+def _code(names: Iterable[str]) -> str:
+    return ", ".join(f"`{name}`" for name in names)
+
+
 TABLES: Final = (
     (
         ROOT / "docs" / "operations.md",
@@ -206,6 +233,16 @@ TABLES: Final = (
         settings_table,
     ),
     (ROOT / "docs" / "envelope.md", re.compile(r"\| header \| (?:.+\n)*\| .+"), headers_table),
+    (
+        ROOT / "docs" / "envelope.md",
+        re.compile(r"\| PostgreSQL \| Avro \| (?:.+\n)*\| .+"),
+        types_table,
+    ),
+    (
+        ROOT / "docs" / "envelope.md",
+        re.compile(r"\| type \| canonical text \|\n(?:.+\n)*\| .+"),
+        key_forms_table,
+    ),
 )
 """Page, place in it, and the lines of each table that follows from the code."""
 

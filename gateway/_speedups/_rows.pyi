@@ -7,6 +7,10 @@ from collections.abc import Callable, Sequence
 from typing import Final, TypedDict
 
 INTERFACE: Final[str]
+CONVERSIONS: Final[dict[str, int]]
+"""Codes of the conversions that are there, by their names in schemas/types.toml."""
+KEY_FORMS: Final[dict[str, int]]
+"""Codes of the canonical forms of keys, likewise."""
 
 class TargetTable(TypedDict):
     """A target; C parses it by these names, in ``table.c``."""

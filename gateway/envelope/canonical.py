@@ -8,7 +8,7 @@ other in the order of the key. So ('ab', 'c') differs from ('a', 'bc').
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from struct import Struct
 from typing import Final
 from zlib import crc32
@@ -16,9 +16,10 @@ from zlib import crc32
 from gateway.core.errors import SchemaError, ValueFormatError
 from gateway.envelope.schema import TableSchema
 from gateway.pgoutput.messages import ColumnValue
-from gateway.pgtypes.datetimes.iso import parse_timestamptz
+from gateway.pgtypes.datetimes.iso import parse_clock, parse_timestamptz
 
 __all__ = [
+    "KEY_FORMS",
     "CanonicalKey",
     "compile_canonical_key",
     "partition_of",
@@ -32,7 +33,6 @@ _LENGTHS: Final = tuple(_LENGTH(n) for n in range(1024))
 
 _JSONB_NUMBER = re.compile(rb'"(?:[^"\\]|\\.)*"|-?\d+\.\d+')
 _INTERVAL_PART = re.compile(rb"([+-]?\d+) (year|mon|day)s?")
-_INTERVAL_TIME = re.compile(rb"([+-]?)(\d+):(\d\d):(\d\d)(?:\.(\d{1,6}))?")
 _USECS_PER_DAY: Final = 86_400_000_000
 _UNIT_DAYS: Final = {b"year": 360, b"mon": 30, b"day": 1}
 
@@ -82,28 +82,27 @@ def _interval(text: bytes) -> bytes:
         usecs += int(match[1]) * _UNIT_DAYS[match[2]] * _USECS_PER_DAY
         rest = text[match.end() :]
     if rest := rest.strip():
-        time = _INTERVAL_TIME.fullmatch(rest)
-        if time is None:
+        try:
+            usecs += parse_clock(rest)
+        except ValueFormatError:
             raise ValueFormatError(
                 "a value does not read as interval",
                 hint="the session must use IntervalStyle = postgres",
-            )
-        sign, hours, minutes, seconds, fraction = time.groups()
-        part = (int(hours) * 60 + int(minutes)) * 60 + int(seconds)
-        part = part * 1_000_000 + int((fraction or b"0").ljust(6, b"0"))
-        usecs += -part if sign == b"-" else part
+            ) from None
     return b"%d" % usecs
 
 
-_CANONICAL: Final[dict[int, Callable[[bytes], bytes]]] = {
-    700: _float,
-    701: _float,
-    1042: _bpchar,
-    1184: _timestamptz,
-    1186: _interval,
-    1700: _numeric,
-    3802: _jsonb,
+KEY_FORMS: Final[Mapping[str, Callable[[bytes], bytes] | None]] = {
+    "text": None,
+    "printed": None,
+    "float": _float,
+    "bpchar": _bpchar,
+    "timestamptz": _timestamptz,
+    "interval": _interval,
+    "numeric": _numeric,
+    "jsonb": _jsonb,
 }
+"""By their names in schemas/types.toml; None: as it is printed."""
 
 
 def compile_canonical_key(schema: TableSchema, indexes: Sequence[int]) -> CanonicalKey:
@@ -118,9 +117,7 @@ def compile_canonical_key(schema: TableSchema, indexes: Sequence[int]) -> Canoni
     if not schema.key_fields:
         raise SchemaError(f"{schema} has no key")
     position = {field.name: index for field, index in zip(schema.fields, indexes, strict=True)}
-    plan = tuple(
-        (position[field.name], _CANONICAL.get(field.base_type_oid)) for field in schema.key_fields
-    )
+    plan = tuple((position[field.name], KEY_FORMS[field.type.key]) for field in schema.key_fields)
 
     def canonical_key(row: Sequence[ColumnValue]) -> bytes:
         pieces = []

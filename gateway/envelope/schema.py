@@ -16,9 +16,9 @@ from gateway.core.errors import SchemaError
 from gateway.core.names import avro_name
 from gateway.definitions.tables.keys import KeyColumns
 from schemas import load
+from schemas.types import ColumnType, of_column
 
 __all__ = [
-    "AvroKind",
     "ColumnLike",
     "Field",
     "KeyKind",
@@ -32,23 +32,6 @@ NumericMode: TypeAlias = Literal["decimal", "string"]
 
 MAX_DECIMAL_PRECISION: Final = 38
 """What Spark, Flink and Connect can hold."""
-
-
-class AvroKind(Enum):
-    """The Avro types in use; several PostgreSQL types share each of them."""
-
-    BOOLEAN = "boolean"
-    INT = "int"
-    LONG = "long"
-    FLOAT = "float"
-    DOUBLE = "double"
-    DECIMAL = "decimal"
-    BYTES = "bytes"
-    DATE = "date"
-    TIMESTAMP = "local-timestamp-micros"
-    TIMESTAMPTZ = "timestamp-micros"
-    UUID = "uuid"
-    STRING = "string"
 
 
 class ColumnLike(Protocol):
@@ -93,19 +76,16 @@ class Field:
 
     Attributes:
         name: The Avro name.
-        base_type_oid: The type under any domains.
+        type: How the type under any domains is carried.
         precision: Of a decimal; else 0.
         scale: Of a decimal; else 0.
-        is_enum: The type under any domains is not built in, but an enum.
     """
 
     column: str
     name: str
-    kind: AvroKind
-    base_type_oid: int
+    type: ColumnType
     precision: int = 0
     scale: int = 0
-    is_enum: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,39 +109,6 @@ class TableSchema:
 
     def __str__(self) -> str:
         return f"{self.schema}.{self.table}"
-
-
-_BUILT_IN: Final = {
-    16: AvroKind.BOOLEAN,
-    17: AvroKind.BYTES,
-    20: AvroKind.LONG,  # int8
-    21: AvroKind.INT,  # int2
-    23: AvroKind.INT,  # int4
-    26: AvroKind.LONG,  # oid: unsigned
-    28: AvroKind.LONG,  # xid
-    29: AvroKind.LONG,  # cid
-    700: AvroKind.FLOAT,
-    701: AvroKind.DOUBLE,
-    1082: AvroKind.DATE,
-    1114: AvroKind.TIMESTAMP,
-    1184: AvroKind.TIMESTAMPTZ,
-    2950: AvroKind.UUID,
-}
-_NUMERIC: Final = 1700
-
-_PLAIN: Final[dict[AvroKind, str | dict[str, Any]]] = {
-    AvroKind.BOOLEAN: "boolean",
-    AvroKind.INT: "int",
-    AvroKind.LONG: "long",
-    AvroKind.FLOAT: "float",
-    AvroKind.DOUBLE: "double",
-    AvroKind.BYTES: "bytes",
-    AvroKind.STRING: "string",
-    AvroKind.DATE: {"type": "int", "logicalType": "date"},
-    AvroKind.TIMESTAMP: {"type": "long", "logicalType": "local-timestamp-micros"},
-    AvroKind.TIMESTAMPTZ: {"type": "long", "logicalType": "timestamp-micros"},
-    AvroKind.UUID: {"type": "string", "logicalType": "uuid"},
-}
 
 
 def describe(
@@ -214,24 +161,15 @@ def describe(
 
 
 def _field(column: ColumnLike, numeric: NumericMode) -> Field:
-    oid = column.base_type_oid
     modifier = column.base_type_modifier if column.type_kind == "d" else column.type_modifier
-    kind, precision, scale = _BUILT_IN.get(oid, AvroKind.STRING), 0, 0
-    if oid == _NUMERIC and numeric == "decimal" and modifier >= 4:
-        precision, scale = _precision_and_scale(modifier)
-        if precision <= MAX_DECIMAL_PRECISION and 0 <= scale <= precision:
-            kind = AvroKind.DECIMAL
-        else:
-            precision = scale = 0
-    return Field(
-        column=column.name,
-        name=avro_name(column.name),
-        kind=kind,
-        base_type_oid=oid,
-        precision=precision,
-        scale=scale,
-        is_enum=column.type_kind == "e",
-    )
+    precision, scale = _precision_and_scale(modifier)
+    fits = modifier >= 4 and precision <= MAX_DECIMAL_PRECISION and 0 <= scale <= precision
+    # Only a superuser can make a base type, so nobody else can give one the name of an extension's.
+    extension = column.type_name if column.type_kind == "b" else ""
+    found = of_column(column.base_type_oid, extension, decimal=fits and numeric == "decimal")
+    if not found.decimal:
+        precision = scale = 0
+    return Field(column.name, avro_name(column.name), found, precision, scale)
 
 
 def _precision_and_scale(type_modifier: int) -> tuple[int, int]:
@@ -244,15 +182,10 @@ def _precision_and_scale(type_modifier: int) -> tuple[int, int]:
 
 
 def _avro_type(field: Field) -> str | dict[str, Any]:
-    if field.kind is AvroKind.DECIMAL:
-        return {
-            "type": "bytes",
-            "logicalType": "decimal",
-            "precision": field.precision,
-            "scale": field.scale,
-        }
-    plain = _PLAIN[field.kind]
-    return plain if isinstance(plain, str) else dict(plain)
+    avro = field.type.avro_type
+    if field.type.decimal and isinstance(avro, dict):
+        return {**avro, "precision": field.precision, "scale": field.scale}
+    return avro
 
 
 def _properties(column: ColumnLike) -> dict[str, Any]:

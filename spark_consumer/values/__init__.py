@@ -1,4 +1,5 @@
-"""PostgreSQL's values in Spark: what it prints as values of columns, and when keys are equal.
+"""PostgreSQL's values in Spark: conversions and canonical forms of keys, by the names of the table.
 
-What is specific to a table format, or to the way records come, does not belong here.
+schemas/types.toml says which type has which. A value that is specific to a table format, or to the
+way records come, does not belong here.
 """

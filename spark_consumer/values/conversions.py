@@ -1,51 +1,76 @@
-"""Values that PostgreSQL has printed, as expressions of the type that a Delta column has.
+"""Conversions by name: PostgreSQL's text of a value to Spark's value, and back in SQL.
 
-Spark's casts read other texts than PostgreSQL prints: they take the hexadecimal digits of a bytea
-for its bytes, pass over BC, and know no infinite date. So what differs is read here.
+schemas/types.toml says which type has which conversion. Spark's casts read other texts than
+PostgreSQL prints: they take the hexadecimal digits of a bytea for its bytes, pass over BC, and know
+no infinite date. So what differs is read and written here.
 
-Source: PostgreSQL's manual, output of date and time types (DateStyle ISO), and bytea_output hex.
+Source: PostgreSQL's manual, output of date and time types (DateStyle ISO), and bytea_output hex;
+EncodeDateOnly, EncodeDateTime in PostgreSQL's datetime.c.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Final
 
 from pyspark.sql import Column as Expr
 from pyspark.sql import functions as F
-from pyspark.sql.types import BinaryType, DataType, DateType, TimestampNTZType, TimestampType
+from pyspark.sql.types import DataType, StructField
 
-__all__ = ["days", "literal", "micros"]
+from schemas.types import of_spark
+
+__all__ = ["CONVERSIONS", "Conversion", "days", "literal", "micros", "printed_sql"]
 
 _DATE: Final = r"(\d{4,})-(\d\d)-(\d\d)"
-_TIME: Final = r" (\d\d):(\d\d):(\d\d)(?:\.(\d{1,6}))?"
+_CLOCK: Final = r"(\d\d):(\d\d):(\d\d)(?:\.(\d{1,6}))?"
 _ZONE: Final = r"(?:([+-])(\d\d)(?::(\d\d)(?::(\d\d))?)?)?"
 _ERA: Final = r"( BC)?"
 _IS_DATE: Final = re.compile(_DATE + _ERA, re.ASCII)
-_IS_TIMESTAMP: Final = re.compile(_DATE + _TIME + _ZONE + _ERA, re.ASCII)
+_IS_TIMESTAMP: Final = re.compile(f"{_DATE} {_CLOCK}{_ZONE}{_ERA}", re.ASCII)
+_IS_CLOCK: Final = re.compile(_CLOCK, re.ASCII)
 _IS_BYTES: Final = re.compile(r"\\x((?:[0-9a-f]{2})*)", re.ASCII)
 _DATE_ENDS: Final = {"infinity": 2**31 - 1, "-infinity": -(2**31)}
 _TIMESTAMP_ENDS: Final = {"infinity": 2**63 - 1, "-infinity": -(2**63)}
 _DAY_US: Final = 86_400_000_000
 
 
-def literal(text: str, kind: DataType) -> Expr:
-    """A value as a column expression of type `kind`, in a session whose time zone is UTC.
+@dataclass(frozen=True, slots=True)
+class Conversion:
+    """What is made of values of a type.
+
+    Attributes:
+        literal: Expression of a column's type, from PostgreSQL's text, in a session whose time zone
+            is UTC. Raises ValueError for a text that PostgreSQL does not print for such a column.
+        text: SQL of PostgreSQL's text, from SQL of a value; the latter appears several times.
+    """
+
+    literal: Callable[[str, DataType], Expr]
+    text: Callable[[str], str]
+
+
+def literal(text: str, field: StructField) -> Expr:
+    """A value that PostgreSQL has printed as an expression of a column's type.
+
+    Args:
+        text: as the gateway's sessions print it.
+        field: the column; its comment is PostgreSQL's type.
 
     Raises:
-        ValueError: `text` is not what PostgreSQL prints for a type that is kept as `kind`.
+        ValueError: `text` is not what PostgreSQL prints for a type that is kept so.
     """
-    match kind:
-        case DateType():
-            return F.expr(f"date_from_unix_date(CAST('{days(text)}' AS INT))")
-        case TimestampType() | TimestampNTZType():
-            instant = f"timestamp_micros(CAST('{micros(text)}' AS BIGINT))"
-            return F.expr(f"CAST({instant} AS {kind.simpleString()})")
-        case BinaryType():
-            if (found := _IS_BYTES.fullmatch(text)) is None:
-                raise ValueError("not a bytea")
-            return F.lit(bytearray.fromhex(found[1]))
-    return F.lit(text).cast(kind)
+    return _of(field).literal(text, field.dataType)
+
+
+def printed_sql(value: str, field: StructField) -> str:
+    """The text that PostgreSQL prints of a column's value, in Spark SQL."""
+    return _of(field).text(value)
+
+
+def _of(field: StructField) -> Conversion:
+    name = field.metadata.get("comment", "")
+    return CONVERSIONS[of_spark(field.dataType.simpleString(), name).conversion]
 
 
 def days(text: str) -> int:
@@ -71,12 +96,17 @@ def micros(text: str) -> int:
         return _TIMESTAMP_ENDS[text]
     if (found := _IS_TIMESTAMP.fullmatch(text)) is None:
         raise ValueError("not a timestamp")
-    seconds = (int(found[4]) * 60 + int(found[5])) * 60 + int(found[6])
+    of_day = _clock(found[4], found[5], found[6], found[7])
     if found[8]:
-        east = (int(found[9]) * 60 + int(found[10] or 0)) * 60 + int(found[11] or 0)
-        seconds -= east if found[8] == "+" else -east
-    fraction = int((found[7] or "0").ljust(6, "0"))
-    return _days(found[1], found[2], found[3], found[12]) * _DAY_US + seconds * 1_000_000 + fraction
+        east = _clock(found[9], found[10] or "0", found[11] or "0", None)
+        of_day -= east if found[8] == "+" else -east
+    return _days(found[1], found[2], found[3], found[12]) * _DAY_US + of_day
+
+
+def _clock(hours: str, minutes: str, seconds: str, fraction: str | None) -> int:
+    """Microseconds since midnight."""
+    whole = (int(hours) * 60 + int(minutes)) * 60 + int(seconds)
+    return whole * 1_000_000 + int((fraction or "0").ljust(6, "0"))
 
 
 def _days(year_text: str, month_text: str, day_text: str, era: str | None) -> int:
@@ -86,3 +116,108 @@ def _days(year_text: str, month_text: str, day_text: str, era: str | None) -> in
     year = (1 - year if era else year) - (month < 3)
     of_year = (153 * ((month + 9) % 12) + 2) // 5 + day - 1
     return year * 365 + year // 4 - year // 100 + year // 400 + of_year - 719_468
+
+
+def _cast(text: str, kind: DataType) -> Expr:
+    return F.lit(text).cast(kind)
+
+
+def _date_literal(text: str, kind: DataType) -> Expr:
+    return F.expr(f"date_from_unix_date(CAST('{days(text)}' AS INT))").cast(kind)
+
+
+def _timestamp_literal(text: str, kind: DataType) -> Expr:
+    instant = f"timestamp_micros(CAST('{micros(text)}' AS BIGINT))"
+    return F.expr(f"CAST({instant} AS {kind.simpleString()})")
+
+
+def _bytea_literal(text: str, kind: DataType) -> Expr:
+    if (found := _IS_BYTES.fullmatch(text)) is None:
+        raise ValueError("not a bytea")
+    return F.lit(bytearray.fromhex(found[1])).cast(kind)
+
+
+def _clock_literal(text: str, kind: DataType) -> Expr:
+    if (found := _IS_CLOCK.fullmatch(text)) is None:
+        raise ValueError("not a time of day")
+    return F.lit(_clock(*found.groups())).cast(kind)
+
+
+def _as_string(value: str) -> str:
+    return f"CAST({value} AS STRING)"
+
+
+def _boolean_text(value: str) -> str:
+    return f"CASE WHEN {value} THEN 't' WHEN NOT {value} THEN 'f' END"
+
+
+def _bytea_text(value: str) -> str:
+    return rf"concat('\\x', lower(hex({value})))"
+
+
+def _date_text(value: str) -> str:
+    return _endless(f"unix_date({value})", _DATE_ENDS, _date(value, ""))
+
+
+def _timestamp_text(value: str) -> str:
+    epoch = "TIMESTAMP_NTZ '1970-01-01 00:00:00'"
+    return _moment(f"timestampdiff(MICROSECOND, {epoch}, {value})", "")
+
+
+def _timestamptz_text(value: str) -> str:
+    return _moment(f"unix_micros({value})", "+00")
+
+
+def _clock_text(value: str) -> str:
+    """Of microseconds since midnight."""
+    seconds = f"({value} div 1000000)"
+    clock = ", ':', ".join(
+        f"lpad({part}, 2, '0')"
+        for part in (f"{seconds} div 3600", f"{seconds} div 60 % 60", f"{seconds} % 60")
+    )
+    fraction = f"rtrim('.', rtrim('0', concat('.', lpad({value} % 1000000, 6, '0'))))"
+    return f"concat({clock}, {fraction})"
+
+
+def _endless(number: str, ends: Mapping[str, int], finite: str) -> str:
+    # The least number of a type is no literal: it is one less than another.
+    last = ends["infinity"]
+    return (
+        f"CASE WHEN {number} = {last} THEN 'infinity' WHEN {number} = (-{last} - 1)"
+        f" THEN '-infinity' ELSE {finite} END"
+    )
+
+
+def _date(date: str, time: str) -> str:
+    year = f"IF(year({date}) > 0, year({date}), 1 - year({date}))"
+    padded = f"IF({year} > 9999, CAST({year} AS STRING), lpad({year}, 4, '0'))"
+    middle = f", {time}" if time else ""
+    return (
+        f"concat({padded}, '-', lpad(month({date}), 2, '0'), '-', lpad(day({date}), 2, '0')"
+        f"{middle}, IF(year({date}) > 0, '', ' BC'))"
+    )
+
+
+def _moment(number: str, zone: str) -> str:
+    """From microseconds since 1970, so that the session's time zone has no part in it."""
+    of_day = f"pmod({number}, {_DAY_US})"
+    # Not floor(a / b): that is a floating point division.
+    date = f"date_from_unix_date(CAST(({number} - {of_day}) div {_DAY_US} AS INT))"
+    finite = _date(date, f"' ', {_clock_text(of_day)}, '{zone}'")
+    return _endless(number, _TIMESTAMP_ENDS, finite)
+
+
+CONVERSIONS: Final[Mapping[str, Conversion]] = {
+    "boolean": Conversion(_cast, _boolean_text),
+    "integer": Conversion(_cast, _as_string),
+    "float4": Conversion(_cast, _as_string),
+    "float8": Conversion(_cast, _as_string),
+    "decimal": Conversion(_cast, _as_string),
+    "bytea": Conversion(_bytea_literal, _bytea_text),
+    "date": Conversion(_date_literal, _date_text),
+    "timestamp": Conversion(_timestamp_literal, _timestamp_text),
+    "timestamptz": Conversion(_timestamp_literal, _timestamptz_text),
+    "clock": Conversion(_clock_literal, _clock_text),
+    "text": Conversion(_cast, _as_string),
+}
+"""By their names in schemas/types.toml. Java prints other digits of floats than PostgreSQL."""

@@ -1,13 +1,18 @@
-"""When two values of a key are equal, as SQL."""
+"""Canonical forms of key columns, as SQL: equal under PostgreSQL's rules, equal in Spark.
+
+schemas/types.toml says which type has which form. -0 and 0, and NaN and NaN, are equal to Spark as
+they are to PostgreSQL where it compares, joins and groups.
+"""
 
 from __future__ import annotations
 
-import re
+from collections.abc import Callable, Mapping
 from typing import Final
 
+from schemas.types import of_spark
 from spark_consumer.errors import TableError
 
-__all__ = ["canonical"]
+__all__ = ["KEY_FORMS", "canonical"]
 
 _INTERVAL: Final = (
     "^([-+]?[0-9]+ (years?|mons?|days?) ?)*([-+]?[0-9]+:[0-9][0-9]:[0-9][0-9]([.][0-9]+)?)?$"
@@ -15,19 +20,14 @@ _INTERVAL: Final = (
 _ENDLESS: Final = f"CAST('{'9' * 32}' AS DECIMAL(38, 6))"
 """More than any interval has; microseconds are fractions here."""
 
-_REFUSED_KEYS: Final = re.compile(r"jsonb|citext|(.*\.)?citext|(interval|numeric).*\[\]")
-
 
 def canonical(sql: str, spark_type: str, pg_type: str, *, key: bool) -> str:
     """Wrap a SQL expression so that values that are equal under their PostgreSQL type are equal.
 
-    -0 and 0, and NaN and NaN, are equal to Spark as they are to PostgreSQL where it compares,
-    joins and groups.
-
     Args:
         sql: the value; appears several times in the result.
         spark_type: its Spark type, as ``simpleString`` writes it.
-        pg_type: its PostgreSQL type.
+        pg_type: its PostgreSQL type, as ``format_type`` writes it.
         key: the value identifies a row: a type whose equality is not known here is refused. In a
             multiset both sides are what the same row was printed as, so text does.
 
@@ -36,21 +36,30 @@ def canonical(sql: str, spark_type: str, pg_type: str, *, key: bool) -> str:
     """
     if spark_type != "string":
         return sql
-    if pg_type.startswith("numeric") and not pg_type.endswith("]"):
-        return (
-            f"CASE WHEN contains({sql}, '.') THEN"
-            f" regexp_replace(regexp_replace({sql}, '0+$', ''), '[.]$', '') ELSE {sql} END"
-        )
-    if pg_type == "bpchar" or (pg_type.startswith("character") and "varying" not in pg_type):
-        return sql if pg_type.endswith("]") else f"rtrim({sql})"
-    if pg_type.startswith("interval") and not pg_type.endswith("]"):
-        return _interval(sql)
-    if key and _REFUSED_KEYS.fullmatch(pg_type):
+    form = of_spark(spark_type, pg_type).key
+    if form in KEY_FORMS:
+        return KEY_FORMS[form](sql)
+    if key:
         raise TableError(
             f"a key column of type {pg_type}: when two such values are equal is not known here",
             hint="choose a replica identity without it (ALTER TABLE ... REPLICA IDENTITY)",
         )
     return sql
+
+
+def _text(sql: str) -> str:
+    return sql
+
+
+def _numeric(sql: str) -> str:
+    return (
+        f"CASE WHEN contains({sql}, '.') THEN"
+        f" regexp_replace(regexp_replace({sql}, '0+$', ''), '[.]$', '') ELSE {sql} END"
+    )
+
+
+def _bpchar(sql: str) -> str:
+    return f"rtrim({sql})"
 
 
 def _interval(sql: str) -> str:
@@ -78,3 +87,12 @@ def _interval(sql: str) -> str:
         f" THEN CAST({days} * 86400 + {seconds} AS DECIMAL(38, 6)) ELSE CAST(raise_error("
         "'an interval in a key is not in the IntervalStyle postgres') AS DECIMAL(38, 6)) END"
     )
+
+
+KEY_FORMS: Final[Mapping[str, Callable[[str], str]]] = {
+    "text": _text,
+    "numeric": _numeric,
+    "bpchar": _bpchar,
+    "interval": _interval,
+}
+"""Forms of columns of text, by their names in schemas/types.toml. Spark compares all others."""

@@ -15,18 +15,10 @@ from typing import Final, TypeAlias
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import (
-    BinaryType,
-    BooleanType,
-    DataType,
-    DateType,
-    DoubleType,
-    FloatType,
-    TimestampNTZType,
-    TimestampType,
-)
+from pyspark.sql.types import DataType, DoubleType, FloatType, StructField
 
 from spark_consumer.names import quoted
+from spark_consumer.values.conversions import printed_sql
 
 __all__ = ["Row", "digest", "mark", "marks", "plain_text", "row_digest_sql", "shown", "value_text"]
 
@@ -34,9 +26,6 @@ Row: TypeAlias = tuple[str | None, ...]
 """A row: the mark of each value."""
 
 LONG_BYTES: Final = 64
-_DATE_INFINITY: Final = 2**31 - 1
-_TIMESTAMP_INFINITY: Final = 2**63 - 1
-_DAY_US: Final = 86_400_000_000
 
 
 def value_text(text: str, kind: DataType) -> str:
@@ -105,7 +94,7 @@ def marks(table: DataFrame, key: Sequence[str] = ()) -> DataFrame:
     """Turn each value of a frame into its `mark`; those of the columns in `key` in full."""
     names = table.columns
     texts = table.select(
-        *(F.expr(text_sql(quoted(name), table.schema[name].dataType)).alias(name) for name in names)
+        *(F.expr(text_sql(quoted(name), table.schema[name])).alias(name) for name in names)
     )
     return texts.select(*(F.expr(mark_sql(quoted(n), key=n in key)).alias(n) for n in names))
 
@@ -122,56 +111,11 @@ def _bits(value: str, java: str, method: str) -> str:
     return f"CASE WHEN {value} IS NOT NULL THEN reflect('{java}', '{method}', {value}) END"
 
 
-def text_sql(value: str, kind: DataType) -> str:
-    """The text of a value in Spark SQL."""
-    match kind:
+def text_sql(value: str, field: StructField) -> str:
+    """The text of a column's value in Spark SQL."""
+    match field.dataType:
         case FloatType():
             return _bits(value, "java.lang.Float", "floatToIntBits")
         case DoubleType():
             return _bits(value, "java.lang.Double", "doubleToLongBits")
-        case BooleanType():
-            return f"CASE WHEN {value} THEN 't' WHEN NOT {value} THEN 'f' END"
-        case BinaryType():
-            return rf"concat('\\x', lower(hex({value})))"
-        case DateType():
-            days = f"unix_date({value})"
-            return _endless(days, _DATE_INFINITY, _date(value, ""))
-        case TimestampType():
-            return _timestamp(f"unix_micros({value})", "+00")
-        case TimestampNTZType():
-            epoch = "TIMESTAMP_NTZ '1970-01-01 00:00:00'"
-            return _timestamp(f"timestampdiff(MICROSECOND, {epoch}, {value})", "")
-    return f"CAST({value} AS STRING)"
-
-
-def _endless(number: str, infinity: int, finite: str) -> str:
-    low = f"(-{infinity} - 1)"
-    return (
-        f"CASE WHEN {number} = {infinity} THEN 'infinity' WHEN {number} = {low} THEN '-infinity'"
-        f" ELSE {finite} END"
-    )
-
-
-def _date(date: str, time: str) -> str:
-    """Source: EncodeDateOnly, EncodeDateTime in PostgreSQL's datetime.c."""
-    year = f"IF(year({date}) > 0, year({date}), 1 - year({date}))"
-    padded = f"IF({year} > 9999, CAST({year} AS STRING), lpad({year}, 4, '0'))"
-    middle = f", {time}" if time else ""
-    return (
-        f"concat({padded}, '-', lpad(month({date}), 2, '0'), '-', lpad(day({date}), 2, '0')"
-        f"{middle}, IF(year({date}) > 0, '', ' BC'))"
-    )
-
-
-def _timestamp(micros: str, zone: str) -> str:
-    """From microseconds since 1970, so that the session's time zone has no part in it."""
-    in_day = f"pmod({micros}, {_DAY_US})"
-    # Not floor(a / b): that is a floating point division.
-    date = f"date_from_unix_date(CAST(({micros} - {in_day}) div {_DAY_US} AS INT))"
-    seconds = f"({in_day} div 1000000)"
-    clock = ", ':', ".join(
-        f"lpad({part}, 2, '0')"
-        for part in (f"{seconds} div 3600", f"{seconds} div 60 % 60", f"{seconds} % 60")
-    )
-    fraction = f"rtrim('.', rtrim('0', concat('.', lpad({in_day} % 1000000, 6, '0'))))"
-    return _endless(micros, _TIMESTAMP_INFINITY, _date(date, f"' ', {clock}, {fraction}, '{zone}'"))
+    return printed_sql(value, field)

@@ -237,12 +237,12 @@ class _Marked:
         return f"array({', '.join(self._one(name, side, keys, kept) for name in names)})"
 
     def _one(self, name: str, side: str, keys: str, kept: str) -> str:
-        field, kind = self._fields[name], self._columns[name].dataType
+        field, column = self._fields[name], self._columns[name]
         value = f"{side}.`{field}`"
         if keys and name in self._key:
             value = f"coalesce({value}, {keys}.`{field}`)"
         if kept:
             value = f"IF(array_contains(e.unchanged, '{field}'), {kept}.`{field}`, {value})"
-        if self._sent[field].dataType != kind:
-            value = f"CAST({value} AS {kind.simpleString()})"
-        return mark_sql(text_sql(value, kind), key=name in self._key)
+        if self._sent[field].dataType != column.dataType:
+            value = f"CAST({value} AS {column.dataType.simpleString()})"
+        return mark_sql(text_sql(value, column), key=name in self._key)

@@ -17,8 +17,10 @@ import pytest
 
 from gateway.core.errors import ValueFormatError
 from gateway.envelope.canonical import compile_canonical_key
+from gateway.envelope.encoding.conversions import CONVERSIONS
 from gateway.envelope.encoding.encoders import compile_row_encoder
-from gateway.envelope.schema import AvroKind, TableSchema, describe
+from gateway.envelope.schema import TableSchema, describe
+from schemas.types import TYPES
 from tests.support.seeds import setseed
 from tests.support.servers import PostgresServer
 from tests.unit.envelope.columns import EnvelopeColumn
@@ -67,10 +69,8 @@ def read_back(schema: TableSchema, text: bytes) -> Any:
     """Encode a value and let fastavro read it; the logical types of times are left off."""
     data = compile_row_encoder(schema, [0])((text,))
     avro = schema.value_schema["fields"][0]["type"][1]["fields"][0]["type"][1]
-    if schema.fields[0].kind in (AvroKind.DATE, AvroKind.TIMESTAMP, AvroKind.TIMESTAMPTZ):
+    if isinstance(avro, dict) and avro["logicalType"] != "decimal":
         avro = avro["type"]
-    elif schema.fields[0].kind is AvroKind.UUID:
-        avro = "string"
     source = BytesIO(data)
     assert source.read(1) == b"\x02"
     value = fastavro.schemaless_reader(source, fastavro.parse_schema(avro), None)
@@ -325,3 +325,33 @@ def test_canonical_keys_of_random_values_are_equal_when_the_server_says_so(
         for one, other, equal in found
         if (canonical((one,)) == canonical((other,))) is not equal
     ] == []
+
+
+def test_the_table_of_types_has_postgresqls_names_and_oids(server: Connection) -> None:
+    named = {(name, oid) for entry in TYPES for name, oid in entry.names.items()}
+
+    found = server.execute(
+        "SELECT f.name, t.oid::int8 FROM pg_type AS t, unnest(ARRAY[format_type(t.oid, NULL),"
+        " format_type(t.oid, -1)]) AS f(name) WHERE t.oid < 16384"
+    ).fetchall()
+
+    assert named - set(found) == set()
+
+
+@pytest.mark.parametrize(
+    ("type_name", "values"),
+    [
+        ("time", "00:00|23:59:59.999999|24:00|12:34:56.7|00:00:00.000001"),
+        ("interval", "-04:05:06.7|720:00:00|0|00:00:00.5"),
+    ],
+)
+def test_a_clock_reads_as_the_microseconds_that_the_server_says(
+    server: Connection, type_name: str, values: str
+) -> None:
+    found = server.execute(
+        f"SELECT convert_to(v::{type_name}::text, 'UTF8'),"
+        f" (extract(epoch FROM v::{type_name}) * 1000000)::int8 FROM unnest(%s::text[]) AS r(v)",
+        (values.split("|"),),
+    ).fetchall()
+
+    assert [CONVERSIONS["clock"](text) for text, _ in found] == [usecs for _, usecs in found]

@@ -275,6 +275,23 @@ static struct PyModuleDef module_definition = {
     .m_size = -1,
 };
 
+static int add_named(PyObject *module, const char *name, const Named *named)
+{
+    PyObject *codes = PyDict_New();
+    int got = codes == NULL ? -1 : 0;
+
+    for (; got == 0 && named->name != NULL; named++) {
+        PyObject *code = PyLong_FromLong(named->code);
+
+        got = code == NULL ? -1 : PyDict_SetItemString(codes, named->name, code);
+        Py_XDECREF(code);
+    }
+    if (got == 0)
+        got = PyModule_AddObjectRef(module, name, codes);
+    Py_XDECREF(codes);
+    return got;
+}
+
 PyMODINIT_FUNC PyInit__rows(void)
 {
     PyObject *module, *type = NULL, *series = NULL;
@@ -288,6 +305,8 @@ PyMODINIT_FUNC PyInit__rows(void)
     }
     if (series == NULL || PyModule_AddObjectRef(module, "Rows", type) < 0 ||
         PyModule_AddObjectRef(module, "Series", series) < 0 ||
+        add_named(module, "CONVERSIONS", conversions) < 0 ||
+        add_named(module, "KEY_FORMS", key_forms) < 0 ||
         PyModule_AddStringConstant(module, "INTERFACE", INTERFACE) < 0)
         Py_CLEAR(module);
     Py_XDECREF(type);

@@ -160,9 +160,43 @@ static int put_hex(Buffer *out, const uint8_t *text, size_t size)
     return DONE;
 }
 
+/* By their names in schemas/types.toml. A conversion that is not here leaves its table to Python. */
+const Named conversions[] = {
+    {"boolean", AS_BOOLEAN},
+    {"integer", AS_INTEGER},
+    {"float4", AS_FLOAT},
+    {"float8", AS_DOUBLE},
+    {"decimal", AS_DECIMAL},
+    {"bytea", AS_BYTES},
+    {"date", AS_DATE},
+    {"timestamp", AS_TIMESTAMP},
+    {"timestamptz", AS_TIMESTAMPTZ},
+    {"text", AS_TEXT},
+    {NULL, 0},
+};
+
+/* Canonical forms of a key, likewise. */
+const Named key_forms[] = {
+    {"text", AS_TEXT},
+    {"printed", AS_TEXT},
+    {"bpchar", AS_BPCHAR},
+    {"float", FLOAT_KEY},
+    {"numeric", NUMERIC_KEY},
+    {"timestamptz", AS_TIMESTAMPTZ},
+    {NULL, 0},
+};
+
+static int is_named(const Named *named, int code)
+{
+    for (; named->name != NULL; named++)
+        if (named->code == code)
+            return 1;
+    return 0;
+}
+
 int is_value_code(int code)
 {
-    return code != '\0' && strchr("bifdnxatzs", code) != NULL;
+    return is_named(conversions, code);
 }
 
 int encode_value(Buffer *out, int code, int scale, const uint8_t *text, size_t size)
@@ -196,7 +230,7 @@ int encode_value(Buffer *out, int code, int scale, const uint8_t *text, size_t s
 
 int is_canonical_code(int code)
 {
-    return code != '\0' && strchr("szNFB", code) != NULL;
+    return is_named(key_forms, code);
 }
 
 int encode_canonical(Buffer *out, int code, const uint8_t *text, size_t size)

@@ -21,6 +21,13 @@ void buffer_free(Buffer *buffer);
 /* Codes of canonical forms, beside AS_TEXT, AS_BPCHAR and AS_TIMESTAMPTZ. */
 enum { NUMERIC_KEY = 'N', FLOAT_KEY = 'F' };
 
+typedef struct {
+    const char *name;
+    int code;
+} Named;
+
+extern const Named conversions[], key_forms[];
+
 int encode_value(Buffer *out, int code, int scale, const uint8_t *text, size_t size);
 int encode_canonical(Buffer *out, int code, const uint8_t *text, size_t size);
 int is_value_code(int code);

@@ -1,8 +1,9 @@
-"""One value: PostgreSQL's text format to Avro's binary form, without a union's branch index.
+"""Conversions by name: PostgreSQL's text of a value to what its Avro type holds, and to the bytes.
 
-Each function takes the bytes of a value that is not NULL. What Avro can hold as it is (text) is
-never decoded. A fault raises ValueError, or ValueFormatError where a hint helps; the row encoder
-adds relation and column.
+schemas/types.toml says which type has which conversion. Each function takes the bytes of a value
+that is not NULL. What Avro can hold as it is (text) is never decoded. A fault raises ValueError, or
+ValueFormatError where a hint helps; the row encoder adds relation and column. `value_encoder` gives
+no index of a union's branch.
 
 Source: PostgreSQL's output functions, with DateStyle ISO, bytea_output hex and
 extra_float_digits 1 or more, as the gateway's sessions set them.
@@ -11,19 +12,26 @@ extra_float_digits 1 or more, as the gateway's sessions set them.
 from __future__ import annotations
 
 from binascii import unhexlify
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from decimal import Context, Decimal, InvalidOperation
+from functools import partial
 from struct import Struct
-from typing import Final
+from typing import Any, Final
 
 from gateway.core.errors import ValueFormatError
 from gateway.envelope.encoding.varint import encode_bytes, encode_long
-from gateway.envelope.schema import AvroKind, Field
-from gateway.pgtypes.datetimes.iso import parse_date, parse_timestamp, parse_timestamptz
+from gateway.envelope.schema import Field
+from gateway.pgtypes.datetimes.iso import (
+    parse_clock,
+    parse_date,
+    parse_timestamp,
+    parse_timestamptz,
+)
 
 __all__ = [
     "AVRO_DATE_INFINITY",
     "AVRO_TIMESTAMP_INFINITY",
+    "CONVERSIONS",
     "EPOCH_SHIFT_DAYS",
     "EPOCH_SHIFT_US",
     "avro_date",
@@ -45,8 +53,6 @@ AVRO_TIMESTAMP_INFINITY: Final = 2**63 - 1
 
 _MINUS_DATE: Final = -(2**31)
 _MINUS_TIMESTAMP: Final = -(2**63)
-_FLOAT: Final = Struct("<f").pack
-_DOUBLE: Final = Struct("<d").pack
 _EXACT: Final = Context(prec=200)
 
 ValueEncoder = Callable[[bytes], bytes]
@@ -112,24 +118,10 @@ def unscaled_decimal(text: bytes, precision: int, scale: int) -> int:
     )
 
 
-def _boolean(text: bytes) -> bytes:
-    if text == b"t":
-        return b"\x01"
-    if text == b"f":
-        return b"\x00"
-    raise ValueError("a value does not read as boolean")
-
-
-def _integer(text: bytes) -> bytes:
-    return encode_long(int(text))
-
-
-def _float(text: bytes) -> bytes:
-    return _FLOAT(float(text))
-
-
-def _double(text: bytes) -> bytes:
-    return _DOUBLE(float(text))
+def _boolean(text: bytes) -> bool:
+    if text not in (b"t", b"f"):
+        raise ValueError("a value does not read as boolean")
+    return text == b"t"
 
 
 def _bytea(text: bytes) -> bytes:
@@ -137,48 +129,55 @@ def _bytea(text: bytes) -> bytes:
         raise ValueFormatError(
             "a bytea value is not in hex format", hint="the session must use bytea_output = hex"
         )
-    return encode_bytes(unhexlify(text[2:]))
+    return unhexlify(text[2:])
 
 
-def _date(text: bytes) -> bytes:
-    return encode_long(avro_date(text))
+def _text(text: bytes) -> bytes:
+    return text
 
 
-def _timestamp(text: bytes) -> bytes:
-    return encode_long(avro_timestamp(text))
-
-
-def _timestamptz(text: bytes) -> bytes:
-    return encode_long(avro_timestamptz(text))
-
-
-def _decimal(precision: int, scale: int) -> ValueEncoder:
-    def encode(text: bytes) -> bytes:
-        unscaled = unscaled_decimal(text, precision, scale)
-        # The shortest big-endian two's complement form.
-        size = (unscaled if unscaled >= 0 else ~unscaled).bit_length() // 8 + 1
-        return encode_long(size) + unscaled.to_bytes(size, "big", signed=True)
-
-    return encode
-
-
-_BY_KIND: Final[dict[AvroKind, ValueEncoder]] = {
-    AvroKind.BOOLEAN: _boolean,
-    AvroKind.INT: _integer,
-    AvroKind.LONG: _integer,
-    AvroKind.FLOAT: _float,
-    AvroKind.DOUBLE: _double,
-    AvroKind.BYTES: _bytea,
-    AvroKind.DATE: _date,
-    AvroKind.TIMESTAMP: _timestamp,
-    AvroKind.TIMESTAMPTZ: _timestamptz,
-    AvroKind.UUID: encode_bytes,
-    AvroKind.STRING: encode_bytes,
+CONVERSIONS: Final[Mapping[str, Callable[[bytes], Any]]] = {
+    "boolean": _boolean,
+    "integer": int,
+    "float4": float,
+    "float8": float,
+    "bytea": _bytea,
+    "date": avro_date,
+    "timestamp": avro_timestamp,
+    "timestamptz": avro_timestamptz,
+    "clock": parse_clock,
+    "text": _text,
 }
+"""By their names in schemas/types.toml, text to the value of the Avro type; and ``decimal``."""
+
+
+def _write_boolean(value: bool) -> bytes:
+    return b"\x01" if value else b"\x00"
+
+
+_WRITERS: Final[Mapping[str, Callable[[Any], bytes]]] = {
+    "boolean": _write_boolean,
+    "int": encode_long,
+    "long": encode_long,
+    "float": Struct("<f").pack,
+    "double": Struct("<d").pack,
+    "bytes": encode_bytes,
+    "string": encode_bytes,
+}
+"""By Avro's primitive types."""
 
 
 def value_encoder(field: Field) -> ValueEncoder:
     """Return the function for a field's values."""
-    if field.kind is AvroKind.DECIMAL:
-        return _decimal(field.precision, field.scale)
-    return _BY_KIND[field.kind]
+    if field.type.decimal:
+        return partial(_decimal, field.precision, field.scale)
+    write = _WRITERS[field.type.avro]
+    read = CONVERSIONS[field.type.conversion]
+    return lambda text: write(read(text))
+
+
+def _decimal(precision: int, scale: int, text: bytes) -> bytes:
+    unscaled = unscaled_decimal(text, precision, scale)
+    # The shortest big-endian two's complement form.
+    size = (unscaled if unscaled >= 0 else ~unscaled).bit_length() // 8 + 1
+    return encode_long(size) + unscaled.to_bytes(size, "big", signed=True)

@@ -18,10 +18,8 @@ from typing import Any, Final, NoReturn, TypeAlias
 from gateway.core.errors import SchemaError, ValueFormatError
 from gateway.envelope.canonical import compile_canonical_key, partition_of
 from gateway.envelope.encoding.conversions import (
+    CONVERSIONS,
     EPOCH_SHIFT_US,
-    avro_date,
-    avro_timestamp,
-    avro_timestamptz,
     unscaled_decimal,
     value_encoder,
 )
@@ -197,9 +195,6 @@ _NAMESPACE: Final[dict[str, Any]] = {
     "U_float8": Struct("<cd").pack,
     "unscaled_decimal": unscaled_decimal,
     "unhexlify": unhexlify,
-    "avro_date": avro_date,
-    "avro_timestamp": avro_timestamp,
-    "avro_timestamptz": avro_timestamptz,
     "SECONDS": _Seconds(),
     "parse_timestamp": parse_timestamp,
     "parse_timestamptz": parse_timestamptz,
@@ -207,6 +202,7 @@ _NAMESPACE: Final[dict[str, Any]] = {
     "absent": _absent,
     "null_only": _null_only,
     "refused": _refused,
+    **{f"read_{name}": read for name, read in CONVERSIONS.items()},
 }
 
 
@@ -229,7 +225,7 @@ def _compile(
                 reason = fault.message if isinstance(fault, ValueFormatError) else None
                 return ValueFormatError(
                     f"{schema}, column {field.column}: "
-                    f"{reason or _reason(value, field.kind.value)}",
+                    f"{reason or _reason(value, field.type.logical or field.type.avro)}",
                     hint=hint,
                 )
         raise error

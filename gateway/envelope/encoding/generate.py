@@ -1,8 +1,9 @@
 """The source text of a row encoder: one block of statements per column, one join at the end.
 
-Text in, text out: which Python stands for which `AvroKind`. `encoders` compiles it, with the names
-used here bound to the tables and functions they mean. Names beginning with ``U_`` put the branch
-index of ``["null", T]`` in front.
+Text in, text out: which Python stands for which conversion and Avro type. A conversion without
+statements of its own is called by its name. `encoders` compiles it, with the names used here bound
+to the tables and functions they mean. Names beginning with ``U_`` put the branch index of
+``["null", T]`` in front.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections.abc import Sequence
 from typing import TypeAlias
 
 from gateway.envelope.encoding.conversions import EPOCH_SHIFT_US
-from gateway.envelope.schema import AvroKind, Field
+from gateway.envelope.schema import Field
 
 __all__ = ["Step", "encoder_source"]
 
@@ -53,9 +54,9 @@ def _column(
 ) -> tuple[list[str], list[str]]:
     """Return the statements for one column, and the names of the pieces that they make."""
     head, text = f"p{number}", f"v{number}"
-    if field.kind is AvroKind.BOOLEAN:
+    if field.type.conversion == "boolean":
         return [f"{head} = {prefix}BOOLEANS[row[{index}]]"], [head]
-    has_body = field.kind in (AvroKind.STRING, AvroKind.UUID, AvroKind.BYTES, AvroKind.DECIMAL)
+    has_body = field.type.avro in ("string", "bytes")
     # A value that is written as it is stays in its variable, which is the piece then.
     empty = [f"    {text} = EMPTY"] if has_body else []
     lines = [
@@ -70,31 +71,31 @@ def _column(
 
 
 def _conversion(field: Field, head: str, text: str, prefix: str) -> list[str]:
-    match field.kind:
-        case AvroKind.STRING | AvroKind.UUID:
+    conversion = field.type.conversion
+    match conversion:
+        case "text":
             return _length(head, text, prefix)
-        case AvroKind.BYTES:
+        case "bytea":
             return [
                 f'if {text}[:2] != b"\\\\x":',
                 '    raise ValueError("not in hex format")',
                 f"{text} = unhexlify({text}[2:])",
                 *_length(head, text, prefix),
             ]
-        case AvroKind.INT | AvroKind.LONG:
-            return [f"n = int({text})", *_zigzag(head, prefix)]
-        case AvroKind.DATE:
-            return [f"n = avro_date({text})", *_zigzag(head, prefix)]
-        case AvroKind.TIMESTAMP | AvroKind.TIMESTAMPTZ:
-            name = "timestamp" if field.kind is AvroKind.TIMESTAMP else "timestamptz"
-            return _timestamp(name, head, text, prefix)
-        case AvroKind.FLOAT:
-            return [_struct("float4", head, text, prefix)]
-        case AvroKind.DOUBLE:
-            return [_struct("float8", head, text, prefix)]
-        case AvroKind.DECIMAL:
+        case "timestamp" | "timestamptz":
+            return _timestamp(conversion, head, text, prefix)
+        case "decimal":
             return _decimal(field, head, text, prefix)
-        case AvroKind.BOOLEAN:
-            raise AssertionError("a boolean is looked up whole")
+    read = f"read_{conversion}({text})"
+    match field.type.avro:
+        case "int" | "long":
+            return [f"n = {read}", *_zigzag(head, prefix)]
+        case "float":
+            return [_struct("float4", head, read, prefix)]
+        case "double":
+            return [_struct("float8", head, read, prefix)]
+        case _:
+            return [f"{text} = {read}", *_length(head, text, prefix)]
 
 
 def _length(head: str, text: str, prefix: str) -> list[str]:
@@ -136,14 +137,14 @@ def _timestamp(name: str, head: str, text: str, prefix: str) -> list[str]:
         f"    {head} = {prefix}PIECES[low & 16383] + PIECES[low >> 14]"
         " + PIECES[high & 16383] + TAILS[high >> 14]",
         "else:",
-        f"    n = avro_{name}({text})",
+        f"    n = read_{name}({text})",
         f"    {head} = {prefix}far(n << 1 if n >= 0 else ~(n << 1))",
     ]
 
 
-def _struct(name: str, head: str, text: str, prefix: str) -> str:
+def _struct(name: str, head: str, read: str, prefix: str) -> str:
     branch = "U, " if prefix else ""
-    return f"{head} = {prefix}{name}({branch}float({text}))"
+    return f"{head} = {prefix}{name}({branch}{read})"
 
 
 def _decimal(field: Field, head: str, text: str, prefix: str) -> list[str]:

@@ -30,6 +30,7 @@ __all__ = [
     "format_date",
     "format_timestamp",
     "julian_to_date",
+    "parse_clock",
     "parse_date",
     "parse_timestamp",
     "parse_timestamptz",
@@ -60,6 +61,7 @@ _TIMESTAMP = re.compile(
     rb"(\d{4,6})-(\d\d)-(\d\d) (\d\d):(\d\d):(\d\d)(?:\.(\d{1,6}))?"
     rb"(?:([+-])(\d\d)(?::(\d\d)(?::(\d\d))?)?)?( BC)?"
 )
+_CLOCK = re.compile(rb"([+-]?)(\d+):(\d\d):(\d\d)(?:\.(\d{1,6}))?")
 _FRACTION_UNIT: Final = (0, 100_000, 10_000, 1_000, 100, 10, 1)
 """Microseconds of the last digit, by the number of digits after the point."""
 
@@ -122,6 +124,21 @@ def parse_timestamptz(text: bytes) -> int:
                     + int(fraction) * _FRACTION_UNIT[size - 23]
                 )
     return _parse_timestamp_slowly(text, zone=True)
+
+
+def parse_clock(text: bytes) -> int:
+    """Read a time of day, or the hours and less of an interval: microseconds.
+
+    Raises:
+        ValueFormatError: not ``HH:MM:SS``, with a fraction and a sign or without.
+    """
+    match = _CLOCK.fullmatch(text)
+    if match is None:
+        _refuse("time")
+    sign, hours, minutes, seconds, fraction = match.groups()
+    usecs = ((int(hours) * 60 + int(minutes)) * 60 + int(seconds)) * USECS_PER_SEC
+    usecs += int((fraction or b"0").ljust(6, b"0"))
+    return -usecs if sign == b"-" else usecs
 
 
 class _Dates(dict[bytes, int]):

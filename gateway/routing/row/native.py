@@ -9,6 +9,7 @@ which nothing could be compiled (``tools/build_rows.py``).
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from gateway._speedups.loader import load_compiled, why_switched_off
@@ -16,7 +17,7 @@ from gateway.copy import CopiedRow
 from gateway.core.records import Record
 from gateway.definitions.model import FilterClause, Operation
 from gateway.envelope.encoding.varint import encode_text
-from gateway.envelope.schema import AvroKind, Field, KeyKind
+from gateway.envelope.schema import Field, KeyKind
 from gateway.pgoutput.messages import UNCHANGED
 from gateway.routing.row.filters import Filters
 from gateway.routing.row.projection_route import ProjectionRoute
@@ -37,31 +38,6 @@ __all__ = [
 ]
 
 ROWS: Final = load_compiled("rows")
-
-_VALUES: Final = {
-    AvroKind.BOOLEAN: "b",
-    AvroKind.INT: "i",
-    AvroKind.LONG: "i",
-    AvroKind.FLOAT: "f",
-    AvroKind.DOUBLE: "d",
-    AvroKind.DECIMAL: "n",
-    AvroKind.BYTES: "x",
-    AvroKind.DATE: "a",
-    AvroKind.TIMESTAMP: "t",
-    AvroKind.TIMESTAMPTZ: "z",
-    AvroKind.UUID: "s",
-    AvroKind.STRING: "s",
-}
-_CANONICAL: Final = {
-    700: "F",
-    701: "F",
-    1042: "B",
-    1184: "z",
-    1186: None,  # interval
-    1700: "N",
-    3802: None,  # jsonb
-}
-"""Canonical form of a key column, by type OID; None: not in C. Other types are used unchanged."""
 
 _ROW_ONLY: Final = b"\x00\x02"
 """First bytes of an envelope with a new row and no old row."""
@@ -185,7 +161,7 @@ def compile_rows(
         return None
     decisions = [_Decisions(route, names, filters) for route in projection_routes]
     specified = [
-        _route_table(route, decided)
+        _route_table(ROWS, route, decided)
         for route, decided in zip(projection_routes, decisions, strict=True)
     ]
     if None in specified:
@@ -252,26 +228,29 @@ class _Decisions:
         return -1
 
 
-def _route_table(route: ProjectionRoute, decisions: _Decisions) -> RouteTable | None:
+def _route_table(
+    compiled: ModuleType, route: ProjectionRoute, decisions: _Decisions
+) -> RouteTable | None:
+    """The route as C reads it; None where C lacks a conversion or a canonical form."""
     encoder = route.encoder
     schema, position = (
         encoder.schema,
         dict(zip(encoder.schema.fields, encoder.indexes, strict=True)),
     )
     canonical: tuple[_CField, ...] | None = None
+    if any(field.type.conversion not in compiled.CONVERSIONS for field in schema.fields):
+        return None
     if route.canonical is not None:
-        codes = [_CANONICAL.get(field.base_type_oid, "s") for field in schema.key_fields]
-        if None in codes:
+        if any(field.type.key not in compiled.KEY_FORMS for field in schema.key_fields):
             return None
         canonical = tuple(
-            (ord(code), position[field], 0, True)
-            for field, code in zip(schema.key_fields, codes, strict=True)
-            if code is not None
+            (compiled.KEY_FORMS[field.type.key], position[field], 0, True)
+            for field in schema.key_fields
         )
 
     def field(described: Field) -> _CField:
-        is_identity = described.column in encoder.identity
-        return ord(_VALUES[described.kind]), position[described], described.scale, is_identity
+        code = compiled.CONVERSIONS[described.type.conversion]
+        return code, position[described], described.scale, described.column in encoder.identity
 
     inserting, updating, deleting = decisions.specified
     return {

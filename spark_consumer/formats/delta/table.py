@@ -375,7 +375,7 @@ class Table:
     def _value(self, field: StructField, missing: str) -> Expr:
         """What the rows that are there have in a new column."""
         try:
-            return literal(missing, field.dataType)
+            return literal(missing, field)
         except ValueError as error:
             raise TableError(
                 f"{self.label}: what rows have in the new column {field.name!r} is {error}",

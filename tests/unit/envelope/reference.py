@@ -14,7 +14,7 @@ from typing import Any
 import fastavro
 
 from gateway.envelope.encoding.conversions import avro_date, avro_timestamp, avro_timestamptz
-from gateway.envelope.schema import AvroKind, Field, TableSchema
+from gateway.envelope.schema import Field, TableSchema
 from gateway.pgoutput.messages import UNCHANGED, ColumnValue
 
 __all__ = ["encode_key_slowly", "encode_row_slowly", "python_value", "row_datum"]
@@ -24,25 +24,27 @@ def python_value(field: Field, value: ColumnValue) -> object:
     """Return what fastavro takes for a value; dates and times are integers since 1970."""
     if value is None or value is UNCHANGED:
         return None
-    match field.kind:
-        case AvroKind.BOOLEAN:
+    match field.type.avro, field.type.logical:
+        case "boolean", _:
             return {b"t": True, b"f": False}[value]
-        case AvroKind.INT | AvroKind.LONG:
-            return int(value)
-        case AvroKind.FLOAT | AvroKind.DOUBLE:
-            return float(value)
-        case AvroKind.DECIMAL:
-            return Decimal(value.decode())
-        case AvroKind.BYTES:
-            return bytes.fromhex(value.decode().removeprefix("\\x"))
-        case AvroKind.DATE:
+        case "int", "date":
             return avro_date(value)
-        case AvroKind.TIMESTAMP:
+        case "long", "local-timestamp-micros":
             return avro_timestamp(value)
-        case AvroKind.TIMESTAMPTZ:
+        case "long", "timestamp-micros":
             return avro_timestamptz(value)
-        case AvroKind.UUID | AvroKind.STRING:
+        case "int" | "long", "":
+            return int(value)
+        case "float" | "double", _:
+            return float(value)
+        case "bytes", "decimal":
+            return Decimal(value.decode())
+        case "bytes", _:
+            return bytes.fromhex(value.decode().removeprefix("\\x"))
+        case "string", _:
             return value.decode()
+        case other:
+            raise AssertionError(other)
 
 
 def row_datum(

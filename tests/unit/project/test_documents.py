@@ -17,7 +17,9 @@ DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])
 _LINK = re.compile(r"\]\(([^)#:]+)(?:#[^)]*)?\)")
 
 
-@pytest.mark.parametrize(("page", "place", "rows"), TABLES, ids=["settings", "headers"])
+@pytest.mark.parametrize(
+    ("page", "place", "rows"), TABLES, ids=["settings", "headers", "types", "keys"]
+)
 def test_a_table_that_follows_from_the_code_is_what_the_code_declares(
     page: Path, place: re.Pattern[str], rows: Callable[[], Iterator[str]]
 ) -> None:

@@ -14,11 +14,13 @@ from gateway.pgoutput.messages import (
     TupleData,
     Update,
 )
+from gateway.routing.row.native import ROWS
 from tests.support.routing_scene import (
     T1,
     T1_TABLE,
     TWO_COLUMNS,
     Gateway,
+    Seen,
     column,
     data,
     full_tuple,
@@ -131,3 +133,22 @@ def test_so_it_is_when_the_filter_was_the_servers() -> None:
     assert (seen[0].op, seen[0].value["after"]) == ("c", {"a": 9, "b": None})
     assert seen[0].value["unchanged"] == ["b"]
     assert gateway.router.pop_lost_values() == {"public.t1": 1}
+
+
+@pytest.mark.parametrize("lacking", ["CONVERSIONS", "KEY_FORMS"])
+def test_what_the_compiled_row_path_lacks_is_left_to_the_interpreted_one(
+    lacking: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    columns = (column("a", 1, 1184, "timestamp with time zone"), column("b", 2))
+    dated = table(T1, "t1", columns)
+    changes = [Insert(T1, (b"2024-02-29 12:00:00+00", b"%d" % n)) for n in range(3)]
+
+    def routed() -> list[Seen]:
+        return Gateway([dated], [publish()], partitions=7).commit(relation_of(dated), *changes)
+
+    expected = routed()
+    if not isinstance(ROWS, str):
+        monkeypatch.delitem(getattr(ROWS, lacking), "timestamptz")
+
+    assert routed() == expected
+    assert len(data(expected)) == 3

@@ -1,0 +1,119 @@
+"""The table of types, `types.toml`: how the columns of each PostgreSQL type are carried.
+
+The gateway, its compiled row path and the Spark job look up here, once per column, which conversion
+and which canonical form of a key a type has; each of them has one function per name.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from importlib import resources
+from typing import Any, Final
+
+__all__ = ["KEY_FORMS", "TYPES", "ColumnType", "of_column", "of_spark"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ColumnType:
+    """An entry of the table: a family of PostgreSQL types that are carried alike.
+
+    There is one object per entry, which equals no other.
+
+    Attributes:
+        conversion: Name of what makes the Avro value of PostgreSQL's text.
+        avro: Avro's primitive type.
+        spark: Type of the Spark job's column, as ``simpleString`` writes it; a ``decimal`` has
+            precision and scale besides.
+        names: Names as ``format_type`` prints them without modifiers, and OIDs.
+        extension: Names of types of extensions.
+        logical: Avro's logicalType; empty without one.
+        decimal: Whether it is for columns whose precision and scale an Avro decimal can have.
+        key: Name of the canonical form of a key column.
+        label: Name of the family in docs/envelope.md.
+        note: Remark there.
+    """
+
+    conversion: str
+    avro: str
+    spark: str
+    names: Mapping[str, int] = field(default_factory=dict)
+    extension: tuple[str, ...] = ()
+    logical: str = ""
+    decimal: bool = False
+    key: str = "text"
+    label: str = ""
+    note: str = ""
+
+    @property
+    def avro_type(self) -> str | dict[str, Any]:
+        """A new Avro schema of the type; of a decimal without precision and scale."""
+        return {"type": self.avro, "logicalType": self.logical} if self.logical else self.avro
+
+
+def _read() -> tuple[tuple[ColumnType, ...], Mapping[str, str]]:
+    text = resources.files("schemas").joinpath("types.toml").read_text(encoding="utf-8")
+    table = tomllib.loads(text)
+    types = (
+        ColumnType(**{**entry, "extension": tuple(entry.get("extension", ()))})
+        for entry in table["types"]
+    )
+    return tuple(types), table["keys"]
+
+
+TYPES, KEY_FORMS = _read()
+"""The entries, the last of which fits every type; and what each canonical form of a key is."""
+
+_OTHER: Final = TYPES[-1]
+
+
+def _by_oid() -> Iterator[tuple[tuple[int, bool], ColumnType]]:
+    for entry in reversed(TYPES):
+        for oid in entry.names.values():
+            yield (oid, entry.decimal), entry
+
+
+_BY_OID: Final = dict(_by_oid())
+_NAMED: Final = {(entry.spark, name): entry for entry in reversed(TYPES) for name in entry.names}
+_OF_EXTENSIONS: Final = {name: entry for entry in reversed(TYPES) for name in entry.extension}
+_OF_SPARK: Final = {entry.spark: entry for entry in reversed(TYPES)} | {_OTHER.spark: _OTHER}
+
+_FIELD: Final = "(?:year|month|day|hour|minute|second)"
+_MODIFIERS: Final = re.compile(rf"\([^)]*\)| {_FIELD}(?: to {_FIELD})?(?=[(\[]|$)")
+"""What ``format_type`` adds to a name: a length, a precision, the fields of an interval."""
+
+
+def of_column(oid: int, extension: str = "", *, decimal: bool = False) -> ColumnType:
+    """Return the entry of a column of the source.
+
+    Args:
+        oid: Of its type, under any domains.
+        extension: What ``format_type`` calls a type that may be one of an extension, else empty.
+        decimal: Whether decimals are wanted, and the column has a precision and a scale that an
+            Avro decimal can have.
+    """
+    if decimal and (found := _BY_OID.get((oid, True))) is not None:
+        return found
+    return _BY_OID.get((oid, False)) or _of_extension(extension) or _OTHER
+
+
+def of_spark(spark: str, name: str) -> ColumnType:
+    """Return the entry of a column of the Spark job.
+
+    Args:
+        spark: The column's type, as ``simpleString`` writes it.
+        name: What ``format_type`` calls PostgreSQL's type. That of a domain does not say what is
+            under it, and a column can be wider than its type: then the first entry with the type
+            `spark` counts.
+    """
+    spark, plain = spark.partition("(")[0], _MODIFIERS.sub("", name)
+    if (found := _NAMED.get((spark, plain))) is not None:
+        return found
+    found = _of_extension(plain)
+    return found if found is not None and found.spark == spark else _OF_SPARK.get(spark, _OTHER)
+
+
+def _of_extension(name: str) -> ColumnType | None:
+    return _OF_EXTENSIONS.get(_MODIFIERS.sub("", name).rpartition(".")[2])

@@ -1,0 +1,114 @@
+"""The table of types is whole, and all that reads it agrees with it."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import fastavro
+import pytest
+
+from gateway.envelope.canonical import KEY_FORMS as GATEWAY_FORMS
+from gateway.envelope.encoding.conversions import CONVERSIONS, value_encoder
+from gateway.envelope.schema import describe
+from gateway.routing.row.native import ROWS
+from schemas.types import KEY_FORMS, TYPES, ColumnType, of_column, of_spark
+from spark_consumer.values.conversions import CONVERSIONS as JOB_CONVERSIONS
+from spark_consumer.values.keys import KEY_FORMS as JOB_FORMS
+from tests.unit.envelope.columns import EnvelopeColumn, column, numeric
+
+*NAMED, OTHER = TYPES
+
+
+def name_of(entry: ColumnType) -> str:
+    return next(iter([*entry.names, *entry.extension]), "other")
+
+
+each_entry = pytest.mark.parametrize("entry", TYPES, ids=[name_of(t) for t in TYPES])
+
+
+def column_of(entry: ColumnType) -> EnvelopeColumn:
+    if entry.decimal:
+        return numeric("c", 10, 2)
+    return column("c", (next(iter(entry.names.values()), 65_000), name_of(entry)))
+
+
+def test_a_type_is_in_one_entry_or_has_one_more_for_its_decimals() -> None:
+    oids = Counter(key for t in TYPES for key in {(oid, t.decimal) for oid in t.names.values()})
+    names = Counter((name, t.decimal) for t in TYPES for name in (*t.names, *t.extension))
+
+    assert set(oids.values()) == set(names.values()) == {1}
+
+
+def test_the_last_entry_alone_fits_every_type() -> None:
+    assert all(entry.names or entry.extension for entry in NAMED)
+    assert (OTHER.names, OTHER.extension, OTHER.spark) == ({}, (), "string")
+
+
+@each_entry
+def test_an_entry_is_found_by_oid_and_by_name(entry: ColumnType) -> None:
+    assert {of_column(oid, decimal=entry.decimal) for oid in entry.names.values()} <= {entry}
+    assert {of_column(65_000, f"s.{name}") for name in entry.extension} <= {entry}
+    assert {of_spark(entry.spark, name) for name in (*entry.names, *entry.extension)} <= {entry}
+
+
+@each_entry
+def test_the_gateway_has_what_an_entry_names(entry: ColumnType) -> None:
+    schema = describe("public", "t", [column_of(entry)], ("c",))
+
+    assert schema.fields[0].type is entry
+    fastavro.parse_schema(schema.value_schema)
+    value_encoder(schema.fields[0])
+    assert entry.conversion in CONVERSIONS or (entry.conversion == "decimal") is entry.decimal
+    assert entry.key in KEY_FORMS
+
+
+@each_entry
+def test_the_spark_job_has_what_an_entry_names(entry: ColumnType) -> None:
+    assert entry.conversion in JOB_CONVERSIONS
+    assert entry.key in JOB_FORMS or entry.spark != "string" or entry.key in ("printed", "jsonb")
+
+
+def test_every_side_has_conversions_and_canonical_forms_of_the_same_names() -> None:
+    assert set(JOB_CONVERSIONS) == {*CONVERSIONS, "decimal"}
+    assert set(JOB_FORMS) <= set(KEY_FORMS)
+
+
+def test_the_gateway_has_every_canonical_form_and_no_other() -> None:
+    assert set(GATEWAY_FORMS) == set(KEY_FORMS)
+
+
+def test_the_compiled_row_path_has_no_name_that_nobody_else_has() -> None:
+    if not isinstance(ROWS, str):
+        assert set(ROWS.CONVERSIONS) <= {*CONVERSIONS, "decimal"}
+        assert set(ROWS.KEY_FORMS) <= set(KEY_FORMS)
+
+
+@pytest.mark.parametrize(
+    ("name", "key"),
+    [
+        ("numeric(10,2)", "numeric"),
+        ("numeric(10,2)[]", "printed"),
+        ("character(5)", "bpchar"),
+        ("character(5)[]", "text"),
+        ("character varying(5)", "text"),
+        ("interval day to second(3)", "interval"),
+        ("interval year", "interval"),
+        ("interval(0)[]", "printed"),
+        ("jsonb", "jsonb"),
+        ("public.citext", "printed"),
+        ('"Ext".citext', "printed"),
+        ("numeric_codes.code", "text"),
+        ("characters.name", "text"),
+        ("intervals.label", "text"),
+        ('public."numeric(1)"', "text"),
+    ],
+)
+def test_a_column_of_text_is_found_by_what_format_type_calls_its_type(name: str, key: str) -> None:
+    assert of_spark("string", name).key == key
+
+
+def test_a_column_whose_type_has_another_name_is_found_by_its_spark_type() -> None:
+    assert of_spark("decimal(12,4)", "public.money_amount").conversion == "decimal"
+    assert of_spark("bigint", "integer").conversion == "integer"
+    assert of_spark("timestamp_ntz", "public.instant").conversion == "timestamp"
+    assert of_spark("string", "public.label") is OTHER
