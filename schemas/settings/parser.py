@@ -111,10 +111,7 @@ def parse(
     file = _read_toml(path)
     wanted = only or (*_TABLES, *_FREE)
     for table in file:
-        if table not in _TABLES and table not in _FREE:
-            raise SettingError(
-                "unknown table" + _did_you_mean(table, {*_TABLES, *_FREE}), key=f"[{table}]"
-            )
+        _check_known("table", table, {*_TABLES, *_FREE}, f"[{table}]")
     raw: dict[str, dict[str, Any]] = {
         name: flatten(name, file.get(name, {})) if name in _FREE else dict(file.get(name, {}))
         for name in wanted
@@ -170,18 +167,15 @@ def _overlay(raw: Mapping[str, dict[str, Any]], environment: Mapping[str, str]) 
         if not variable.startswith(PREFIX) or "__" not in variable:
             continue
         table, _, key = variable.removeprefix(PREFIX).lower().partition("__")
-        if table not in _TABLES and table not in _FREE:
-            raise SettingError(
-                "unknown table" + _did_you_mean(table, {*_TABLES, *_FREE}), key=variable
-            )
+        _check_known("table", table, {*_TABLES, *_FREE}, variable)
         if table not in raw:
             continue
         if key.endswith("_file") and key not in _declared(table):
             key, value = key.removesuffix("_file"), _read_secret(variable, value)
         if table in _FREE:
             key = key.replace("_", ".")
-        elif key not in _declared(table):
-            raise SettingError("unknown key" + _did_you_mean(key, _declared(table)), key=variable)
+        else:
+            _check_known("key", key, _declared(table), variable)
         if (table, key) in set_by:
             raise SettingError(f"conflicts with {set_by[table, key]}: set one", key=variable)
         set_by[table, key] = variable
@@ -203,8 +197,7 @@ def _table(name: str, raw: Mapping[str, Any]) -> Any:
         return raw
     known = _declared(name)
     for key in raw:
-        if key not in known:
-            raise SettingError("unknown key" + _did_you_mean(key, known), key=f"{name}.{key}")
+        _check_known("key", key, known, f"{name}.{key}")
     values = {key: convert(f"{name}.{key}", value, known[key]) for key, value in raw.items()}
     for key, one in known.items():
         if one.default is MISSING and key not in values:
@@ -222,6 +215,8 @@ def _required(table: str, key: str, hint: str) -> SettingError:
     )
 
 
-def _did_you_mean(name: str, known: Collection[str]) -> str:
-    close = difflib.get_close_matches(name, sorted(known), n=1)
-    return f"; did you mean {close[0]!r}?" if close else f"; known are {', '.join(sorted(known))}"
+def _check_known(what: str, name: str, known: Collection[str], key: str) -> None:
+    if name not in known:
+        close = difflib.get_close_matches(name, sorted(known), n=1)
+        hint = f"did you mean {close[0]!r}?" if close else f"known are {', '.join(sorted(known))}"
+        raise SettingError(f"unknown {what}; {hint}", key=key)
