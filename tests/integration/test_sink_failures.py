@@ -45,7 +45,7 @@ def test_a_record_too_large_is_named_also_when_others_were_produced_behind_it(
         wait_until(has_failed, 60, "the broker's answer")
 
     assert type(errors[0]) is FatalError
-    assert f"larger than Kafka takes (topic {small})" in str(errors[0])
+    assert f"larger than Kafka accepts (topic {small})" in str(errors[0])
 
 
 def test_a_fence_that_shows_only_while_aborting_is_what_counts(topics: Topics) -> None:

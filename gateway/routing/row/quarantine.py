@@ -96,7 +96,7 @@ def check_value(of: object, bytes_: int, topic: str, most_bytes: int) -> None:
     """
     if bytes_ > most_bytes:
         raise RecordSizeError(
-            f"{of}: a record of {bytes_} bytes and more is larger than topic {topic} takes, "
+            f"{of}: a record of {bytes_} bytes and more is larger than topic {topic} accepts, "
             f"{most_bytes}",
             hint=_RAISE_LIMITS,
         )
@@ -117,7 +117,7 @@ def check_size(of: object, record: Record, most_bytes: int) -> None:
     size = wire_size(key, value, headers)
     if size > most_bytes:
         raise RecordSizeError(
-            f"{of}: a record of {size} bytes is larger than topic {topic} takes, {most_bytes}",
+            f"{of}: a record of {size} bytes is larger than topic {topic} accepts, {most_bytes}",
             hint=_RAISE_LIMITS,
         )
 

@@ -1,4 +1,4 @@
-"""Kafka clients as such: their properties, their errors, and who the gateway is for Kafka.
+"""Kafka clients: properties, errors, and the gateway's identity towards Kafka.
 
-What is written with them belongs to the folders beside this one.
+The code that writes with them belongs in the sibling folders.
 """

@@ -1,7 +1,7 @@
-"""What librdkafka says beside the results of its calls: the reasons behind its time-outs.
+"""Last error reported by librdkafka's error callback: the reason for its timeouts.
 
-A call that cannot reach a broker only says that it took too long. Why, librdkafka tells a callback
-and its log, over and over again, several times a second.
+A call that cannot reach a broker only reports a timeout. librdkafka gives the reason to a callback
+and to its log, several times a second.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from confluent_kafka import KafkaError
 __all__ = ["PATIENCE_S", "Complaints", "RepeatFilter"]
 
 PATIENCE_S: Final = 4.0
-"""How long brokers that do not let us in are asked again before a call fails."""
+"""Seconds for which a call is retried on brokers that refuse authentication."""
 
 _SAY_NOTHING: Final = frozenset(
     {KafkaError._ALL_BROKERS_DOWN, KafkaError._TIMED_OUT, KafkaError._TIMED_OUT_QUEUE}
@@ -27,31 +27,31 @@ _NUMBERS: Final = re.compile(r"\d+")
 
 
 class Complaints:
-    """Keeps the last complaint of one client; its ``error_cb``, which `poll` calls."""
+    """Last error of one client; its ``error_cb``, which `poll` calls."""
 
     def __init__(self) -> None:
         self.last: KafkaError | None = None
 
     def __call__(self, error: KafkaError) -> None:
-        """Take a complaint."""
+        """Keep an error."""
         if error.code() not in _SAY_NOTHING:
             self.last = error
 
     def clear(self) -> None:
-        """Forget it: a call has succeeded since."""
+        """Forget the error: a call has succeeded since."""
         self.last = None
 
 
 @dataclass(slots=True)
 class _Line:
-    """One kind of line.
+    """State of one kind of log line.
 
     Attributes:
-        since: When it came first, of those with no pause of `every_s` between them.
-        seen_at: When it came last.
-        passed_at: When one passed last.
-        held_back: How many have not passed since.
-        lasting: Whether one has passed at its own level.
+        since: Time of the first line of a run without a pause of `every_s`.
+        seen_at: Time of the last line.
+        passed_at: Time at which a line last passed.
+        held_back: Number of lines suppressed since.
+        lasting: Whether a line has passed at its own level.
     """
 
     since: float
@@ -62,11 +62,11 @@ class _Line:
 
 
 class RepeatFilter(logging.Filter):
-    """Lets a line pass once in `every_s`, and says then how often it was held back.
+    """Log filter that passes a line once in `every_s`, with the number of suppressed repetitions.
 
-    Lines that differ in numbers alone are the same: librdkafka puts clients, ports and times there.
-    What has not come again after `lasts_s` was a remark in passing (a coordinator that loads, a
-    broker that restarts): until then a line is only informative.
+    Lines that differ only in numbers are equal: librdkafka puts clients, ports and times there. A
+    line that is not repeated after `lasts_s` was transient (a coordinator that loads, a broker that
+    restarts): until then it is logged as informative only.
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class RepeatFilter(logging.Filter):
         self._known: dict[str, _Line] = {}
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Decide on one line."""
+        """Return whether a line passes."""
         text = record.getMessage()
         now = self._clock()
         kind = _NUMBERS.sub("0", text)

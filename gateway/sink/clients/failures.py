@@ -1,4 +1,4 @@
-"""What a KafkaError means for the gateway: try again, or call a person."""
+"""Classification of Kafka errors: retry, or ask an operator."""
 
 from __future__ import annotations
 
@@ -83,25 +83,25 @@ RIGHTS: Final = (
     "topics, Read on the progress topic, Describe on the group, and Create where topics are to be "
     "made; docs/operations.md has them as a table"
 )
-"""Hint for a principal whose rights do not suffice."""
+"""Hint for a principal with insufficient rights."""
 
 
 def is_refusal(complaint: KafkaError) -> bool:
-    """A broker answers and does not let us in; trying again will not change that."""
+    """Whether a broker answers and refuses us, which retrying will not change."""
     if complaint.code() == KafkaError._SSL:
-        # A handshake can also end because a broker goes down in it.
+        # A handshake can also end because the broker goes down.
         return "verif" in complaint.str() or "alert" in complaint.str()
-    # Whoever gives out tokens can be away for a while.
+    # The token endpoint may be temporarily unavailable.
     return complaint.code() in _AUTHENTICATION and "acquire" not in complaint.str()
 
 
 def is_fenced(error: KafkaError) -> bool:
-    """The broker no longer takes this producer: a younger one has its id, or it was too slow."""
+    """Whether the producer is fenced: a newer one has its id, or it was too slow."""
     return error.code() in _FENCED
 
 
 def is_missing(error: KafkaError) -> bool:
-    """A topic or partition is not there, which was there when it was looked for."""
+    """Whether a topic or partition is missing that existed when it was checked."""
     return error.code() in _MISSING
 
 
@@ -113,15 +113,15 @@ def classify_kafka_error(
     topic: str | None = None,
     complaint: KafkaError | None = None,
 ) -> GatewayError:
-    """Turn a Kafka error into ours.
+    """Return the gateway's error for a Kafka error.
 
     Args:
-        error: As the client gave it. Its text names brokers and topics, never a record.
-        doing: What the gateway was doing: "committing".
-        transactional_id: For the message when the producer was fenced.
-        topic: The topic at fault where the caller knows it.
-        complaint: What the client has said of its connections; it counts when `error` only says
-            that Kafka could not be reached.
+        error: Error from the client. Its text names brokers and topics, never a record.
+        doing: Current activity of the gateway, such as "committing".
+        transactional_id: Transactional id, for the message about a fenced producer.
+        topic: Topic at fault, if the caller knows it.
+        complaint: Last error of the client's connections; used if `error` only says that Kafka
+            could not be reached.
     """
     if complaint is not None and error.code() in _UNREACHABLE:
         error = complaint
@@ -137,7 +137,7 @@ def classify_kafka_error(
         )
     if code in _TOO_LARGE:
         return FatalError(
-            f"{doing}: a record is larger than Kafka takes{place}",
+            f"{doing}: a record is larger than Kafka accepts{place}",
             hint="raise max.message.bytes of the topic and, when the record is above it, "
             '"message.max.bytes" in [kafka]; the broker\'s message.max.bytes is the default of '
             'the first; or set [on_error] size = "quarantine" to put such changes into the error '
@@ -168,7 +168,7 @@ def classify_kafka_error(
     if code in _REFUSED:
         return FatalError(f"{doing}: Kafka refuses it{place}: {text}")
     if code in _UNREADABLE:
-        # The client stays there for ever; what stands behind it may be all that counts.
+        # The client never gets past it; the records after it may be all that matters.
         return FatalError(
             f"{doing}: what is in Kafka cannot be read{place}: {text}",
             hint="no gateway has written it: see who else may write to the topic; "

@@ -1,4 +1,4 @@
-"""Who a gateway is, for Kafka: the slot it reads."""
+"""Identity of a gateway in Kafka: the slot it reads."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class SlotIdentity:
-    """One slot of one database of one PostgreSQL cluster; a primary and its standbys are one."""
+    """Slot of a database of a PostgreSQL cluster; a primary and its standbys are one cluster."""
 
     system_identifier: str
     database: str
@@ -15,10 +15,10 @@ class SlotIdentity:
 
     @property
     def transactional_id(self) -> str:
-        """The same for every gateway that reads this slot, so that a newer one fences an older."""
+        """Transactional id, shared by all gateways of this slot: a newer one fences an older."""
         return f"pgsluice-{self.system_identifier}-{self.database}-{self.slot}"
 
     @property
     def key(self) -> tuple[str, str, str]:
-        """System identifier, database and slot, as the keys of the progress topic have them."""
+        """System identifier, database and slot, as in the keys of the progress topic."""
         return self.system_identifier, self.database, self.slot

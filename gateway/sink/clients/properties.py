@@ -1,4 +1,4 @@
-"""Properties of the Kafka clients: our defaults, the user's table, and what must not be changed."""
+"""Properties of the Kafka clients: defaults, the user's settings, and fixed values."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ DEFAULT_COMPRESSION: Final = "lz4"
 _QUEUE_KBYTES: Final = 16_384
 
 _CONNECTION_DEFAULTS: Final[Mapping[str, str | int | bool]] = {
-    # A connection that is open but dead is given up after this; with the client's own 60 s, a
-    # request behind it would take minutes. Kafka answers far sooner, or has a reason not to.
+    # A dead open connection is given up after this time; with the client's default of 60 s, a later
+    # request would need minutes. Kafka answers far sooner, or has a reason not to.
     "socket.timeout.ms": 15_000,
     "socket.keepalive.enable": True,
     "socket.connection.setup.timeout.ms": 10_000,
@@ -58,10 +58,10 @@ _CONNECTION_DEFAULTS: Final[Mapping[str, str | int | bool]] = {
 
 _PRODUCER_DEFAULTS: Final[Mapping[str, str | int | bool]] = {
     **_CONNECTION_DEFAULTS,
-    # Topics are made by the gateway, with their settings, never by a question about one.
+    # Topics are created by the gateway, with their settings, never by a metadata request.
     "allow.auto.create.topics": False,
     "request.timeout.ms": 15_000,
-    # A batch is flushed by its commit; lingering longer than this would only delay that.
+    # A batch is flushed by its commit; a longer linger would only delay that.
     "linger.ms": 5,
     "batch.size": DEFAULT_BATCH_BYTES,
     "compression.type": DEFAULT_COMPRESSION,
@@ -99,7 +99,7 @@ _logger.addFilter(RepeatFilter())
 def producer_properties(
     user: Mapping[str, str | int | bool], transactional_id: str
 ) -> dict[str, Any]:
-    """Properties for the transactional producer: defaults, then `user`, then what is fixed.
+    """Return the transactional producer's properties: defaults, then `user`, then fixed values.
 
     Raises:
         ConfigError: `user` sets a property that must not be changed.
@@ -118,7 +118,7 @@ def producer_properties(
 
 
 def sender_properties(user: Mapping[str, str | int | bool]) -> dict[str, Any]:
-    """Properties for a producer outside of Kafka transactions, beside the gateway's own.
+    """Return properties for a producer without Kafka transactions, besides the gateway's own.
 
     Raises:
         ConfigError: `user` sets a property that must not be changed.
@@ -129,9 +129,9 @@ def sender_properties(user: Mapping[str, str | int | bool]) -> dict[str, Any]:
 
 
 def _request_limits(user: Mapping[str, str | int | bool]) -> dict[str, int]:
-    """What librdkafka wants to be below `transaction.timeout.ms`, where the user has lowered that.
+    """Return the limits that must be below `transaction.timeout.ms` if the user has lowered that.
 
-    Its own check names what is wrong with a value that is no number.
+    librdkafka's own check reports a value that is not a number.
     """
     with contextlib.suppress(KeyError, ValueError):
         most = int(user["transaction.timeout.ms"]) - 100
@@ -140,7 +140,7 @@ def _request_limits(user: Mapping[str, str | int | bool]) -> dict[str, int]:
 
 
 def _queue_limits(user: Mapping[str, str | int | bool]) -> dict[str, int]:
-    """Room for two of the largest records: one that the queue cannot have would wait for ever."""
+    """Return queue limits for two of the largest records: one too large would wait forever."""
     with contextlib.suppress(KeyError, ValueError):
         return {
             "queue.buffering.max.kbytes": max(
@@ -151,15 +151,15 @@ def _queue_limits(user: Mapping[str, str | int | bool]) -> dict[str, int]:
 
 
 def consumer_properties(user: Mapping[str, str | int | bool]) -> dict[str, Any]:
-    """Properties for reading a topic back without a consumer group.
+    """Return properties for reading a topic without a consumer group.
 
     Raises:
         ConfigError: `user` sets a property that must not be changed.
     """
     return {
-        # librdkafka wants a name; nothing is ever committed under it.
+        # librdkafka requires a group id; nothing is ever committed under it.
         "group.id": "pgsluice",
-        # The end of a topic is told by an empty answer, which the broker delays this long.
+        # The end of a topic shows as an empty response, which the broker delays this long.
         "fetch.wait.max.ms": 50,
         **admin_properties(user),
         "isolation.level": "read_committed",
@@ -171,7 +171,7 @@ def consumer_properties(user: Mapping[str, str | int | bool]) -> dict[str, Any]:
 
 
 def admin_properties(user: Mapping[str, str | int | bool]) -> dict[str, Any]:
-    """Properties for the admin client: `user` without what only a producer understands.
+    """Return properties for the admin client: `user` without producer properties.
 
     Raises:
         ConfigError: `user` sets a property that must not be changed.
@@ -190,12 +190,12 @@ def make_client(
     properties: Mapping[str, Any],
     complaints: Complaints | None = None,
 ) -> _Client:
-    """Construct a client of `kind`, which tells `complaints` what its time-outs are about.
+    """Construct a client of `kind` that reports its errors to `complaints`.
 
     Raises:
-        ConfigError: librdkafka does not know a property, or not this value of it. The message
-            names the property and leaves out the value, which may be a password.
-        TransientError: there are no threads or descriptors for it.
+        ConfigError: librdkafka does not know a property, or rejects its value. The message names
+            the property and omits the value, which may be a password.
+        TransientError: threads or descriptors have run out.
     """
     try:
         return kind({**properties, **({} if complaints is None else {"error_cb": complaints})})

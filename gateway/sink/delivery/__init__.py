@@ -1,5 +1,5 @@
-"""Delivery: batches of records in Kafka transactions, and where each record went.
+"""Delivery of record batches in Kafka transactions, and the offsets of the records.
 
-The producer's thread is here, and everything that a transaction needs. Topics are created and
+It contains the producer's thread and everything that a transaction needs. Topics are created and
 checked in `gateway.sink.topics`.
 """

@@ -1,7 +1,7 @@
-"""Whether Kafka answers: named once it has been silent for a while, and said when that is over.
+"""Detection of Kafka outages: reported once Kafka has been silent for a while, and when it returns.
 
-A look that gets no answer is a remark in passing: a broker restarts, a leader moves, one broker of
-many is frozen, and the next look asks another one. Only looks in a row over several seconds count.
+One unanswered probe means little: a broker restarts, a leader moves, one broker of many is frozen,
+and the next probe asks another one. Only consecutive probes over several seconds count.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ __all__ = ["Away"]
 
 _LOG: Final = logging.getLogger(__name__)
 _SILENT_S: Final = 8.0
-"""Kafka is away when no look has been answered for so long."""
+"""Seconds without an answered probe after which Kafka counts as away."""
 _PAUSE_S: Final = 5.0
 _SHORT_PAUSE_S: Final = 1.0
 _LOOK_S: Final = 0.5
@@ -24,15 +24,15 @@ _LONG_LOOK_S: Final = 2.0
 
 
 class Away:
-    """Belongs to the sink's thread.
+    """Outage detector, used only by the sink's thread.
 
     Args:
-        on_away: Given what is known of a Kafka that does not answer, and an empty text when it
+        on_away: Callback with the reason when Kafka does not answer, and with an empty text when it
             does again.
-        clock: Monotonic, in seconds.
+        clock: Monotonic clock, in seconds.
 
     Attributes:
-        named: Whether Kafka is said to be away.
+        named: Whether Kafka has been reported as away.
     """
 
     def __init__(self, on_away: Callable[[str], None], clock: Callable[[], float]) -> None:
@@ -43,16 +43,16 @@ class Away:
 
     @property
     def pause_s(self) -> float:
-        """How long to wait until the next look, in seconds."""
+        """Pause until the next probe, in seconds."""
         return _PAUSE_S if self._silent_since is None else _SHORT_PAUSE_S
 
     @property
     def look_s(self) -> float:
-        """How long the next look may take, in seconds; a batch that comes waits for its end."""
+        """Timeout of the next probe, in seconds; a batch that arrives waits for its end."""
         return _LOOK_S if self._silent_since is None else _LONG_LOOK_S
 
     def looked(self, *, answered: bool, reason: str) -> None:
-        """Take the result of a look, and why there was no answer."""
+        """Record the result of a probe, and the reason if there was no answer."""
         if answered:
             self._silent_since = None
             return
@@ -65,7 +65,7 @@ class Away:
             self._name(reason)
 
     def waits(self, reason: str, *, give_up_in_s: float) -> None:
-        """Remind of a batch that waits."""
+        """Log that a batch is still waiting."""
         event(
             _LOG,
             logging.WARNING,
@@ -76,12 +76,12 @@ class Away:
         self._name(reason)
 
     def failed(self, reason: str) -> None:
-        """Note that a Kafka transaction has failed and is tried again."""
+        """Record that a Kafka transaction has failed and will be retried."""
         event(_LOG, logging.WARNING, "Kafka failed, trying again", error=reason)
         self._name(reason)
 
     def over(self) -> None:
-        """Note that Kafka does what it is asked for."""
+        """Record that Kafka works again."""
         if self.named:
             event(_LOG, logging.INFO, "Kafka answers again")
         self.named, self._silent_since = False, None

@@ -1,8 +1,8 @@
-"""Producing many records in one call, in C, over the client that confluent-kafka has made.
+"""Production of many records in one C call, through confluent-kafka's client.
 
 `gateway/_speedups/producing` says how, and why. Everything else about the client stays with
-confluent-kafka, and so do the records of which the delivery is to be reported. Where the module was
-not built, or ``PGSLUICE_INTERPRETED=1`` is set, records are handed over one by one.
+confluent-kafka, including the records whose delivery is to be reported. If the module was not
+built, or ``PGSLUICE_INTERPRETED=1`` is set, records are produced one by one.
 """
 
 from __future__ import annotations
@@ -20,13 +20,14 @@ from gateway.core.records import Record
 __all__ = ["Place", "Places", "ProduceBatch", "find_places", "make_batches", "why_one_by_one"]
 
 ProduceBatch: TypeAlias = Callable[[list[Record], int, int], tuple[int, int]]
-"""Given records, the first and the end: how far it came, and librdkafka's error code, or 0."""
+"""Function of records, start and end that returns where it stopped, and librdkafka's error code, or
+0."""
 
 Place: TypeAlias = tuple[str, int]
-"""Topic and partition."""
+"""Place of a record: topic and partition."""
 
 Places: TypeAlias = dict[Place, tuple[int, int, int]]
-"""Of each place, how many records go there, and the indexes of the first and the last."""
+"""Number of records for each place, and the indexes of the first and the last."""
 
 _PLUGINS: Final = "plugin.library.paths"
 _Client = TypeVar("_Client")
@@ -37,16 +38,16 @@ _PRODUCING: Final = load_compiled("producing", library=cimpl.__file__)
 
 
 def why_one_by_one() -> str | None:
-    """Say why records are handed over one by one; None: they are not."""
+    """Return why records are produced one by one; None if they are not."""
     if isinstance(_PRODUCING, str):
         return _PRODUCING
     if ";" in str(_PRODUCING.__file__):
-        return "librdkafka takes no path with a semicolon"
+        return "librdkafka accepts no path with a semicolon"
     return why_switched_off()
 
 
 def find_places(records: list[Record]) -> Places:
-    """Return where `records` go."""
+    """Return the places of `records`."""
     if not isinstance(_PRODUCING, str) and why_switched_off() is None:
         found: Places = _PRODUCING.places(records)
         return found
@@ -60,13 +61,13 @@ def find_places(records: list[Record]) -> Places:
 def make_batches(
     make: Callable[[dict[str, Any]], _Client], properties: Mapping[str, Any]
 ) -> tuple[_Client, ProduceBatch | None]:
-    """Make a producer, and what hands it many records at once; None: they go one by one.
+    """Create a producer, and the function that produces many records, or None.
 
-    The second must not be called, nor be in a call, when the producer is let go of.
+    The function must not be called, nor be running, when the producer is released.
 
     Args:
-        make: Makes it, given its properties, in this thread.
-        properties: Of the producer.
+        make: Constructor of the producer, called in this thread.
+        properties: Properties of the producer.
     """
     if isinstance(_PRODUCING, str) or why_one_by_one() is not None:
         return make(dict(properties)), None

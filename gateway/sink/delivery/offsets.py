@@ -1,7 +1,7 @@
-"""Where the records of one Kafka transaction went, partition by partition: what PROGRESS promises.
+"""Offsets of one Kafka transaction's records by partition, which PROGRESS markers promise.
 
-Delivery reports are asked for the first record of each partition, and for the last one of it in
-each batch; nobody can know which batch is the last. All others would only cost time.
+Delivery reports are requested for the first record of each partition, and for its last record in
+each batch, because the last batch is not known in advance. All others would only cost time.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ __all__ = ["Ledger"]
 
 @dataclass(slots=True)
 class _Span:
-    """A partition in the Kafka transaction under way.
+    """Partition in the current Kafka transaction.
 
     Attributes:
-        awaited: Delivery reports that have not come yet.
+        awaited: Number of delivery reports still missing.
         first, last: Offsets, -1 until reported.
     """
 
@@ -34,12 +34,12 @@ class _Span:
 
 
 class Ledger:
-    """The offsets of the Kafka transaction under way, and those at which earlier ones ended.
+    """Offsets of the current Kafka transaction, and end offsets of earlier ones.
 
     Args:
         committed: Next offsets by topic; the index is the partition.
-        ends: Of topics that are not there, where each partition ended before the first record: what
-            is there already is another writer's, and no range begins in it.
+        ends: End offsets of each partition of topics not in `committed`, before the first record:
+            earlier records are another writer's, and no range starts within them.
     """
 
     def __init__(
@@ -69,17 +69,18 @@ class Ledger:
         return wanted
 
     def report(self, topic: str, partition: int, offset: int) -> None:
-        """Take a delivery report."""
+        """Record a delivery report."""
         if (span := self._spans.get((topic, partition))) is None:
-            return  # of a topic without a feed, for which nobody has waited
+            return  # of a topic without a feed, which nobody waits for
         span.awaited -= 1
         span.first = offset if span.first < 0 else span.first
         span.last = offset
 
     def shorter(self, feeds: Sequence[Feed]) -> set[str]:
-        """Return the tables' topics in which records have come to offsets that were taken before.
+        """Return the tables' topics in which records were written to offsets already used.
 
-        So what was there is gone: the topic was deleted and made again, or cut.
+        The earlier records are therefore gone: the topic was deleted and created again, or
+        truncated.
         """
         tables = self._tables_of(feeds)
         return {
@@ -93,21 +94,21 @@ class Ledger:
 
     @property
     def open_topics(self) -> set[str]:
-        """The topics of the Kafka transaction under way."""
+        """Topics of the current Kafka transaction."""
         return {topic for topic, _ in self._spans}
 
     def unreported(self, feeds: Sequence[Feed]) -> str | None:
-        """Return a table's topic of `feeds` of which delivery reports are still missing."""
+        """Return a table's topic of `feeds` with missing delivery reports, or None."""
         tables = self._tables_of(feeds)
         return next(
             (t for (t, _), span in self._spans.items() if span.awaited and t in tables), None
         )
 
     def idle(self, cut: Cut) -> list[Record]:
-        """Return the PROGRESS markers of those who are idle; they have to wait for no report.
+        """Return the PROGRESS markers of idle subscriptions, which need no delivery report.
 
-        So they can be produced with the records of others, and Kafka takes all their partitions
-        into the transaction in one step.
+        They can therefore be produced together with other records, and Kafka adds all their
+        partitions to the transaction in one step.
         """
         if not cut.idle:
             return []
@@ -122,9 +123,9 @@ class Ledger:
         ]
 
     def close(self, cut: Cut) -> list[Record]:
-        """End the Kafka transaction; return the PROGRESS markers of those who have records in it.
+        """End the Kafka transaction; return the PROGRESS markers of subscriptions it wrote to.
 
-        Every delivery report on the feeds' tables must have been taken.
+        All delivery reports on the feeds' tables must have been recorded.
         """
         tables = self._tables_of(cut.feeds)
         written: dict[str, list[PartitionOffsets]] = {}
@@ -141,7 +142,7 @@ class Ledger:
         return markers
 
     def next_offsets(self) -> dict[str, tuple[int, ...]]:
-        """Return all that markers have named last, by topic."""
+        """Return the next offsets last named by markers, by topic."""
         return {topic: tuple(offsets) for topic, offsets in self._next.items()}
 
     def pop_changed(self) -> dict[str, tuple[int, ...]]:

@@ -1,4 +1,4 @@
-"""The sink: batches in, Kafka transactions out, in a thread of its own.
+"""Sink: a thread that turns batches into Kafka transactions.
 
     pipeline thread                         worker thread
     submit(batch) ──────── inbox ─────────► begin? produce ... [watermark: progress, flush,
@@ -7,15 +7,15 @@
 Invariant: the progress records go into the same Kafka transaction as the records before them, so
 the watermark that a successor reads back under ``read_committed`` is exactly what is visible.
 
-The PROGRESS markers name offsets, so they are made when everything else is at the broker; of that
-only a few delivery reports tell (`gateway.sink.delivery.offsets`). Rows do not cross the thread
-border, batches do.
+The PROGRESS markers name offsets, so they are made when everything else has reached the broker; a
+few delivery reports suffice for that (`gateway.sink.delivery.offsets`). Batches cross the thread
+boundary, rows do not.
 
-After an error the sink is of no more use: close it, make another, and start again from the
-watermark that its `open` reads. What was not committed is then aborted by the coordinator, and
-what was committed without our knowing it (a commit that timed out) is in the watermark. The sink
-does the same by itself, with another producer and the batches of the open Kafka transaction, where
-it still has them and knows that no other gateway has come to the slot (`resume_while`).
+After an error the sink has failed and must be replaced: close it, create another, and restart from
+the watermark that its `open` reads. Uncommitted records are then aborted by the coordinator, and
+records committed without our knowledge (a commit that timed out) are covered by the watermark. The
+sink does the same by itself, with another producer and the batches of the open Kafka transaction,
+if it still has them and knows that no other gateway has acquired the slot (`resume_while`).
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ __all__ = ["ProgressStore", "Recovered", "TransactionalSink"]
 
 _LOG: Final = logging.getLogger(__name__)
 _ABORT_S: Final = 5.0
-_JOIN_S: Final = 5.0  # the abort, and letting go of the producer
+_JOIN_S: Final = 5.0  # the abort, and releasing the producer
 _READ_S: Final = 60.0
 _PAUSE_S: Final = 0.5
 _REMIND_S: Final = 30.0
@@ -63,36 +63,37 @@ _TOPIC: Final = itemgetter(0)
 
 
 class ProgressStore(Protocol):
-    """Where the watermark is kept: `gateway.sink.own_topics.progress.KafkaProgress`."""
+    """Store of the watermark: `gateway.sink.own_topics.progress.KafkaProgress`."""
 
     @property
     def topic(self) -> str:
-        """The topic that keeps it."""
+        """Topic that keeps the watermark."""
 
     def encode(
         self, watermark: Watermark, done_requests: Iterable[CopyRequest] = ()
     ) -> list[Record]:
-        """The records that say so, and forget the requests that are taken."""
+        """Return the records of a watermark, which also remove `done_requests`."""
 
     def encode_offsets(
         self, offsets: Mapping[str, tuple[int, ...]], topic_ids: Mapping[str, str]
     ) -> list[Record]:
-        """The records that keep the next offsets of some topics; the index is the partition."""
+        """Return the records of the next offsets of some topics; the index is the partition."""
 
     def read(self, timeout_s: float) -> Recovered:
-        """What was committed last."""
+        """Return the last committed state."""
 
 
 @dataclass(frozen=True, slots=True)
 class Recovered:
-    """What a predecessor has committed.
+    """State committed by a predecessor.
 
     Attributes:
-        watermark: None when there never was one.
-        offsets: By topic, behind the last record of each partition; the index is the partition.
-        requests: Those that were not taken yet, in the order in which they came.
-        unreadable: What was passed over, and why: records that no gateway has written.
-        topic_ids: By topic, Kafka's ID of the one that was written to, markers' topics included.
+        watermark: Watermark; None if there never was one.
+        offsets: Offsets after the last record of each partition, by topic; the index is the
+            partition.
+        requests: Requests not accepted yet, in the order of their arrival.
+        unreadable: Skipped records that no gateway has written, with the reason.
+        topic_ids: Kafka's IDs of the topics written to, including those of markers, by name.
     """
 
     watermark: Watermark | None
@@ -103,16 +104,16 @@ class Recovered:
 
 
 class TransactionalSink:
-    """A `gateway.runtime.ports.Sink` on one Kafka producer at a time.
+    """`gateway.runtime.ports.Sink` on one Kafka producer at a time.
 
     Args:
         kafka: librdkafka properties of the user.
-        identity: The slot; `transactional.id` follows from it.
-        progress: Encodes and reads back the watermark.
-        patience_s: Give up on a batch with which Kafka has not finished after so long.
-        compare_s: How often to look whether topics are still the ones that were written to.
-        on_away: Told, by the worker's thread, what is known of a Kafka that does not answer; told
-            an empty text when it does again.
+        identity: Identity of the slot, from which `transactional.id` follows.
+        progress: Store of the watermark.
+        patience_s: Seconds after which an unfinished batch is given up.
+        compare_s: Seconds between checks that topics are still the ones written to.
+        on_away: Callback in the worker's thread with the reason when Kafka does not answer, and
+            with an empty text when it does again.
 
     Raises:
         ConfigError: a property that must not be set, or that librdkafka does not know.
@@ -165,15 +166,15 @@ class TransactionalSink:
     def open(
         self, timeout_s: float = 60.0, *, stopping: Callable[[], bool] = lambda: False
     ) -> Recovered:
-        """Fence a predecessor, then read what it has committed; call once, before `submit`.
+        """Fence a predecessor, then read its committed state; call once, before `submit`.
 
         Args:
-            timeout_s: When to give up.
-            stopping: Asked now and then; True gives up at once.
+            timeout_s: Timeout in seconds.
+            stopping: Polled; True gives up at once.
 
         Raises:
             TransientError: Kafka cannot be reached within `timeout_s`, or `stopping` said so.
-            FatalError: not authorised, a younger gateway, or a progress record of another format.
+            FatalError: not authorised, a newer gateway, or a progress record of another format.
         """
         self._wait_for(timeout_s)
         self._stopping = stopping
@@ -186,12 +187,12 @@ class TransactionalSink:
         return recovered
 
     def resume_while(self, holds_slot: Callable[[], bool] | None) -> None:
-        """Let the sink go on by itself after a failure that may pass, for as long as this is set.
+        """Let the sink continue by itself after a transient failure while this is set.
 
         Args:
             holds_slot: Whether this gateway holds the slot at the time of the call; may wait some
-                seconds for a sign of it. Called in the worker's thread, before another producer
-                fences all others. None: failures end the sink.
+                seconds for proof. Called in the worker's thread, before another producer fences all
+                others. None: failures end the sink.
         """
         self._holds_slot = holds_slot
 
@@ -200,12 +201,12 @@ class TransactionalSink:
         ends: Mapping[str, tuple[int, ...]],
         topic_ids: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
-        """Let the first ranges begin where partitions end now; call while not `busy`.
+        """Start the first ranges at the current ends of partitions; call while not `busy`.
 
         Args:
-            ends: By topic, for those that nothing is known of, or nothing that counts: what the
-                progress topic has of these is gone from there.
-            topic_ids: Kafka's ID of each topic that is written to.
+            ends: End offsets of topics of which nothing valid is known, by name; the progress topic
+                no longer has offsets of them.
+            topic_ids: Kafka's IDs of the topics written to.
         """
         self._ends, self._topic_ids = ends, topic_ids
         if self._committed is not None:
@@ -214,23 +215,23 @@ class TransactionalSink:
         self._ledger = Ledger(self._committed.offsets if self._committed else {}, ends)
 
     def fileno(self) -> int:
-        """Readable when a batch has finished, or failed."""
+        """File descriptor that is readable when a batch has finished or failed."""
         return self._read_fd
 
     @property
     def busy(self) -> bool:
-        """A submitted batch has not been collected yet."""
+        """Whether a submitted batch has not been collected yet."""
         return self._busy
 
     def submit(self, batch: Batch) -> None:
-        """Hand over `batch` and return at once; only when not `busy`, and never after an error."""
+        """Submit `batch` without waiting; only when not `busy`, and never after an error."""
         assert self._started and not self._busy and not self._failed
         assert batch.watermark is not None or batch.cut is None
         self._busy = True
         self._inbox.put(batch)
 
     def collect(self) -> Batch | None:
-        """Return the batch that has finished since, or None; see `Sink.collect`.
+        """Return the finished batch, or None; see `Sink.collect`.
 
         Raises:
             TransientError: the Kafka transaction was aborted; start again from the watermark.
@@ -241,7 +242,7 @@ class TransactionalSink:
         try:
             os.read(self._read_fd, 1)
         except BlockingIOError:
-            return None  # the worker stands between the outcome and its byte
+            return None  # the worker is between the outcome and its byte
         self._outcome = None
         self._busy = False
         batch, error = outcome
@@ -251,9 +252,9 @@ class TransactionalSink:
         return batch
 
     def close(self, timeout_s: float = 10.0) -> None:
-        """Let a batch in flight finish within `timeout_s`, abort what is left open, and stop.
+        """Let a batch in flight finish within `timeout_s`, abort an open transaction, and stop.
 
-        Does not raise: a commit that ended well in the meantime is found again in the watermark.
+        Does not raise: a commit that succeeded meanwhile is found in the watermark.
         """
         if self._read_fd < 0:
             return
@@ -280,8 +281,8 @@ class TransactionalSink:
     ) -> None:
         self.close()
 
-    # The worker thread. It aborts and lets go of the producer, too: whoever closes the sink may be
-    # handling an exception, see `gateway.sink.delivery.transactions`.
+    # The worker thread. It also aborts and releases the producer: the caller that closes the sink
+    # may be handling an exception, see `gateway.sink.delivery.transactions`.
 
     def _work(self) -> None:
         while (batch := self._next()) is not None:
@@ -301,9 +302,9 @@ class TransactionalSink:
         self._transactions.close()
 
     def _next(self) -> Batch | None:
-        """Wait for a batch, and see meanwhile whether Kafka answers; None: the sink is closed.
+        """Wait for a batch, probing Kafka meanwhile; None if the sink is closed.
 
-        A producer that has nothing to send would not notice that its brokers are away.
+        An idle producer would not notice that its brokers are away.
         """
         while True:
             with contextlib.suppress(queue.Empty):
@@ -315,7 +316,7 @@ class TransactionalSink:
                 self._compare()
 
     def _look(self) -> bool:
-        """Ask Kafka for as much as shows that it answers."""
+        """Probe Kafka; return whether it answers."""
         answered = self._transactions.answers(self._progress.topic, self._away.look_s)
         self._away.looked(answered=answered, reason=self._reason())
         return answered
@@ -325,8 +326,8 @@ class TransactionalSink:
         return "no answer to a request" if complaint is None else complaint.str()
 
     def _abort(self, timeout_s: float) -> Exception | None:
-        """Abort what is open; return what counts more than any error before: a fence."""
-        # Left open, it would hide everybody's progress until the broker ends it.
+        """Abort the open transaction; return a fencing error, which outweighs others, or None."""
+        # If left open, it would hide everybody's progress until the broker ends it.
         self._wait_for(timeout_s)
         try:
             self._transactions.abort()
@@ -335,7 +336,7 @@ class TransactionalSink:
         return None
 
     def _process(self, batch: Batch) -> Exception | None:
-        """Send `batch`; where that is possible, again and again until it has worked.
+        """Send `batch`, retrying as often as possible until it succeeds.
 
         Returns:
             The error that ends the sink, for the pipeline's thread to raise.
@@ -359,7 +360,7 @@ class TransactionalSink:
                 return error
             if not isinstance(error, TransientError | KafkaTransactionTimeout):
                 return error
-            # Once it may have been Kafka that was away; the second time it does not fit.
+            # The first time Kafka may have been away; the second time it does not fit.
             verdict = self._verdict(error)
             final = timed_out and isinstance(verdict, KafkaTransactionTimeout)
             if self._holds_slot is None or final:
@@ -370,7 +371,7 @@ class TransactionalSink:
             except Exception as raised:
                 return raised
             resumed = True
-        if resumed or batch.watermark is not None:  # a piece alone waits for no answer
+        if resumed or batch.watermark is not None:  # a single piece waits for no answer
             self._away.over()
         if batch.watermark is not None:
             ids = {} if self._committed is None else self._committed.topic_ids
@@ -382,7 +383,7 @@ class TransactionalSink:
         return None
 
     def _send_all(self, pieces: Iterable[Batch]) -> Exception | None:
-        """Send `pieces`; return what went wrong, no longer being handled."""
+        """Send `pieces`; return the error, which is no longer being handled, or None."""
         try:
             for piece in pieces:
                 self._send(piece)
@@ -393,13 +394,13 @@ class TransactionalSink:
     def _send(self, batch: Batch) -> None:
         transactions = self._transactions
         transactions.begin()
-        # Topic by topic, each in its order: of many topics, librdkafka would otherwise send the
-        # broker a few records of each at a time, and such a batch costs it as much as a full one.
+        # Topic by topic, each in its order: with many topics, librdkafka would otherwise send the
+        # broker a few records of each at a time, and such a batch costs as much as a full one.
         records = sorted(batch.records, key=_TOPIC)
         transactions.produce(records, self._ledger.enter(records))
         fail_point("sink.produced")
         if batch.watermark is not None:
-            # Before the flush: so Kafka takes all partitions into the transaction at once.
+            # Before the flush, so that Kafka adds all partitions to the transaction at once.
             transactions.produce(self._progress.encode(batch.watermark, batch.done_requests))
             if batch.cut is not None:
                 self._marker_topics = {feed.markers for feed in batch.cut.feeds}
@@ -417,7 +418,7 @@ class TransactionalSink:
                 raise TransientError(f"producing: Kafka did not tell the offsets of topic {topic}")
         if lost := self._ledger.shorter(cut.feeds):
             raise LostRecordsError(
-                f"topic {', '.join(sorted(lost))}: records have come to offsets that were taken",
+                f"topic {', '.join(sorted(lost))}: records were written to offsets already used",
                 topics=lost,
                 hint="somebody has deleted it, or an unclean election has cut it",
             )
@@ -426,15 +427,15 @@ class TransactionalSink:
         self._transactions.produce(self._progress.encode_offsets(changed, self._topic_ids))
 
     def _new_markers(self) -> dict[str, tuple[int, ...]]:
-        """Return the topics of markers whose IDs are to be kept: they have no offsets there."""
+        """Return the marker topics whose IDs are to be kept; they have no offsets there."""
         known = {} if self._committed is None else self._committed.topic_ids
         now = {topic: self._topic_ids.get(topic) for topic in self._marker_topics}
         return {topic: () for topic, one in now.items() if one and known.get(topic) != one}
 
     def _resume(self, failure: GatewayError) -> list[Batch] | None:
-        """Replace the producer after `failure`; return what is to be sent again, or None.
+        """Replace the producer after `failure`; return the batches to resend, or None.
 
-        None: the last piece turned out to be committed.
+        None means that the last piece turned out to be committed.
         """
         while True:
             if self._pieces is None or self._transactions.fenced or self._is_late():
@@ -454,14 +455,14 @@ class TransactionalSink:
                 raise failure
 
     def _verdict(self, failure: GatewayError) -> GatewayError:
-        """Tell a Kafka transaction that took too long from one during which Kafka was away."""
+        """Distinguish a slow Kafka transaction from one during which Kafka was away."""
         complaint = self._transactions.complaints.last
         if isinstance(failure, KafkaTransactionTimeout) and complaint is not None:
             return TransientError(f"{failure.message}; {complaint.str()}")
         return failure
 
     def _left_to_send(self) -> list[Batch] | None:
-        """Compare what is committed with what had been before; see `_resume`."""
+        """Compare the committed state with the previous one; see `_resume`."""
         assert self._pieces
         before, last = self._committed, self._pieces[-1].watermark
         self._look_for_others()
@@ -476,9 +477,9 @@ class TransactionalSink:
         )
 
     def _compare(self) -> None:
-        """Note, once in a while, that another topic has come under a name that is written to.
+        """Check periodically whether a topic was replaced by another one of its name.
 
-        One request for all of them. What else goes wrong with it is met by the next batch.
+        One request covers all topics. Other errors will show with the next batch.
         """
         if self._lost is None and self._clock() >= self._compare_at:
             self._compare_at = self._clock() + self._compare_s
@@ -490,10 +491,10 @@ class TransactionalSink:
                 event(_LOG, logging.DEBUG, "topics are not compared", error=error.message)
 
     def _look_for_others(self, within_s: float = 10.0) -> None:
-        """Refuse to go on where another topic has come under the name of one that is written to.
+        """Raise if a topic was replaced by another one of its name.
 
         Raises:
-            LostRecordsError: it has.
+            LostRecordsError: a topic was replaced.
             TransientError: Kafka does not answer.
         """
         now = read_topic_ids(self._kafka, self._topic_ids, timeout_s=within_s)
@@ -517,7 +518,7 @@ class TransactionalSink:
         return self._committed
 
     def _wait_for(self, seconds: float) -> None:
-        """Let the calls that follow take so long together."""
+        """Set the total timeout of the following calls."""
         now = self._clock()
         self._deadline, self._remind_at = now + seconds, now + _REMIND_S
         self._look_at, self._reminded = now + _LOOK_S, False
@@ -525,7 +526,7 @@ class TransactionalSink:
     def _is_late(self) -> bool:
         now = self._clock()
         if now >= self._look_at and self._started:
-            # librdkafka waits for a topic that somebody has deleted, and says nothing of it.
+            # librdkafka waits silently for a topic that was deleted.
             self._look_at = now + _LOOK_S
             known = self._ledger.open_topics | self._marker_topics
             self._missing = self._transactions.missing(known) if self._look() else set()
@@ -549,7 +550,7 @@ def _same(found: Recovered, before: Recovered | None) -> bool:
 
 
 def _same_watermark(one: Watermark | None, other: Watermark | None) -> bool:
-    """Whether they are the same but for the order of the copies."""
+    """Whether they are equal except for the order of the copies."""
     if one is None or other is None:
         return one is other
     return replace(one, copies=()) == replace(other, copies=()) and set(one.copies) == set(

@@ -1,8 +1,8 @@
-"""How large a record may be: for the producer, and for its topic.
+"""Limits on the size of records, of the producer and of topics.
 
-The producer counts a record as it is (`gateway.core.records.wire_size`). The broker counts the
-batch that brings the record, compressed, against the topic's ``max.message.bytes``: a batch has at
-least one record, and how far that can be compressed is not known before.
+The producer counts an uncompressed record (`gateway.core.records.wire_size`). The broker counts the
+compressed batch against the topic's ``max.message.bytes``: a batch has at least one record, whose
+compression ratio is not known in advance.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ _DEFAULT_MESSAGE_BYTES: Final = 1_000_000
 def most_bytes(
     kafka: Mapping[str, str], topics: Iterable[TopicDescription], *, sure: bool
 ) -> dict[str, int]:
-    """Return, by topic, the bytes that a record may have.
+    """Return the maximum size of a record in bytes, by topic.
 
     Args:
         kafka: librdkafka properties of the user.
-        topics: As they are now.
-        sure: No larger one is let through than what the broker takes however badly it compresses.
-            Otherwise no smaller one is held back than what the broker may take.
+        topics: Current topics.
+        sure: Whether the limit is one that the broker accepts however badly a record compresses.
+            Otherwise it rejects no record that the broker may accept.
     """
     producer = record_bytes(kafka)
-    if _QUEUE_LIMIT in kafka:  # what the queue cannot have would wait in vain
+    if _QUEUE_LIMIT in kafka:  # a record too large for the queue would wait in vain
         producer = min(producer, 1024 * _number(kafka, _QUEUE_LIMIT, producer))
     codec = kafka.get("compression.codec", kafka.get("compression.type", DEFAULT_COMPRESSION))
     if not sure and codec != "none":
@@ -46,14 +46,14 @@ def most_bytes(
 
 
 def record_bytes(kafka: Mapping[str, str | int | bool]) -> int:
-    """Return how many bytes of a record the producer takes, whatever its topic takes."""
+    """Return the producer's limit on the size of a record, in bytes."""
     return _number(kafka, "message.max.bytes", _DEFAULT_MESSAGE_BYTES)
 
 
 def batch_bytes(kafka: Mapping[str, str], topics: Iterable[TopicDescription]) -> int | None:
-    """Return how large a batch may be so that no topic refuses records that fit one by one.
+    """Return the maximum batch size with which no topic refuses records that fit one by one.
 
-    None: as large as the producer makes it.
+    None means as large as the producer makes it.
     """
     wanted = _number(kafka, "batch.size", DEFAULT_BATCH_BYTES)
     least = min(_number(topic.config, _TOPIC_LIMIT, wanted) for topic in topics)

@@ -1,4 +1,4 @@
 """The gateway's own topics: progress, requests of commands, owners of subscriptions' topics.
 
-How their records look is in `gateway.envelope`; here they are written and read back.
+The format of their records is in `gateway.envelope`; they are written and read back here.
 """

@@ -1,13 +1,13 @@
-"""Owners of subscriptions' topics, as their markers tell: read, claimed, taken over.
+"""Ownership of subscriptions' topics, by their markers: reading, claiming, taking over.
 
-A marker names its writer. Whoever wrote the last one owns the topics of the subscription, and no
-other gateway writes there. One that finds no marker puts a CLAIM there first and reads it back: of
-two that begin at one instant the one whose CLAIM stands first wins, because a CLAIM counts only
-where the topics were nobody's, its writer's already, or belonged to the one that it names in
-`taken_from`. The CLAIM of the other stays where it is and says nothing.
+A marker names its writer. The writer of the last one owns the topics of the subscription, and no
+other gateway writes there. A gateway that finds no marker writes a CLAIM first and reads it back:
+if two start at the same instant, the one whose CLAIM comes first wins, because a CLAIM is valid
+only if the topics had no owner, or were owned by its writer or by the one that it names in
+`taken_from`. The other CLAIM stays where it is and has no effect.
 
-Claims are produced outside of Kafka transactions, so that no transactional producer has to be
-there, whose start would fence another gateway of the slot.
+Claims are produced outside of Kafka transactions, because the start of a transactional producer
+would fence another gateway of the slot.
 """
 
 from __future__ import annotations
@@ -53,19 +53,19 @@ _LOG: Final = logging.getLogger(__name__)
 _TIMEOUT_S: Final = 30.0
 _POLL_S: Final = 0.2
 _FIRST_LOOK: Final = 64
-"""Offsets before the end that are read at first; control records take offsets, too."""
+"""Number of offsets before the end that are read first; control records have offsets, too."""
 _FARTHER: Final = 16
 _MOST_NAMED: Final = 20
-"""Markers that cannot be read, of each topic, of which the log warns: there may be any number."""
+"""Maximum number of warnings about unreadable markers per topic: there may be any number."""
 
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """The owners that a marker names.
+    """Owners named in a marker.
 
     Attributes:
-        writer: None: it does not say.
-        taken_from: Of a CLAIM.
+        writer: Writer; None if the marker does not name one.
+        taken_from: Previous owner named in a CLAIM.
     """
 
     is_claim: bool
@@ -75,25 +75,25 @@ class Said:
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """Whose the topics of a subscription are.
+    """Owner of a subscription's topics.
 
     Attributes:
-        writer: None: somebody's whose markers do not say who writes.
+        writer: Owning gateway; None if the markers do not name their writer.
     """
 
     writer: Writer | None
 
 
 class ForeignTopics(FatalError):
-    """The topics of a subscription are another gateway's."""
+    """The topics of a subscription are owned by another gateway."""
 
 
 def owner_of(markers: Iterable[Said], before: Owner | None = None) -> Owner | None:
-    """Return whose the topics are after `markers`; None: nobody's.
+    """Return the owner of the topics after `markers`; None if they have none.
 
     Args:
-        markers: In the order of the topic.
-        before: Whose they were before the first of them.
+        markers: Markers in the order of the topic.
+        before: Owner before the first of them.
     """
     owner = before
     for said in markers:
@@ -101,7 +101,7 @@ def owner_of(markers: Iterable[Said], before: Owner | None = None) -> Owner | No
         if said.is_claim and held is not None and said.writer is not None:
             asked = None if said.taken_from is None else said.taken_from.owner
             if held.owner not in (said.writer.owner, asked):
-                continue  # somebody else was there first
+                continue  # another gateway was first
         owner = Owner(said.writer)
     return owner
 
@@ -113,11 +113,11 @@ def read_owners(
     *,
     timeout_s: float = _TIMEOUT_S,
 ) -> dict[str, Owner]:
-    """Return whose the topics of each subscription are; those of nobody are left out.
+    """Return the owner of each subscription's topics; subscriptions without one are left out.
 
     Raises:
         TransientError: Kafka or the registry does not answer in time.
-        FatalError: one of them does not let us in.
+        FatalError: one of them refuses access.
     """
     topics = {transaction_topic(name): name for name in subscriptions}
     existing = describe_topics(kafka, list(topics))
@@ -134,13 +134,13 @@ def read_owners(
         while left:
             tails, whole = _read_tails(consumer, left, look, registered, deadline)
             for topic, said in tails.items():
-                # Behind a mere CLAIM it counts who was there before.
+                # For a CLAIM alone, the previous owner matters.
                 if any(one is not None and not one.is_claim for one in said) or topic in whole:
                     owner = owner_of(filter(None, said))
                     if owner is not None:
                         found[topics[topic]] = owner
                     elif said:
-                        found[topics[topic]] = Owner(None)  # of what cannot be read
+                        found[topics[topic]] = Owner(None)  # for unreadable records
                     left.remove(topic)
             look *= _FARTHER
     except KafkaException as raised:
@@ -157,7 +157,7 @@ def _read_tails(
     registered: RegisteredSchemas,
     deadline: float,
 ) -> tuple[dict[str, list[Said | None]], set[str]]:
-    """Return the markers in the last `look` offsets of each topic, and for which these are all."""
+    """Return the markers in the last `look` offsets of each topic, and the topics fully read."""
     whole: set[str] = set()
     places = []
     for topic in topics:
@@ -198,7 +198,7 @@ def _rest(deadline: float) -> float:
 
 
 def _said(message: Message, registered: RegisteredSchemas, level: int) -> Said | None:
-    """Return what a marker says of owners; None: it cannot be read, and is passed over."""
+    """Return the owners named in a marker; None if it cannot be read and is skipped."""
     topic = message.topic() or ""
     try:
         datum = registered.decode(message.value(), "transaction")
@@ -232,20 +232,20 @@ def claim(
     known: bool = False,
     siblings: Iterable[str] = (),
 ) -> None:
-    """Make sure that the topics of `subscriptions` are the writer's; claim those that are nobody's.
+    """Ensure that `writer` owns the topics of `subscriptions`; claim those without an owner.
 
-    Their marker topics exist.
+    The marker topics must exist.
 
     Args:
         kafka: librdkafka properties of the user.
-        registry: Has, or gets, the schema of markers.
-        writer: This gateway.
-        subscriptions: Their names.
-        known: The writer has a watermark, so that markers that do not say who writes are its own.
-        siblings: Slots of the same configuration that nobody reads; what was theirs is taken over.
+        registry: Registry for the schema of markers.
+        writer: Identity of this gateway.
+        subscriptions: Names of the subscriptions.
+        known: Whether the writer has a watermark, so that markers without a writer are its own.
+        siblings: Unread slots of the same configuration, whose topics are taken over.
 
     Raises:
-        ForeignTopics: those of one are another gateway's.
+        ForeignTopics: another gateway owns the topics of one.
         TransientError: Kafka or the registry does not answer in time.
     """
     names = list(subscriptions)
@@ -261,7 +261,7 @@ def claim(
     if not wanted:
         return
     _produce_claims(kafka, registry, writer, wanted)
-    # Whoever else has begun at the same instant: the first one counts.
+    # If another gateway started at the same instant, the first one wins.
     refuse_foreign(writer, read_owners(kafka, registry, wanted), known=known)
     event(_LOG, logging.INFO, "topics claimed", subscriptions=", ".join(sorted(wanted)))
 
@@ -273,7 +273,7 @@ def refuse_foreign(
     known: bool = False,
     siblings: Iterable[str] = (),
 ) -> None:
-    """Raise where an owner is not the writer; arguments as for `claim`.
+    """Raise if an owner is not the writer; arguments as for `claim`.
 
     Raises:
         ForeignTopics: names both.
@@ -316,7 +316,7 @@ def take_over(
     writer: Writer,
     owners: Mapping[str, Owner],
 ) -> None:
-    """Make the topics the writer's, whosever they are.
+    """Make the writer the owner of the topics, whoever owned them before.
 
     Raises:
         TransientError: Kafka or the registry does not answer, or another gateway has written again.

@@ -1,14 +1,14 @@
-"""What has been committed: written into each Kafka transaction, read back at start.
+"""Progress topic: committed state, written in each Kafka transaction and read back at start.
 
-A compacted topic of one partition. Its keys carry the slot's identity, so many gateways can share
-it. Keys and values are schemas/progress-key.avsc and schemas/progress.avsc in Confluent's wire
-format; reading goes by these files and never asks the registry.
+It is a compacted topic of one partition. Its keys contain the slot's identity, so many gateways can
+share it. Keys and values are schemas/progress-key.avsc and schemas/progress.avsc in Confluent's
+wire format; reading goes by these files and never asks the registry.
 
-What a topic holds may be anybody's: a record that no gateway has written is passed over, and named.
+Anybody may have written to the topic: a record that no gateway has written is skipped and logged.
 
-Reading waits until ``read_committed`` has reached the end that ``read_uncommitted`` shows: behind
-another gateway's open Kafka transaction a committed watermark of our own would be invisible, and an
-older one would pass for the newest.
+Reading waits until ``read_committed`` has reached the end that ``read_uncommitted`` shows: after
+another gateway's open Kafka transaction, a committed watermark of our own would be invisible, and
+an older one would pass for the newest.
 """
 
 from __future__ import annotations
@@ -73,17 +73,17 @@ _UNSETTLED: Final = (
     KafkaError.FENCED_LEADER_EPOCH,
 )
 _ROOM: Final = 4096
-"""Bytes of a record that are not its value."""
+"""Overhead of a record besides its value, in bytes."""
 _LOG: Final = logging.getLogger(__name__)
 
 
 class KafkaProgress:
-    """A `gateway.sink.delivery.producer.ProgressStore` in one topic.
+    """`gateway.sink.delivery.producer.ProgressStore` in one topic.
 
     Args:
         kafka: librdkafka properties of the user.
-        identity: The slot.
-        schema_ids: Registers the schemas, under ``<topic>-key`` and ``<topic>-value``.
+        identity: Identity of the slot.
+        schema_ids: Registry for the schemas ``<topic>-key`` and ``<topic>-value``.
 
     Raises:
         SchemaRefusedError: the registry refuses the schemas.
@@ -109,15 +109,15 @@ class KafkaProgress:
 
     @property
     def topic(self) -> str:
-        """The topic."""
+        """Name of the topic."""
         return self._topic
 
     def encode(
         self, watermark: Watermark, done_requests: Iterable[CopyRequest] = ()
     ) -> list[Record]:
-        """The records that carry `watermark`: its position, and the copies that have changed.
+        """Return the records of `watermark`: its position, and the copies that have changed.
 
-        Requests that are `done_requests` are forgotten.
+        `done_requests` are removed.
         """
         records: list[Record] = []
         if watermark.copies is not self._copies:
@@ -133,10 +133,10 @@ class KafkaProgress:
         return records
 
     def _fitting(self, name: str, state: CopyState) -> bytes:
-        """Encode a state; without what it remembers where a record cannot have all of that.
+        """Encode a state, without the table's description if the record would be too large.
 
-        It is that of a table that is to be copied from its beginning then: what holds after a start
-        that comes before the state fits again.
+        It is then the state of a table to be copied from the start, which is what holds if a start
+        comes before the state fits again.
         """
         value = encode_copy_state(state)
         if len(value) <= self._most_bytes:
@@ -156,17 +156,17 @@ class KafkaProgress:
         return encode_copy_state(restarted(state))
 
     def encode_request(self, request: CopyRequest) -> Record:
-        """The record that asks the gateway of this slot."""
+        """Return the record of a request to the gateway of this slot."""
         return self._record("request", request.name, encode_request(request))
 
     def encode_forgotten(self, topics: Iterable[str]) -> list[Record]:
-        """The records that forget the next offsets of some topics."""
+        """Return the records that remove the next offsets of some topics."""
         return [self._record("offsets", topic, None) for topic in topics]
 
     def encode_offsets(
         self, offsets: Mapping[str, tuple[int, ...]], topic_ids: Mapping[str, str]
     ) -> list[Record]:
-        """The records that carry the next offsets of some topics, and which topics these are."""
+        """Return the records of the next offsets of some topics, with the topics' IDs."""
         return [
             self._record(
                 "offsets", topic, encode_offsets(TopicOffsets(next_, topic_ids.get(topic, "")))
@@ -175,10 +175,10 @@ class KafkaProgress:
         ]
 
     def read(self, timeout_s: float) -> Recovered:
-        """What was committed last for this slot.
+        """Return the last committed state of this slot.
 
         Raises:
-            TransientError: Kafka did not give it within `timeout_s`.
+            TransientError: Kafka did not return it within `timeout_s`.
             FatalError: a record of a format this gateway does not know, or none at all.
         """
         recovered = read_progress(self._kafka, self._topic, self._identity, timeout_s)
@@ -204,15 +204,15 @@ def read_progress(
     *,
     settled: bool = True,
 ) -> Recovered:
-    """What was committed last for the slot; see `KafkaProgress.read` for errors.
+    """Return the last committed state of a slot; see `KafkaProgress.read` for errors.
 
     Args:
         kafka: librdkafka properties of the user.
-        topic: The progress topic.
-        identity: The slot.
+        topic: Name of the progress topic.
+        identity: Identity of the slot.
         timeout_s: When to give up.
-        settled: Wait for Kafka transactions that are open there. Otherwise an older position may
-            be the answer, at once.
+        settled: Whether to wait for open Kafka transactions. Otherwise the result may be an older
+            position, without waiting.
     """
     found: dict[ProgressKey, list[bytes]] = {}
     unreadable: list[str] = []
@@ -240,8 +240,8 @@ def _last_readable(
 ) -> ProgressValue | None:
     """Return the last value of a key that a gateway has written.
 
-    A format that is not known is no record that cannot be read: to go on by an older position would
-    publish again what came after it.
+    A record of an unknown format is not skipped: continuing from an older position would publish
+    the changes after it again.
 
     Raises:
         FatalError: another version has written the position.
@@ -272,9 +272,9 @@ def _last_readable(
 def read_slots(
     kafka: Mapping[str, str | int | bool], topic: str, slot: str, timeout_s: float
 ) -> list[Recovered]:
-    """What was committed last for each server and database with a slot of this name.
+    """Return the last committed state for each server and database with a slot of this name.
 
-    For who cannot ask the server which it is. Raises as `read_progress`.
+    For callers that cannot query the server's identity. Raises as `read_progress`.
     """
     found: dict[tuple[str, str], dict[ProgressKey, list[bytes]]] = {}
     unreadable: list[str] = []
@@ -340,14 +340,14 @@ def read_systems(
     definitions: str,
     timeout_s: float,
 ) -> list[str]:
-    """System identifiers of other servers whose slot of the same name has been read from.
+    """Return system identifiers of other servers whose slot of the same name was read.
 
     Args:
         kafka: librdkafka properties of the user.
-        topic: The progress topic.
-        identity: The slot; those of the same database and name count.
-        definitions: Fingerprint; those under other definitions do not count: they are other
-            gateways that share the topic.
+        topic: Name of the progress topic.
+        identity: Identity of the slot; only slots of the same database and name count.
+        definitions: Fingerprint; slots with other definitions do not count: they are other gateways
+            that share the topic.
         timeout_s: When to give up.
 
     Raises:
@@ -375,13 +375,13 @@ def read_systems(
 def read_compacted(
     kafka: Mapping[str, str | int | bool], topic: str, timeout_s: float, *, settled: bool = True
 ) -> Iterator[tuple[bytes, bytes | None]]:
-    """Keys and values of partition 0 of `topic`, oldest first, up to its end at the call.
+    """Return keys and values of partition 0 of `topic`, oldest first, until its end at the call.
 
-    `settled`: the end that ``read_uncommitted`` shows, which an open Kafka transaction hides;
-    otherwise that of ``read_committed``.
+    `settled` selects the end that ``read_uncommitted`` shows, which an open Kafka transaction
+    hides; otherwise that of ``read_committed``.
 
     Raises:
-        TransientError: Kafka did not give all of it within `timeout_s`.
+        TransientError: Kafka did not return all of it within `timeout_s`.
         FatalError: the topic is missing or may not be read.
     """
     deadline = time.monotonic() + timeout_s
@@ -410,7 +410,7 @@ def read_compacted(
                 if (key := message.key()) is not None:
                     yield _bytes(key), None if (v := message.value()) is None else _bytes(v)
             elif error.code() == KafkaError._PARTITION_EOF:
-                # Control records take offsets, too: the end may lie behind the last record.
+                # Control records have offsets, too: the end may lie after the last record.
                 position = max(position, message.offset() or 0)
             elif not error.retriable() and error.code() != KafkaError._ALL_BROKERS_DOWN:
                 raise classify_kafka_error(error, doing=doing, topic=topic)
@@ -437,7 +437,7 @@ def _end_offset(
             return int(future.result(rest + 1.0).offset)
         except KafkaException as raised:
             error: KafkaError = raised.args[0]
-            # The leader of a partition that is new, or whose broker has just come back.
+            # The leader of a new partition, or of one whose broker has just come back.
             if error.code() not in _UNSETTLED or time.monotonic() >= deadline:
                 admin.poll(0)
                 raise classify_kafka_error(
@@ -449,7 +449,7 @@ def _end_offset(
 
 
 def _framed(schema_id: int, avro: bytes) -> bytes:
-    """Confluent's wire format: a zero byte, the schema's id, the Avro datum."""
+    """Return a datum in Confluent's wire format: a zero byte, the schema's id, the Avro bytes."""
     return b"\0" + schema_id.to_bytes(4, "big") + avro
 
 

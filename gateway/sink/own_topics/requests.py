@@ -1,4 +1,4 @@
-"""Records that commands put into the progress topic, for the gateway of a slot to find there."""
+"""Requests of commands to the gateway of a slot, as records of the progress topic."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def send_request(
     schema_ids: SchemaIds,
     request: CopyRequest,
 ) -> None:
-    """Return when Kafka has `request`; the gateway that writes there is not disturbed.
+    """Send `request` and wait for Kafka; the gateway that writes there is not disturbed.
 
     Raises:
         TransientError: Kafka or the registry cannot be reached.
@@ -45,7 +45,7 @@ def forget_offsets(
     schema_ids: SchemaIds,
     topics: Iterable[str],
 ) -> None:
-    """Let the gateway of a slot, which does not run, know nothing of what it wrote to `topics`.
+    """Remove what a stopped gateway knows of its records in `topics`.
 
     Raises:
         TransientError: Kafka or the registry cannot be reached.
@@ -56,16 +56,16 @@ def forget_offsets(
 
 
 def send(kafka: Mapping[str, str | int | bool], records: Iterable[Record], doing: str) -> None:
-    """Produce `records` outside of Kafka transactions; return when Kafka has them.
+    """Produce `records` outside of Kafka transactions and wait for their delivery.
 
     Args:
         kafka: librdkafka properties of the user.
-        records: A few.
-        doing: What this is, for errors.
+        records: Few records.
+        doing: Description of the activity, for errors.
 
     Raises:
         TransientError: Kafka cannot be reached.
-        FatalError: it does not let us in.
+        FatalError: Kafka refuses access.
     """
     failed: list[tuple[KafkaError, str]] = []
 

@@ -1,4 +1,5 @@
-"""Topics read as any consumer reads them: committed records only, decoded by the writer's schema.
+"""Reading of topics as any consumer does: committed records, decoded by the writer's schema.
 
-For commands that show or compare what was published. The daemon does not read its tables' topics.
+It serves commands that show or compare published changes. The daemon does not read its tables'
+topics.
 """

@@ -1,7 +1,7 @@
-"""Decoding of records that others may have written: checked first, and by the writer's schema.
+"""Decoding of untrusted records: validated first, then decoded by the writer's schema.
 
-A topic is open to whoever may write there. A record is therefore data: its size, its schema's id
-and every length in it are checked before memory is taken for what it claims to hold.
+Anybody with access may write to a topic. A record is therefore data: its size, its schema's id and
+every length in it are checked before memory is allocated for what it claims to hold.
 """
 
 from __future__ import annotations
@@ -23,28 +23,28 @@ from gateway.sink.registry.registry import Registry
 __all__ = ["WIRE_BYTES", "RegisteredSchemas", "unframed"]
 
 WIRE_BYTES: Final = 5
-"""Confluent's wire format: 0, then the schema's id in four bytes."""
+"""Header of Confluent's wire format: 0, then the schema's id in four bytes."""
 _MOST_SCHEMAS: Final = 256
-"""Schemas that one reader asks the registry for. A topic has a few; more are an attack on it."""
+"""Maximum number of schemas that one reader fetches. A topic has a few; more are an attack."""
 _LONGEST_SCHEMA: Final = 4 << 20
 _LONGEST_REASON: Final = 300
-"""Characters of what fastavro says of a record: where schemas do not match, it quotes both."""
+"""Maximum length of fastavro's message about a record: for mismatched schemas it quotes both."""
 _OURS: Final = "pgsluice-"
 _EPOCH_DAYS: Final = 10_957
 _EPOCH_USECS: Final = 946_684_800_000_000
-_MOMENTS: Final[Mapping[tuple[str, str], Callable[[bytes], bytes]]] = {
+_TIMES: Final[Mapping[tuple[str, str], Callable[[bytes], bytes]]] = {
     ("int", "date"): datetimes.date,
     ("long", "local-timestamp-micros"): datetimes.timestamp,
     ("long", "timestamp-micros"): datetimes.timestamptz,
 }
-"""Logical types of which Python's own have not all the values that PostgreSQL's have."""
+"""Logical types whose Python types lack some of PostgreSQL's values."""
 
 
 def unframed(wire: bytes | str | None) -> tuple[int, bytes]:
     """Return the schema's id and the Avro bytes of a record in Confluent's wire format.
 
     Raises:
-        ProtocolError: it is something else.
+        ProtocolError: it is not in that format.
     """
     if not isinstance(wire, bytes) or len(wire) < WIRE_BYTES or wire[0] != 0:
         raise ProtocolError("not in Confluent's wire format", tag=b"", offset=0)
@@ -52,7 +52,7 @@ def unframed(wire: bytes | str | None) -> tuple[int, bytes]:
 
 
 class RegisteredSchemas:
-    """Decodes by the schemas that a registry has, each asked for once."""
+    """Decoder by a registry's schemas, each fetched once."""
 
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
@@ -61,12 +61,13 @@ class RegisteredSchemas:
     def decode(self, wire: bytes | str | None, name: str | None = None) -> dict[str, Any]:
         """Return the datum of a record, as the schema `name` of ``schemas/`` reads it.
 
-        `name` None: as it was written, with dates and timestamps as PostgreSQL shows them.
+        With `name` None it is read as it was written, with dates and timestamps as PostgreSQL
+        prints them.
 
         Raises:
             ProtocolError: it is not a record of such a schema.
             TransientError: the registry cannot be reached.
-            FatalError: it refuses the request.
+            FatalError: the registry refuses the request.
         """
         number, data = unframed(wire)
         schema = self._schema(number)
@@ -74,7 +75,7 @@ class RegisteredSchemas:
         reader = schema if name is None else fastavro.parse_schema(schemas.load(name))
         try:
             datum = fastavro.schemaless_reader(BytesIO(data), schema, reader)
-        except Exception as error:  # of fastavro, which has no class for all of them
+        except Exception as error:  # from fastavro, which has no common base class for them
             why = f"{type(error).__name__}: {str(error)[:_LONGEST_REASON]}"
             raise ProtocolError(why, tag=b"", offset=0) from None
         if not isinstance(datum, dict):
@@ -100,14 +101,14 @@ class RegisteredSchemas:
 
 
 def _shown(schema: Any) -> Any:
-    """Return a schema whose dates and timestamps are read as text; see `_MOMENTS`."""
+    """Return a schema whose dates and timestamps are read as text; see `_TIMES`."""
     if isinstance(schema, list):
         return [_shown(one) for one in schema]
     if not isinstance(schema, dict):
         return schema
     found = {name: _shown(one) for name, one in schema.items()}
     kind = (schema.get("type"), schema.get("logicalType"))
-    if isinstance(kind[0], str) and isinstance(kind[1], str) and kind in _MOMENTS:
+    if isinstance(kind[0], str) and isinstance(kind[1], str) and kind in _TIMES:
         found["logicalType"] = _OURS + kind[1]
     return found
 
@@ -125,5 +126,5 @@ def _as_text(show: Callable[[bytes], bytes], *, is_date: bool) -> Callable[..., 
     return read
 
 
-for (_kind, _logical), _show in _MOMENTS.items():
+for (_kind, _logical), _show in _TIMES.items():
     LOGICAL_READERS[f"{_kind}-{_OURS}{_logical}"] = _as_text(_show, is_date=_kind == "int")

@@ -1,4 +1,4 @@
-"""Reads topics as any other consumer does: committed records, decoded by the registry's schemas."""
+"""Topic reader: committed records, decoded by the registry's schemas."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ _POLL_S: Final = 0.2
 
 @dataclass(frozen=True, slots=True)
 class Followed:
-    """A record, decoded.
+    """Decoded record.
 
     Attributes:
-        value: None: a tombstone.
-        is_readable: Whether it is a record of its schema; the log says why it is not.
+        value: Decoded value; None for a tombstone.
+        is_readable: Whether it is a record of its schema; if not, the log says why.
     """
 
     topic: str
@@ -71,17 +71,17 @@ def follow(
 
     Args:
         kafka: librdkafka properties of the user.
-        registry: Has the schemas.
-        topics: They exist.
-        from_beginning: Also those that are there already.
-        to_end: Stop at what is there now; otherwise go on for ever.
+        registry: Registry with the schemas.
+        topics: Existing topics.
+        from_beginning: Whether to include existing records.
+        to_end: Whether to stop at the current end; otherwise never.
 
     Raises:
         TransientError: Kafka or the registry cannot be reached.
         FatalError: not authorised.
     """
     consumer = make_client(Consumer, consumer_properties(kafka))
-    # Of each topic its own: one that names too many schemas is not read, and all others are.
+    # One per topic: a topic that names too many schemas is not read, and all others are.
     schemas = {topic: RegisteredSchemas(registry) for topic in topics}
     try:
         left = _assign(consumer, topics, from_beginning=from_beginning)

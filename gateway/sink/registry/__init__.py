@@ -1,1 +1,1 @@
-"""The schema registry: schemas in, ids out, by Confluent's API and what Apicurio adds to it."""
+"""Schema registry: registration of schemas by Confluent's API, with Apicurio's additions."""

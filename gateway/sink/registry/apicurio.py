@@ -1,4 +1,4 @@
-"""What Apicurio, a schema registry with Confluent's API, can only be told by its own API."""
+"""Settings of Apicurio, a registry with Confluent's API, that need its own API."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ _RULES: Final = "/apis/registry/v3/groups/default/artifacts/{}/rules"
 
 
 def accept_any(client: SchemaRegistryClient, subject: str) -> None:
-    """Let an Apicurio registry take any schema under `subject`; nothing happens with another one.
+    """Let an Apicurio registry accept any schema under `subject`; others are left alone.
 
-    By Confluent's API, the level NONE takes the subject's own rule away there, so that the global
-    one counts. What is refused here shows when a schema is registered.
+    By Confluent's API, the level NONE removes the subject's own rule there, so that the global one
+    applies. If the request is refused, the registration of the schema will fail.
     """
     rest: Any = client._rest_client  # its session has the user's credentials and certificates
     for url in rest.base_urls:

@@ -1,6 +1,6 @@
-"""Confluent's client of the schema registry, without its OAuth library until OAuth is configured.
+"""Confluent's registry client, which loads its OAuth library only if OAuth is configured.
 
-Why: importing authlib costs about as much CPU as everything else that a start imports from the
+Importing authlib costs about as much CPU as everything else that a start imports from the
 registry's, Kafka's and PostgreSQL's clients together, for two classes that only a configuration
 with ``bearer.auth.credentials.source = OAUTHBEARER`` calls.
 """
@@ -20,7 +20,7 @@ _CLASSES: Final = ("OAuth2Client", "AsyncOAuth2Client")
 
 @contextmanager
 def _oauth_on_demand() -> Iterator[None]:
-    """Let an import find stand-ins for authlib's clients that load authlib when they are called."""
+    """Substitute stand-ins for authlib's clients, which load authlib when called."""
     if _OAUTH in sys.modules:
         yield
         return

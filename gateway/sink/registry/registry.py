@@ -1,4 +1,4 @@
-"""The schema registry: schemas in, ids out, by Confluent's API."""
+"""Registration of schemas by Confluent's API."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ logging.getLogger("httpx2").setLevel(logging.WARNING)
 _INCOMPATIBLE: Final = 409
 _UNPROCESSABLE: Final = 422
 _NO_SCHEMA: Final = (ValueError, LookupError, TypeError, AttributeError)
-"""What the client raises for an answer that is not JSON, or not the JSON of a schema."""
+"""Errors of the client for an answer that is not JSON, or not the JSON of a schema."""
 _NUMBERS: Final = ("timeout", "max.retries", "retries.wait.ms", "retries.max.wait.ms")
 _DEFAULTS: Final[Mapping[str, float]] = {
     "timeout": 10.0,
@@ -42,7 +42,7 @@ _USER_IN_URL: Final = re.compile(r"//[^/@\s]*@")
 
 
 class Registry:
-    """A `gateway.routing.ports.SchemaIds` that remembers what it has registered.
+    """`gateway.routing.ports.SchemaIds` that remembers what it has registered.
 
     Every subject is given the compatibility level BACKWARD before its first schema, unless the
     registry's global level is one that includes it; that of a key gets NONE when the key changes.
@@ -50,7 +50,7 @@ class Registry:
     Args:
         properties: ``url`` and further properties of Confluent's client, as
             ``basic.auth.user.info``; ``timeout`` in seconds per request.
-        on_wait: Called while an answer is waited for; what it raises is raised here at once.
+        on_wait: Callback of a wait for an answer; its exception is raised here at once.
 
     Raises:
         ConfigError: a property is missing, or the client does not accept it.
@@ -127,17 +127,17 @@ class Registry:
             except SchemaRegistryError as error:
                 if error.http_status_code != _INCOMPATIBLE or not subject.endswith("-key"):
                     raise
-                # The table has another key, and is copied anew: nobody reads old keys as new ones.
+                # The table has another key, and is copied again: nobody reads old keys as new ones.
                 self._client.set_compatibility(subject, level="NONE")
                 accept_any(self._client, subject)
                 return self._client.register_schema(subject, Schema(text, "AVRO"))
-        except Exception as error:  # the HTTP library's own classes, whichever it is
+        except Exception as error:  # the HTTP library's own classes, whichever library it is
             raise self._classify(error, subject) from None
 
     def find_text(self, schema_id: int) -> str | None:
-        """Return the schema of an id, as it was registered; None: the registry has none such.
+        """Return the schema of an id, as registered; None if the registry has none.
 
-        Empty: it gives no schema for this id, and answers for others.
+        An empty text means that it returns no schema for this id, but does for others.
 
         Raises:
             TransientError: the registry cannot be reached, or fails.
@@ -160,7 +160,7 @@ class Registry:
         raise failure
 
     def check(self) -> None:
-        """Ask for the subjects, to learn whether the registry answers.
+        """Fetch the subjects, to check whether the registry answers.
 
         Raises:
             TransientError: the registry cannot be reached.
@@ -218,7 +218,7 @@ def _includes_backward(level: object) -> bool:
 
 
 def _place_of(url: str) -> str:
-    """Scheme, host and port of each of the comma-separated URLs, nothing else."""
+    """Return only scheme, host and port of each of the comma-separated URLs."""
     places = []
     for part in url.split(","):
         split = urlsplit(part.strip())

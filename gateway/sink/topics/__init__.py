@@ -1,4 +1,5 @@
-"""Topics at the cluster: created, checked, compared with what the gateway knows of them.
+"""Topics of the cluster: creation, checks, and comparison with the gateway's knowledge.
 
-Partitions, durability, identity and log bounds. Nothing here produces or consumes a record.
+This covers partitions, durability, identity and log bounds. Nothing here produces or consumes a
+record.
 """

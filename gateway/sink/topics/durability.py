@@ -1,4 +1,4 @@
-"""Durability of topics: which of their settings let Kafka lose what it has acknowledged. Pure."""
+"""Durability of topics: settings that let Kafka lose acknowledged records. Pure."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ _DAY_MS: Final = 86_400_000
 
 @dataclass(frozen=True, slots=True)
 class Risk:
-    """A risk of losing records: in which topics, and the setting that ends it.
+    """Risk of losing records: the topics, and the setting that removes it.
 
     Attributes:
-        grave: What was acknowledged can go; otherwise it is by design, and worth knowing.
+        grave: Whether acknowledged records can be lost; otherwise the loss is by design.
     """
 
     message: str
@@ -27,11 +27,11 @@ class Risk:
 
 
 def risks(tables: Iterable[TopicDescription], others: Iterable[TopicDescription]) -> Iterator[Risk]:
-    """Yield what can be lost.
+    """Yield the risks.
 
     Args:
-        tables: The topics of tables and markers.
-        others: The progress topic.
+        tables: Topics of tables and markers.
+        others: Progress topic.
     """
     tables = sorted(tables, key=lambda topic: topic.name)
     every = [*tables, *others]

@@ -1,4 +1,4 @@
-"""Bounds of partitions' logs: the first offset that is there, and the one behind the last."""
+"""Bounds of partitions' logs: the first offset, and the one after the last."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _UNSETTLED: Final = (
 
 @dataclass(frozen=True, slots=True)
 class LogBounds:
-    """Offsets of one partition, records of open Kafka transactions included."""
+    """Bounds of one partition, including records of open Kafka transactions."""
 
     start: int
     end: int
@@ -47,7 +47,7 @@ def read_log_bounds(
 
     Args:
         kafka: librdkafka properties of the user.
-        topics: Topics that exist, and how many partitions each has.
+        topics: Existing topics, with their number of partitions.
         timeout_s: When to give up.
 
     Raises:

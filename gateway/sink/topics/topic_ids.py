@@ -1,6 +1,6 @@
-"""IDs of topics, and whether they may be written.
+"""IDs of topics, and permission to write to them.
 
-By its ID, a topic that was made again differs from the one that had its name.
+The ID distinguishes a topic from an earlier one of the same name.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ _GRACE_S: Final = 1.0
 
 @dataclass(frozen=True, slots=True)
 class KnownTopic:
-    """A topic as Kafka knows it.
+    """Existing topic.
 
     Attributes:
-        topic_id: Empty where the brokers know none (before 2.8).
-        may_write: Whether this user may; True where the brokers do not say.
+        topic_id: ID; empty if the brokers have none (before 2.8).
+        may_write: Whether this user may write; True if the brokers do not say.
     """
 
     topic_id: str
@@ -48,7 +48,7 @@ class KnownTopic:
 def read_topics(
     kafka: Mapping[str, str | int | bool], topics: Iterable[str], *, timeout_s: float = 10.0
 ) -> dict[str, KnownTopic]:
-    """Return those of the topics that exist, by name.
+    """Return the topics that exist, by name.
 
     Raises:
         TransientError: Kafka does not answer in time.
@@ -82,17 +82,17 @@ def read_topics(
 def read_topic_ids(
     kafka: Mapping[str, str | int | bool], topics: Iterable[str], *, timeout_s: float = 10.0
 ) -> dict[str, str]:
-    """Return the IDs of those of the topics that exist and have one; raises as `read_topics`."""
+    """Return the IDs of existing topics that have one; raises as `read_topics`."""
     return ids_of(read_topics(kafka, topics, timeout_s=timeout_s))
 
 
 def ids_of(topics: Mapping[str, KnownTopic]) -> dict[str, str]:
-    """Return the IDs of those that have one."""
+    """Return the IDs of topics that have one."""
     return {name: topic.topic_id for name, topic in topics.items() if topic.topic_id}
 
 
 def unwritable(topics: Mapping[str, KnownTopic]) -> dict[str, FatalError]:
-    """Return what is wrong with topics that may not be written, by name."""
+    """Return the errors of topics that may not be written, by name."""
     return {
         name: FatalError(f"writing to topic {name}: not authorised", hint=RIGHTS)
         for name, topic in topics.items()
@@ -101,5 +101,5 @@ def unwritable(topics: Mapping[str, KnownTopic]) -> dict[str, FatalError]:
 
 
 def other_topics(known: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
-    """Return the topics that are not the ones whose IDs are known."""
+    """Return the topics whose IDs differ from the known ones."""
     return sorted(name for name, one in known.items() if now.get(name, one) != one)

@@ -1,4 +1,4 @@
-"""Topics: made where they are missing, checked where they are not."""
+"""Topics: creation of missing ones and checks of existing ones."""
 
 from __future__ import annotations
 
@@ -38,17 +38,18 @@ _POLL_S: Final = 0.05
 
 @dataclass(frozen=True, slots=True)
 class TopicSpec:
-    """A topic as the gateway needs it.
+    """Required properties of a topic.
 
     Attributes:
-        name: Its name.
-        partitions: How many it must have.
+        name: Name of the topic.
+        partitions: Required number of partitions.
         config: Topic settings at creation; ``cleanup.policy`` is delete unless given.
-        replication_factor: At creation; -1 leaves it to the broker.
-        forbid_compaction: A topic that exists must not be compacted, because it has records
+        replication_factor: Replication factor at creation; -1 leaves it to the broker.
+        forbid_compaction: Whether an existing topic must not be compacted, because it has records
             without a key.
-        require_compaction: A topic that exists must be compacted and nothing else.
-        partitions_at_creation_only: Take a topic that exists with as many partitions as it has.
+        require_compaction: Whether an existing topic must be compacted only.
+        partitions_at_creation_only: Whether to accept an existing topic with any number of
+            partitions.
     """
 
     name: str
@@ -62,11 +63,11 @@ class TopicSpec:
 
 @dataclass(frozen=True, slots=True)
 class TopicDescription:
-    """A topic that exists.
+    """Description of an existing topic.
 
     Attributes:
-        config: All of its settings in force that have a value.
-        replicas: Of the partition that has the fewest.
+        config: All settings in force that have a value.
+        replicas: Smallest number of replicas of a partition.
     """
 
     name: str
@@ -76,17 +77,17 @@ class TopicDescription:
 
     @property
     def is_compacted(self) -> bool:
-        """``cleanup.policy`` has compact in it."""
+        """Whether ``cleanup.policy`` includes compact."""
         return "compact" in self.config.get(_POLICY, "delete")
 
 
 def progress_topic_spec(name: str, *, replication_factor: int = -1) -> TopicSpec:
-    """What the topic of the watermark must be: compacted, one partition."""
+    """Return the specification of the watermark's topic: compacted, one partition."""
     return TopicSpec(
         name,
         partitions=1,
-        # Only closed segments are compacted, and every start reads what is left: with the usual
-        # segments of 1 GiB that would be millions of records.
+        # Only closed segments are compacted, and every start reads the rest: with default segments
+        # of 1 GiB that would be millions of records.
         config={_POLICY: "compact", "segment.bytes": str(_PROGRESS_SEGMENT_BYTES)},
         replication_factor=replication_factor,
         require_compaction=True,
@@ -100,19 +101,19 @@ def ensure_topics(
     timeout_s: float = 30.0,
     refused: dict[str, FatalError] | None = None,
 ) -> dict[str, TopicDescription]:
-    """Create the topics that are missing and check those that exist; return what exists then.
+    """Create missing topics and check existing ones; return all that exist then.
 
     Args:
         kafka: librdkafka properties of the user.
-        topics: What is needed; names are unique.
-        timeout_s: For each of the (at most four) requests.
-        refused: Gets what is wrong with single topics, by name, instead of raising it. One that
-            exists and is not as it must be is returned all the same.
+        topics: Required topics; names are unique.
+        timeout_s: Timeout of each of the (at most four) requests, in seconds.
+        refused: Receives the errors of single topics, by name, instead of raising them. An existing
+            topic with a fault is returned nevertheless.
 
     Raises:
         TransientError: Kafka does not answer in time.
-        FatalError: not authorised; another number of partitions; compacted or not compacted
-            against the need. All topics are looked at before the first one is made.
+        FatalError: not authorised; wrong number of partitions; wrongly compacted or not compacted.
+            All topics are checked before the first one is created.
     """
     wanted = {spec.name: spec for spec in topics}
     problems: dict[str, FatalError] = {}
@@ -126,7 +127,7 @@ def ensure_topics(
     problems |= _create(kafka, missing, timeout_s, validate_only=False)
     _refuse(problems, refused)
     made = _wait_until_visible(kafka, [s for s in missing if s.name not in problems], timeout_s)
-    # Somebody else may have been faster, with other settings.
+    # Somebody else may have created it first, with other settings.
     _check(wanted, made, problems, refused)
     return {**found, **made}
 
@@ -167,7 +168,7 @@ def uncreatable_topics(
 def unfit_topics(
     topics: Sequence[TopicSpec], found: Mapping[str, TopicDescription]
 ) -> dict[str, FatalError]:
-    """Return what is wrong with topics that exist, by name."""
+    """Return the faults of existing topics, by name."""
     problems: dict[str, FatalError] = {}
     for spec in topics:
         if spec.name in found and (error := _problem(spec, found[spec.name])) is not None:
@@ -182,13 +183,14 @@ def describe_topics(
     timeout_s: float = 10.0,
     refused: dict[str, FatalError] | None = None,
 ) -> dict[str, TopicDescription]:
-    """Return those of the topics that exist and have leaders, by name.
+    """Return existing topics that have leaders, by name.
 
     Args:
         kafka: librdkafka properties of the user.
-        names: Of the topics.
-        timeout_s: For each of the two requests.
-        refused: Gets those whose settings may not be read, instead of raising it.
+        names: Names of the topics.
+        timeout_s: Timeout of each of the two requests, in seconds.
+        refused: Receives the errors of topics whose settings may not be read, instead of raising
+            them.
 
     Raises:
         TransientError: Kafka does not answer in time.
@@ -226,7 +228,7 @@ def describe_topics(
 
 
 def _list_topics(admin: AdminClient, complaints: Complaints, timeout_s: float) -> ClusterMetadata:
-    """The first contact with a cluster: who is not let in is told so before `timeout_s`."""
+    """List the topics on first contact with a cluster; refused access is reported at once."""
     deadline = time.monotonic() + timeout_s
     while True:
         left_s = max(deadline - time.monotonic(), _POLL_S)
@@ -245,7 +247,7 @@ def _list_topics(admin: AdminClient, complaints: Complaints, timeout_s: float) -
 def _wait_until_visible(
     kafka: Mapping[str, str | int | bool], specs: Sequence[TopicSpec], timeout_s: float
 ) -> dict[str, TopicDescription]:
-    """Describe topics just created: brokers learn of a topic some time after it was made."""
+    """Describe new topics: brokers learn of a topic some time after its creation."""
     deadline = time.monotonic() + timeout_s
     names = [spec.name for spec in specs]
     while True:
@@ -315,7 +317,7 @@ def _problem(spec: TopicSpec, found: TopicDescription) -> FatalError | None:
 
 
 def _result(future: Future[Any], timeout_s: float, doing: str, *, ok: int) -> Any:
-    """The future's result; None when it failed with the error code `ok`."""
+    """Return the future's result; None if it failed with the error code `ok`."""
     try:
         return future.result(timeout_s + _GRACE_S)
     except KafkaException as raised:

@@ -14,7 +14,7 @@ import pytest
 
 ROOT: Final = Path(__file__).parents[3]
 PAGE: Final = ROOT / "docs/vocabulary.md"
-CLEAN: Final = ("core", "definitions", "monitor", "observe", "routing")
+CLEAN: Final = ("core", "definitions", "monitor", "observe", "routing", "sink")
 """Packages of the gateway; the list grows until it has them all."""
 
 FORMATS: Final = {"taken", "taken_from"}

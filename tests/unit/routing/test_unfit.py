@@ -217,7 +217,9 @@ def test_the_error_record_is_as_small_as_its_topic_wants_it(most: int, omitted: 
 def test_an_oversized_record_stops_with_its_size_and_both_settings() -> None:
     gateway = Gateway([EVENTS], [publish()], most_bytes={TOPIC: 30_000})
 
-    with pytest.raises(RecordSizeError, match=f"larger than topic {TOPIC} takes, 30000") as caught:
+    with pytest.raises(
+        RecordSizeError, match=f"larger than topic {TOPIC} accepts, 30000"
+    ) as caught:
         gateway.commit(relation_of(EVENTS), Insert(T1, (b"1", NEAR, b"x" * 40_000)))
 
     for setting in ("max.message.bytes", '"message.max.bytes" in [kafka]', "[on_error] size"):

@@ -46,7 +46,7 @@ def test_an_error_that_says_what_it_is_about_is_not_blamed_on_connections() -> N
         KafkaError(KafkaError.MSG_SIZE_TOO_LARGE), doing="committing", topic="t", complaint=refused
     )
 
-    assert "larger than Kafka takes (topic t)" in str(error)
+    assert "larger than Kafka accepts (topic t)" in str(error)
 
 
 def test_a_handshake_that_was_cut_short_is_no_refusal() -> None:
