@@ -47,7 +47,7 @@ from gateway.runtime.lifecycle.standby import DefinitionsChanged, Standby
 from gateway.runtime.lifecycle.start_decision import Decision, Facts, GoOn, StartOver, decide, look
 from gateway.runtime.lifecycle.streaming import Streaming
 from gateway.runtime.loop.pipeline import Outcome
-from gateway.runtime.loop.receiver import Intake
+from gateway.runtime.loop.receiver import Receiver
 from gateway.runtime.planning.held_retries import HeldLooks
 from gateway.runtime.planning.lost_records import copied_again
 from gateway.runtime.planning.lost_topics import forget_lost, hold_lost, unknown_ends
@@ -168,8 +168,8 @@ class Attempt:
             if stream is None:
                 return Outcome.START_ANEW
             fail_point("start.slot_taken")
-            intake = stack.enter_context(
-                Intake(
+            receiver = stack.enter_context(
+                Receiver(
                     stream,
                     spool_directory=settings.gateway.spool_directory,
                     feedback_interval_s=settings.limits.feedback_interval_s,
@@ -187,8 +187,8 @@ class Attempt:
             sink.resume_while(partial(is_reading, source.dsn, source.slot, stream.backend_pid))
             # The stream goes first: a server that is stopping does not wait for Kafka.
             stack.callback(lambda: sink.close(self.close_timeout_s()))
-            stack.callback(intake.close)
-            with intake.attended():
+            stack.callback(receiver.close)
+            with receiver.attended():
                 recovered = sink.open(_OPEN_TIMEOUT_S, stopping=self.stopping)
                 recovered = believable(connection, recovered, self.counters)
                 if self.definitions is not None and _is_superseded(self.definitions, recovered):
@@ -206,18 +206,18 @@ class Attempt:
                     self.faults,
                     was_down=self.was_down,
                 )
-                going_on = self._take_over(setup, outside, intake, sink, made, recovered, lost)
+                going_on = self._take_over(setup, outside, receiver, sink, made, recovered, lost)
                 if going_on is not None:
                     going_on = self._take_requests(setup, outside, sink, recovered, going_on)
             if going_on is None:
                 return Outcome.START_ANEW
-            return self._go_on(setup, outside, intake, sink, going_on, recovered)
+            return self._go_on(setup, outside, receiver, sink, going_on, recovered)
 
     def _take_over(
         self,
         setup: Setup,
         outside: Outside,
-        intake: Intake,
+        receiver: Receiver,
         sink: TransactionalSink,
         made: Lsn | None,
         recovered: Recovered,
@@ -253,7 +253,7 @@ class Attempt:
             return GoOn(begin(setup.plan, names, first, routes, sink, self.stopping))
         decision = decide(self._facts(setup, outside, recovered))
         if not isinstance(decision, GoOn):
-            self._start_over(setup, intake, sink, decision)
+            self._start_over(setup, receiver, sink, decision)
             return None
         self._ensure_publications(outside.connection, setup.plan)
         if not (decision.rewritten or decision.altered or lost):
@@ -304,7 +304,7 @@ class Attempt:
         self,
         setup: Setup,
         outside: Outside,
-        intake: Intake,
+        receiver: Receiver,
         sink: TransactionalSink,
         going_on: GoOn,
         recovered: Recovered,
@@ -334,7 +334,7 @@ class Attempt:
             unreadable=partial(why_unreadable, outside.connection),
             setup=setup,
             routes=routes,
-            intake=intake,
+            receiver=receiver,
             sink=sink,
             watermark=going_on.watermark,
             taken={request.name for request in recovered.requests},
@@ -346,7 +346,7 @@ class Attempt:
         outcome = streaming.run(going_on)
         self.faults = {**self.faults, **streaming.faults}
         if (takeover := streaming.takeover) is not None:
-            with intake.attended():
+            with receiver.attended():
                 put_into_force(
                     reader.settle(takeover.plan, takeover.definitions, takeover.read_at),
                     takeover.routing.topic_names,
@@ -358,7 +358,7 @@ class Attempt:
                     stopping=self.stopping,
                 )
             self.definitions, self.faults = takeover.definitions, {}
-        intake.finish(self.close_timeout_s())
+        receiver.finish(self.close_timeout_s())
         return outcome
 
     def _evaluator(self) -> ServerEvaluator:
@@ -423,14 +423,14 @@ class Attempt:
         claim_topics(self.settings, outside.connection, setup.facts, outside.registry, names)
 
     def _start_over(
-        self, setup: Setup, intake: Intake, sink: TransactionalSink, decision: Decision
+        self, setup: Setup, receiver: Receiver, sink: TransactionalSink, decision: Decision
     ) -> None:
         """Give up a slot that is proven to be ours; the next attempt makes it anew."""
         assert isinstance(decision, StartOver), "the slot is held, so it exists"
         name = self.settings.source.slot
         event(_LOG, logging.WARNING, "starting over", slot=name, because=decision.because)
         commit_claim(sink, setup.facts.timeline, setup.definitions.fingerprint)
-        intake.close()
+        receiver.close()
         replication = ReplicationConnection(
             self.settings.source.dsn, on_wait=self._look_at_the_clock
         )

@@ -30,10 +30,10 @@ from gateway.runtime.copy.coordinator import TableCopier
 from gateway.runtime.copy.jobs import CopyReport
 from gateway.runtime.lifecycle.activation import take_requests
 from gateway.runtime.lifecycle.start_decision import GoOn
-from gateway.runtime.loop.history_check import Continuity
+from gateway.runtime.loop.history_check import HistoryCheck
 from gateway.runtime.loop.memory import clear_up
 from gateway.runtime.loop.pipeline import Outcome, Pipeline
-from gateway.runtime.loop.receiver import Intake
+from gateway.runtime.loop.receiver import Receiver
 from gateway.runtime.planning.held_retries import HeldLooks
 from gateway.runtime.planning.reload import Reloader, Takeover
 from gateway.runtime.planning.setup import Setup
@@ -76,7 +76,7 @@ class Streaming:
     unreadable: Callable[[Collection[int]], Mapping[int, Fault]]
     setup: Setup
     routes: RelationRoutes
-    intake: Intake
+    receiver: Receiver
     sink: TransactionalSink
     watermark: Watermark
     taken: set[str]
@@ -93,7 +93,7 @@ class Streaming:
         """
         settings, setup, protocol = self.settings, self.setup, self.setup.protocol
         self._tell()
-        router = Router(self.routes, setup.routing, attended=self.intake.attended)
+        router = Router(self.routes, setup.routing, attended=self.receiver.attended)
         assembler = Assembler(
             version=protocol.version,
             parallel_streaming=protocol.streaming == "parallel",
@@ -103,7 +103,7 @@ class Streaming:
         )
         with closing(assembler):
             pipeline = Pipeline(
-                self.intake,
+                self.receiver,
                 self.sink,
                 assembler,
                 router,
@@ -113,7 +113,7 @@ class Streaming:
                 self.counters,
                 endpos=self.endpos,
                 stopping=self.stopping,
-                continuity=Continuity(self.watermark, going_on.confirmed_lsn),
+                history=HistoryCheck(self.watermark, going_on.confirmed_lsn),
             )
             while True:
                 outcome, asked, unfit = self._run(pipeline)
@@ -147,7 +147,7 @@ class Streaming:
                     taken=self.taken,
                 )
             )
-            with self.intake.attended():
+            with self.receiver.attended():
                 copier = stack.enter_context(self._copier(stack))
             pipeline.begin(
                 self.watermark,
@@ -172,7 +172,7 @@ class Streaming:
                 self.takeover = reloader.take()
             if asked:
                 # The stream goes on, and threads may take their time to end.
-                with self.intake.attended():
+                with self.receiver.attended():
                     stack.close()
                     clear_up()
         if not asked:
@@ -187,7 +187,7 @@ class Streaming:
         return outcome, asked, reloader.unfit
 
     def _take(self, asked: tuple[CopyRequest, ...], unfit: Mapping[str, str]) -> None:
-        with self.intake.attended():
+        with self.receiver.attended():
             self.watermark = take_requests(
                 self.setup.plan,
                 self.watermark,

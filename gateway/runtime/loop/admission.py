@@ -9,7 +9,7 @@ from __future__ import annotations
 from enum import Enum
 
 from gateway.core.lsn import Lsn
-from gateway.runtime.loop.history_check import Continuity
+from gateway.runtime.loop.history_check import HistoryCheck
 from gateway.runtime.loop.transaction_queue import Item, end_of
 from gateway.transactions import PreparedTransaction, RolledBack, Series, Transaction
 from gateway.transactions.holds import PrepareHolds
@@ -31,17 +31,17 @@ class Admission:
 
     Args:
         started_at: What ends at or before it is in Kafka.
-        continuity: Refuses a stream that does not continue what Kafka has.
+        history: Refuses a stream that does not continue what Kafka has.
 
     Attributes:
-        heard: Everything that commits before it has been received.
+        received_lsn: Everything that commits before it has been received.
     """
 
-    def __init__(self, started_at: Lsn, continuity: Continuity) -> None:
+    def __init__(self, started_at: Lsn, history: HistoryCheck) -> None:
         self._started_at = started_at
-        self._continuity = continuity
+        self._history = history
         self._holds = PrepareHolds()
-        self.heard = started_at
+        self.received_lsn = started_at
 
     def judge(self, event: Item | Series, limit: Lsn | None) -> Verdict:
         """Return what is done with the next event of the stream.
@@ -53,7 +53,8 @@ class Admission:
         Raises:
             SlotError: the stream does not continue what Kafka has.
         """
-        beyond = limit is not None and end_of(event) > limit
+        end_lsn = end_of(event)
+        beyond = limit is not None and end_lsn > limit
         match event:
             case Series():
                 # Its first transaction stands for all where none needs a decision of its own.
@@ -61,13 +62,13 @@ class Admission:
                 if (
                     beyond
                     or begins_at <= self._started_at
-                    or not self._continuity.begins_behind(begins_at)
+                    or not self._history.begins_after(begins_at)
                 ):
                     return Verdict.SPLIT
-                self.hear(event.end_lsn)
+                self.advance(end_lsn)
             case Transaction():
-                self._continuity.take(event)
-                self.hear(event.end_lsn)
+                self._history.check(event)
+                self.received_lsn = max(self.received_lsn, end_lsn)
                 if event.gid is not None:
                     self._holds.commit(event.gid, event.xid, event.end_lsn)
             case PreparedTransaction():
@@ -76,16 +77,16 @@ class Admission:
                 self._holds.roll_back(event.gid, event.xid)
         if beyond:
             return Verdict.BEYOND
-        return Verdict.QUEUE if end_of(event) > self._started_at else Verdict.KNOWN
+        return Verdict.QUEUE if end_lsn > self._started_at else Verdict.KNOWN
 
-    def hear(self, lsn: Lsn) -> None:
+    def advance(self, lsn: Lsn) -> None:
         """Note that everything that ends at or before `lsn` has been received.
 
         Raises:
             SlotError: as `judge`.
         """
-        self._continuity.reach(lsn)
-        self.heard = max(self.heard, lsn)
+        self._history.reach(lsn)
+        self.received_lsn = max(self.received_lsn, lsn)
 
     def flush_lsn(self, durable: Lsn) -> Lsn:
         """Return what is safe in Kafka, as far as this server has sent it.
@@ -93,4 +94,4 @@ class Admission:
         Args:
             durable: Everything that ends at or before it is in Kafka.
         """
-        return min(self._holds.flush_lsn(durable), self._continuity.reached_lsn)
+        return min(self._holds.flush_lsn(durable), self._history.reached_lsn)

@@ -61,12 +61,12 @@ class BatchFiller:
         """Of the transaction that is being routed."""
         return None if self._routed is None else self._routed.commit_time
 
-    def fill(self, enough: int, heard: Lsn, *, draining: bool) -> bool:
+    def fill(self, enough: int, received_lsn: Lsn, *, draining: bool) -> bool:
         """Add records until the batch is full or has `enough`, or there is nothing to route.
 
         Args:
             enough: Number of records in the batch.
-            heard: Everything that commits before it has been received.
+            received_lsn: Everything that commits before it has been received.
             draining: No more rows of copies are placed.
 
         Returns:
@@ -74,7 +74,7 @@ class BatchFiller:
         """
         while not self._commits.is_full:
             if self._placing is None and self._routing is None and not draining:
-                self._place(heard)
+                self._place(received_lsn)
             if self._placing is not None:
                 records = next(self._placing, None)
                 if records is None:
@@ -100,7 +100,7 @@ class BatchFiller:
         free = not (draining or self.routing or self.placing or self._commits.is_full)
         return free and self._commits.room_for_copies > 0
 
-    def _place(self, heard: Lsn) -> None:
+    def _place(self, received_lsn: Lsn) -> None:
         """Begin with rows of a copy whose place is here: after what is routed, before the queue."""
         if self.copier is None:
             return
@@ -108,7 +108,7 @@ class BatchFiller:
         self.copies_wait = room <= 0
         if self.copies_wait:
             return
-        upto = self._queue.next_lsn or heard
+        upto = self._queue.next_lsn or received_lsn
         placement = self.copier.place(self._commits.routed_lsn, upto, room)
         if placement is not None:
             self._placing = placement.records

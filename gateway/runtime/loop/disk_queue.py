@@ -1,4 +1,4 @@
-"""Frames that have arrived and cannot be taken yet: a queue on disk, in the order of the stream."""
+"""Queue on disk of frames for which the loop has no room, in the order of the stream."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Final
 
 from gateway.transactions.spool import Spool
 
-__all__ = ["Backlog"]
+__all__ = ["DiskQueue"]
 
 _SEGMENT_BYTES: Final = 64 << 20
 
 
-class Backlog:
+class DiskQueue:
     """First in, first out, in segments that are freed as soon as they are read.
 
     Args:
@@ -28,7 +28,7 @@ class Backlog:
         self._reading: Iterator[list[bytes]] | None = None
 
     def __bool__(self) -> bool:
-        """Whether there is anything to take."""
+        """Whether there is anything to pop."""
         return bool(self._segments)
 
     @property
@@ -56,8 +56,8 @@ class Backlog:
             raise
         self._segments.append(segment)
 
-    def take(self) -> list[bytes]:
-        """Return the next frames, a bounded number of them; empty when there are none.
+    def pop(self) -> list[bytes]:
+        """Remove and return the next frames, a bounded number of them; empty when there are none.
 
         Raises:
             FatalError: the file cannot be read.

@@ -23,10 +23,10 @@ from gateway.core.lsn import ZERO_LSN, Lsn, format_lsn
 from gateway.core.records import LastCommit, Watermark
 from gateway.transactions import Transaction
 
-__all__ = ["Continuity"]
+__all__ = ["HistoryCheck"]
 
 
-class Continuity:
+class HistoryCheck:
     """Watches a stream from its beginning.
 
     Args:
@@ -50,8 +50,8 @@ class Continuity:
         self._expected = last if comes_again else None
         self.reached_lsn = watermark.end_lsn if confirmed_lsn is None else confirmed_lsn
 
-    def take(self, transaction: Transaction) -> None:
-        """Take in a transaction, in the order of the stream.
+    def check(self, transaction: Transaction) -> None:
+        """Check the next transaction of the stream.
 
         Raises:
             SlotError: the server that Kafka has changes of would send another one, or none.
@@ -70,12 +70,12 @@ class Continuity:
             raise _refusal("only its WAL has", _identity(transaction))
         self.reach(transaction.end_lsn)
 
-    def begins_behind(self, commit_lsn: Lsn) -> bool:
+    def begins_after(self, commit_lsn: Lsn) -> bool:
         """Whether it is enough to `reach` the ends of transactions from `commit_lsn` on."""
         return commit_lsn > max(self._watermark_lsn, self._last_lsn)
 
     def reach(self, lsn: Lsn) -> None:
-        """Take in that everything that ends at or before `lsn` has come.
+        """Note that everything that ends at or before `lsn` has been received.
 
         Raises:
             SlotError: the last transaction that Kafka has should have been among it.

@@ -33,11 +33,11 @@ from gateway.observe import Counters, LoopState
 from gateway.runtime.loop.admission import Admission, Verdict
 from gateway.runtime.loop.batch_filler import BatchFiller
 from gateway.runtime.loop.group_commit import GroupCommit, Turn
-from gateway.runtime.loop.history_check import Continuity
+from gateway.runtime.loop.history_check import HistoryCheck
 from gateway.runtime.loop.memory import rare_collections
-from gateway.runtime.loop.position import Position
-from gateway.runtime.loop.receiver import Intake
+from gateway.runtime.loop.receiver import Receiver
 from gateway.runtime.loop.reporter import Reporter, unix_time
+from gateway.runtime.loop.stream_position import StreamPosition
 from gateway.runtime.loop.transaction_queue import TransactionQueue, position_of
 from gateway.runtime.ports import Copier, Sink, Switch, TransactionRouter
 from gateway.transactions import (
@@ -85,13 +85,13 @@ class Pipeline:
         switch: Asked once per turn; its point ends the loop as an earlier endpos would.
         renew: Asked once per turn; True ends the loop, so that it is started anew.
         copier: Copies tables meanwhile. Until it has finished, endpos does not end the loop.
-        continuity: Refuses a stream that does not continue what Kafka has.
+        history: Refuses a stream that does not continue what Kafka has.
         clock: Seconds, monotonic.
     """
 
     def __init__(
         self,
-        intake: Intake,
+        receiver: Receiver,
         sink: Sink,
         assembler: Assembler,
         router: TransactionRouter,
@@ -105,10 +105,10 @@ class Pipeline:
         switch: Switch | None = None,
         renew: Callable[[], bool] = lambda: False,
         copier: Copier | None = None,
-        continuity: Continuity | None = None,
+        history: HistoryCheck | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._intake = intake
+        self._receiver = receiver
         self._sink = sink
         self._assembler = assembler
         self._router = router
@@ -124,8 +124,8 @@ class Pipeline:
         self._commits = GroupCommit(watermark, subscriptions, limits, clock)
         self._queue = TransactionQueue()
         self._filler = BatchFiller(self._queue, router, self._commits, counters, copier)
-        self._admission = Admission(watermark.end_lsn, continuity or Continuity(watermark, None))
-        self._position = Position(watermark.end_lsn, endpos)
+        self._admission = Admission(watermark.end_lsn, history or HistoryCheck(watermark, None))
+        self._position = StreamPosition(watermark.end_lsn, endpos)
         self._draining = False
         self._next_feedback = clock()
         self._asked_at = 0.0
@@ -208,12 +208,12 @@ class Pipeline:
         if self._draining:
             return 0
         if held:
-            self._intake.set_aside()
+            self._receiver.spool()
             return 0
         if self._is_full():
-            self._intake.wait_for_room()
+            self._receiver.defer()
             return 0
-        frames = self._intake.receive()
+        frames = self._receiver.receive()
         if frames:
             self._counters.frames += len(frames)
             for each in self._assembler.push(frames):
@@ -248,28 +248,29 @@ class Pipeline:
             # Where the record of a PREPARE begins is not known.
             known = isinstance(event, Transaction | StandaloneMessage)
             self._position.end(position_of(event) if known else ZERO_LSN)
-        accepted = not self._position.passed
-        if accepted and verdict is Verdict.QUEUE:
+        queued = verdict is Verdict.QUEUE and not self._position.passed
+        if queued:
             self._queue.append(event)
-            if isinstance(event, Transaction | PreparedTransaction):
-                self._router.foresee(event)
-            return
-        if accepted and isinstance(event, Transaction | PreparedTransaction):
-            # Sent again by the slot after a restart; its relations are not announced once more.
-            self._router.learn(event)
-        if isinstance(event, Transaction):
+        match event:
+            case Transaction() | PreparedTransaction():
+                if queued:
+                    self._router.foresee(event)
+                elif not self._position.passed:
+                    # Sent again by the slot after a restart; its relations are not announced again.
+                    self._router.learn(event)
+        if isinstance(event, Transaction) and not queued:
             event.release()
 
     def _accept_keepalive(self, keepalive: KeepaliveEvent) -> None:
         wal_end, limit = keepalive.wal_end, self._limit()
-        self._admission.hear(wal_end)
+        self._admission.advance(wal_end)
         if not self._assembler.has_open_transactions and not self._position.passed:
             if limit is not None and wal_end >= limit:
                 self._position.end()
             else:
                 self._position.advance(wal_end)
         if keepalive.reply_requested:
-            self._intake.answer(wal_end, self._flush_lsn())
+            self._receiver.answer(wal_end, self._flush_lsn())
 
     def _limit(self) -> Lsn | None:
         """Where the loop ends, as things are."""
@@ -297,8 +298,8 @@ class Pipeline:
         enough = self._commits.records + RECORDS_PER_TURN
         placed = True
         while placed:
-            heard = self._admission.heard
-            placed = self._filler.fill(enough, heard, draining=self._draining)
+            received_lsn = self._admission.received_lsn
+            placed = self._filler.fill(enough, received_lsn, draining=self._draining)
             self._position.advance(self._commits.routed_lsn)
             if placed:
                 self._end_if_reached()
@@ -354,7 +355,7 @@ class Pipeline:
             return True
         if not self._sink.busy and self._commits.is_full:
             return True
-        return self._intake.waiting and not self._draining and not self._is_full()
+        return self._receiver.waiting and not self._draining and not self._is_full()
 
     def _is_drained(self) -> bool:
         return (
@@ -380,14 +381,14 @@ class Pipeline:
             durable_lsn=self.durable.end_lsn,
             waiting_since=unix_time(oldest),
             waiting_transactions=len(self._queue),
-            heard_at=self._intake.heard_at,
-            silent_for_s=self._intake.silent_for_s,
+            heard_at=self._receiver.heard_at,
+            silent_for_s=self._receiver.silent_for_s,
             buffers={
                 "open": in_memory,
                 "waiting": self._queue.memory,
                 "batch": self._commits.size,
             },
-            spools={"open": on_disk, "intake": self._intake.spooled},
+            spools={"open": on_disk, "intake": self._receiver.spooled},
             copies=self.durable.copies,
         )
 
@@ -399,10 +400,10 @@ class Pipeline:
         if self._copier is None or self._draining or self._queue:
             return False
         awaited = self._copier.awaited()
-        return awaited is not None and awaited > self._admission.heard
+        return awaited is not None and awaited > self._admission.received_lsn
 
     def _feed_back(self, *, reply_requested: bool = False) -> None:
-        self._intake.send_feedback(self._flush_lsn(), reply_requested=reply_requested)
+        self._receiver.send_feedback(self._flush_lsn(), reply_requested=reply_requested)
         self._asked_at = self._clock() if reply_requested else self._asked_at
         interval = self._limits.feedback_interval_s
         if self._awaits_endpos():
@@ -417,8 +418,8 @@ class Pipeline:
         edges = [self._sink.fileno()]
         if self._router.awaits is not None:
             edges.append(self._router.awaits)
-        if not self._draining and self._intake.reads:
-            edges.append(self._intake.fileno())
+        if not self._draining and self._receiver.reads:
+            edges.append(self._receiver.fileno())
         if self._copier is not None and self._filler.accepts_copies(draining=self._draining):
             edges.append(self._copier.fileno())
         longest = 0.5 if self._switch is None or not self._switch.holds() else 0.05

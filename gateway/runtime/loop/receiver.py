@@ -1,23 +1,23 @@
-"""The replication stream as the loop sees it: everything that has arrived, in order; nobody waits.
+"""Non-blocking reader of the replication stream; spills to disk when the loop falls behind.
 
 PostgreSQL ends a connection that does not answer, and a server that is told to stop waits for one
-that does not read. So the stream is read and answered also while Kafka is away, a table is copied
-or a catalog look-up hangs. What cannot be taken then goes to disk (`Backlog`).
+that does not read. The stream is therefore read and answered also while Kafka is away, a table is
+copied or a catalog look-up hangs. Frames for which there is no room go to disk (`DiskQueue`).
 
-    loop takes            receive()         from disk first, then from the socket
-    loop has no room      wait_for_room()   nothing for half a second, then from the socket to disk
-    loop cannot take      set_aside()       from the socket to disk
-    loop is elsewhere     attended()        a thread does that
+    the loop receives      receive()    from disk first, then from the socket
+    the loop has no room   defer()      nothing for half a second, then from the socket to disk
+    the loop is held       spool()      from the socket to disk
+    the loop is elsewhere  attended()   a thread does that
 
 A server that is only faster than Kafka, or than the loop, waits as it does for any subscriber: the
-way through the disk costs CPU where it is short. While the loop takes what is on disk, the socket
-is looked at twice a second.
+way through the disk costs CPU where it is short. While the loop reads from disk, the socket is
+looked at twice a second.
 
 When the disk has no room, reading pauses and the log says so; feedback goes on.
 
 The server's questions are answered where they arrive. One that insists is stopping, and waits for a
-confirmation: see `gateway.runtime.loop.shutdown_keepalives`. It gets its connection closed instead,
-    and can stop.
+confirmation: see `gateway.runtime.loop.shutdown_keepalives`. Its connection is closed instead, and
+it can stop.
 """
 
 from __future__ import annotations
@@ -38,32 +38,32 @@ from gateway.core.errors import TransientError
 from gateway.core.lsn import ZERO_LSN, Lsn, format_lsn
 from gateway.observe import event
 from gateway.pgoutput.frames import KEEPALIVE_TAG, XLOGDATA_TAG
-from gateway.runtime.loop.disk_queue import Backlog
-from gateway.runtime.loop.shutdown_keepalives import ShutdownPings
+from gateway.runtime.loop.disk_queue import DiskQueue
+from gateway.runtime.loop.shutdown_keepalives import ShutdownKeepalives
 from gateway.runtime.ports import Source
 from gateway.transactions.spool import SpoolFullError
 
-__all__ = ["FRAMES_PER_TURN", "Intake"]
+__all__ = ["FRAMES_PER_TURN", "Receiver"]
 
 _LOG: Final = logging.getLogger(__name__)
 
 FRAMES_PER_TURN: Final = 2_000
-"""Frames taken from the source before anything else is looked at again."""
+"""Frames received from the source before anything else is looked at again."""
 
 _LOOK_S: Final = 0.5
-"""For so long the socket is not read while there is no room, or something else to take."""
+"""Time for which the socket is not read while there is no room, or frames on disk to read first."""
 
 _RETRY_FULL_S: Final = 1.0
 _REMIND_S: Final = 60.0
 _POSITION: Final = struct.Struct(">xQ")  # wal_start of XLogData, wal_end of a keepalive
 
 
-class Intake:
-    """A started `Source`, read on while nothing can be taken. Not thread safe, but for `attended`.
+class Receiver:
+    """A started `Source`, read on while the loop has no room. Not thread safe, but for `attended`.
 
     Args:
         source: Started; closed with this.
-        spool_directory: For what cannot be taken yet; None: the system's temporary directory.
+        spool_directory: For frames that wait; None: the system's temporary directory.
         feedback_interval_s: A standby status update at least this often while `attended`.
         clock: Seconds, monotonic.
 
@@ -82,13 +82,13 @@ class Intake:
         self._source = source
         self._feedback_interval_s = feedback_interval_s
         self._clock = clock
-        self._backlog = Backlog(spool_directory)
-        self._unstored: list[bytes] = []  # taken from the socket, no room on disk
-        self._taken_at = self._read_at = clock()  # by the loop, and from the socket
+        self._disk_queue = DiskQueue(spool_directory)
+        self._unstored: list[bytes] = []  # read from the socket, no room on disk
+        self._received_at = self._read_at = clock()  # by the loop, and from the socket
         self._waits = False
         self._try_disk_at = 0.0
         self._remind_at = 0.0
-        self._pings = ShutdownPings()
+        self._keepalives = ShutdownKeepalives()
         self._flush_lsn = ZERO_LSN
         self._received_lsn = ZERO_LSN
         self.heard_at = clock()
@@ -104,7 +104,7 @@ class Intake:
     @property
     def waiting(self) -> bool:
         """Whether `receive` has something without the server's doing."""
-        return bool(self._backlog) or bool(self._unstored)
+        return bool(self._disk_queue) or bool(self._unstored)
 
     @property
     def reads(self) -> bool:
@@ -113,8 +113,8 @@ class Intake:
 
     @property
     def spooled(self) -> int:
-        """Bytes on disk that wait to be taken."""
-        return self._backlog.size
+        """Bytes on disk that wait to be received."""
+        return self._disk_queue.size
 
     @property
     def silent_for_s(self) -> float:
@@ -128,32 +128,32 @@ class Intake:
             TransientError, SlotError, FatalError: as `Source.receive`, and for the disk.
         """
         self._waits = False
-        self._taken_at = self._clock()
-        if self.waiting and self._taken_at >= self._read_at + _LOOK_S:
-            self.set_aside()
-        if taken := self._backlog.take():
-            return taken
+        self._received_at = self._clock()
+        if self.waiting and self._received_at >= self._read_at + _LOOK_S:
+            self.spool()
+        if frames := self._disk_queue.pop():
+            return frames
         if self._unstored:
-            taken, self._unstored = self._unstored, []
-            return taken
-        self._read_at = self._taken_at
-        frames = self._source.receive(FRAMES_PER_TURN)
-        self._note(frames)
-        if frames and b"w" in (frames[0][:1], frames[-1][:1]):
-            self._pings.reset()  # the server is at work
-        return frames
+            frames, self._unstored = self._unstored, []
+            return frames
+        self._read_at = self._received_at
+        received = self._source.receive(FRAMES_PER_TURN)
+        self._note(received)
+        if received and b"w" in (received[0][:1], received[-1][:1]):
+            self._keepalives.reset()  # the server is at work
+        return received
 
-    def wait_for_room(self) -> None:
-        """Say that nothing can be taken now. When that lasts, it does what `set_aside` does.
+    def defer(self) -> None:
+        """Note that the loop has no room now. When that lasts, it does what `spool` does.
 
         Raises:
-            TransientError, SlotError, FatalError: as `set_aside`.
+            TransientError, SlotError, FatalError: as `spool`.
         """
-        self._waits = self._clock() < self._taken_at + _LOOK_S
+        self._waits = self._clock() < self._received_at + _LOOK_S
         if not self._waits:
-            self.set_aside()
+            self.spool()
 
-    def set_aside(self) -> int:
+    def spool(self) -> int:
         """Move what has arrived to disk; return the number of frames.
 
         Raises:
@@ -195,7 +195,7 @@ class Intake:
             TransientError: the connection is gone, or the server is stopping and insists.
         """
         self.send_feedback(flush_lsn)
-        if self._pings.insists(wal_end, self._flush_lsn, self._clock()):
+        if self._keepalives.insists(wal_end, self._flush_lsn, self._clock()):
             raise TransientError(
                 "the source server is stopping and waits for a confirmation of "
                 f"{format_lsn(wal_end)}, which cannot be given yet: everything up to "
@@ -232,12 +232,12 @@ class Intake:
     def finish(self, timeout_s: float) -> None:
         """End the stream in order: the server has read the last feedback, or time is up."""
         self._source.finish(timeout_s)
-        self._backlog.close()
+        self._disk_queue.close()
 
     def close(self) -> None:
         """Close the connection and free the disk."""
         self._source.close()
-        self._backlog.close()
+        self._disk_queue.close()
 
     def __enter__(self) -> Self:
         return self
@@ -257,7 +257,7 @@ class Intake:
                 if self._clock() >= next_feedback:
                     self.send_feedback(self._flush_lsn)
                     next_feedback = self._clock() + self._feedback_interval_s
-                if self.set_aside() == FRAMES_PER_TURN:
+                if self.spool() == FRAMES_PER_TURN:
                     ready = wait_readable([ended], 0)
                 else:
                     edges = [ended, self._source.fileno()] if self.reads else [ended]
@@ -280,7 +280,7 @@ class Intake:
         """Answer a keepalive that asks for it; what is kept of it asks no more."""
         tag = frame[0] if frame else None
         if tag == XLOGDATA_TAG:
-            self._pings.reset()
+            self._keepalives.reset()
         elif tag == KEEPALIVE_TAG and frame[-1]:
             self.answer(Lsn(_POSITION.unpack_from(frame)[0]))
             return frame[:-1] + b"\0"
@@ -291,7 +291,7 @@ class Intake:
         if now < self._try_disk_at:
             return
         try:
-            self._backlog.append(self._unstored)
+            self._disk_queue.append(self._unstored)
         except SpoolFullError as error:
             self._try_disk_at = now + _RETRY_FULL_S
             if now >= self._remind_at:

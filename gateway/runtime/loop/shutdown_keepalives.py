@@ -15,7 +15,7 @@ from typing import Final
 
 from gateway.core.lsn import Lsn
 
-__all__ = ["ShutdownPings"]
+__all__ = ["ShutdownKeepalives"]
 
 GAP_S: Final = 0.5
 """A question that comes sooner than this after the answer to the same one before is impatient."""
@@ -24,7 +24,7 @@ PATIENCE_S: Final = 4.0
 """How long that must go on: a commit to Kafka that is under way is usually done before."""
 
 
-class ShutdownPings:
+class ShutdownKeepalives:
     """Watches the keepalives that ask for an answer."""
 
     __slots__ = ("_answered_at", "_since", "_wal_end")

@@ -56,8 +56,9 @@ class TransactionQueue:
     def append(self, item: Item | Series) -> None:
         """Add what the stream has next."""
         self._items.append(item)
-        if isinstance(item, Transaction | Series):
-            self.memory += item.memory
+        match item:
+            case Transaction() | Series():
+                self.memory += item.memory
 
     def pop(self) -> Item:
         """Remove and return what is to be routed next."""

@@ -14,7 +14,7 @@ from gateway.core.lsn import Lsn
 from gateway.core.records import Watermark
 from gateway.observe import Counters
 from gateway.runtime.loop.pipeline import Outcome, Pipeline
-from gateway.runtime.loop.receiver import Intake
+from gateway.runtime.loop.receiver import Receiver
 from gateway.transactions import Assembler
 from tests.support.fakes import FakeCopier, FakeRouter, FakeSink, FakeSource, ManualClock
 from tests.support.pgoutput_encode import keepalive
@@ -46,7 +46,7 @@ def run(sink: FakeSink, request: pytest.FixtureRequest) -> Iterator[Run]:
 
             stack.enter_context(closing(copier))
             pipeline = Pipeline(
-                Intake(stack.enter_context(closing(FakeSource(turns)))),
+                Receiver(stack.enter_context(closing(FakeSource(turns)))),
                 sink,
                 Assembler(series=request.param),
                 FakeRouter(()),
@@ -195,7 +195,7 @@ def test_rows_that_wait_for_a_batch_do_not_keep_the_loop_awake(
     frames = [transaction(6, 1200), transaction(7, 2000)]
     with ExitStack() as stack:
         Pipeline(
-            Intake(stack.enter_context(closing(FakeSource(frames)))),
+            Receiver(stack.enter_context(closing(FakeSource(frames)))),
             stack.enter_context(closing(FakeSink(delay=1_000))),
             Assembler(),
             FakeRouter(()),
@@ -237,7 +237,7 @@ def test_a_second_run_goes_on_in_the_middle_of_a_transaction_with_another_copier
         first = stack.enter_context(closing(FakeCopier([])))
         second = stack.enter_context(closing(FakeCopier([(2500, b"rows")])))
         pipeline = Pipeline(
-            Intake(source),
+            Receiver(source),
             sink,
             Assembler(series=series),
             FakeRouter(()),

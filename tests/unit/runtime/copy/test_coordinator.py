@@ -42,7 +42,7 @@ from gateway.routing.build.relation_routes import RelationRoutes
 from gateway.runtime.copy.coordinator import TableCopier
 from gateway.runtime.copy.jobs import CopyStanding
 from gateway.runtime.loop.pipeline import Outcome, Pipeline
-from gateway.runtime.loop.receiver import Intake
+from gateway.runtime.loop.receiver import Receiver
 from gateway.source.copy.chunk_reader import ChunkReader, ChunkSource, ConditionError, TableChanged
 from gateway.transactions import Assembler
 from tests.support.copy_model import Row, Server, Transaction, line
@@ -285,7 +285,7 @@ class Attempt:
                 return stream.is_done and not copier.unfinished
 
             pipeline = Pipeline(
-                Intake(stream, spool_directory=Path(os.devnull)),
+                Receiver(stream, spool_directory=Path(os.devnull)),
                 sink,
                 Assembler(),
                 Router(routes, routing),

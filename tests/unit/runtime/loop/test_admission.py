@@ -11,7 +11,7 @@ from gateway.core.lsn import Lsn
 from gateway.core.records import LastCommit, Watermark
 from gateway.pgoutput.messages import LogicalMessage
 from gateway.runtime.loop.admission import Admission, Verdict
-from gateway.runtime.loop.history_check import Continuity
+from gateway.runtime.loop.history_check import HistoryCheck
 from gateway.runtime.loop.transaction_queue import Item
 from gateway.transactions import (
     Assembler,
@@ -31,7 +31,7 @@ LAST = LastCommit(Lsn(990), 6, 0)
 def admission(last: LastCommit | None = None, confirmed: int | None = None) -> Admission:
     watermark = Watermark(START, 1, "f", (), last)
     slot = None if confirmed is None else Lsn(confirmed)
-    return Admission(START, Continuity(watermark, slot))
+    return Admission(START, HistoryCheck(watermark, slot))
 
 
 def one(commit_lsn: int, *, series: bool = False) -> Transaction | Series:
@@ -116,9 +116,9 @@ def test_nothing_is_confirmed_that_was_not_received_or_is_prepared() -> None:
     judge = admission(confirmed=500)
 
     assert flushed(judge, [], 1000) == 500
-    judge.hear(Lsn(700))
+    judge.advance(Lsn(700))
     assert flushed(judge, [], 1000) == 700
-    judge.hear(Lsn(5000))
+    judge.advance(Lsn(5000))
     assert flushed(judge, [prepared(2000)], 4000) == 1990
     assert flushed(judge, [], 4000) == 1990  # asked again, nothing has changed
     assert flushed(judge, [rolled_back(4000)], 4000) == 4000

@@ -8,7 +8,7 @@ from gateway.core.errors import SlotError
 from gateway.core.lsn import Lsn
 from gateway.core.records import LastCommit, Watermark
 from gateway.pgoutput.messages import Begin, Commit, Insert, LogicalMessage
-from gateway.runtime.loop.history_check import Continuity
+from gateway.runtime.loop.history_check import HistoryCheck
 from gateway.transactions import Assembler, Transaction
 from tests.support.pgoutput_encode import xlogdata
 
@@ -41,11 +41,11 @@ GOOD = [
 
 @pytest.mark.parametrize(("confirmed", "stream"), GOOD)
 def test_a_stream_that_continues_passes(confirmed: int | None, stream: list[Transaction]) -> None:
-    continuity = Continuity(WATERMARK, None if confirmed is None else Lsn(confirmed))
+    history = HistoryCheck(WATERMARK, None if confirmed is None else Lsn(confirmed))
 
     for one in stream:
-        continuity.take(one)
-    continuity.reach(Lsn(5000))
+        history.check(one)
+    history.reach(Lsn(5000))
 
 
 @pytest.mark.parametrize(
@@ -76,25 +76,25 @@ def test_a_stream_that_continues_passes(confirmed: int | None, stream: list[Tran
 def test_a_stream_that_does_not_is_refused(
     confirmed: int, stream: list[Transaction], said: str
 ) -> None:
-    continuity = Continuity(WATERMARK, Lsn(confirmed))
+    history = HistoryCheck(WATERMARK, Lsn(confirmed))
 
     with pytest.raises(SlotError, match=said) as caught:
         for one in stream:
-            continuity.take(one)
+            history.check(one)
 
     assert "pgsluice slot drop" in (caught.value.hint or "")
 
 
 def test_a_server_that_is_idle_beyond_it_is_refused() -> None:
-    continuity = Continuity(WATERMARK, Lsn(800))
-    continuity.reach(Lsn(900))
+    history = HistoryCheck(WATERMARK, Lsn(800))
+    history.reach(Lsn(900))
 
     with pytest.raises(SlotError, match="does not have transaction 7"):
-        continuity.reach(Lsn(901))
+        history.reach(Lsn(901))
 
 
 def test_a_watermark_that_no_transaction_has_reached_covers_none() -> None:
-    continuity = Continuity(Watermark(Lsn(1000), 1, "d", ()), Lsn(800))
+    history = HistoryCheck(Watermark(Lsn(1000), 1, "d", ()), Lsn(800))
 
     with pytest.raises(SlotError, match="only its WAL has transaction 3"):
-        continuity.take(transaction(850, 3))
+        history.check(transaction(850, 3))

@@ -14,9 +14,9 @@ from gateway.core.lsn import Lsn
 from gateway.core.records import LastCommit, Watermark
 from gateway.observe import Counters
 from gateway.pgoutput.messages import Begin, Commit, Insert, LogicalMessage
-from gateway.runtime.loop.history_check import Continuity
+from gateway.runtime.loop.history_check import HistoryCheck
 from gateway.runtime.loop.pipeline import Outcome, Pipeline
-from gateway.runtime.loop.receiver import Intake
+from gateway.runtime.loop.receiver import Receiver
 from gateway.runtime.ports import Switch
 from gateway.transactions import Assembler
 from tests.support.fakes import FakeRouter, FakeSink, FakeSource, ManualClock
@@ -44,7 +44,7 @@ class Bench:
     """One pipeline on fakes; `stop_after` turns without frames it is told to stop."""
 
     source: FakeSource
-    intake: Intake
+    receiver: Receiver
     sink: FakeSink
     router: FakeRouter
     pipeline: Pipeline
@@ -90,11 +90,11 @@ def bench(request: pytest.FixtureRequest) -> Iterator[BenchFactory]:
             asked += 1
             return asked > len(turns) + stop_after
 
-        intake = Intake(source, clock=clock)
+        receiver = Receiver(source, clock=clock)
         watermark = Watermark(START, 1, "f", (), LAST)
-        continuity = Continuity(watermark, None if confirmed is None else Lsn(confirmed))
+        history = HistoryCheck(watermark, None if confirmed is None else Lsn(confirmed))
         pipeline = Pipeline(
-            intake,
+            receiver,
             used,
             Assembler(series=request.param and series),
             router,
@@ -105,15 +105,15 @@ def bench(request: pytest.FixtureRequest) -> Iterator[BenchFactory]:
             endpos=None if endpos is None else Lsn(endpos),
             stopping=stopping,
             switch=switch,
-            continuity=continuity,
+            history=history,
             clock=clock,
         )
-        made.append(Bench(source, intake, used, router, pipeline, clock, counters))
+        made.append(Bench(source, receiver, used, router, pipeline, clock, counters))
         return made[-1]
 
     yield make
     for one in made:
-        one.intake.close()
+        one.receiver.close()
         one.sink.close()
 
 
@@ -471,24 +471,24 @@ def test_what_does_not_fit_into_memory_waits_at_the_server_and_then_on_disk(
     turns = [transaction(xid, 1000 + 100 * xid) for xid in range(1, 6)]
     b = bench(turns, sink=FakeSink(delay=3), limits=limits, stop_after=500)
 
-    set_aside = 0
+    spool = 0
 
     def counted() -> int:
-        nonlocal set_aside
-        moved = Intake.set_aside(b.intake)
-        set_aside += moved
+        nonlocal spool
+        moved = Receiver.spool(b.receiver)
+        spool += moved
         return moved
 
     def wait() -> None:
         b.clock.advance(turn_s)
-        Intake.wait_for_room(b.intake)
+        Receiver.defer(b.receiver)
 
-    b.intake.set_aside = counted  # type: ignore[method-assign]
-    b.intake.wait_for_room = wait  # type: ignore[method-assign]
+    b.receiver.spool = counted  # type: ignore[method-assign]
+    b.receiver.defer = wait  # type: ignore[method-assign]
 
     b.pipeline.run()
 
-    assert (set_aside > 0) is expected
+    assert (spool > 0) is expected
     ends = [v for v in b.values() if v.startswith(b"END")]
     assert ends == [b"END %d" % xid for xid in range(1, 6)]
 

@@ -12,8 +12,8 @@ import pytest
 from gateway.core.errors import TransientError
 from gateway.core.lsn import Lsn
 from gateway.pgoutput.messages import Insert
-from gateway.runtime.loop.disk_queue import Backlog
-from gateway.runtime.loop.receiver import Intake
+from gateway.runtime.loop.disk_queue import DiskQueue
+from gateway.runtime.loop.receiver import Receiver
 from tests.support.fakes import FakeSource, ManualClock
 from tests.support.pgoutput_encode import keepalive, xlogdata
 from tests.support.waiting import wait_until
@@ -34,9 +34,9 @@ def no_file_above(size: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
 
 
-def everything(intake: Intake) -> list[bytes]:
+def everything(receiver: Receiver) -> list[bytes]:
     found: list[bytes] = []
-    while frames := intake.receive():
+    while frames := receiver.receive():
         found += frames
     return found
 
@@ -50,61 +50,61 @@ def test_what_was_set_aside_comes_before_what_comes_later(
     clock: ManualClock, tmp_path: Path
 ) -> None:
     first, second, third = [row(1), row(2)], [row(3)], [row(4)]
-    with Intake(
+    with Receiver(
         FakeSource([first, second, third]), spool_directory=tmp_path, clock=clock
-    ) as intake:
-        assert intake.set_aside() == 2
-        assert intake.set_aside() == 1
+    ) as receiver:
+        assert receiver.spool() == 2
+        assert receiver.spool() == 1
 
-        assert everything(intake) == [*first, *second, *third]
-        assert not intake.waiting
+        assert everything(receiver) == [*first, *second, *third]
+        assert not receiver.waiting
 
 
 def test_what_is_on_disk_is_taken_before_more_goes_there(
     clock: ManualClock, tmp_path: Path
 ) -> None:
     source = FakeSource([[row(number)] for number in range(1, 6)])
-    with Intake(source, spool_directory=tmp_path, clock=clock) as intake:
-        intake.set_aside()
-        assert intake.receive() == [row(1)]
-        assert intake.receive() == [row(2)]
-        assert not intake.waiting
+    with Receiver(source, spool_directory=tmp_path, clock=clock) as receiver:
+        receiver.spool()
+        assert receiver.receive() == [row(1)]
+        assert receiver.receive() == [row(2)]
+        assert not receiver.waiting
 
-        intake.set_aside()
+        receiver.spool()
         clock.advance(1)
         # A look at the socket, where a server that stops is heard.
-        assert intake.receive() == [row(3), row(4)]
-        assert intake.receive() == [row(5)]
+        assert receiver.receive() == [row(3), row(4)]
+        assert receiver.receive() == [row(5)]
 
 
 def test_a_moment_without_room_is_none_in_which_anything_goes_to_disk(
     clock: ManualClock, tmp_path: Path
 ) -> None:
     source = FakeSource([[row(number)] for number in range(1, 5)])
-    with Intake(source, spool_directory=tmp_path, clock=clock) as intake:
-        assert intake.receive() == [row(1)]
-        intake.wait_for_room()
-        assert (intake.spooled, intake.reads) == (0, False)
+    with Receiver(source, spool_directory=tmp_path, clock=clock) as receiver:
+        assert receiver.receive() == [row(1)]
+        receiver.defer()
+        assert (receiver.spooled, receiver.reads) == (0, False)
 
         clock.advance(1)
-        intake.wait_for_room()
-        assert (intake.spooled > 0, intake.reads) == (True, True)
+        receiver.defer()
+        assert (receiver.spooled > 0, receiver.reads) == (True, True)
 
-        assert intake.receive() == [row(2)]
-        intake.wait_for_room()
-        assert not intake.reads
-        assert intake.receive() == [row(3)]
-        assert intake.reads
+        assert receiver.receive() == [row(2)]
+        receiver.defer()
+        assert not receiver.reads
+        assert receiver.receive() == [row(3)]
+        assert receiver.reads
 
 
 def test_a_question_is_answered_when_it_arrives_and_not_again_later(clock: ManualClock) -> None:
     source = FakeSource([[row(1), keepalive(50, reply_requested=True)]])
-    with Intake(source, clock=clock) as intake:
-        intake.send_feedback(Lsn(7))
-        intake.set_aside()
+    with Receiver(source, clock=clock) as receiver:
+        receiver.send_feedback(Lsn(7))
+        receiver.spool()
 
         assert source.feedback == [7, 7]
-        assert everything(intake) == [row(1), keepalive(50, reply_requested=False)]
+        assert everything(receiver) == [row(1), keepalive(50, reply_requested=False)]
 
 
 def test_a_server_that_insists_is_let_go_while_frames_are_set_aside(clock: ManualClock) -> None:
@@ -114,27 +114,27 @@ def test_a_server_that_insists_is_let_go_while_frames_are_set_aside(clock: Manua
             return [keepalive(50, reply_requested=True)]
 
     with (
-        Intake(Insisting([]), clock=clock) as intake,
+        Receiver(Insisting([]), clock=clock) as receiver,
         pytest.raises(TransientError, match="server is stopping"),
     ):
         for _ in range(200):
-            intake.set_aside()
+            receiver.spool()
 
 
 def test_a_full_disk_pauses_reading_and_loses_nothing(clock: ManualClock, tmp_path: Path) -> None:
     turns = [[row(n, 500)] for n in range(1, 6)]
-    with Intake(FakeSource(turns), spool_directory=tmp_path, clock=clock) as intake:
-        intake.set_aside()
+    with Receiver(FakeSource(turns), spool_directory=tmp_path, clock=clock) as receiver:
+        receiver.spool()
         with no_file_above(800):
-            assert intake.set_aside() == 1  # taken from the socket, kept in memory
+            assert receiver.spool() == 1  # taken from the socket, kept in memory
             for _ in range(3):
                 clock.advance(2)
-                assert intake.set_aside() == 0
-            intake.send_feedback(Lsn(7))
+                assert receiver.spool() == 0
+            receiver.send_feedback(Lsn(7))
 
         clock.advance(2)
-        assert intake.set_aside() == 1
-        assert everything(intake) == [frame for turn in turns for frame in turn]
+        assert receiver.spool() == 1
+        assert everything(receiver) == [frame for turn in turns for frame in turn]
 
 
 def test_a_full_disk_does_not_keep_what_is_there_from_being_taken(
@@ -142,20 +142,20 @@ def test_a_full_disk_does_not_keep_what_is_there_from_being_taken(
 ) -> None:
     turns = [[row(n, 500)] for n in range(1, 6)]
     source = FakeSource(turns)
-    with Intake(source, spool_directory=tmp_path, clock=clock) as intake, no_file_above(800):
-        intake.set_aside()
-        intake.set_aside()
+    with Receiver(source, spool_directory=tmp_path, clock=clock) as receiver, no_file_above(800):
+        receiver.spool()
+        receiver.spool()
 
-        assert everything(intake) == [frame for turn in turns for frame in turn]
+        assert everything(receiver) == [frame for turn in turns for frame in turn]
 
 
 def test_a_thread_reads_and_answers_while_the_loop_is_elsewhere() -> None:
     source = FakeSource([[row(1)], [keepalive(50, reply_requested=True)], [row(2)]])
-    with Intake(source, feedback_interval_s=0.01) as intake:
-        with intake.attended():
+    with Receiver(source, feedback_interval_s=0.01) as receiver:
+        with receiver.attended():
             wait_until(lambda: len(source.feedback) > 3, 60, "feedback from the thread")
 
-        assert [f for f in everything(intake) if f[:1] == b"w"] == [row(1), row(2)]
+        assert [f for f in everything(receiver) if f[:1] == b"w"] == [row(1), row(2)]
 
 
 def test_what_goes_wrong_meanwhile_is_raised_at_the_end_of_the_block() -> None:
@@ -169,39 +169,39 @@ def test_what_goes_wrong_meanwhile_is_raised_at_the_end_of_the_block() -> None:
             closed.append(True)
 
     source = Broken([])
-    intake = Intake(source)
-    with pytest.raises(TransientError, match="the connection is gone"), intake.attended():
+    receiver = Receiver(source)
+    with pytest.raises(TransientError, match="the connection is gone"), receiver.attended():
         wait_until(lambda: bool(closed), 60, "the connection to be closed at once")
     FakeSource.close(source)
 
 
 def test_a_backlog_frees_each_segment_as_it_is_read(tmp_path: Path) -> None:
-    backlog = Backlog(tmp_path, segment_bytes=1000)
+    disk_queue = DiskQueue(tmp_path, segment_bytes=1000)
     frames = [row(n, 300) for n in range(1, 31)]
     for first in range(0, 30, 3):
-        backlog.append(frames[first : first + 3])
-    whole = backlog.size
+        disk_queue.append(frames[first : first + 3])
+    whole = disk_queue.size
 
-    taken = backlog.take()
-    while backlog.size > whole / 2:
-        taken += backlog.take()
+    taken = disk_queue.pop()
+    while disk_queue.size > whole / 2:
+        taken += disk_queue.pop()
     assert taken == frames[: len(taken)]
     assert len(taken) < 30
 
-    while chunk := backlog.take():
+    while chunk := disk_queue.pop():
         taken += chunk
     assert taken == frames
-    assert not backlog
-    backlog.close()
+    assert not disk_queue
+    disk_queue.close()
 
 
 def test_a_backlog_is_read_to_what_was_added_last(tmp_path: Path) -> None:
-    backlog = Backlog(tmp_path)
-    backlog.append([row(1)])
-    assert backlog.take() == [row(1)]
-    backlog.append([row(2)])
-    assert backlog.take() == [row(2)]
-    assert backlog.take() == []
-    backlog.append([row(3)])
-    assert backlog.take() == [row(3)]
-    backlog.close()
+    disk_queue = DiskQueue(tmp_path)
+    disk_queue.append([row(1)])
+    assert disk_queue.pop() == [row(1)]
+    disk_queue.append([row(2)])
+    assert disk_queue.pop() == [row(2)]
+    assert disk_queue.pop() == []
+    disk_queue.append([row(3)])
+    assert disk_queue.pop() == [row(3)]
+    disk_queue.close()

@@ -13,8 +13,8 @@ from gateway.core.records import Batch, Watermark
 from gateway.observe import Counters
 from gateway.pgoutput.messages import Begin, BeginPrepare, Commit, Insert, Prepare
 from gateway.runtime.loop.pipeline import Outcome, Pipeline
-from gateway.runtime.loop.receiver import Intake
-from gateway.runtime.loop.shutdown_keepalives import GAP_S, PATIENCE_S, ShutdownPings
+from gateway.runtime.loop.receiver import Receiver
+from gateway.runtime.loop.shutdown_keepalives import GAP_S, PATIENCE_S, ShutdownKeepalives
 from gateway.transactions import Assembler
 from tests.support.fakes import FakeRouter, FakeSink, FakeSource, ManualClock
 from tests.support.pgoutput_encode import keepalive, xlogdata
@@ -23,8 +23,8 @@ START = Lsn(1000)
 
 
 def insisted(questions: Sequence[tuple[float, int, int]]) -> list[bool]:
-    pings = ShutdownPings()
-    return [pings.insists(Lsn(wal_end), Lsn(flush), now) for now, wal_end, flush in questions]
+    keepalives = ShutdownKeepalives()
+    return [keepalives.insists(Lsn(wal_end), Lsn(flush), now) for now, wal_end, flush in questions]
 
 
 def every(
@@ -53,11 +53,11 @@ def test_other_questions_are_not(questions: list[tuple[float, int, int]]) -> Non
 
 
 def test_data_in_between_means_that_the_server_works() -> None:
-    pings = ShutdownPings()
+    keepalives = ShutdownKeepalives()
     found = []
     for now, wal_end, flush in every(0.1, 100):
-        pings.reset()
-        found.append(pings.insists(Lsn(wal_end), Lsn(flush), now))
+        keepalives.reset()
+        found.append(keepalives.insists(Lsn(wal_end), Lsn(flush), now))
 
     assert not any(found)
 
@@ -80,7 +80,7 @@ class PingingSource(FakeSource):
 def run(source: FakeSource, sink: FakeSink, clock: ManualClock, *, turns: int) -> Outcome:
     asked = iter(range(turns))
     pipeline = Pipeline(
-        Intake(source, clock=clock),
+        Receiver(source, clock=clock),
         sink,
         Assembler(version=3),
         FakeRouter(),
@@ -157,7 +157,7 @@ def test_a_transaction_that_does_not_fit_is_named(at: int) -> None:
     sink = ExpiringSink(at)
     source = FakeSource([frames])
     pipeline = Pipeline(
-        Intake(source, clock=clock),
+        Receiver(source, clock=clock),
         sink,
         Assembler(),
         FakeRouter(),

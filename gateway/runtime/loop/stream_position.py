@@ -14,11 +14,11 @@ from dataclasses import dataclass
 
 from gateway.core.lsn import ZERO_LSN, Lsn
 
-__all__ = ["Position"]
+__all__ = ["StreamPosition"]
 
 
 @dataclass(slots=True)
-class Position:
+class StreamPosition:
     """Position of one loop.
 
     Attributes:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gateway.core.lsn import ZERO_LSN, Lsn
-from gateway.runtime.loop.position import Position
+from gateway.runtime.loop.stream_position import StreamPosition
 
 START = Lsn(1000)
 
@@ -23,7 +23,7 @@ START = Lsn(1000)
 def test_an_end_is_never_confirmed_inside_a_commit_record(
     next_lsn: Lsn | None, reached: int
 ) -> None:
-    position = Position(START, Lsn(3005))
+    position = StreamPosition(START, Lsn(3005))
 
     position.end(next_lsn)
 
@@ -32,7 +32,7 @@ def test_an_end_is_never_confirmed_inside_a_commit_record(
 
 
 def test_only_the_first_record_after_the_end_counts() -> None:
-    position = Position(START, Lsn(3005))
+    position = StreamPosition(START, Lsn(3005))
 
     for next_lsn in (Lsn(3000), Lsn(4000), ZERO_LSN, None):
         position.end(next_lsn)
@@ -41,7 +41,7 @@ def test_only_the_first_record_after_the_end_counts() -> None:
 
 
 def test_an_end_behind_what_was_reached_takes_nothing_back() -> None:
-    position = Position(START, Lsn(900))
+    position = StreamPosition(START, Lsn(900))
 
     position.end()
 
@@ -64,7 +64,7 @@ def test_an_end_behind_what_was_reached_takes_nothing_back() -> None:
 def test_the_loop_ends_at_what_comes_first_but_not_at_an_endpos_before_all_is_copied(
     endpos: int | None, point: int | None, copying: bool, limit: int | None, switched: bool
 ) -> None:
-    position = Position(START, None if endpos is None else Lsn(endpos))
+    position = StreamPosition(START, None if endpos is None else Lsn(endpos))
 
     for _ in range(2 if point else 0):
         position.switch_at(Lsn(point or 0))
@@ -74,7 +74,7 @@ def test_the_loop_ends_at_what_comes_first_but_not_at_an_endpos_before_all_is_co
 
 
 def test_a_position_only_moves_forward() -> None:
-    position = Position(START)
+    position = StreamPosition(START)
 
     reached = []
     for lsn in (900, 1100, 1050, 1100, 2000):
