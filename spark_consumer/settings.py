@@ -215,3 +215,5 @@ def _content(given: Mapping[str, str], key: str) -> str | None:
         return Path(given[key]).read_text(encoding="ascii")
     except OSError as error:
         raise SettingsError(f"kafka: {key} cannot be read: {error.strerror}") from error
+    except ValueError:  # which can quote a private key
+        raise SettingsError(f"kafka: {key} names a file that is not in ASCII, as PEM is") from None

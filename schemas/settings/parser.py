@@ -36,6 +36,9 @@ __all__ = ["Parsed", "find_file", "parse"]
 _FILE_VARIABLE: Final = "PGSLUICE_CONFIG"
 _USUAL: Final = Path("pgsluice.toml")
 _OF_THE_SYSTEM: Final = Path("/etc/pgsluice/pgsluice.toml")
+_LONGEST_FILE: Final = 16 << 20
+"""Bytes of a configuration file; definitions are in a file of their own."""
+_LONGEST_SECRET: Final = 1 << 20
 _SECRETS: Final = ("password", "secret", "sasl.oauthbearer.client.secret", "user.info")
 _TABLES: Final = tables(Settings)
 _FREE: Final = free_tables(Settings)
@@ -129,18 +132,22 @@ def parse(
 
 def _read_toml(path: Path) -> dict[str, Any]:
     try:
-        with path.open("rb") as file:
-            raw = tomllib.load(file)
+        raw = tomllib.loads(_text(path, _LONGEST_FILE))
+        with_nul = [name for name, table in raw.items() if _has_nul({name: table})]
     except FileNotFoundError:
         raise SettingError(
             f"the configuration file {path} does not exist",
             hint="give its path with --config, or let `pgsluice init DSN` write one",
         ) from None
     except OSError as error:
-        raise SettingError(f"{path} cannot be read: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise SettingError(f"{path} cannot be read: {error.strerror or error}") from error
+    except RecursionError:
+        raise SettingError(f"{path} is nested too deeply") from None
+    except ValueError as error:  # that of TOML, of UTF-8, and of a number with too many digits
         raise SettingError(f"{path} is not TOML: {error}") from error
     for name, table in raw.items():
+        if name in with_nul:
+            raise SettingError("has a text with a null character", key=f"[{name}]")
         if not isinstance(table, dict):
             raise SettingError(
                 "a value outside a table", key=name, hint=f"write it below a line like [{name}]"
@@ -184,9 +191,40 @@ def _overlay(raw: Mapping[str, dict[str, Any]], environment: Mapping[str, str]) 
 
 def _read_secret(variable: str, path: str) -> str:
     try:
-        return Path(path).read_text(encoding="utf-8").rstrip("\n")
+        value = _text(Path(path), _LONGEST_SECRET).rstrip("\r\n")
     except OSError as error:
-        raise SettingError(f"the file cannot be read: {error.strerror}", key=variable) from error
+        why = f"the file cannot be read: {error.strerror or error}"
+        raise SettingError(why, key=variable) from error
+    except ValueError:  # which can quote the secret
+        raise SettingError("the file is not text in UTF-8", key=variable) from None
+    if "\0" in value:
+        raise SettingError("the file has a null character", key=variable)
+    return value
+
+
+def _text(path: Path, most: int) -> str:
+    """Return a file's text; a pipe's and a device's, too, which may have no end.
+
+    Raises:
+        OSError: it cannot be read, or is larger than `most` bytes.
+        ValueError: it is not UTF-8.
+    """
+    if "\0" in str(path):
+        raise OSError("its name has a null character")
+    with path.open("rb") as file:
+        data = file.read(most + 1)
+    if len(data) > most:
+        raise OSError(f"it has more than {most:,} bytes")
+    return data.decode("utf-8")
+
+
+def _has_nul(value: object) -> bool:
+    """Whether a value has a text that no connection, path or header can have."""
+    if isinstance(value, dict):
+        return any("\0" in key or _has_nul(one) for key, one in value.items())
+    if isinstance(value, list):
+        return any(map(_has_nul, value))
+    return isinstance(value, str) and "\0" in value
 
 
 def _table(name: str, raw: Mapping[str, Any]) -> Any:

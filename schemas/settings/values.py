@@ -87,11 +87,15 @@ def _number(key: str, value: Any, kind: type[int] | type[float]) -> int | float:
             value = kind(value)
         except ValueError:
             value = None
-    if not isinstance(value, int | kind) or isinstance(value, bool) or not math.isfinite(value):
+    try:
+        number = kind(value) if isinstance(value, int | kind) else math.nan
+    except OverflowError:  # a float of a whole number of hundreds of digits
+        number = math.inf
+    if isinstance(value, bool) or (isinstance(number, float) and not math.isfinite(number)):
         raise SettingError(
             "must be a whole number" if kind is int else "must be a finite number", key=key
         )
-    return kind(value)
+    return number
 
 
 _SCALARS: Final[Mapping[Any, Callable[[str, Any], Any]]] = {

@@ -20,6 +20,7 @@ from gateway.sink.reading.decoding import RegisteredSchemas
 from gateway.sink.registry.registry import Registry
 from gateway.sink.topics.topics import TopicSpec, ensure_topics
 from spark_consumer.kafka.batch_profile import begins_copy
+from tests.support.registry_answers import answering_registry, schema_answer
 from tests.support.spark.records import Col, StaticSchemas, TableTopic, value_schema
 
 LONG = 400_000
@@ -108,3 +109,30 @@ def test_a_long_number_does_not_hold_up_the_driver() -> None:
     assert begins_copy(value[5:] + number(LONG), schema)
 
     assert time.process_time() - began < 5
+
+
+def test_a_schema_that_is_none_and_many_long_ones_are_refused_by_name() -> None:
+    record: dict[str, Any] = {"type": "record", "name": "R", "fields": []}
+    kind = {"type": "fixed", "name": "F", "size": "many"}
+    odd = schema_answer({**record, "fields": [{"name": "f", "type": kind}]})
+    long = schema_answer({**record, "doc": "x" * 4_000_000})
+    with (
+        answering_registry(None, {1: odd, **dict.fromkeys(range(2, 12), long)}) as hostile,
+        Registry({"url": hostile.url}) as registry,
+    ):
+        schemas = RegisteredSchemas(registry)
+        with pytest.raises(ProtocolError, match="TypeError"):
+            schemas.decode(struct.pack(">bI", 0, 1) + b"\0")
+
+        taken = [number for number in range(2, 12) if decodes(schemas, number)]
+
+    assert taken == [2, 3, 4, 5]
+
+
+def decodes(schemas: RegisteredSchemas, number: int) -> bool:
+    """Whether an empty record of a schema is decoded; False where the schemas are too long."""
+    try:
+        return schemas.decode(struct.pack(">bI", 0, number)) == {}
+    except ProtocolError as error:
+        assert "the topic's schemas are too long" in str(error)
+        return False

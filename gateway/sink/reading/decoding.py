@@ -27,6 +27,8 @@ WIRE_BYTES: Final = 5
 _MOST_SCHEMAS: Final = 256
 """Maximum number of schemas that one reader fetches. A topic has a few; more are an attack."""
 _LONGEST_SCHEMA: Final = 4 << 20
+_LONGEST_SCHEMAS: Final = 16 << 20
+"""Maximum length of all schemas of one reader: parsed, they take up to 25 times as many bytes."""
 _LONGEST_REASON: Final = 300
 """Maximum length of fastavro's message about a record: for mismatched schemas it quotes both."""
 _OURS: Final = "pgsluice-"
@@ -57,6 +59,7 @@ class RegisteredSchemas:
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
         self._found: dict[int, Any] = {}
+        self._characters = 0
 
     def decode(self, wire: bytes | str | None, name: str | None = None) -> dict[str, Any]:
         """Return the datum of a record, as the schema `name` of ``schemas/`` reads it.
@@ -71,11 +74,13 @@ class RegisteredSchemas:
         """
         number, data = unframed(wire)
         schema = self._schema(number)
-        check_datum(schema, data)
-        reader = schema if name is None else fastavro.parse_schema(schemas.load(name))
         try:
+            check_datum(schema, data)
+            reader = schema if name is None else fastavro.parse_schema(schemas.load(name))
             datum = fastavro.schemaless_reader(BytesIO(data), schema, reader)
-        except Exception as error:  # from fastavro, which has no common base class for them
+        except ProtocolError:
+            raise
+        except Exception as error:  # from fastavro, or the schema is none
             why = f"{type(error).__name__}: {str(error)[:_LONGEST_REASON]}"
             raise ProtocolError(why, tag=b"", offset=0) from None
         if not isinstance(datum, dict):
@@ -91,6 +96,9 @@ class RegisteredSchemas:
                 raise ProtocolError(f"the registry has no schema {number}", tag=b"", offset=0)
             if len(text) > _LONGEST_SCHEMA:
                 raise ProtocolError(f"schema {number} is too long", tag=b"", offset=0)
+            self._characters += len(text)
+            if self._characters > _LONGEST_SCHEMAS:
+                raise ProtocolError("the topic's schemas are too long", tag=b"", offset=0)
             try:
                 self._found[number] = fastavro.parse_schema(_shown(json.loads(text)))
             except Exception as error:  # as above
