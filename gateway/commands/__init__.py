@@ -1,1 +1,1 @@
-"""The commands of `pgsluice`, one module each; `gateway.cli` parses and dispatches."""
+"""Commands of `pgsluice`, one module each; `gateway.cli` parses and dispatches."""

@@ -1,4 +1,4 @@
-"""How commands reach the running gateway: a NOTIFY on the source server; the answer is in Kafka."""
+"""Requests to the running gateway: a NOTIFY on the source server; the answer is in Kafka."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from gateway.source.stream.slot import slot_status
 __all__ = ["READ_S", "ask", "reads_slot"]
 
 READ_S: Final = 30.0
-"""How long reading what the gateway has committed may take."""
+"""Timeout of reading what the gateway has committed, in seconds."""
 _ASK_AGAIN_S: Final = 5.0
 _ABSENT_S: Final = 10.0
-"""A gateway that starts anew, as it does when definitions take over, is back before that."""
+"""Seconds within which a gateway that restarts, as for new definitions, is back."""
 
 
 def ask(
@@ -37,24 +37,24 @@ def ask(
     absent: GatewayError,
     late: GatewayError,
 ) -> None:
-    """Notify the gateway until `done` says so of what it has committed.
+    """Notify the gateway until `done` accepts what it has committed.
 
     Args:
-        settings: Of the gateway.
-        connection: To the source server.
-        saying: The text of the NOTIFY.
-        done: Called again and again.
-        timeout_s: When to give up.
-        absent: Raised when no gateway runs, or it has ended meanwhile.
-        late: Raised after `timeout_s`.
+        settings: Settings of the gateway.
+        connection: Connection to the source server.
+        saying: Payload of the NOTIFY.
+        done: Condition, polled.
+        timeout_s: Timeout in seconds.
+        absent: Error raised if no gateway runs, or if it has ended meanwhile.
+        late: Error raised after `timeout_s`.
     """
     facts = server_facts(connection)
     identity = slot_identity(facts, settings)
     deadline = time.monotonic() + timeout_s
     seen = time.monotonic()
     while True:
-        # Again and again: a gateway that is just starting does not listen yet.
-        if not facts.in_recovery:  # on a standby the gateway looks by itself now and then
+        # Repeated, because a gateway that is just starting does not listen yet.
+        if not facts.in_recovery:  # on a standby the gateway polls by itself
             name = channel_of(settings.source.slot)
             connection.execute("SELECT pg_catalog.pg_notify(%s, %s)", (name, saying))
         asked = time.monotonic()

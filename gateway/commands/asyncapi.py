@@ -1,4 +1,4 @@
-"""The topics of a gateway as an AsyncAPI 3 document, for tools that read such. Pure.
+"""AsyncAPI 3 document of a gateway's topics. Pure.
 
 Source: https://www.asyncapi.com/docs/reference/specification/v3.0.0, and its Kafka bindings 0.4.0,
 the last of which the published schema lets a key be Avro.
@@ -35,13 +35,13 @@ def document(
     """Return the document.
 
     Args:
-        plan: What is published.
-        schemas: By subject.
-        name: Of the gateway.
-        kafka: librdkafka properties; of those, servers and protocol are shown.
+        plan: Plan of what is published.
+        schemas: Schemas, by subject.
+        name: Name of the gateway.
+        kafka: librdkafka properties; only servers and protocol are shown.
         registry_url: Shown without user and password.
         topic_names: Overrides, see ``[topics] names``.
-        partitions: Of each table's topic.
+        partitions: Number of partitions of each table's topic.
     """
     channels: dict[str, Any] = {}
     operations: dict[str, Any] = {}

@@ -1,7 +1,7 @@
-"""``pgsluice copy``: let the running gateway copy a table, or a part of it, once more.
+"""``pgsluice copy``: let the running gateway copy a table, or part of it, again.
 
-The request is a record in Kafka beside the watermark. The gateway takes it in the Kafka transaction
-in which the states of the tables say what is to be copied, so neither can be lost.
+The request is a record in Kafka beside the watermark. The gateway accepts it in the Kafka
+transaction that commits the tables' new states, so neither can be lost.
 """
 
 from __future__ import annotations
@@ -50,20 +50,20 @@ def copy(
     wait: bool = True,
     timeout_s: float = 600.0,
 ) -> int:
-    """Ask the gateway, and wait until it has copied the rows, or for `cancel` has ended the copy.
+    """Request a copy and wait until the rows are copied or, with `cancel`, the copy has ended.
 
     Args:
-        settings: Of the gateway.
+        settings: Settings of the gateway.
         table: ``schema.table``, or a name that only one table has; None only with `cancel`: all.
-        subscription: None: all that copy the table.
-        where: A condition on the table's columns; empty: the whole table.
-        cancel: End what was asked for before.
-        wait: False: return as soon as the gateway has taken the request.
-        timeout_s: Give up waiting after so long.
+        subscription: Name of a subscription; None for all that copy the table.
+        where: Condition on the table's columns; empty for the whole table.
+        cancel: Whether to cancel earlier requests.
+        wait: Whether to wait for the copy, or only until the gateway has accepted the request.
+        timeout_s: Timeout in seconds.
 
     Raises:
         ConfigError: what is asked for is not there, or not possible.
-        SlotError: no gateway runs; the next one takes the request.
+        SlotError: no gateway runs; the next one accepts the request.
         TransientError: not done within `timeout_s`; the gateway goes on.
     """
     if subscription is not None:
@@ -206,15 +206,15 @@ class _Answer:
             for state in found.watermark.copies
             if (state.subscription, state.schema, state.table) in self._chosen
         ]
-        aside = [state for state in states if state.state in ("held", "missing")]
-        if not aside:
+        held = [state for state in states if state.state in ("held", "missing")]
+        if not held:
             self._held_since = None
             return all(state.is_settled for state in states)
-        # A gateway that starts can have seen the catalog before the cause was repaired.
+        # A starting gateway may have read the catalog before the cause was repaired.
         now = time.monotonic()
         self._held_since = self._held_since or now
         if now - self._held_since > _HELD_S:
-            state = aside[0]
+            state = held[0]
             raise ConfigError(
                 f"table {state.schema}.{state.table} of subscription {state.subscription} is "
                 f"{state.state}: {state.reason}",

@@ -1,7 +1,7 @@
-"""``pgsluice explain``: which subscriptions take a row, filter by filter.
+"""``pgsluice explain``: which subscriptions receive a row, filter by filter.
 
-The source server is asked about each filter, in a transaction that only reads. So the answer is
-PostgreSQL's own, also where the gateway evaluates the filter itself: it gives the same.
+The source server evaluates each filter, in a read-only transaction. The answer is therefore
+PostgreSQL's own, even if the gateway evaluates the filter itself, with the same result.
 """
 
 from __future__ import annotations
@@ -59,10 +59,10 @@ class _Source:
 
 
 def explain(settings: Settings, name: str, row: str) -> int:
-    """Print, for each subscription, whether it takes a row of a table, and why.
+    """Print, for each subscription, whether it receives a row of a table, and why.
 
     Args:
-        settings: Of the gateway.
+        settings: Settings of the gateway.
         name: ``TABLE`` or ``SCHEMA.TABLE``.
         row: ``(1,NSW)``, PostgreSQL's own notation; ``{"a": 1}``, what is left out is NULL; or the
             key of a row that is there: ``1``, or ``a=1,c=NSW``.

@@ -78,9 +78,10 @@ def init(
     Tables that would be refused are in the definitions as comments, with PostgreSQL's reason.
 
     Args:
-        dsn: Of the database.
-        folder: For the files, which must not exist.
-        subscription: Its name, the first part of every topic; None: the database's.
+        dsn: DSN of the database.
+        folder: Folder for the files, which must not exist.
+        subscription: Name of the subscription, the first part of every topic; None for the
+            database's.
         kafka: ``bootstrap.servers``.
         registry: URL of the schema registry.
 

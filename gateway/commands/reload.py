@@ -1,4 +1,4 @@
-"""``pgsluice reload``: let a running gateway take on the definitions as the file has them now."""
+"""``pgsluice reload``: let a running gateway adopt the definitions in the file."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ def reload(settings: Settings, *, timeout_s: float) -> int:
         DefinitionError, FilterError, ...: the definitions are refused, as by `check`; the gateway
             is not asked.
         FatalError: the gateway refuses them; it says why.
-        SlotError: no gateway runs, or it has ended meanwhile. The next `run` takes the definitions
-            on by itself.
+        SlotError: no gateway runs, or it has ended meanwhile. The next `run` adopts the definitions
+            by itself.
         TransientError: not in force within `timeout_s`; the gateway goes on trying.
     """
     definitions = read_definitions(settings)
@@ -72,7 +72,7 @@ class _Answer:
     """Whether the definitions are in force, by what the gateway has committed.
 
     Args:
-        before: What it refused before it was asked.
+        before: Refusal that was in force before the request.
         is_streaming: Whether it reads the slot: it does not while new definitions take over.
     """
 

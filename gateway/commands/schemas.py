@@ -1,4 +1,4 @@
-"""``pgsluice schemas``: what will be registered, subject by subject, as JSON on standard output."""
+"""``pgsluice schemas``: schemas to be registered, by subject, as JSON on standard output."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ __all__ = ["CollectedSchemas", "routes_of", "show_schemas"]
 
 
 class CollectedSchemas:
-    """A registry that only remembers what it was given."""
+    """Registry stand-in that only collects schemas."""
 
     def __init__(self) -> None:
         self.schemas: dict[str, Mapping[str, Any]] = {}
@@ -41,8 +41,8 @@ def show_schemas(settings: Settings, *, asyncapi: bool = False) -> int:
     Who evaluates which row filter, and why, is told on standard error.
 
     Args:
-        settings: Of the gateway.
-        asyncapi: Print a document of the topics instead, which has the schemas in it.
+        settings: Settings of the gateway.
+        asyncapi: Whether to print a document of the topics instead, which includes the schemas.
 
     Raises:
         TransientError: the source server cannot be reached.

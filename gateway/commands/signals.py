@@ -1,4 +1,4 @@
-"""SIGTERM, SIGINT and SIGHUP as flags that everything long-running asks."""
+"""Flags for SIGTERM, SIGINT and SIGHUP, polled by everything long-running."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ _LOOK_S: Final = 0.2
 
 
 class StopFlag:
-    """Set by a signal; never cleared."""
+    """Flag set by a signal; never cleared."""
 
     def __init__(self) -> None:
         self._event = threading.Event()
 
     def set(self) -> None:
-        """Ask everyone to stop."""
+        """Request a stop."""
         self._event.set()
 
     def is_set(self) -> bool:
-        """Whether somebody asked."""
+        """Whether a stop was requested."""
         return self._event.is_set()
 
     def wait(self, timeout_s: float | None = None) -> None:
-        """Wait so long, or until somebody asks."""
+        """Wait until a stop is requested, at most `timeout_s`."""
         self._event.wait(timeout_s)
 
 
@@ -92,17 +92,17 @@ def end_in_time(flag: StopFlag, timeout_s: float) -> Iterator[None]:
 
 
 class ReloadFlag:
-    """Set by SIGHUP; whoever takes it clears it."""
+    """Flag set by SIGHUP and cleared by `pop`."""
 
     def __init__(self) -> None:
         self._event = threading.Event()
 
     def set(self) -> None:
-        """Ask for the definitions to be read anew."""
+        """Request that the definitions be read again."""
         self._event.set()
 
     def pop(self) -> bool:
-        """Return whether somebody has asked since the last call."""
+        """Return whether a reload was requested since the last call."""
         asked = self._event.is_set()
         if asked:
             self._event.clear()

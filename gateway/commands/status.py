@@ -1,4 +1,4 @@
-"""``pgsluice status``: where slot, watermark and tables stand, and what is wrong."""
+"""``pgsluice status``: state of slot, watermark and tables, and problems."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def _differs(settings: Settings, watermark: Watermark) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Source:
-    """What PostgreSQL says; `publications` are the gateway's own, where there is no slot."""
+    """State from PostgreSQL; `publications` are the gateway's own, if there is no slot."""
 
     facts: ServerFacts
     slot: SlotStatus | None
@@ -131,7 +131,7 @@ def _read_source(settings: Settings) -> _Source:
 
 
 def _read_kafka(settings: Settings, source: _Source | None) -> Recovered | None:
-    """What Kafka says of the slot; without the server, of the only one of this name."""
+    """Return Kafka's state of the slot or, without the server, of the only one of this name."""
     kafka, topic = settings.kafka, settings.topics.progress
     if not describe_topics(kafka, [topic]):
         return None

@@ -29,10 +29,10 @@ def tail(
         1 when records could not be read, which the log names; else 0.
 
     Args:
-        settings: Where Kafka and the registry are.
-        what: Which changes.
-        from_beginning: Also those that are in Kafka already.
-        to_end: Stop at what is there now.
+        settings: Settings of the gateway, for Kafka and the registry.
+        what: Changes to show.
+        from_beginning: Whether to include changes that are in Kafka already.
+        to_end: Whether to stop at the current end.
 
     Raises:
         ConfigError: there is no such topic.
@@ -122,10 +122,10 @@ def _did(value: Mapping[str, Any], rekey: str | None) -> str:
         same = {name: old[name] for name in old if name not in changed}
         moves = ", ".join(f"{n} {_text(old[n])} -> {_text(after[n])}" for n in changed)
         return f"UPDATE {_shown(same)}: {moves or 'nothing'}"
-    told = {name: v for name, v in after.items() if name not in unsent}
+    reported = {name: v for name, v in after.items() if name not in unsent}
     left = f", unchanged: {', '.join(sorted(unsent))}" if unsent else ""
     moved = f"{_shown(old)} to " if changed else ""
-    return f"UPDATE {moved}{_shown(told)}{left}"
+    return f"UPDATE {moved}{_shown(reported)}{left}"
 
 
 def _known(values: Mapping[str, Any]) -> dict[str, Any]:

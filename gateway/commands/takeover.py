@@ -39,8 +39,8 @@ def takeover(settings: Settings, subscriptions: Sequence[str]) -> int:
     """Take the topics of subscriptions over, and print from whom.
 
     Args:
-        settings: Of the gateway that is to write there from now on.
-        subscriptions: Their names.
+        settings: Settings of the gateway that is to write there from now on.
+        subscriptions: Names of the subscriptions.
 
     Raises:
         ConfigError: the definitions do not have one of them.

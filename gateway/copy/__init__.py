@@ -1,4 +1,4 @@
-"""The chunked copy of a table: which rows go out at which position of the stream. Pure.
+"""Chunked copy of a table: which rows are published at which position of the stream. Pure.
 
 A table is read in chunks, each in a short transaction of its own, while the stream goes on for
 everybody. Nothing on the server lives longer than a chunk's transaction: no slot, no exported

@@ -1,4 +1,4 @@
-"""The copy of one table in chunks; the argument is in the package's docstring."""
+"""Copy of one table in chunks; the proof is in the package's docstring."""
 
 from __future__ import annotations
 

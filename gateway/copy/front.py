@@ -1,4 +1,4 @@
-"""Which ranges of a table are being read, and the order in which their chunks are placed. Pure.
+"""Ranges of a table being read, and the order in which their chunks are placed. Pure.
 
 Several readers can work on one table. Each claims the next range; the others can claim the one
 behind it as soon as its last key is known. Chunks are placed in the order of their ranges, which

@@ -1,4 +1,4 @@
-"""Which transactions a snapshot sees."""
+"""Visibility of transactions in a snapshot."""
 
 from __future__ import annotations
 

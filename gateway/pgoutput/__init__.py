@@ -1,1 +1,1 @@
-"""pgoutput, protocol versions 1 to 4: bytes to messages. No I/O."""
+"""Decoding of pgoutput messages, protocol versions 1 to 4. No I/O."""

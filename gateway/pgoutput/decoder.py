@@ -1,4 +1,4 @@
-"""pgoutput bytes -> messages. No I/O, no clock, no logging.
+"""Decoder of pgoutput messages. No I/O, no clock, no logging.
 
 The protocol needs one bit of memory: between Stream Start and Stream Stop each data message
 carries a leading xid. `Decoder` holds that bit; everything else is a function of the bytes.
@@ -72,14 +72,14 @@ _BLOCKS: Final = (b"S", b"E")  # Stream Start, Stream Stop
 
 
 class _Reader:
-    """A cursor over one message. Every read checks bounds and says where it stood."""
+    """Cursor over one message. Every read checks bounds; errors name the offset."""
 
     __slots__ = ("data", "position", "start")
 
     def __init__(self, data: bytes, start: int) -> None:
         self.data = data
         self.start = start
-        self.position = start + 1  # behind the tag
+        self.position = start + 1  # after the tag
 
     def unpack(self, fields: Struct) -> tuple[Any, ...]:
         end = self.position + fields.size
@@ -356,9 +356,9 @@ def decode_message(data: bytes, position: int = 0, *, streamed: bool) -> Message
     """Decode the data message (tag in `DATA_TAGS`) that fills `data` from `position` on.
 
     Args:
-        data: A message, or a whole XLogData frame.
-        position: Of the tag; 25 (`XLOGDATA_HEADER`) in a frame.
-        streamed: The message comes from a stream block and has an xid behind its tag.
+        data: Message, or whole XLogData frame.
+        position: Index of the tag; 25 (`XLOGDATA_HEADER`) in a frame.
+        streamed: Whether the message comes from a stream block and has an xid after its tag.
 
     Raises:
         ProtocolError: another tag, a short message, a wrong field, or bytes left over.
@@ -372,15 +372,15 @@ def decode_message(data: bytes, position: int = 0, *, streamed: bool) -> Message
 
 
 class Decoder:
-    """Decodes one replication stream, in order.
+    """Decoder of one replication stream, in order.
 
     Args:
-        version: Of the protocol (``proto_version``), 1 to 4. A message that the version does not
-            have is refused.
+        version: Protocol version (``proto_version``), 1 to 4. A message that the version does not
+            have is an error.
         parallel_streaming: ``streaming = parallel`` (version 4): Stream Abort has LSN and time.
 
     Attributes:
-        in_stream: A stream block is open, so that data messages carry an xid.
+        in_stream: Whether a stream block is open, so that data messages carry an xid.
 
     Raises:
         ValueError: no such version, or parallel streaming below version 4.

@@ -1,4 +1,4 @@
-"""What travels inside CopyData while a walsender streams: XLogData, keepalive, status update.
+"""Frames inside CopyData while a walsender streams: XLogData, keepalive, status update.
 
 A frame is the payload of one CopyData message. Integers are big-endian; LSNs are unsigned,
 times are signed microseconds since 2000-01-01 00:00 UTC.
@@ -53,7 +53,7 @@ class Keepalive:
 
 
 def decode_keepalive(frame: bytes) -> Keepalive:
-    """Read a keepalive frame.
+    """Parse a keepalive frame.
 
     Raises:
         ProtocolError: it is not exactly one keepalive.
@@ -75,8 +75,8 @@ def decode_keepalive(frame: bytes) -> Keepalive:
 def read_begin(frame: bytes) -> tuple[int, int, int] | None:
     """Return commit LSN, commit time and xid of a frame that is a Begin; None: it is not.
 
-    Of each transaction there is one, and one Commit, so that these two are read in one step; what
-    is wrong with a frame that only looks like one is left to `gateway.pgoutput.decoder`.
+    Each transaction has one Begin and one Commit, so these two are read in one step; faults of a
+    frame that only looks like one are left to `gateway.pgoutput.decoder`.
     """
     if len(frame) != _BEGIN.size:
         return None
@@ -106,9 +106,9 @@ def wal_start(frame: bytes) -> Lsn:
 
 
 def message_error(data: bytes, position: int, reason: str) -> ProtocolError:
-    """Return the error for a pgoutput message that stands alone in `data` or behind a frame header.
+    """Return the error for a pgoutput message alone in `data` or after a frame header.
 
-    Its tag and offset are the message's: the header of a frame is not counted.
+    Tag and offset refer to the message: the frame header is not counted.
     """
     start = XLOGDATA_HEADER if data[:1] == b"w" and len(data) > XLOGDATA_HEADER else 0
     return ProtocolError(reason, tag=data[start : start + 1], offset=max(position - start, 0))

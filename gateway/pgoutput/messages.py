@@ -1,4 +1,4 @@
-"""What pgoutput says, as values: one frozen dataclass per message.
+"""Messages of pgoutput: one frozen dataclass each.
 
 Field names follow the manual ("Logical Replication Message Formats"), field
 order follows the wire. Nothing here knows about sockets, SQL types or Kafka.
@@ -57,7 +57,7 @@ class OldTupleKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class OldTuple:
-    """The row before an UPDATE or DELETE, as far as it was logged."""
+    """Row before an UPDATE or DELETE, as far as it was logged."""
 
     kind: OldTupleKind
     columns: TupleData

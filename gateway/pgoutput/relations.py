@@ -1,7 +1,7 @@
-"""What Relation messages have taught us: how the tuples of each relation look now.
+"""Relation messages in force: the current layout of each relation's tuples.
 
-The server announces a relation before its first change in a session, again after anything about
-it may have changed, and once more for each streamed transaction. Only a difference is news.
+The server announces a relation before its first change in a session, again after anything about it
+may have changed, and once more for each streamed transaction. Only a difference matters.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ __all__ = ["Relations"]
 
 
 class Relations:
-    """The announcements in force, by relation OID."""
+    """Announcements in force, by relation OID."""
 
     __slots__ = ("_known",)
 
@@ -22,7 +22,7 @@ class Relations:
         self._known: dict[int, Relation] = {}
 
     def learn(self, relation: Relation) -> bool:
-        """Take an announcement; return whether it differs from the one before."""
+        """Apply an announcement; return whether it differs from the previous one."""
         relation = replace(relation, xid=None)
         if self._known.get(relation.relation_oid) == relation:
             return False

@@ -1,4 +1,4 @@
-"""TupleData -> column values: the hot loop of the whole gateway, and the only one of its kind.
+"""Decoding of TupleData into column values: the hot loop of the whole gateway.
 
 It walks the buffer by hand and may stand at any position of a larger `bytes`, so that rows are
 split where they lie in the frame, without a copy and without a reader object. Measured on the
@@ -32,12 +32,12 @@ def split_tuple(data: bytes, position: int) -> tuple[list[ColumnValue], int]:
     """Split the TupleData that starts at `position`.
 
     Args:
-        data: A pgoutput message, or a whole XLogData frame.
-        position: Of the column count, behind the ``N``, ``K`` or ``O``.
+        data: pgoutput message, or whole XLogData frame.
+        position: Index of the column count, after the ``N``, ``K`` or ``O``.
 
     Returns:
         The values in wire order (`bytes` for text, `BinaryValue` for binary format, None for NULL,
-        `UNCHANGED` for a TOASTed value that was not sent) and the position behind the last one.
+        `UNCHANGED` for a TOASTed value that was not sent) and the position after the last one.
 
     Raises:
         ProtocolError: an unknown column kind, or the tuple is cut.

@@ -1,1 +1,1 @@
-"""PostgreSQL's text formats <-> Python values, and comparison as PostgreSQL defines it. Pure."""
+"""PostgreSQL's text formats as Python values, and comparison as PostgreSQL defines it. Pure."""

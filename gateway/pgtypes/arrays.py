@@ -1,4 +1,4 @@
-"""Arrays as constants: what IN, ANY and ALL look through.
+"""Constant arrays, for IN, ANY and ALL.
 
 Source: src/backend/utils/adt/arrayfuncs.c (array_in).
 """

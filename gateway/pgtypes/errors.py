@@ -1,4 +1,4 @@
-"""What an operation on values can raise."""
+"""Errors of operations on values."""
 
 from __future__ import annotations
 

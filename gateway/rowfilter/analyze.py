@@ -1,4 +1,4 @@
-"""Parse tree -> typed expression, from the columns' types upwards.
+"""Analysis of a parse tree into a typed expression, from the columns' types upwards.
 
 Nothing is resolved by guessing: the server prints every cast, so an operator or a function is
 looked up by its name and the exact types of its arguments. Constant parts are folded as

@@ -1,4 +1,4 @@
-"""Which collation an operator on text uses, and whether its result can be reproduced under it.
+"""Collations of operators on text, and whether their results can be reproduced.
 
 Source: src/backend/parser/parse_collate.c; manual, "Collation Support".
 """
@@ -27,7 +27,7 @@ BYTE_ORDER_NAMES: Final = frozenset({"C", "POSIX", "ucs_basic", "pg_c_utf8"})
 
 
 CONFLICT: Final = Collation("(none)", deterministic=False, c_order=False)
-"""Of what was made of parts with different collations."""
+"""Collation of an expression whose parts have different collations."""
 
 
 class CollationError(Exception):

@@ -1,4 +1,4 @@
-"""What goes wrong with a row filter, and how it is said."""
+"""Errors of row filters and their messages."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gateway.core.errors import FilterError, UnfitError
 __all__ = ["FilterEvaluationError", "FilterSource", "NotEvaluatedHere"]
 
 _VALUES: Final = re.compile(r'"[^"]*"|\b\d[\d.]*\b')
-"""What may be a value of the row in PostgreSQL's texts: what it quotes, and numbers."""
+"""Parts of PostgreSQL's messages that may be values of the row: quoted text and numbers."""
 _HINT: Final = (
     'a server evaluates what the gateway does not: [filters] server = "on" (docs/row-filters.md)'
 )
@@ -19,7 +19,7 @@ _HINT: Final = (
 
 @dataclass(frozen=True, slots=True)
 class FilterSource:
-    """Where a filter comes from, for messages.
+    """Origin of a filter, for messages.
 
     Attributes:
         relation: The table, qualified.
@@ -38,8 +38,8 @@ class FilterEvaluationError(UnfitError):
     """PostgreSQL fails on this row: overflow, division by zero and the like.
 
     Attributes:
-        reason: PostgreSQL's text, for example ``division by zero``. Where the server has evaluated
-            the filter, it can quote values of the row, which the message does not show.
+        reason: PostgreSQL's text, for example ``division by zero``. If the server has evaluated the
+            filter, it can quote values of the row, which the message does not show.
         source: The filter, or None.
         sqlstate: None where the filter was evaluated here.
     """

@@ -41,7 +41,7 @@ Value: TypeAlias = object
 
 
 class CollationUse(Enum):
-    """What a function asks of the collation of its arguments.
+    """Requirement of a function on the collation of its arguments.
 
     NONE: nothing. EQUALITY: that equal means equal bytes (deterministic). ORDER: that it sorts by
     the bytes of the UTF-8 text.
@@ -61,10 +61,9 @@ class Operation:
         function: Takes and returns values; never None.
         infix: The Python operator that does the same, if there is one.
         can_raise: It may raise `EvaluationError`.
-        collation: What it asks of the collation of its arguments.
-        adapters: For each argument the operation, not raising, through
-            which it is seen first, or None. So a comparison can work on keys that are made once of
-            a constant.
+        collation: Requirement on the collation of its arguments.
+        adapters: For each argument the operation, not raising, through which it is seen first, or
+            None. A comparison can thus work on keys that are made once of a constant.
         prepare: Is given the constant arguments, by position, where there are some but not only;
             returns the function of the other arguments, in their order, that does the same, or
             None where nothing is gained. It never raises: then it returns None.
@@ -97,7 +96,7 @@ class Constant:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What the server says of the whole filter `text`: true, or not; or it raised."""
+    """The server's result of the whole filter `text`: true, or not; or it raised."""
 
     text: str
 

@@ -1,4 +1,4 @@
-"""What PostgreSQL's planner does with constant parts, as far as it decides which errors appear.
+"""Constant folding as in PostgreSQL's planner, as far as it decides which errors appear.
 
 Source: eval_const_expressions(), simplify_and_arguments(), simplify_or_arguments().
 """

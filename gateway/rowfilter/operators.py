@@ -40,21 +40,21 @@ _VARCHAR: Final = TYPES["varchar"][0]
 
 
 def find_operator(name: str, left: int, right: int) -> tuple[Operation, int] | None:
-    """What an operator does with values of these types (`left` 0: prefix), and its result type."""
+    """Return the operation of an operator on these types (`left` 0: prefix), and its type."""
     key, result = OPERATORS.get((name, left, right), ("", 0))
     operation = OPERATIONS.get(key)
     return None if operation is None else (operation, result)
 
 
 def find_function(name: str, arguments: tuple[int, ...]) -> tuple[Operation, int] | None:
-    """What a function does with values of these types, and its result type."""
+    """Return the operation of a function on values of these types, and its result type."""
     key, result = FUNCTIONS.get((name, arguments), ("", 0))
     operation = OPERATIONS.get(key)
     return None if operation is None else (operation, result)
 
 
 def cast_operation(step: tuple[int, int]) -> Operation | KeyError | None:
-    """What a cast does; None when the value stays what it is, a KeyError when it is not known."""
+    """Return the operation of a cast; None if the value stays unchanged, KeyError if unknown."""
     key = CASTS.get(step, "")
     return None if key is None else OPERATIONS.get(key, KeyError(step))
 

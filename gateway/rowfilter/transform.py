@@ -1,4 +1,4 @@
-"""What an UPDATE becomes when a row filter stands between the table and the subscriber.
+"""Transformation of an UPDATE by a row filter between table and subscriber.
 
     old row     new row     becomes
     no match    no match    nothing
@@ -23,7 +23,7 @@ Predicate: TypeAlias = Callable[[Sequence[ColumnValue]], bool]
 
 
 class Action(Enum):
-    """What a subscriber is sent."""
+    """Operation sent to a subscriber."""
 
     INSERT = "insert"
     UPDATE = "update"
@@ -31,7 +31,7 @@ class Action(Enum):
 
 
 def update_action(*, old_passes: bool, new_passes: bool) -> Action | None:
-    """What subscribers must see for an UPDATE, given which row versions pass the filter."""
+    """Return what subscribers must see of an UPDATE, given which row versions pass the filter."""
     match old_passes, new_passes:
         case True, True:
             return Action.UPDATE

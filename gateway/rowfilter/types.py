@@ -61,7 +61,8 @@ _ELEMENTS: Final = {array: oid for oid, array in TYPES.values() if array}
 _ARRAYS: Final = {oid: array for oid, array in TYPES.values() if array}
 
 DEFAULT: Final = Collation("default", deterministic=True, c_order=False)
-"""Of literals. The database's collation is always deterministic; its order is not known here."""
+"""Collation of literals. The database's collation is always deterministic; its order is not known
+here."""
 C: Final = Collation("C", deterministic=True, c_order=True)
 
 

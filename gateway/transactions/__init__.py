@@ -1,4 +1,4 @@
-"""Raw frames -> committed transactions in commit order. Pure but for the spool."""
+"""Assembly of raw frames into committed transactions, in commit order. Pure but for the spool."""
 
 from gateway.transactions.assembler import Assembler
 from gateway.transactions.events import (

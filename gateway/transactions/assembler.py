@@ -1,9 +1,9 @@
-"""Frames in, committed transactions out, in commit order, in bounded memory.
+"""Assembly of committed transactions from frames, in commit order, in bounded memory.
 
 A transaction reaches us whole at its commit (Begin ... Commit), or while it runs, in stream blocks
-that interleave with others (version 2), or at its PREPARE (version 3). Frames are collected as
-they are; only the messages that open and close something are decoded. What a committed transaction
-contains is its reader's business.
+that interleave with others (version 2), or at its PREPARE (version 3). Frames are collected as they
+are; only the messages that open and close something are decoded. The contents of a committed
+transaction contains is its reader's business.
 
 Source: manual, "Streaming Replication Protocol" and "Logical Replication Message Formats";
 apply_dispatch in PostgreSQL's logical/worker.c.
@@ -91,12 +91,12 @@ class Assembler:
     A new connection needs a new assembler: the server sends again whatever had not ended.
 
     Args:
-        version: Of the protocol, 1 to 4.
+        version: Protocol version, 1 to 4.
         parallel_streaming: ``streaming = parallel``, version 4 only.
-        max_buffer_bytes: What the frames of all transactions that have not ended may cost in
-            memory; above it the biggest goes to disk, whole. While the disk has no room it stays in
-            memory, and `stalled` asks the caller to push nothing more.
-        spool_directory: Where to; None: the system's temporary directory.
+        max_buffer_bytes: Maximum memory for the frames of all open transactions; above it the
+            largest one is moved to disk as a whole. While the disk is full it stays in memory, and
+            `stalled` asks the caller to push nothing more.
+        spool_directory: Directory of spool files; None for the system's temporary directory.
         series: Short transactions may be given out as `Series`, which is done where what finds
             them is compiled.
 
@@ -152,8 +152,9 @@ class Assembler:
         """Take frames in the order of the stream; return what they completed, in that order.
 
         Raises:
-            ProtocolError: a frame or message that does not parse or is not allowed here. What this
-                call had completed before is lost with it: start again from the watermark.
+            ProtocolError: a frame or message that does not parse or is not allowed here. Events
+                that this call had completed before are lost with it: start again from the
+                watermark.
             FatalError: COMMIT PREPARED of a transaction whose rows are not here, or no spool.
         """
         events: list[Event] = []

@@ -1,4 +1,4 @@
-"""The frames of one transaction, in memory and on disk."""
+"""Buffer of one transaction's frames, in memory and on disk."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class FrameBuffer:
 
     Attributes:
         frames: The newest frames; older ones are in the spool.
-        memory: What `frames` cost, in bytes, `FRAME_OVERHEAD` included.
+        memory: Memory used by `frames` in bytes, including `FRAME_OVERHEAD`.
     """
 
     __slots__ = ("_aborted", "_spool", "_spooled_bytes", "_spooled_frames", "frames", "memory")

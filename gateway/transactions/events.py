@@ -1,4 +1,4 @@
-"""What the assembler gives out. LSNs, xids and times as in `gateway.pgoutput.messages`."""
+"""Events returned by the assembler. LSNs, xids and times as in `gateway.pgoutput.messages`."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ class Transaction:
     one is made for each transaction at the source.
 
     Attributes:
-        xid: Of the top-level transaction.
-        commit_lsn: Of its commit record (of COMMIT PREPARED for a prepared one).
+        xid: Xid of the top-level transaction.
+        commit_lsn: LSN of its commit record (of COMMIT PREPARED for a prepared one).
         end_lsn: Behind that record; decides whether a position is at or before a boundary.
         commit_time: Microseconds since 2000-01-01 00:00 UTC.
-        origin: Where it came from, None: from here.
-        gid: Of a prepared transaction, None otherwise.
+        origin: Replication origin; None if it is local.
+        gid: Global id of a prepared transaction, otherwise None.
         streamed: Its data messages carry a 4-byte xid behind their tag.
         message_count: Frames received for it; those of aborted subtransactions count too.
         byte_size: Bytes of those frames, their headers included.
@@ -102,9 +102,9 @@ class Series:
 
     Attributes:
         frames: Begin, changes and Commit of each, as ``w`` frames.
-        place: Of the Begin of the next transaction.
-        memory: Bytes that the frames cost; all the time, also when some have been taken.
-        end_lsn: Of the last transaction.
+        place: Index of the Begin of the next transaction.
+        memory: Memory used by all frames in bytes, including those already popped.
+        end_lsn: End of the last transaction.
     """
 
     __slots__ = ("_left", "end_lsn", "frames", "memory", "place")
@@ -123,16 +123,16 @@ class Series:
 
     @property
     def commit_lsn(self) -> Lsn:
-        """Of the next transaction."""
+        """Commit LSN of the next transaction."""
         return Lsn(_begin(self.frames[self.place])[0])
 
     @property
     def commit_time(self) -> int:
-        """Of the next transaction."""
+        """Commit time of the next transaction."""
         return _begin(self.frames[self.place])[1]
 
     def pop(self) -> Transaction:
-        """Give out the next one. Not when nothing is left."""
+        """Return and remove the next transaction; there must be one."""
         frames, first = self.frames, self.place + 1
         end = first
         while (ended := read_commit(frames[end])) is None:

@@ -1,4 +1,4 @@
-"""How far the server may be told to forget, while prepared transactions wait. Pure.
+"""Limit of the confirmed flush LSN while prepared transactions wait. Pure.
 
 Once the LSN of a PREPARE is confirmed, PostgreSQL does not send its rows again, not even at COMMIT
 PREPARED. The rows that we hold are not durable; so nothing at or beyond the oldest PREPARE is

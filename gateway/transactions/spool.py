@@ -1,4 +1,4 @@
-"""Frames on disk: the only I/O of this package.
+"""Spool of frames on disk: the only I/O of this package.
 
 A spool is a file without a name (``O_TMPFILE``, or unlinked as soon as it is open), so the kernel
 frees it with the process, however that dies: there are never leftovers to find, to clean up or to
@@ -74,7 +74,7 @@ class Spool:
     def chunks(self) -> Iterator[list[bytes]]:
         """Read everything back in order, a bounded number of frames at a time.
 
-        What is appended before the end is reached is read as well.
+        Frames appended before the end is reached are read as well.
         """
         position = 0
         while position < self._end:

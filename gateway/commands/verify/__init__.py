@@ -1,4 +1,4 @@
-"""``pgsluice verify``: hold the source, filtered by the definitions, against the rebuilt tables.
+"""``pgsluice verify``: compare the source, filtered by the definitions, with the rebuilt tables.
 
     m0        chunks of the source, each under      S: keys that      m: the state of the
     a state   a snapshot of its own                 changed meanwhile  tables that is compared

@@ -1,4 +1,4 @@
-"""The command: options, connections, and what is printed."""
+"""Command: options, connections, and output."""
 
 from __future__ import annotations
 

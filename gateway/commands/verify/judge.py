@@ -1,4 +1,4 @@
-"""Compare one subscription's tables with rows from elsewhere; see the package's docstring."""
+"""Comparison of one subscription's tables with other rows; see the package's docstring."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ _ROUNDS: Final = 4
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What was found of a table.
+    """Verdict on a table.
 
     Attributes:
         name: ``schema.table``.
-        equal: It was compared, and there is no difference.
-        lines: What to say of it.
+        equal: Whether it was compared without a difference.
+        lines: Lines to print.
     """
 
     name: str
@@ -54,7 +54,7 @@ class _Table:
         snapshot: Under which all rows of the spool were read; None: each chunk under its own.
         again: By key, the rows that were read later, under the snapshot of the round.
         suspects: Keys that are to be read again.
-        trouble: Why the last round says nothing.
+        fault: Why the last round says nothing.
         damaged: Its topic has what no gateway writes: no round says anything.
     """
 
@@ -66,7 +66,7 @@ class _Table:
     again: dict[Row, Row | None] = field(default_factory=dict)
     suspects: set[Row] = field(default_factory=set)
     difference: Difference | None = None
-    trouble: str | None = None
+    fault: str | None = None
     damaged: bool = False
 
     @property
@@ -82,11 +82,11 @@ class _Table:
         """Nothing is left to look at again."""
         if self.damaged:
             return True
-        return self.trouble is None and not self.suspects and not self.difference
+        return self.fault is None and not self.suspects and not self.difference
 
     def differing(self) -> set[Row] | None:
         """The keys that differ, and nothing else is open; None when there are none."""
-        if self.trouble is not None or not self.difference:
+        if self.fault is not None or not self.difference:
             return None
         keys = self.difference.keys()
         return keys if self.suspects <= keys else None
@@ -155,7 +155,7 @@ def _unsettled(tables: Iterable[_Table]) -> Iterator[str]:
         if not table.settled:
             differing = len(table.difference.keys()) if table.difference else 0
             keys = f"{len(table.suspects)} keys, {differing} of them differ"
-            yield f"{table.name} ({table.trouble or keys})"
+            yield f"{table.name} ({table.fault or keys})"
 
 
 def _begun(
@@ -199,12 +199,12 @@ def _round(reader: SourceReader, rebuilt: RebuiltTables, tables: Sequence[_Table
     """Bring all tables to one state, and compare them; return the state."""
     tables = [table for table in tables if not table.damaged]
     for table in tables:
-        again = table.trouble is not None or (table.difference and not table.key)
+        again = table.fault is not None or (table.difference and not table.key)
         if again:
             # What happened to it lies before this state.
             table.begin = rebuilt.now(reader.position()).tables[table.name]
             table.suspects.clear()
-            table.trouble = None
+            table.fault = None
             _read(reader, table)
     first = rebuilt.now(reader.position())
     for table in tables:
@@ -221,7 +221,7 @@ def _round(reader: SourceReader, rebuilt: RebuiltTables, tables: Sequence[_Table
         table.again |= {table.key_of(row): row for row in table.marked(rows)}
     last = rebuilt.now(reader.position())
     for table in tables:
-        if table.trouble is None:
+        if table.fault is None:
             with _noting(table, last):
                 _compare(table, rebuilt, snapshot, first, last)
     return last
@@ -235,9 +235,9 @@ def _noting(table: _Table, manifest: Manifest) -> Iterator[None]:
             raise DisturbedError(f"set aside: {manifest.aside[table.name].reason}")
         yield
     except DisturbedError as error:
-        table.trouble = error.message
+        table.fault = error.message
     except ContractError as error:
-        table.trouble, table.damaged = error.message, True
+        table.fault, table.damaged = error.message, True
 
 
 def _compare(
@@ -314,8 +314,8 @@ def _judged(tables: Iterable[_Table], verdicts: Iterable[Verdict]) -> list[Verdi
     found = list(verdicts)
     for table in tables:
         difference = table.difference
-        if table.trouble is not None:
-            lines = [f"not compared: {table.trouble}"]
+        if table.fault is not None:
+            lines = [f"not compared: {table.fault}"]
         elif difference is None or (table.suspects and not difference):
             lines = ["not compared: the same rows changed again and again while they were read"]
         elif difference:
@@ -323,6 +323,6 @@ def _judged(tables: Iterable[_Table], verdicts: Iterable[Verdict]) -> list[Verdi
             lines += difference.lines(table.columns, table.key)
         else:
             lines = [f"equal: {difference.rows} rows"]
-        equal = difference is not None and table.settled and table.trouble is None
+        equal = difference is not None and table.settled and table.fault is None
         found.append(Verdict(table.name, equal, tuple(lines)))
     return sorted(found, key=lambda verdict: verdict.name)

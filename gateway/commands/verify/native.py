@@ -1,4 +1,4 @@
-"""Read the tables of a native subscriber, all as of one position of the source."""
+"""Reader of a native subscriber's tables, all as of one position of the source."""
 
 from __future__ import annotations
 
@@ -68,9 +68,9 @@ class NativeReader:
     def open(self) -> Lsn:
         """Begin a transaction that sees the tables as they are at one position; return it.
 
-        Its apply worker moves the position with each transaction, just before that can be seen.
-        So the position must be the same before and after the snapshot; what is still on its way
-        then shows as a difference that is gone when it is looked at again.
+        Its apply worker moves the position with each transaction, just before that can be seen. The
+        position must therefore be the same before and after the snapshot; a transaction still in
+        flight then shows as a difference that is gone at the next comparison.
 
         Raises:
             TransientError: tables are still being copied, or transactions follow too closely.

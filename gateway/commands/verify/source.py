@@ -1,4 +1,4 @@
-"""Read the source's tables, filtered by the server, without a long transaction."""
+"""Reader of the source's tables, filtered by the server, without a long transaction."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ _WRITE_OUT: Final = "SELECT pg_catalog.pg_logical_emit_message(true, 'pgsluice',
 
 @dataclass(frozen=True, slots=True)
 class SourceTable:
-    """What is read of a table.
+    """Rows and columns to read of a table.
 
     Attributes:
-        filters: Of which one must be true; empty: all rows are wanted.
-        columns: Which, in which order.
-        key: Those of the key; empty: all rows are read at once.
+        filters: Filters, one of which must be true; empty for all rows.
+        columns: Columns, in order.
+        key: Key columns; if empty, all rows are read at once.
     """
 
     table: Table

@@ -1,4 +1,4 @@
-"""Which tables are compared, and which rows of the source they should hold."""
+"""Tables to compare, and the rows of the source that they should hold."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ class Target:
     Attributes:
         name: ``schema.table``, as manifests call it.
         table: The source's.
-        columns: Those that are published.
-        key: Of these, the ones that identify a row; empty: the whole row does.
-        filters: Of which one must be true; empty: all rows pass.
-        reason: Why the source does not say what it should hold; None when it does.
+        columns: Published columns.
+        key: Columns that identify a row; empty if the whole row does.
+        filters: Filters, one of which must be true; if empty, all rows pass.
+        reason: Reason why the source does not determine its contents, or None.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""Binary send format -> the text that the type's output function prints. Pure.
+"""Conversion of binary send formats to the text of the type's output function. Pure.
 
 pgoutput with ``binary`` sends a column by its type's send function where there is one. Everything
 behind the decoder works on text, so each type gets a function that turns one form into the other,

@@ -1,4 +1,4 @@
-"""A type -> the function that turns its send format into its text."""
+"""Conversion functions from a type's send format to its text."""
 
 from __future__ import annotations
 

@@ -76,7 +76,8 @@ def _split(value: float, bits: int, lowest: int) -> tuple[int, int]:
 def _shortest(mantissa: int, exponent: int, bits: int, lowest: int) -> tuple[int, int]:
     """Digits t and power k: t * 10**k is the decimal of fewest digits that reads back.
 
-    Of several, the one next to the number; strictly between the middles to both neighbours.
+    Among several, it is the one closest to the number; strictly between the midpoints to both
+    neighbours.
     """
     # In units of a quarter of the last bit; below a power of two the neighbour is nearer.
     nearer = mantissa == 1 << (bits - 1) and exponent > lowest

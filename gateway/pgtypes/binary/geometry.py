@@ -1,4 +1,4 @@
-"""Points, and what is made of them; coordinates print as double precision does.
+"""Points and other geometric types; coordinates print as double precision does.
 
 Source: geo_ops.c.
 """

@@ -1,4 +1,4 @@
-"""What has to be known of a type to read its binary format."""
+"""Type information needed to read a binary format."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ ToText: TypeAlias = Callable[[bytes], bytes]
 """One value, not NULL: send format -> text format. Raises one of `FAULTS` for other bytes."""
 
 FAULTS: Final = (ValueError, IndexError, struct.error)
-"""What a `ToText` raises; its caller knows relation and column, and names them."""
+"""Error of a `ToText`; its caller adds relation and column."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,8 +28,8 @@ class Attribute:
 class TypeInfo:
     """A row of ``pg_type``, and what goes with it.
 
-    What a type's formats are is decided by its two functions, not by its name: a type of an
-    extension that is sent by ``textsend`` and printed by ``textout`` reads as text does.
+    A type's formats are determined by its two functions, not by its name: a type of an extension
+    that is sent by ``textsend`` and printed by ``textout`` reads as text does.
 
     Attributes:
         name: As ``format_type`` prints it, for messages.
@@ -40,7 +40,7 @@ class TypeInfo:
         base_oid: The type under a domain, one step down; else 0.
         element_oid: ``typelem``: the element type of an array; else 0 or without meaning here.
         range_oid: The subtype of a range, the range type of a multirange; else 0.
-        attributes: Of a composite type, in order.
+        attributes: Attributes of a composite type, in order.
     """
 
     oid: int

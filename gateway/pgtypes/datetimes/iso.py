@@ -1,4 +1,4 @@
-"""date, timestamp and timestamptz in ISO DateStyle <-> PostgreSQL's own integers.
+"""date, timestamp and timestamptz in ISO DateStyle, as PostgreSQL's own integers.
 
 A date is a number of days, a timestamp a number of microseconds, both since 2000-01-01
 (timestamptz: 00:00 UTC) in the proleptic Gregorian calendar, as in the server's memory. The
@@ -317,7 +317,7 @@ def date_to_timestamp(date: int) -> int:
 
 
 def date_as_timestamp(date: int) -> int:
-    """What a date is compared with timestamps as: its midnight, below infinity at any rate.
+    """Return the timestamp for comparing a date: its midnight, always below infinity.
 
     Source: date_cmp_timestamp_internal().
     """

@@ -62,7 +62,7 @@ _QUICK: Final = Context(
     Emax=500,
     traps=[Clamped, DivisionByZero, InvalidOperation, Overflow, Rounded, Subnormal],
 )
-"""What is exact within these bounds is so in PostgreSQL, and needs no other look."""
+"""Bounds within which exact results are exact in PostgreSQL, too, without further checks."""
 _BEYOND: Final = (TypeError, Clamped, InvalidOperation, Overflow, Rounded, Subnormal)
 
 MAX_DIGITS: Final = 131_072

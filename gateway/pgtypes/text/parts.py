@@ -63,7 +63,7 @@ def right(value: bytes, count: int) -> bytes:
 
 
 def position(value: bytes, part: bytes) -> int:
-    """Where `part` is first found, 0 when it is not."""
+    """Return the position of the first `part`, 0 if there is none."""
     at = value.find(part)
     return 0 if at < 0 else length(value[:at]) + 1
 

@@ -128,7 +128,7 @@ def _literal_at(pattern: bytes, p: int) -> bytes:
 
 
 def _skip_wildcards(pattern: bytes, p: int, text: bytes, t: int) -> tuple[int, int, bool]:
-    """Where pattern and text go on after the wildcards at `p`; False: the text is too short."""
+    """Return where pattern and text continue after the wildcards at `p`; False if too short."""
     while p < len(pattern) and pattern[p] in (_PERCENT, _UNDERSCORE):
         if pattern[p] == _UNDERSCORE:
             if t >= len(text):

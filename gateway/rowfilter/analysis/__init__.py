@@ -1,1 +1,1 @@
-"""The parts of `gateway.rowfilter.analyze`: one module for each kind of node."""
+"""Parts of `gateway.rowfilter.analyze`: one module for each kind of node."""

@@ -24,8 +24,8 @@ _NUMBERS: Final = (types.INT2, types.INT4, types.INT8, types.NUMERIC, types.FLOA
 def case_expr(context: Context, node: Node) -> Typed:
     """CASE, with and without an expression after it.
 
-    What stands behind a condition that is constantly false or after one that is constantly true
-    is not looked at, so that errors of constants in it do not count.
+    Code after a condition that is constantly false or after one that is constantly true is not
+    looked at, so that errors of constants in it do not count.
     """
     subject = context.typed(node.arg) if node.HasField("arg") else None
     branches: list[tuple[Expr, Expr]] = []

@@ -1,4 +1,4 @@
-"""What the parts of the analysis share: the columns, errors, folding of calls, collations."""
+"""Context shared by the analysis: columns, errors, folding of calls, collations."""
 
 from __future__ import annotations
 
@@ -74,13 +74,13 @@ class Context:
         )
 
     def adapted(self, operation: Operation, arguments: Sequence[Typed], node: Node) -> list[Expr]:
-        """What a comparison that is not a `Call` compares."""
+        """Operands of a comparison that is not a `Call`."""
         return list(self._adapted(operation, [typed.expr for typed in arguments], node))
 
     def evaluated(self, expr: Expr, evaluate: Callable[[], Value], node: Node) -> Expr:
         """`expr`, whose parts are constant, as the constant that it is.
 
-        Where PostgreSQL fails on it, it fails for every row: that is noted, and `expr` stays.
+        If PostgreSQL fails on it, it fails for every row: that is recorded, and `expr` stays.
         """
         try:
             return Constant(evaluate())

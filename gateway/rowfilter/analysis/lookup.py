@@ -23,7 +23,7 @@ def operator_name(context: Context, node: Node) -> str:
 def operator(
     context: Context, node: Node, name: str, left: int, right: int
 ) -> tuple[Operation, int]:
-    """What an operator does with these types (`left` 0: prefix), and its result type."""
+    """Return the operation of an operator on these types (`left` 0: prefix), and its type."""
     found = operators.find_operator(name, left, right)
     if found is None:
         kinds = map(operators.operator_type, (left, right))

@@ -1,7 +1,7 @@
-"""What the gateway evaluates of PostgreSQL's built-in functions, one module for each family.
+"""Built-in functions of PostgreSQL that the gateway evaluates, one module for each family.
 
 Which function an operator, a cast or a name with which types calls is in the generated
-`gateway.pgtypes.catalog`. What is not here is the server's.
+`gateway.pgtypes.catalog`. Functions that are not here are left to the server.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the families declare what they can do with."""
+"""Declarations shared by the families of functions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""text, varchar, bpchar and name: what does not depend on a collation, and order by bytes."""
+"""text, varchar, bpchar and name: functions independent of collation, and order by bytes."""
 
 from __future__ import annotations
 

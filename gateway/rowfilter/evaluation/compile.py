@@ -70,8 +70,8 @@ class RowFilter:
         expr: The typed expression, with constants folded; where the server evaluates the filter,
             what is known of it here: ``AND`` of a part that spares the server rows, and `Asked`.
         columns: The columns that it reads.
-        source: Where it comes from, for messages.
-        refused: Why the server evaluates it; None: it is evaluated here.
+        source: Origin of the filter, for messages.
+        refused: Reason why the server evaluates it; None if it is evaluated here.
     """
 
     text: str
@@ -105,7 +105,7 @@ def compile_filter(
     Args:
         text: The rendering, made with an empty search_path.
         columns: The columns of the table that it was written for.
-        source: Where it comes from, for messages.
+        source: Origin of the filter, for messages.
 
     Raises:
         FilterError: it cannot be evaluated here; with the reason and the position in `text`.
@@ -289,7 +289,7 @@ def reference(
 
 
 class _Values(dict[str | Asked, object]):
-    """What `interpret` is given; the server's answers are looked at when they are needed."""
+    """Row given to `interpret`; the server's answers are read when needed."""
 
     def __init__(self, row: Sequence[ColumnValue], places: Places) -> None:
         super().__init__()

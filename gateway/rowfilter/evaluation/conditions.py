@@ -1,12 +1,12 @@
-"""Filters that compare columns with constants, as tables that the compiled row path reads.
+"""Tables, for the compiled row path, of filters that compare columns with constants.
 
 Most filters are no more than that: equality, IN, ranges and tests for NULL, joined by AND, OR and
 NOT. None of it can raise, and three-valued logic comes down to two questions, "is it true?" and "is
-it false?", which NOT exchanges. What a filter has beside these has no such form, and stays a
-function (`gateway.rowfilter.evaluation.generate`).
+it false?", which NOT exchanges. Any other filter has no such form, and stays a function
+(`gateway.rowfilter.evaluation.generate`).
 
-A text that no server sends for its type is an error of the function. So a condition reads at least
-the values that the function reads, in any case before the row is decided.
+A text that no server sends for its type is an error of the function. A condition therefore reads at
+least the values that the function reads, in any case before the row is decided.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ Condition: TypeAlias = tuple[object, ...]
 - ``(ALL_OF, parts)``, ``(ONE_OF, parts)``, ``(NOT, part)``;
 - ``(IS_NULL, index)``: the column at `index` of a tuple is NULL;
 - ``(code, orders, index, constants)``: it is not NULL, and stands to the constants as one of
-  `orders` says, of LESS, EQUAL and GREATER. Of several constants, which are sorted, EQUAL means
+  `orders` says, of LESS, EQUAL and GREATER. With several constants, which are sorted, EQUAL means
   that it is among them, and the other two that it is not. `code` says how its text is read; one
   that cannot be read so is left to the function, also where `orders` has none of them, or all.
 """
@@ -65,7 +65,7 @@ _MIRRORED: Final = {LESS: GREATER, GREATER: LESS}
 _TRUE: Final[Condition] = (ALL_OF, ())
 _FALSE: Final[Condition] = (ONE_OF, ())
 _DEEPEST: Final = 32
-"""What is nested deeper is left to the function."""
+"""Deeper nesting is left to the function."""
 
 _INT8_MIN: Final = -(2**63)
 _INT8_MAX: Final = 2**63 - 1
@@ -174,11 +174,11 @@ class _Tabulator:
     def _all(
         self,
         joint: str,
-        form: Callable[[Expr, int], Condition],
+        build: Callable[[Expr, int], Condition],
         arguments: Sequence[Expr],
         depth: int,
     ) -> Condition:
-        return joint, tuple(form(argument, depth) for argument in arguments)
+        return joint, tuple(build(argument, depth) for argument in arguments)
 
     def _call(self, expr: Call, *, wanted: bool) -> Condition:
         orders = _order(expr.operation.infix)

@@ -1,4 +1,4 @@
-"""Typed expression -> the source text of one Python expression over a tuple.
+"""Generation of the source of one Python expression over a tuple from a typed expression.
 
 Four ways to ask for an expression, so that NULL costs nothing where it does not matter:
 
@@ -274,12 +274,12 @@ class Generator:
 
     # Conditionals
 
-    def _case(self, expr: Case, form: Callable[[Expr], str]) -> str:
+    def _case(self, expr: Case, build: Callable[[Expr], str]) -> str:
         branches = "".join(
-            f"{form(result)} if {self.is_true(condition)} else "
+            f"{build(result)} if {self.is_true(condition)} else "
             for condition, result in expr.branches
         )
-        return f"({branches}{form(expr.default)})"
+        return f"({branches}{build(expr.default)})"
 
     def _coalesce(self, arguments: Sequence[Expr]) -> str:
         steps = ""

@@ -1,4 +1,4 @@
-"""Which rows a filter can pass at all, as far as one column's text decides it.
+"""Selections: the texts of one column with which a filter can pass at all.
 
 With hundreds of filters such as ``region = 'EU'`` on one table, a row is looked up by its text
 instead of asking each of them. Only what is exact is used: a type whose equal values have one text

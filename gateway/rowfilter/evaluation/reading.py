@@ -51,7 +51,7 @@ settings: the end of the whole seconds, nothing or ``+``, sorts before the point
 
 
 def parser(type_oid: int) -> Callable[[Any], Any]:
-    """What reads a value that is there, and raises for one that was not sent."""
+    """Return a function that reads a value, and raises for one that was not sent."""
     parse = PARSERS[type_oid]
     return parse if not _accepts_unchanged(parse) else lambda raw: parse(sent(raw))
 

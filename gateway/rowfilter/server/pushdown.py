@@ -12,14 +12,15 @@ implies the union U, and with the old and the new row of an UPDATE:
     false   false   nothing    nothing                  the same: f is false for both
 
 That holds where the same filter counts for INSERT, UPDATE and DELETE, and all three are published:
-else a change that was made of another would be taken for what it is not. Where the server does not
-log the old row, it asks about the new one alone; then the identity's columns, which are all that
-the filters read, are byte for byte the same, and so are the verdicts.
+else a change that was made of another would be taken for what it is not. If the server does not log
+the old row, it asks about the new one alone; then the identity's columns, which are all that the
+filters read, are byte for byte the same, and so are the verdicts.
 
-What else could make a difference keeps a table from being pushed down; `pushed` says what. A filter
-that could raise would end the stream of all tables; a publication of the database can be altered at
-any time, before the union could be widened; only a copy makes up for what a transaction has changed
-before the union was widened, so that all subscriptions have to copy the table, by the same filter.
+Anything else that could make a difference keeps a table from being pushed down; `pushed` says why.
+A filter that could raise would end the stream of all tables; a publication of the database can be
+altered at any time, before the union could be widened; only a copy makes up for what a transaction
+has changed before the union was widened, so that all subscriptions have to copy the table, by the
+same filter.
 
 Source: pgoutput_row_filter in pgoutput.c (15 to 18).
 """
@@ -160,7 +161,7 @@ def adds_to(
     Args:
         text: As the server prints it; its brackets, and some casts, need not be those of `filters`.
         filters: Each in the server's rendering.
-        columns: Of the table.
+        columns: Columns of the table.
         or_leaves: Whether it counts, too, when `text` has one that the union lacks.
     """
     try:

@@ -1,4 +1,4 @@
-"""What the server is asked about rows: the filters of one table, in one statement. Pure.
+"""Question about rows to the server: the filters of one table, in one statement. Pure.
 
 The statement is a SELECT of constants, not of the table: rows go in as text arrays, one array for
 each column, and one string of flags comes back, so that it costs about a microsecond a row and
@@ -59,7 +59,7 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What the server said of some rows.
+    """The server's answer about some rows.
 
     Attributes:
         flags: For each row one byte for each filter: ``t``, ``f``, or ``!`` where it raised.

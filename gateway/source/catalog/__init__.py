@@ -1,4 +1,4 @@
-"""The source's catalog, read: tables, types, partitions, publications, and what changes in them.
+"""Catalog of the source: tables, types, partitions, publications, and changes in them.
 
 Nothing here changes anything on the server; what the gateway creates there is in
 `gateway.source.provisioning`.

@@ -1,4 +1,4 @@
-"""Checks the definitions against the source's catalog, and asks that for what comes up later.
+"""Check of the definitions against the source's catalog, and later queries of it.
 
 The check happens in one transaction that is rolled back; nothing stays behind on the server.
 """

@@ -1,4 +1,4 @@
-"""Publications of the database as its catalog has them: relations, filters, and what is excepted.
+"""Publications of the database as in its catalog: relations, filters, and exceptions.
 
 The catalog is asked for its columns first: PostgreSQL 19 keeps in the same table which relations
 FOR ALL TABLES leaves out, and a row that is read without that mark would publish the table.

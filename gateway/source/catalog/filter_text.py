@@ -64,7 +64,7 @@ _PLAIN_VIEWS_SINCE: Final = 160000
 class FilterResolver:
     """Resolves the filters of one definitions text over one connection, inside its transaction.
 
-    Where the role may create publications on the table (and the server is 15 or later), the server
+    If the role may create publications on the table (and the server is 15 or later), the server
     judges the filter by a publication that is rolled back; elsewhere by a temporary view that is
     rolled back, and the rules for row filters are applied here.
     """

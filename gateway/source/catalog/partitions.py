@@ -1,4 +1,4 @@
-"""What the catalog says of partitions."""
+"""Partitions as in the catalog."""
 
 from __future__ import annotations
 

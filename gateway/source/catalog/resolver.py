@@ -1,4 +1,4 @@
-"""Looks up in the source's catalog what the definitions name, and refuses what PostgreSQL refuses.
+"""Resolution of the definitions' names in the source's catalog, by PostgreSQL's rules.
 
 Source: CreatePublication, OpenTableList and CheckPubRelationColumnList in publicationcmds.c;
 is_publishable_class and pub_collist_validate in pg_publication.c.

@@ -1,4 +1,4 @@
-"""Shapes of tables: what the catalog says of columns beyond what a Relation message can."""
+"""Queries of table shapes: column properties that Relation messages lack."""
 
 from __future__ import annotations
 

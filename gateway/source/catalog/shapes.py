@@ -1,4 +1,4 @@
-"""Changes of published tables that no Relation message tells, looked for in the catalog."""
+"""Detection, in the catalog, of table changes that no Relation message reports."""
 
 from __future__ import annotations
 

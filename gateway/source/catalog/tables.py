@@ -1,4 +1,4 @@
-"""Tables as the source database describes them: columns, identity, partitions."""
+"""Descriptions of tables in the source database: columns, identity, partitions."""
 
 from __future__ import annotations
 

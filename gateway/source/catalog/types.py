@@ -1,4 +1,4 @@
-"""Types as the source database describes them, as far as reading their binary format needs it."""
+"""Descriptions of types in the source database, for reading their binary formats."""
 
 from __future__ import annotations
 
@@ -68,8 +68,8 @@ def read_type_info(connection: _Connection, oid: int) -> TypeInfo:
 class TypeReader:
     """Describes types, and asks the server for each only once.
 
-    What can change under an OID that is in use does not matter here: attributes of a composite
-    type are named by every value of it.
+    Changes possible under an OID in use do not matter here: attributes of a composite type are
+    named by every value of it.
     """
 
     def __init__(self, connection: _Connection) -> None:

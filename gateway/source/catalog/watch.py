@@ -1,7 +1,7 @@
-"""What can change in the source database that changes how subscriptions take its tables.
+"""Watch for changes in the source database that affect how subscriptions publish its tables.
 
 Looked at now and then while the gateway runs, so that it costs one query and no lock. A digest says
-only that something is different; what it means is found out by reading the catalog anew.
+only that something is different; the meaning is found by reading the catalog again.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ class CatalogWatch:
     of those that are missing; columns and rights of those that are held.
 
     Args:
-        before: What `whole_digest` said before the plan was read.
+        before: Result of `whole_digest` before the plan was read.
     """
 
     def __init__(self, definitions: Definitions, before: str) -> None:

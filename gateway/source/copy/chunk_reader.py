@@ -1,4 +1,4 @@
-"""Read a table in chunks, each in a short transaction of its own.
+"""Reader of a table in chunks, each in a short transaction of its own.
 
 Values come by COPY in text format from a session with the walsender's settings, so they are byte
 for byte what the stream has for the same values.
@@ -72,7 +72,7 @@ _AFTER: Final = f"""
 
 @dataclass(frozen=True, slots=True)
 class ChunkSource:
-    """What is read of a table.
+    """Rows and columns to read of a table.
 
     Attributes:
         columns: Which, in which order; may be empty without a key.
@@ -96,7 +96,7 @@ class ChunkSource:
 
     @property
     def key_positions(self) -> tuple[int, ...]:
-        """Where the key's columns are in a row."""
+        """Positions of the key columns in a row."""
         return tuple(self.columns.index(name) for name in self.key)
 
 
@@ -105,16 +105,17 @@ class ChunkReader:
 
     Args:
         dsn: As the user gave it.
-        slot: Of the gateway; in the name of the session.
+        slot: Slot of the gateway, used in the name of the session.
         on_wait: See `gateway.source.session.connection.connect`.
-        spool_directory: Where rows without a key go; None: the system's temporary directory.
+        spool_directory: Directory for rows without a key; None for the system's temporary
+            directory.
         lock_timeout_s: Longest wait for a table that another session has locked.
         silence_s: How long nothing may come; then the server is asked over another connection
             whether it is still at work.
 
     Attributes:
-        rows: Of the last chunk.
-        bytes: The same, as COPY writes them.
+        rows: Number of rows of the last chunk.
+        bytes: Their size as COPY writes them.
 
     Raises:
         TransientError: the server cannot be reached.

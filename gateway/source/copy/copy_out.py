@@ -1,4 +1,4 @@
-"""Lines of ``COPY ... TO STDOUT``, many in one call: in C, or by psycopg one at a time.
+"""Reader of ``COPY ... TO STDOUT`` lines, many per call in C, or one at a time by psycopg.
 
 `gateway/_speedups/reading` says how. It needs a psycopg that is compiled itself. With another one,
 where the module was not built, or with ``PGSLUICE_INTERPRETED=1``, psycopg's call takes each line,

@@ -1,4 +1,4 @@
-"""What can be wrong with a table that is copied, and with a condition on its rows."""
+"""Errors of a table's copy, and of a condition on its rows."""
 
 from __future__ import annotations
 

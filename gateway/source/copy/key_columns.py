@@ -1,4 +1,4 @@
-"""The columns of a table's key as its index has them: order, collation, type, operators.
+"""Key columns of a table as in its index: order, collation, type, operators.
 
 A value of a key goes back to the server as a literal. Its type is never one whose input would run
 code of the type's owner (`gateway.source.copy.literals`), and its operators are those by which the
@@ -62,10 +62,10 @@ class KeyColumn:
 
     Attributes:
         at: Its place in the key.
-        name: Of the column.
-        collation: As SQL, where it is not the column's.
-        type_name: Of literals.
-        cast: The column has to be cast to that type to be compared with them.
+        name: Name of the column.
+        collation: Collation as SQL, if it is not the column's.
+        type_name: Type of literals.
+        cast: Whether the column has to be cast to that type to be compared with them.
         operators: Schema of the operators by which it is sorted.
     """
 
@@ -78,13 +78,13 @@ class KeyColumn:
 
     @property
     def sorting(self) -> sql.Composable:
-        """What the table is sorted by."""
+        """Expression that the table is sorted by."""
         collation = "" if self.collation is None else f" COLLATE {self.collation}"
         return sql.SQL("{}{}").format(sql.Identifier(self.name), sql.SQL(collation))
 
     @property
     def operand(self) -> sql.Composable:
-        """What literals are compared with."""
+        """Expression that literals are compared with."""
         if not self.cast:
             return self.sorting
         collation = "" if self.collation is None else f" COLLATE {self.collation}"

@@ -1,9 +1,9 @@
-"""The types of the literals by which the gateway gives a value back to the server.
+"""Literal types for values that the gateway sends back to the server.
 
 Reading a text as a value can run code that is not PostgreSQL's: the CHECK of a domain, and the
 canonical function of a range type. A type with neither in it is safe, because only a superuser can
-make a base type. So a literal of a domain is one of the type under it, and one of an array of a
-domain is an array of that.
+make a base type. A literal of a domain is therefore one of the type under it, and one of an array
+of a domain is an array of that.
 
 Source: domain_in in domains.c; range_in and make_range in rangetypes.c; "CREATE TYPE" in the
 manual.
@@ -84,12 +84,12 @@ class UnsafeType(TableUnreadable):
 
 @dataclass(frozen=True, slots=True)
 class LiteralType:
-    """What a literal for a column is cast to.
+    """Type that a literal for a column is cast to.
 
     Attributes:
-        oid: Of the type.
-        name: As SQL, under a search_path of ``pg_catalog``.
-        cast: It is not the column's type under its domains: the column has to be cast, too.
+        oid: OID of the type.
+        name: Name as SQL, under a search_path of ``pg_catalog``.
+        cast: Whether it is not the column's type under its domains: the column has to be cast, too.
         unsafe: The part of the type, as SQL, whose owner's code would run; None: there is none.
     """
 

@@ -1,8 +1,8 @@
-"""What narrows the read of a table: a condition of a person, or what some subscription wants.
+"""Conditions that narrow the read of a table: an operator's, or the subscriptions' filters.
 
 The filters are the server's own rendering of them, and it evaluates them as the walsender would:
-one after the other, each as it is written, and only on rows of the range that is read. So no plan
-moves one in front of another. Where one raises, the table is read without them, and whoever
+one after the other, each as it is written, and only on rows of the range that is read. No plan
+therefore moves one in front of another. If one raises, the table is read without them, and whoever
 evaluates filters otherwise says what is wrong with the row.
 """
 
@@ -67,7 +67,7 @@ def border(
 
 
 def ratio(table: Table, narrow: Sequence[str]) -> tuple[sql.Composed, sql.Composed]:
-    """What is to be explained, of the wanted rows and of all: the planner guesses how many."""
+    """Return the queries to explain, of the wanted rows and of all: the planner estimates them."""
     every = sql.SQL("SELECT FROM {}").format(_from(table))
     texts = sql.SQL(" OR ").join(sql.SQL("({})").format(sql.SQL(text)) for text in narrow)
     return sql.SQL("{} WHERE {}").format(every, texts), every

@@ -1,4 +1,4 @@
-"""What keeps a relation that is read by name from being a view, whose code would run with its rows.
+"""Guard against reading, by name, a view whose code would run with its rows.
 
 A table can be renamed while it is copied, and a view, or a foreign table with a domain, take its
 name. A server that can is told to read neither (`restrict_nonsystem_relation_kind`). On one that

@@ -1,4 +1,4 @@
-"""Row filters that a server judges: its evaluator, and which texts it may be given.
+"""Row filters evaluated by a server: the evaluator, and checks of the texts sent to it.
 
 The questions are made in `gateway.rowfilter.server`.
 """

@@ -1,7 +1,7 @@
-"""Whether another server says of a row filter what the source says.
+"""Comparison of another server's evaluation of a row filter with the source's.
 
-What a filter says depends on the major version, on the collations (their versions change with the
-C library and with ICU), on the database's default locale, and on the time zone data.
+The result of a filter depends on the major version, on the collations (their versions change with
+the C library and with ICU), on the database's default locale, and on the time zone data.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Conditions that come from outside, held to the rules of publications' row filters.
+"""Conditions from outside, checked by the rules of publications' row filters.
 
 A condition is text that will stand in a statement of the gateway's own session, so it is the same
 question whoever wrote it: a person at `pgsluice copy --where`, or a record of a topic. It must be

@@ -1,4 +1,4 @@
-"""Row filters evaluated by a server: in a session of its own, without ever waiting for it.
+"""Evaluator of row filters on a server, in a session of its own, without blocking.
 
 One `Question` is one prepared statement. Its first use is without rows: where the planner already
 fails on a constant part (``1 / 0 = 1``), that filter fails for every row and is not asked again.
@@ -70,7 +70,7 @@ class _Statement:
     """A question as the session knows it.
 
     Attributes:
-        name: Of the prepared statement; None when all its filters fail for every row.
+        name: Name of the prepared statement; None when all its filters fail for every row.
         places: In the question, of the filters that the statement has.
         failing: By place in the question, what a filter raises for every row.
         single: The questions of one filter each, by place.
@@ -93,9 +93,9 @@ class ServerEvaluator:
     """Asks a server; a `gateway.routing.ports.Evaluator`. Not thread-safe.
 
     Args:
-        dsn: Of the server.
-        timeout_s: How long the server may work on one statement.
-        source_dsn: Of the source, whose answers are wanted.
+        dsn: DSN of the server.
+        timeout_s: Timeout of one statement on the server, in seconds.
+        source_dsn: DSN of the source, whose answers are wanted.
         on_wait: Called while connecting; see `gateway.core.background.OnWait`.
         asked: Told how many rows each question is about.
     """

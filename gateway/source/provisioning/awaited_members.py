@@ -21,10 +21,10 @@ def awaited_members(
 ) -> dict[str, frozenset[int]]:
     """Return the members that `plan` does not read and that stay, by publication.
 
-    Of a table that is held until its owner has run a statement: who has run one of two, which add
-    it and let it be read, is not to be asked for the first again. It stays only where that harms
-    nobody: the table can be updated as long as it is in a publication, and nothing that is read is
-    in one tree with it.
+    This concerns a table that is held until its owner has run a statement: whoever has run one of
+    two, which add it and let it be read, is not to be asked for the first again. It stays only
+    where that harms nobody: the table can be updated as long as it is in a publication, and nothing
+    that is read is in one tree with it.
 
     Raises:
         psycopg.Error: the server refuses, or is gone.

@@ -22,8 +22,9 @@ Invariants:
   that nobody else can read, one row for each publication. The table is unlogged, and so in no
   publication either.
 - No DDL fails because a message cannot be written, or is too large with what others have defined:
-  then it says less, at last only what was altered, and if not even that, there is a warning. What
-  it does not say is as in the catalog. Temporary objects are nobody's concern, and write nothing.
+  then it says less, at last only what was altered, and if not even that, there is a warning.
+  Anything it does not say is as in the catalog. Temporary objects are nobody's concern, and write
+  nothing.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Rights that the gateway's role has and does not need, and code that reading a table could run."""
+"""Unneeded privileges of the gateway's role, and code that reading a table could run."""
 
 from __future__ import annotations
 

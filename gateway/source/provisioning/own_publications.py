@@ -1,4 +1,4 @@
-"""The gateway's own publications on the source server: made, changed, or only checked.
+"""The gateway's own publications on the source server: creation, changes and checks.
 
 All four names exist from the first start on, those that nobody needs without a table: pgoutput
 looks a publication up as it was at the WAL position it decodes, so that one which is created later

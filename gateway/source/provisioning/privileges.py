@@ -1,4 +1,4 @@
-"""What the gateway's role may do with single tables: read them, and add them to publications.
+"""Privileges of the gateway's role on single tables: to read them, and to publish them.
 
 A table of another owner is no reason to publish nothing: `gateway.runtime.planning.table_checks`
     holds it.
@@ -92,7 +92,7 @@ def why_unreadable(connection: _Connection, oids: Collection[int]) -> dict[int, 
 
 @dataclass(frozen=True, slots=True)
 class OwnPublications:
-    """What the session's role may do with the gateway's own publications.
+    """Privileges of the session's role on the gateway's own publications.
 
     Attributes:
         existing: Names of those that exist.

@@ -1,4 +1,4 @@
-"""The gateway's own publications as they are on the source server."""
+"""Current state of the gateway's own publications on the source server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Event triggers as they are installed, compared with what the current script makes."""
+"""Installed event triggers, compared with those of the current script."""
 
 from __future__ import annotations
 
@@ -95,12 +95,12 @@ ORDER BY 1, 2, 3
 
 @dataclass(frozen=True, slots=True)
 class Installation:
-    """What there is of the event triggers in a database.
+    """State of the event triggers in a database.
 
     Attributes:
         problems: Differences from what the current script makes; empty: none that count.
         announces: Whether the triggers on publications are there, and enabled.
-        key: Of their messages; None: it cannot be read.
+        key: Key of their messages; None if it cannot be read.
         may_read_key: Whether this role may read it.
         readers: Other roles that can log in and read it, and so write such messages.
     """

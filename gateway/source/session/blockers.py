@@ -1,4 +1,4 @@
-"""Whom the gateway's sessions wait for on the source server, by name.
+"""Sessions and transactions that the gateway's sessions wait for on the source server.
 
 Anybody who looks sees the same, the daemon and a command in another process: a session of the
 gateway says in its ``application_name`` what it does and for which slot, `session_name`.
@@ -18,7 +18,7 @@ from gateway.source.session.connection import classify_server_error
 __all__ = ["Task", "Wait", "has_sessions", "lock_holders", "session_name", "waits"]
 
 Task: TypeAlias = Literal["slot", "copy", "reload"]
-"""What a session does: makes or reads the slot, copies tables, takes changed definitions in."""
+"""Task of a session: creates or reads the slot, copies tables, applies changed definitions."""
 
 _OF_SLOT: Final = """
 a.datname = pg_catalog.current_database() AND a.application_name ~ '^pgsluice (copy|reload)'
@@ -84,8 +84,8 @@ class Wait:
     """Something that goes on when transactions of others have ended.
 
     Attributes:
-        names: Of the transactions: by process, application and database, or by gid.
-        age_s: Of the oldest, in seconds; None where the role may not see it.
+        names: Names of the transactions: process, application and database, or gid.
+        age_s: Age of the oldest, in seconds; None if the role may not see it.
     """
 
     task: Task

@@ -1,4 +1,4 @@
-"""Why a connection could not be made: refused by the server, or something that may pass.
+"""Classification of connection errors: refused by the server, or transient.
 
 Only what the server itself has said is a refusal. libpq has no SQLSTATE for a failed connection,
 and the server's text may be in any language; so when the server has spoken, it is asked again with
@@ -66,7 +66,7 @@ def classify_connect_failure(complete: str, text: str) -> GatewayError:
 
     Args:
         complete: The connection string that was used.
-        text: What libpq said.
+        text: Message of libpq.
     """
     sqlstate = _ask_for_sqlstate(complete) if _SERVER_SPOKE.search(text) else None
     return explain_connect_failure(_without_secrets(complete, text), sqlstate)

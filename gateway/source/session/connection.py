@@ -61,8 +61,8 @@ SESSION_SETTINGS: Final[Mapping[str, str]] = MappingProxyType(
         "row_security": "off",
     }
 )
-"""What the text format of values depends on, beside the encoding (always UTF8); which names are
-found; and that no policy of row security hides rows, or runs."""
+"""Settings that the text format of values depends on, besides the encoding (always UTF8); which
+names are found; and that no policy of row security hides rows, or runs."""
 
 _WITHOUT_TIMEOUTS: Final = {
     "idle_session_timeout": "0",
@@ -84,7 +84,7 @@ _CONNECTION_DEFAULTS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class ServerFacts:
-    """What the source server is.
+    """Identity and version of the source server.
 
     Attributes:
         system_identifier: Decimal digits; the same for a primary and its standbys.
@@ -221,7 +221,7 @@ def role_schemas(connection: psycopg.Connection) -> tuple[str, ...]:
 
 
 def replication_settings() -> dict[str, str]:
-    """What a walsender's session needs: `SESSION_SETTINGS`, and no time limits."""
+    """Settings of a walsender's session: `SESSION_SETTINGS`, and no time limits."""
     return {
         **SESSION_SETTINGS,
         **_WITHOUT_TIMEOUTS,
@@ -297,7 +297,7 @@ def server_facts(connection: psycopg.Connection) -> ServerFacts:
 def wal_flush_lsn(connection: psycopg.Connection) -> Lsn:
     """How far the server's WAL is on its disk; on a standby, what it has replayed.
 
-    What a walsender may send ends there, and a crash of the server leaves it in place.
+    A walsender sends nothing beyond it, and a crash of the server does not lose it.
 
     Raises:
         TransientError: the connection is gone.
@@ -318,9 +318,9 @@ def read_only(connection: psycopg.Connection[Any], failed: str, *, on_standby: s
     """Return the error for what a session that may only read could not do.
 
     Args:
-        connection: Of that session.
-        failed: As a sentence without its reason.
-        on_standby: What to do about it where the server is a standby.
+        connection: Connection of that session.
+        failed: Sentence without its reason.
+        on_standby: Hint if the server is a standby.
     """
     if connection.info.parameter_status("in_hot_standby") == "on":
         return FatalError(f"{failed} on a standby", hint=on_standby)
@@ -361,7 +361,7 @@ def classify_server_error(sqlstate: str | None, text: str, *, doing: str) -> Gat
     Args:
         text: The server's primary message, or libpq's own.
         sqlstate: None when the connection broke without a word from the server.
-        doing: What the gateway was doing, for the message: "creating slot x".
+        doing: Activity of the gateway, for the message: "creating slot x".
     """
     message = " ".join(text.split())
     if sqlstate is None:

@@ -1,4 +1,4 @@
-"""Whether the gateway can work with a server: its version, and its wal_level. Pure."""
+"""Check that a server is supported: its version and wal_level. Pure."""
 
 from __future__ import annotations
 

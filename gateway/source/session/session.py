@@ -1,9 +1,9 @@
-"""Sessions on the source server that never wait without a limit, and can be interrupted.
+"""Sessions on the source server with bounded, interruptible waits.
 
 The server's own time limits do not help against a connection that is open but silent: a dead NAT
-entry, a proxy that hangs. So every wait of a session ends when nothing has come for a while, and a
-callback is called meanwhile, which may raise. Both ends close the connection, because an answer
-that comes later would be taken for that to the next question.
+entry, a proxy that hangs. Every wait of a session therefore ends when nothing has come for a while,
+and a callback is called meanwhile, which may raise. Both ends close the connection, because an
+answer that comes later would be taken for that to the next question.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ def open_session(complete: str, *, on_wait: OnWait = keep_waiting) -> Session:
     """Connect, autocommit.
 
     Args:
-        complete: Of `gateway.source.session.connection.connection_string`.
+        complete: Result of `gateway.source.session.connection.connection_string`.
         on_wait: Called while the connection is being made.
 
     Its connect_timeout holds for each host and address that is tried.

@@ -1,4 +1,4 @@
-"""The replication connection: walsender commands, options, slot, and the stream itself.
+"""Replication connection: walsender commands, options, slot, and the stream itself.
 
 Frames leave it as bytes; `gateway.pgoutput` decodes them.
 """

@@ -1,4 +1,4 @@
-"""Run walsender commands, and end a stream, with a deadline.
+"""Walsender commands, and the end of a stream, with a deadline.
 
 Source: PostgreSQL manual, "Streaming Replication Protocol"; fe-exec.c.
 """

@@ -1,4 +1,4 @@
-"""The replication connection: walsender commands, then the stream.
+"""Replication connection: walsender commands, then the stream.
 
 psycopg has no replication API, so this speaks libpq through `psycopg.pq.PGconn`. Every command is
 sent without blocking and waited for with a deadline; once streaming has started, `receive` and
@@ -154,8 +154,8 @@ class ReplicationConnection:
         """Create a logical slot for pgoutput; return its consistent point.
 
         The server waits until every transaction that was running has ended. A call that gives up
-        leaves no slot behind. Where the server can (17, and not a standby), the slot
-        has ``failover``: standbys that synchronise slots have it too, and keep it when promoted.
+        leaves no slot behind. If the server can (17, and not a standby), the slot has ``failover``:
+        standbys that synchronise slots have it too, and keep it when promoted.
 
         Args:
             name: Unquoted; what PostgreSQL allows in a slot's name.
@@ -338,7 +338,7 @@ class ReplicationConnection:
             # Frames of this very call may already lack changes: none of them may be published.
             raise self._missing
         if frames:
-            self._silence.hear()
+            self._silence.on_message()
             self._sent_lsn = max(self._sent_lsn, _greatest_lsn(frames))
         elif self._failure is not None:
             raise self._failure
@@ -381,8 +381,8 @@ class ReplicationConnection:
     def finish(self, timeout_s: float) -> bool:
         """End the stream in order, and close the connection.
 
-        The server ends its side when it has read everything before our end, the last feedback
-        above all, and has let go of the slot. What it sends until then is thrown away.
+        The server ends its side when it has read everything before our end, the last feedback above
+        all, and has let go of the slot. Anything it sends until then is discarded.
 
         Returns:
             Whether it has, within `timeout_s` seconds.

@@ -1,4 +1,4 @@
-"""Errors of a walsender: what ended a command or a stream, and what to do about it."""
+"""Errors of a walsender that end a command or a stream, with hints."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Large messages of the stream, looked at before Python has a copy of them.
+"""Check of large stream messages before Python copies them.
 
 libpq keeps a received message in its buffer and hands out a copy of it; the frame is a third one.
 Any role can emit a logical message of a gigabyte, and most are for somebody else: such a message
@@ -31,8 +31,8 @@ def frame_of(view: memoryview, wanted: Container[bytes]) -> bytes:
     """Return a received message as a frame: whole, or a logical message without its content.
 
     Args:
-        view: What libpq has handed out.
-        wanted: Prefixes of logical messages whose content somebody wants.
+        view: Buffer of libpq.
+        wanted: Prefixes of logical messages whose content is needed.
     """
     if view[XLOGDATA_HEADER] == _MESSAGE:
         # In a streamed transaction an xid stands first, which a frame alone does not say. A message

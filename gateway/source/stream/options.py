@@ -1,4 +1,4 @@
-"""Which protocol is spoken: the highest that the server has, one way for all subscriptions."""
+"""Protocol options: the highest version of the server, the same for all subscriptions."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ def negotiate(subscriptions: Sequence[SubscriptionDefinition], server_version: i
     """Choose the protocol version and its options; one slot serves all subscriptions.
 
     Large transactions are streamed, and prepared ones sent at PREPARE, when one subscription at
-    least wants it. What a subscription sees differs in nothing but the ``gid`` header. Values come
-    in binary format when all subscriptions ask for it.
+    least wants it. For a subscription, only the ``gid`` header differs. Values come in binary
+    format when all subscriptions ask for it.
 
     Args:
         subscriptions: All of the plan.

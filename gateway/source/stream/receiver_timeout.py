@@ -1,4 +1,4 @@
-"""Notices that a stream which is open has fallen silent. Pure.
+"""Receiver timeout: detection of an open stream that has fallen silent. Pure.
 
 A server that has nothing to send need not say so. Half of the time limit after the last word it is
 asked for one; when none has come by the end of the other half, the connection is taken for lost.
@@ -14,7 +14,7 @@ __all__ = ["SilenceWatch", "Verdict"]
 
 
 class Verdict(Enum):
-    """What is to be done about a silence."""
+    """Action on a silence."""
 
     WAIT = "wait"
     ASK = "ask"
@@ -22,10 +22,11 @@ class Verdict(Enum):
 
 
 class SilenceWatch:
-    """Told of each look at the stream: `hear` when there was something, else `judge`.
+    """Told of each look at the stream: `on_message` when there was something, else `judge`.
 
-    Looks may be far apart, because a receiver that has no room does not read. So the second half
-    begins with the question and not with the last word: the answer to it would be there by now.
+    Looks may be far apart, because a receiver that has no room does not read. The second half
+    therefore begins with the request and not with the last message: the answer to it would be there
+    by now.
 
     Args:
         timeout_s: 0 means never.
@@ -38,8 +39,8 @@ class SilenceWatch:
         self._silent_since: float | None = None
         self._asked_at: float | None = None
 
-    def hear(self) -> None:
-        """Note that something has come."""
+    def on_message(self) -> None:
+        """Record that a message has arrived."""
         self._silent_since = self._asked_at = None
 
     def judge(self, now: float) -> Verdict:

@@ -1,4 +1,4 @@
-"""Where the server's WAL stands, and which timelines it came by."""
+"""WAL position and timeline history of the server."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ class ServerPosition:
 
     Attributes:
         system_identifier: Decimal digits.
-        timeline: Of its WAL now.
-        wal_end: How far its WAL is flushed; on a standby, replayed.
+        timeline: Current timeline of its WAL.
+        wal_end: End of its flushed WAL; on a standby, of its replayed WAL.
         history: For each timeline that this one descends from, where it was left.
     """
 
@@ -41,8 +41,8 @@ def server_position(
     """Ask the server for its position; the history of its timelines takes a walsender of `dsn`.
 
     Args:
-        connection: Of the server.
-        dsn: Of the server, for the walsender.
+        connection: Connection to the server.
+        dsn: DSN of the server, for the walsender.
         on_wait: Called while that one is waited for.
 
     Raises:

@@ -1,4 +1,4 @@
-"""The replication slot as the server sees it, and whether the gateway can go on with it."""
+"""State of the replication slot, and whether the gateway can continue with it."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ class SlotStatus:
     Attributes:
         plugin: None for a physical slot.
         active_pid: The process that reads it, or None.
-        confirmed_flush_lsn: What a consumer has confirmed; None when the slot is physical, or not
+        confirmed_flush_lsn: LSN confirmed by a consumer; None if the slot is physical, or not
             finished.
-        restart_lsn: WAL from here on is kept; None when it is lost.
+        restart_lsn: LSN from which on WAL is kept; None if it is lost.
         wal_status: reserved, extended, unreserved or lost; None when the slot has no restart_lsn.
         safe_wal_bytes: WAL that can be written before the slot may be lost; None: no limit.
         invalidation_reason: Why the slot was invalidated (rows_removed, wal_removed,

@@ -14,7 +14,20 @@ import pytest
 
 ROOT: Final = Path(__file__).parents[3]
 PAGE: Final = ROOT / "docs/vocabulary.md"
-CLEAN: Final = ("core", "definitions", "monitor", "observe", "routing", "sink")
+CLEAN: Final = (
+    "commands",
+    "core",
+    "definitions",
+    "monitor",
+    "observe",
+    "pgoutput",
+    "pgtypes",
+    "routing",
+    "rowfilter",
+    "sink",
+    "source",
+    "transactions",
+)
 """Packages of the gateway; the list grows until it has them all."""
 
 FORMATS: Final = {"taken", "taken_from"}

@@ -23,7 +23,7 @@ def test_begins_anew_with_every_word() -> None:
     for at in (0.0, 100.0, 200.0):
         assert watch.judge(at) is Verdict.WAIT
         assert watch.judge(at + 5) is Verdict.ASK
-        watch.hear()
+        watch.on_message()
 
 
 def test_is_not_lost_unasked_by_a_receiver_that_did_not_look() -> None:
