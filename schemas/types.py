@@ -23,7 +23,7 @@ class ColumnType:
     There is one object per entry, which equals no other.
 
     Attributes:
-        conversion: Name of what makes the Avro value of PostgreSQL's text.
+        conversion: Name of the conversion from PostgreSQL's text to the Avro value.
         avro: Avro's primitive type.
         spark: Type of the Spark job's column, as ``simpleString`` writes it; a ``decimal`` has
             precision and scale besides.
@@ -64,7 +64,7 @@ def _read() -> tuple[tuple[ColumnType, ...], Mapping[str, str]]:
 
 
 TYPES, KEY_FORMS = _read()
-"""The entries, the last of which fits every type; and what each canonical form of a key is."""
+"""Entries, the last of which fits every type, and a description of each canonical form of a key."""
 
 _OTHER: Final = TYPES[-1]
 
@@ -82,7 +82,7 @@ _OF_SPARK: Final = {entry.spark: entry for entry in reversed(TYPES)} | {_OTHER.s
 
 _FIELD: Final = "(?:year|month|day|hour|minute|second)"
 _MODIFIERS: Final = re.compile(rf"\([^)]*\)| {_FIELD}(?: to {_FIELD})?(?=[(\[]|$)")
-"""What ``format_type`` adds to a name: a length, a precision, the fields of an interval."""
+"""Additions of ``format_type`` to a name: a length, a precision, the fields of an interval."""
 
 
 def of_column(oid: int, extension: str = "", *, decimal: bool = False) -> ColumnType:
@@ -90,7 +90,7 @@ def of_column(oid: int, extension: str = "", *, decimal: bool = False) -> Column
 
     Args:
         oid: Of its type, under any domains.
-        extension: What ``format_type`` calls a type that may be one of an extension, else empty.
+        extension: Name by ``format_type`` of a type that may be one of an extension, else empty.
         decimal: Whether decimals are wanted, and the column has a precision and a scale that an
             Avro decimal can have.
     """
@@ -104,7 +104,7 @@ def of_spark(spark: str, name: str) -> ColumnType:
 
     Args:
         spark: The column's type, as ``simpleString`` writes it.
-        name: What ``format_type`` calls PostgreSQL's type. That of a domain does not say what is
+        name: PostgreSQL's type, as ``format_type`` writes it. That of a domain does not say what is
             under it, and a column can be wider than its type: then the first entry with the type
             `spark` counts.
     """

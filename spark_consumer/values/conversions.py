@@ -2,7 +2,7 @@
 
 schemas/types.toml says which type has which conversion. Spark's casts read other texts than
 PostgreSQL prints: they take the hexadecimal digits of a bytea for its bytes, pass over BC, and know
-no infinite date. So what differs is read and written here.
+no infinite date. Where they differ, values are read and written here.
 
 Source: PostgreSQL's manual, output of date and time types (DateStyle ISO), and bytea_output hex;
 EncodeDateOnly, EncodeDateTime in PostgreSQL's datetime.c.
@@ -38,7 +38,7 @@ _DAY_US: Final = 86_400_000_000
 
 @dataclass(frozen=True, slots=True)
 class Conversion:
-    """What is made of values of a type.
+    """Both directions of a conversion.
 
     Attributes:
         literal: Expression of a column's type, from PostgreSQL's text, in a session whose time zone
