@@ -3,6 +3,9 @@
 Avro takes the memory that a record claims to need. What a schema lets a record claim is bounded
 here: no type inside itself, no maps, no large fixed types, and no arrays of items that take no
 bytes. What a single value may claim is bounded by `spark_consumer.spark.session.AVRO_LIMITS`.
+
+Of the properties only those that a gateway writes are kept: with others Avro's and Spark's readers
+can be made to read a value as another type, or by another class.
 """
 
 from __future__ import annotations
@@ -24,6 +27,20 @@ _MOST: Final = 20_000
 _LARGEST_FIXED: Final = 256
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 _PRIMITIVE: Final = ("null", "boolean", "int", "long", "float", "double", "bytes", "string")
+_KEPT: Final = frozenset(
+    {
+        *("type", "name", "namespace", "doc", "default", "fields", "items", "symbols", "size"),
+        *("logicalType", "precision", "scale"),
+        *("pg_column", "pg_type", "pg_missing", "pg_attnum", "pg_computed"),
+    }
+)
+_OF_A_COLUMN: Final[Mapping[str, type]] = {
+    "pg_column": str,
+    "pg_type": str,
+    "pg_missing": str,
+    "pg_attnum": int,
+    "pg_computed": bool,
+}
 _HINT: Final = "who may write to the schema registry, and is [registry] url the gateway's?"
 
 
@@ -44,7 +61,18 @@ def parsed_schema(schema_id: int, text: str) -> dict[str, Any]:
     if not isinstance(schema, dict) or schema.get("type") != "record":
         raise _refused(schema_id, "it is not a record")
     _Checker(schema_id).check(schema, "", ())
-    return schema
+    return {key: _plain(key, value) for key, value in schema.items() if key in _KEPT}
+
+
+def _plain(key: str, value: Any) -> Any:
+    """A part of a schema that was checked, without properties that a gateway does not write."""
+    if key in ("default", "symbols"):
+        return value
+    if isinstance(value, list):
+        return [_plain(key, one) for one in value]
+    if isinstance(value, dict):
+        return {inner: _plain(inner, one) for inner, one in value.items() if inner in _KEPT}
+    return value
 
 
 def _refused(schema_id: int, why: str) -> ContractError:
@@ -83,6 +111,7 @@ class _Checker:
                     raise self._error("it has an array of items that take no bytes")
                 return False
             case "enum":
+                self._symbols(kind.get("symbols"))
                 self._name(kind, namespace, empty=False)
                 return False
             case "fixed":
@@ -107,9 +136,19 @@ class _Checker:
             if not isinstance(label, str) or not _NAME.fullmatch(label) or label in seen:
                 raise self._error("it has a field without a proper name of its own")
             seen.add(label)
+            for name_of, kind_of in _OF_A_COLUMN.items():
+                if not isinstance(field.get(name_of), kind_of | None):
+                    raise self._error(f"{name_of} of the field {label} is no {kind_of.__name__}")
             empty &= self.check(field.get("type"), inner, (*within, name))
         self._named[name] = empty
         return empty
+
+    def _symbols(self, symbols: object) -> None:
+        if not isinstance(symbols, list) or len(symbols) > _MOST:
+            raise self._error(f"it has an enumeration of no symbols, or of more than {_MOST}")
+        proper = (isinstance(one, str) and _NAME.fullmatch(one) for one in symbols)
+        if not all(proper) or len(set(symbols)) < len(symbols):
+            raise self._error("it has an enumeration with a symbol that is no name of its own")
 
     def _by_name(self, kind: str, namespace: str, within: tuple[str, ...]) -> bool:
         if kind in _PRIMITIVE:
