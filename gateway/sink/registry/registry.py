@@ -190,7 +190,7 @@ class Registry:
                 f"{what} cannot be reached: {type(error).__name__}: {_redacted(str(error))}",
                 hint="start it, or correct registry.url",
             )
-        reason = _redacted(str(error.error_message))
+        reason = _redacted(str(error.error_message or "it gives no reason"))
         if error.http_status_code in (_INCOMPATIBLE, _UNPROCESSABLE):
             return SchemaRefusedError(
                 f"{what} refuses the schema{of}: {reason}",
