@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 from typing import Any
 
-from gateway.definitions.model import Operation
 from gateway.pgoutput.messages import UNCHANGED
 from gateway.routing.row.native import ROWS
 from gateway.rowfilter import RowFilter, condition_of
@@ -30,11 +29,34 @@ def bind_compiled(filters: Sequence[RowFilter], names: Sequence[str]) -> Decide 
     if condition is None or isinstance(ROWS, str):
         return None
     counter = SimpleNamespace(records=0, others=0, inserts=0, updates=0, deletes=0)
-    taker = ("t", 1, b"", b"", counter, False, 0, 0)
+    target = {
+        "topic": "t",
+        "partitions": 1,
+        "key_prefix": b"",
+        "value_prefix": b"",
+        "counter": counter,
+        "skips_origins": False,
+        "feed": 0,
+        "number": 0,
+    }
     everyone = ((0, 0, None),)
-    candidates = ((everyone, everyone, ()),) * (len(Operation) - 1)
-    group = ((), (), None, False, None, b"", 1_000, False, (taker,), (condition,), candidates)
-    rows = ROWS.Rows(1, len(names), True, UNCHANGED, bytes(len(names)), (group,))
+    candidates = (everyone, everyone, ())
+    projection = {
+        "row": (),
+        "names": (),
+        "key": None,
+        "key_is_union": False,
+        "canonical": None,
+        "table_part": b"",
+        "surely_fits": 1_000,
+        "tombstones": False,
+        "targets": (target,),
+        "conditions": (condition,),
+        "inserting": candidates,
+        "updating": candidates,
+        "deleting": candidates,
+    }
+    rows = ROWS.Rows(1, len(names), True, UNCHANGED, bytes(len(names)), (projection,))
 
     def decide(row: Sequence[bytes | None]) -> bool | None:
         records: list[Any] = []
