@@ -9,21 +9,20 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Final
 
 from gateway.config import Settings
 from gateway.core.errors import GatewayError, LostRecordsError, TransientError
 from gateway.core.lsn import Lsn
 from gateway.core.shortage import shortage
-from gateway.definitions.combine import TableId
-from gateway.definitions.model import Definitions, Fault
 from gateway.observe import Counters, event
 from gateway.routing.ports import UnexpectedFilterError
 from gateway.runtime.copy.jobs import CopyReport, CopyStanding
 from gateway.runtime.lifecycle.attempt import Attempt
 from gateway.runtime.lifecycle.backoff import Retries
 from gateway.runtime.lifecycle.leadership import StoppedWaiting
+from gateway.runtime.lifecycle.process import Carried, Process
 from gateway.runtime.lifecycle.standby import Standby
 from gateway.runtime.loop.memory import clear_up
 from gateway.runtime.loop.pipeline import GRACE, Outcome
@@ -62,21 +61,24 @@ class Daemon:
         reload: Callable[[], bool] = lambda: False,
     ) -> None:
         self._settings = settings
-        self._endpos = endpos
         self._asked_to_stop = stopping
         self._stop_by: float | None = None
-        self._pause = pause
-        self._reload = reload
         self.counters = Counters()
-        self._held_looks = HeldLooks(settings.definitions.watch_interval_s)
-        self._standby = Standby(settings, self.counters, reload)
         self._tell_copy = report_copy
-        self._was_down = True
-        self._ask_server = False
-        self._definitions: Definitions | None = None
-        self._faults: Mapping[TableId, Fault] = {}
-        self._lost: frozenset[str] = frozenset()
-        self._warned: frozenset[str] = frozenset()
+        self._process = Process(
+            settings,
+            self.counters,
+            endpos=endpos,
+            stopping=self._stopping,
+            pause=pause,
+            reload=reload,
+            report_copy=self._report_copy,
+            close_timeout_s=self._close_timeout_s,
+            time_is_up=self._time_is_up,
+            standby=Standby(settings, self.counters, reload),
+            held_looks=HeldLooks(settings.definitions.watch_interval_s),
+        )
+        self._carried = Carried()
 
     def run(self) -> Outcome:
         """Run until stopped or at endpos; try again after what may pass.
@@ -97,22 +99,15 @@ class Daemon:
         tried = False
         while not self._stopping():
             before = self.counters.durable_lsn
-            attempt = self._attempt()
+            attempt = Attempt(self._process, self._carried)
             if tried:
                 clear_up()  # what the attempt before has left
             tried = True
             try:
-                self._was_down = True  # unless it ends in good order, and the next follows at once
-                try:
-                    outcome = attempt.run()
-                finally:
-                    self._definitions, self._faults = attempt.definitions, attempt.faults
-                    self._warned = attempt.warned
+                outcome = attempt.run()
                 if outcome not in _ENDLESS:
                     return outcome
-                self._was_down = attempt.streaming_since is None
-                if attempt.streaming_since is not None:
-                    self._lost = frozenset()
+                self._carried.was_down = attempt.streaming_since is None
                 retries.reset()
             except StoppedWaiting:
                 break
@@ -122,11 +117,9 @@ class Daemon:
                     raise
                 if self._stopping():
                     break  # what is not committed was not acknowledged either
-                self._ask_server |= isinstance(error, UnexpectedFilterError)
-                if attempt.streaming_since is not None:
-                    self._lost = frozenset()  # what was lost before is being copied
+                self._carried.ask_server |= isinstance(error, UnexpectedFilterError)
                 if isinstance(error, LostRecordsError):
-                    self._lost |= error.topics
+                    self._carried.lost |= error.topics
                 self.counters.count_error(error)
                 now = time.monotonic()
                 pause_s = retries.after(
@@ -138,29 +131,8 @@ class Daemon:
                 event(_LOG, logging.WARNING, "trying again", in_s=pause_s, error=error.message)
                 self.counters.set_away(error.message)
                 self.counters.enter("retrying")
-                self._pause(pause_s)
+                self._process.pause(pause_s)
         return Outcome.STOPPED
-
-    def _attempt(self) -> Attempt:
-        return Attempt(
-            self._settings,
-            self.counters,
-            self._report_copy,
-            endpos=self._endpos,
-            stopping=self._stopping,
-            pause=self._pause,
-            reload=self._reload,
-            close_timeout_s=self._close_timeout_s,
-            time_is_up=self._time_is_up,
-            standby=self._standby,
-            held_looks=self._held_looks,
-            was_down=self._was_down,
-            ask_server=self._ask_server,
-            definitions=self._definitions,
-            faults=self._faults,
-            lost=self._lost,
-            warned=self._warned,
-        )
 
     def _report_copy(self, standing: CopyStanding) -> None:
         if standing.estimate is not None:

@@ -114,7 +114,7 @@ def test_a_slot_that_another_gateway_has_made_meanwhile_is_not_taken_for_one_tha
             assert others[0].terminate() == 0
         return read_progress(*arguments, **options)
 
-    monkeypatch.setattr("gateway.runtime.lifecycle.attempt.read_progress", read_behind_another)
+    monkeypatch.setattr("gateway.runtime.lifecycle.slot_start.read_progress", read_behind_another)
     with database.connect() as connection:
         s.run_to(current_lsn(connection))
     assert s.rebuilt("t") == [(1,)]

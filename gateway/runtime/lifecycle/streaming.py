@@ -10,37 +10,35 @@ new plan; then the attempt ends, and the next one takes the requests as well.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from typing import Final
 
-from gateway.config import Settings
 from gateway.core.errors import FatalError
 from gateway.core.lsn import Lsn, format_lsn
 from gateway.core.records import CopyRequest, CopyState, Watermark
 from gateway.definitions.combine import TableId
-from gateway.definitions.model import Fault, Plan
+from gateway.definitions.model import Fault
 from gateway.definitions.requests import new_partitions, oids_of, released
-from gateway.observe import Counters, event
+from gateway.observe import event
 from gateway.routing import Router
 from gateway.routing.build.relation_routes import RelationRoutes
 from gateway.routing.row.native import why_interpreted
 from gateway.runtime.copy.coordinator import TableCopier
-from gateway.runtime.copy.jobs import CopyReport
 from gateway.runtime.lifecycle.activation import take_requests
-from gateway.runtime.lifecycle.start_decision import GoOn
+from gateway.runtime.lifecycle.process import Process
+from gateway.runtime.lifecycle.slot_start import SlotStart
 from gateway.runtime.loop.history_check import HistoryCheck
 from gateway.runtime.loop.memory import clear_up
 from gateway.runtime.loop.pipeline import Outcome, Pipeline
 from gateway.runtime.loop.receiver import Receiver
-from gateway.runtime.planning.held_retries import HeldLooks
+from gateway.runtime.planning.plan import PlanReader
 from gateway.runtime.planning.reload import Reloader, Takeover
-from gateway.runtime.planning.setup import Setup
 from gateway.sink.delivery.batches import why_one_by_one
 from gateway.sink.delivery.producer import TransactionalSink
 from gateway.source.copy.chunk_reader import ChunkReader
-from gateway.source.filters.evaluator import ServerEvaluator
+from gateway.source.provisioning.privileges import why_unreadable
 from gateway.transactions import Assembler
 
 __all__ = ["Streaming"]
@@ -53,46 +51,35 @@ class Streaming:
     """Runs once, on a stream that has begun.
 
     Attributes:
-        endpos: As in `gateway.runtime.loop.pipeline.Pipeline`.
-        reload: True once after a person asked for the definitions to be read anew.
-        stream_plan: Plan according to DDL messages.
-        make_evaluator: Makes an evaluator for copies; not open.
+        slot: With the setup of the attempt.
+        reader: Asked for the plan according to DDL messages.
         watermark: What is in Kafka.
-        unreadable: Says of tables, by OID, why they cannot be read.
+        done_requests: Names of the requests that have been accepted.
         faults: Of tables that the copy could not read.
-        taken: Names of the requests that have been taken.
-        held_looks: Says when to look at what is held.
         takeover: What takes over where it ended with `Outcome.REACHED_SWITCH`.
     """
 
-    settings: Settings
-    counters: Counters
-    report_copy: CopyReport
-    endpos: Lsn | None
-    stopping: Callable[[], bool]
-    reload: Callable[[], bool]
-    make_evaluator: Callable[[], ServerEvaluator]
-    stream_plan: Callable[[], Plan | None]
-    unreadable: Callable[[Collection[int]], Mapping[int, Fault]]
-    setup: Setup
+    process: Process
+    slot: SlotStart
+    reader: PlanReader
     routes: RelationRoutes
     receiver: Receiver
     sink: TransactionalSink
     watermark: Watermark
-    taken: set[str]
-    held_looks: HeldLooks
+    done_requests: set[str]
     takeover: Takeover | None = None
     faults: dict[TableId, Fault] = field(default_factory=dict)
 
-    def run(self, going_on: GoOn) -> Outcome:
-        """Return why it ended.
+    def run(self, confirmed_lsn: Lsn | None) -> Outcome:
+        """Return why it ended; `confirmed_lsn` is where the slot stood, None: it is new.
 
         Raises:
             TransientError: an edge failed.
             FatalError: a person must act.
         """
-        settings, setup, protocol = self.settings, self.setup, self.setup.protocol
-        self._tell()
+        process, setup = self.process, self.slot.setup
+        settings, protocol = self.slot.settings, setup.protocol
+        self._announce()
         router = Router(self.routes, setup.routing, attended=self.receiver.attended)
         assembler = Assembler(
             version=protocol.version,
@@ -110,16 +97,16 @@ class Streaming:
                 self.watermark,
                 [subscription.name for subscription in setup.plan.subscriptions],
                 settings.limits,
-                self.counters,
-                endpos=self.endpos,
-                stopping=self.stopping,
-                history=HistoryCheck(self.watermark, going_on.confirmed_lsn),
+                process.counters,
+                endpos=process.endpos,
+                stopping=process.stopping,
+                history=HistoryCheck(self.watermark, confirmed_lsn),
             )
             while True:
                 outcome, asked, unfit = self._run(pipeline)
                 if not asked:
                     return outcome
-                self._take(asked, unfit)
+                self._accept(asked, unfit)
 
     def _run(
         self, pipeline: Pipeline
@@ -128,23 +115,23 @@ class Streaming:
 
         And why some of these cannot be followed, by name.
         """
-        setup = self.setup
+        setup = self.slot.setup
         with ExitStack() as stack:
             reloader = stack.enter_context(
                 Reloader(
-                    self.settings,
+                    self.slot.settings,
                     self.watermark,
                     setup.plan,
                     setup.definitions,
-                    counters=self.counters,
+                    counters=self.process.counters,
                     before=setup.catalog,
                     tells=setup.tells,
-                    stream_plan=self.stream_plan,
+                    stream_plan=self.reader.stream_plan,
                     names=setup.names,
                     copies=self._copies,
-                    requested=self.reload,
-                    held_looks=self.held_looks,
-                    taken=self.taken,
+                    requested=self.process.reload,
+                    held_looks=self.process.held_looks,
+                    taken=self.done_requests,
                 )
             )
             with self.receiver.attended():
@@ -158,7 +145,7 @@ class Streaming:
             outcome = pipeline.run()
             self.watermark = pipeline.durable
             self.faults |= copier.faults
-            if self.faults and self.settings.definitions.on_table_error == "stop":
+            if self.faults and self.slot.settings.definitions.on_table_error == "stop":
                 raise FatalError(next(iter(self.faults.values())).reason)
             asked = reloader.requests if outcome is Outcome.START_ANEW else ()
             if (
@@ -181,40 +168,40 @@ class Streaming:
                 logging.INFO,
                 outcome.value,
                 watermark=format_lsn(self.watermark.end_lsn),
-                transactions=self.counters.transactions,
-                records=self.counters.records,
+                transactions=self.process.counters.transactions,
+                records=self.process.counters.records,
             )
         return outcome, asked, reloader.unfit
 
-    def _take(self, asked: tuple[CopyRequest, ...], unfit: Mapping[str, str]) -> None:
+    def _accept(self, asked: tuple[CopyRequest, ...], unfit: Mapping[str, str]) -> None:
         with self.receiver.attended():
             self.watermark = take_requests(
-                self.setup.plan,
+                self.slot.setup.plan,
                 self.watermark,
                 asked,
                 {},
-                self.unreadable(oids_of(self.setup.plan, asked)),
+                why_unreadable(self.slot.outside.connection, oids_of(self.slot.setup.plan, asked)),
                 self.sink,
                 unfit=unfit,
-                stopping=self.stopping,
+                stopping=self.process.stopping,
             )
-        self.taken.update(request.name for request in asked)
+        self.done_requests.update(request.name for request in asked)
 
     def _copies(self) -> Sequence[CopyState]:
         """How far the copies are, for other threads."""
-        posted = self.counters.posted
+        posted = self.process.counters.posted
         loop = None if posted is None else posted.loop
         return self.watermark.copies if loop is None else loop.copies
 
-    def _tell(self) -> None:
-        protocol, plan = self.setup.protocol, self.setup.plan
-        self.counters.durable_lsn = self.watermark.end_lsn
+    def _announce(self) -> None:
+        protocol, plan = self.slot.setup.protocol, self.slot.setup.plan
+        self.process.counters.durable_lsn = self.watermark.end_lsn
         why, one_by_one = why_interpreted(), why_one_by_one()
         event(
             _LOG,
             logging.INFO,
             "streaming",
-            slot=self.settings.source.slot,
+            slot=self.slot.settings.source.slot,
             watermark=format_lsn(self.watermark.end_lsn),
             protocol=protocol.version,
             streaming=protocol.streaming,
@@ -223,27 +210,27 @@ class Streaming:
             rows="compiled" if why is None else f"interpreted: {why}",
             producing="compiled" if one_by_one is None else f"one by one: {one_by_one}",
         )
-        self.counters.filters = {
+        self.process.counters.filters = {
             (p.subscription, str(plan.tables[p.target_oid])): self.routes.filters.evaluators(p)
             for p in plan.publishes
         }
-        self.counters.set_away("")
-        self.counters.enter("streaming")
+        self.process.counters.set_away("")
+        self.process.counters.enter("streaming")
 
     def _copier(self, stack: ExitStack) -> TableCopier:
-        settings, evaluator = self.settings, None
+        settings, evaluator = self.slot.settings, None
         copying = any(not state.is_settled for state in self.watermark.copies)
         if copying and self.routes.filters.ask_server:
             # The stream's own is asked about one transaction while another is routed.
-            evaluator = stack.enter_context(closing(self.make_evaluator()))
+            evaluator = stack.enter_context(closing(self.process.evaluator(self.slot.on_wait)))
             evaluator.open()
         return TableCopier(
-            self.setup.plan,
+            self.slot.setup.plan,
             self.watermark.copies,
             self.routes,
-            self.setup.routing,
+            self.slot.setup.routing,
             settings.copy,
-            self.counters,
+            self.process.counters,
             open_reader=lambda on_wait: ChunkReader(
                 settings.source.dsn,
                 slot=settings.source.slot,
@@ -251,5 +238,5 @@ class Streaming:
                 spool_directory=settings.gateway.spool_directory,
             ),
             evaluator=evaluator,
-            report=self.report_copy,
+            report=self.process.report_copy,
         )

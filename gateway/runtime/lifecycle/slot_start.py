@@ -1,0 +1,161 @@
+"""The gateway's slot at a start: what is known of it, how it is made, read and given up."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import Final
+
+from gateway.config import Settings
+from gateway.core.background import OnWait
+from gateway.core.failpoints import fail_point
+from gateway.core.lsn import Lsn
+from gateway.definitions.ddl.alterations import PREFIXES
+from gateway.definitions.server import SUFFIXES
+from gateway.observe import event
+from gateway.runtime.lifecycle.activation import make_slot
+from gateway.runtime.lifecycle.process import Process
+from gateway.runtime.lifecycle.start_decision import Facts, StartOver
+from gateway.runtime.loop.receiver import Receiver
+from gateway.runtime.planning.ownership import claim_topics
+from gateway.runtime.planning.routes import Outside
+from gateway.runtime.planning.setup import Setup, commit_claim, make_sink, slot_identity
+from gateway.sink.delivery.producer import Recovered, TransactionalSink
+from gateway.sink.own_topics.progress import read_progress, read_systems
+from gateway.source.provisioning.own_publications import check_publications, ensure_publications
+from gateway.source.stream.connection import ReplicationConnection
+from gateway.source.stream.server_position import server_position
+from gateway.source.stream.slot import slot_status
+
+__all__ = ["OPEN_TIMEOUT_S", "SlotStart"]
+
+_LOG: Final = logging.getLogger(__name__)
+_READ_S: Final = 30.0
+OPEN_TIMEOUT_S: Final = 60.0
+"""How long a producer may take to fence its predecessor."""
+
+
+@dataclass(frozen=True, slots=True)
+class SlotStart:
+    """The slot of ``[source] slot``, for one attempt.
+
+    Attributes:
+        settings: With the topics that renamed tables keep.
+        setup: What the configuration means.
+        outside: With the connection to the source server.
+        on_wait: Called while a server is waited for.
+    """
+
+    process: Process
+    settings: Settings
+    setup: Setup
+    outside: Outside
+    on_wait: OnWait
+
+    def facts(self, recovered: Recovered | None = None) -> Facts:
+        """Gather what a start is decided by; the server last, because it only moves forward.
+
+        `recovered` is what the sink has read, when it is open; None: look for it, claim nothing.
+        """
+        source, setup, outside = self.settings.source, self.setup, self.outside
+        fingerprint = setup.definitions.fingerprint
+        slot = slot_status(outside.connection, source.slot)
+        elsewhere: list[str] = []
+        if recovered is None:
+            kafka, topic = self.settings.kafka, self.settings.topics.progress
+            identity = slot_identity(setup.facts, self.settings)
+            recovered = read_progress(kafka, topic, identity, _READ_S, settled=False)
+            if recovered.watermark is None and slot is not None:
+                # Its claim may be in a Kafka transaction that is just being committed.
+                recovered = read_progress(kafka, topic, identity, _READ_S)
+            elif slot is None and recovered.watermark is not None:
+                # Another gateway may have made it, and streamed, while Kafka was read.
+                slot = slot_status(outside.connection, source.slot)
+            elif recovered.watermark is None:
+                elsewhere = read_systems(kafka, topic, identity, fingerprint, _READ_S)
+        return Facts(
+            name=source.slot,
+            slot=slot,
+            watermark=recovered.watermark,
+            server=server_position(outside.connection, source.dsn, on_wait=self.on_wait),
+            plan=setup.plan,
+            definitions=fingerprint,
+            policy=source.on_lost_slot,
+            elsewhere=elsewhere,
+            topic_names=self.settings.topics.names,
+        )
+
+    def make(self, because: str | None) -> Lsn:
+        """Claim the slot in Kafka and make it; return its consistent point."""
+        setup, outside = self.setup, self.outside
+        if because is not None:
+            event(_LOG, logging.WARNING, "all tables are copied anew", because=because)
+        outside.routes(setup.plan, setup.routing).register_all()
+        self.claim()
+        self.ensure_publications()
+        sink = make_sink(self.settings, setup.facts, outside.registry)
+        try:
+            sink.open(OPEN_TIMEOUT_S, stopping=self.process.stopping)
+            commit_claim(sink, setup.facts.timeline, setup.definitions.fingerprint)
+        finally:
+            sink.close(self.process.close_timeout_s())
+        fail_point("start.claimed")
+        return make_slot(self.settings, setup.protocol, self.on_wait)
+
+    def claim(self) -> None:
+        """Claim the topics of all subscriptions; refused where they are another gateway's."""
+        setup, outside = self.setup, self.outside
+        muted = setup.routing.muted
+        names = [s.name for s in setup.plan.subscriptions if s.name not in muted]
+        claim_topics(self.settings, outside.connection, setup.facts, outside.registry, names)
+
+    def give_up(self, receiver: Receiver, sink: TransactionalSink, decision: StartOver) -> None:
+        """Drop a slot that is proven to be ours; the next attempt makes it again."""
+        setup, name = self.setup, self.settings.source.slot
+        event(_LOG, logging.WARNING, "starting over", slot=name, because=decision.because)
+        commit_claim(sink, setup.facts.timeline, setup.definitions.fingerprint)
+        receiver.close()
+        replication = ReplicationConnection(self.settings.source.dsn, on_wait=self.on_wait)
+        try:
+            replication.drop_slot(name, wait=True)
+        finally:
+            replication.close()
+
+    def start(self) -> ReplicationConnection:
+        """Start its stream: from here on nobody else leads."""
+        setup = self.setup
+        source = ReplicationConnection(
+            self.settings.source.dsn,
+            receiver_timeout_s=self.settings.source.receiver_timeout_s,
+            on_wait=self.on_wait,
+        )
+        try:
+            return source.start(
+                self.settings.source.slot,
+                # All of them: what is still to be read may have been published by another one.
+                [self.settings.source.slot + suffix for suffix in SUFFIXES],
+                version=setup.protocol.version,
+                streaming=setup.protocol.streaming,
+                two_phase=setup.protocol.two_phase,
+                binary=setup.protocol.binary,
+                messages=setup.tells or bool(self.settings.messages.prefixes),
+                prefixes=PREFIXES.union(self.settings.messages.prefixes),
+            )
+        except BaseException:
+            source.close()
+            raise
+
+    def ensure_publications(self) -> None:
+        """Make the publications that the slot is read with, as the plan has them."""
+        connection, plan = self.outside.connection, self.setup.plan
+        prefix = self.settings.source.slot
+        for line in ensure_publications(connection, plan, prefix=prefix):
+            event(_LOG, logging.INFO, "publication", detail=line)
+        for line in check_publications(connection, plan, prefix=prefix):
+            # Only what takes away is left, when the role may not do it.
+            event(
+                _LOG,
+                logging.WARNING,
+                "a publication has more than is read",
+                hint=f"let its owner run: {line}",
+            )
