@@ -6,18 +6,18 @@ The file is the gateway's, or one of its own with the same tables: ``[kafka]``, 
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 from pathlib import Path
 
 from schemas.settings import parser
 from schemas.settings.fields import SettingError
+from spark_consumer.display import logger
 from spark_consumer.errors import SettingsError
 from spark_consumer.settings import ConsumerSettings, with_connections
 
 __all__ = ["load_settings"]
 
-logger = logging.getLogger(__name__)
+_log = logger(__name__)
 
 
 def load_settings(
@@ -33,6 +33,6 @@ def load_settings(
     except SettingError as error:
         raise SettingsError(str(error), hint=error.hint) from error
     for warning in parsed.warnings:
-        logger.warning("%s", warning)
+        _log.warning("%s", warning)
     tables = parsed.tables
     return with_connections(tables["consumer"], tables["kafka"], tables["registry"])

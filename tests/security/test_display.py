@@ -114,8 +114,8 @@ def test_the_spark_job_shows_what_the_gateway_shows() -> None:
 def test_no_log_line_and_no_error_of_the_spark_job_has_a_character_that_acts(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    for each in pkgutil.iter_modules(spark_consumer.__path__, "spark_consumer."):
-        if each.name != "spark_consumer.__main__":
+    for each in pkgutil.walk_packages(spark_consumer.__path__, "spark_consumer."):
+        if not each.name.endswith("__main__"):
             importlib.import_module(each.name)
     loggers = [
         found
