@@ -14,6 +14,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from gateway.core.display import shown
 from gateway.core.errors import ConfigError, FatalError
+from gateway.core.identifiers import one_line
 from gateway.definitions.combine import make_plan
 from gateway.definitions.model import Plan, Table
 from gateway.definitions.sql.parser import parse_definitions
@@ -22,7 +23,7 @@ from gateway.source.catalog.tables import estimated_rows
 from gateway.source.provisioning.event_trigger import INSTALL
 from gateway.source.session.connection import ServerFacts, connect, server_facts
 
-__all__ = ["init"]
+__all__ = ["init", "quoted"]
 
 _NOT_A_NAME: Final = re.compile(r"[^a-z0-9_]+")
 _EVERYTHING: Final = (
@@ -195,7 +196,7 @@ def _lines(
         for place, table in enumerate(accepted):
             end = "," if place + 1 < len(accepted) else ""
             about = f"{_in_comment(_key(table))}; {sizes[table.oid]}"
-            yield f"    {_quoted(connection, table)}{end}  -- {about}"
+            yield f"    {quoted(table)}{end}  -- {about}"
         yield "WITH (publish_via_partition_root = true);"
         yield ""
         yield "-- CONNECTION is not used: the gateway reads the database of [source] dsn."
@@ -206,7 +207,7 @@ def _lines(
         yield ""
         yield "-- Left out, because PostgreSQL would refuse writes to them:"
     for oid, reason in refused.items():
-        table, name = tables[oid], _in_comment(_quoted(connection, tables[oid]))
+        table, name = tables[oid], _in_comment(quoted(tables[oid]))
         yield f"-- {name}; {sizes[oid]}"
         yield f"--     {_in_comment(reason)}"
         if not table.identity:
@@ -219,8 +220,9 @@ def _in_comment(text: str) -> str:
     return shown(text)
 
 
-def _quoted(connection: psycopg.Connection, table: Table) -> str:
-    return sql.Identifier(table.schema, table.name).as_string(connection)
+def quoted(table: Table) -> str:
+    """Return a table's name as the definitions have it, in one line."""
+    return one_line(sql.Identifier(table.schema, table.name).as_string(None))
 
 
 def _key(table: Table) -> str:

@@ -9,6 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from urllib.request import urlopen
 
+import postgast
 import psycopg
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
@@ -16,12 +17,17 @@ from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
 from devkit.embedded.processes import free_port
+from gateway.commands.init import quoted
+from gateway.core.display import NOT_IN_A_LINE
 from gateway.core.identifiers import quote_identifier
 from gateway.core.lsn import Lsn
 from gateway.core.records import hint_of
+from gateway.definitions.model import Table
 from gateway.definitions.sql.parser import parse_definitions
 from gateway.monitor.metrics import Exposition
 from gateway.monitor.status import Status, TableStatus
+from gateway.pgoutput.messages import ReplicaIdentity
+from gateway.runtime.planning.table_checks import adding
 from tests.security.conftest import Attacker
 from tests.support.gateway_scene import Scene, cli, wait_until_confirmed
 from tests.support.servers import Database
@@ -67,6 +73,31 @@ def test_a_name_becomes_no_statement_of_somebody_who_can_do_more(
     assert [each.name for each in parse_definitions(text).subscriptions] == ["s"], text
     assert f'ALTER TABLE public."{DROP}" REPLICA IDENTITY FULL' in checked.out
     assert "ALTER TABLE public.x;" not in checked.out
+
+
+def test_a_table_is_put_into_a_publication_by_one_line_that_names_it() -> None:
+    nothing = ReplicaIdentity.NOTHING
+    for schema, name in ((EVIL, "t"), ("public", EVIL), ("public", DROP), ("a.b", "select")):
+        statement = adding(EVIL, Table(1, schema, name, "r", (), nothing, (), ()))
+
+        assert NOT_IN_A_LINE.search(statement) is None
+        (parsed,) = postgast.parse(statement).stmts
+        altered = parsed.stmt.alter_publication_stmt
+        relation = altered.pubobjects[0].publication_obj_spec.pubtable.relation
+        assert (altered.pubname, relation.schemaname, relation.relname) == (EVIL, schema, name)
+
+
+def test_definitions_name_a_table_without_a_character_that_acts() -> None:
+    table = Table(1, "public", EVIL, "r", (), ReplicaIdentity.NOTHING, (), ())
+    written = quoted(table)
+
+    (publication,) = parse_definitions(
+        f"CREATE PUBLICATION p FOR TABLE {written};"
+        "CREATE SUBSCRIPTION s CONNECTION '' PUBLICATION p;"
+    ).publications
+
+    assert NOT_IN_A_LINE.search(written) is None
+    assert [(one.schema, one.name) for one in publication.tables] == [("public", EVIL)]
 
 
 @pytest.mark.postgres

@@ -13,10 +13,10 @@ from functools import lru_cache
 from typing import Final
 
 import psycopg
-from psycopg import sql
 
 from gateway.config import Settings
 from gateway.core.errors import FilterError, SchemaError
+from gateway.core.identifiers import one_line, quote_identifier
 from gateway.core.names import error_topic, message_topic, transaction_topic
 from gateway.core.records import CopyState
 from gateway.definitions.combine import TableId
@@ -35,7 +35,7 @@ from gateway.source.provisioning.publication_state import read_existing
 from gateway.source.session.blockers import lock_holders
 from gateway.source.stream.options import wants_binary
 
-__all__ = ["find_faults", "reserved_topics"]
+__all__ = ["adding", "find_faults", "reserved_topics"]
 
 _LOCKED_S: Final = 5
 """ALTER PUBLICATION waits for a lock that long."""
@@ -199,11 +199,7 @@ def _not_ours(connection: psycopg.Connection, plan: Plan, prefix: str) -> dict[T
         faults |= {table_id: Fault(why) for table_id in targets[oid] & plan.open_ended}
     for oid, name in new.items():
         table = plan.tables[oid]
-        statement = (
-            sql.SQL("ALTER PUBLICATION {} ADD TABLE ONLY {}")
-            .format(sql.Identifier(name), sql.Identifier(table.schema, table.name))
-            .as_string(connection)
-        )
+        statement = adding(name, table)
         if oid in own.foreign:
             reason = f"must be owner of table {table}"
         elif name in own.unowned:
@@ -215,6 +211,11 @@ def _not_ours(connection: psycopg.Connection, plan: Plan, prefix: str) -> dict[T
     if not own.existing and plan.targets <= faults.keys():
         return {}
     return {table_id: why for table_id, why in faults.items() if table_id in plan.open_ended}
+
+
+def adding(publication: str, table: Table) -> str:
+    """Return the statement, in one line, by which its owner puts a table into a publication."""
+    return one_line(f"ALTER PUBLICATION {quote_identifier(publication)} ADD TABLE ONLY {table.sql}")
 
 
 def _locked(connection: psycopg.Connection, oids: Collection[int]) -> dict[int, str]:
