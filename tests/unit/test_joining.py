@@ -63,11 +63,11 @@ def test_the_workflow_runs_what_a_person_runs() -> None:
 def test_released_wheels_are_compiled_for_both_machines() -> None:
     job = jobs(ROOT / ".github/workflows/release.yml")["wheels"]
     (build,) = [step for step in job["steps"] if "cibuildwheel" in step.get("uses", "")]
-    modules = [name.removesuffix(".abi3.so").replace("/", ".") for name in build_rows.MODULES]
+    modules = [Path(name).name.removesuffix(".abi3.so").lstrip("_") for name in build_rows.MODULES]
 
     assert job["strategy"]["matrix"]["machine"] == ["ubuntu-24.04", "ubuntu-24.04-arm"]
     assert job["runs-on"] == "${{ matrix.machine }}"
-    assert f"import {', '.join(modules)}" in build["env"]["CIBW_TEST_COMMAND"]
+    assert all(f"'{module}'" in build["env"]["CIBW_TEST_COMMAND"] for module in modules)
 
 
 def test_images_are_stages_of_the_dockerfile() -> None:
