@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 
 from bench.rebuilt import Bench, Job
 from spark_consumer.formats.commit_metadata import Found
-from spark_consumer.formats.delta.table import Table
+from spark_consumer.formats.delta.format import DeltaFormat
 
 __all__ = ["measure"]
 
@@ -44,7 +44,7 @@ def measure(spark: SparkSession, bootstrap: str, folder: Path, rows: int) -> Non
 def _filled(bench: Bench, rows: int) -> Bench:
     """A table with so many rows, as its copy would have left it: in the order of its keys."""
     bench.take(bench.begin())
-    table = Table(bench.spark, bench.table, bench.name)
+    table = DeltaFormat().table(bench.spark, bench.table, bench.name)
     found = table.find()
     assert found is not None
     for first in range(0, rows, _PIECE):

@@ -22,6 +22,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.avro.functions import to_avro
 
 import schemas
+from spark_consumer.formats.delta.format import DeltaFormat
 from spark_consumer.job.rebuild import Rebuild
 from spark_consumer.kafka.batch_profile import survey
 from spark_consumer.kafka.decode import changes, read_offsets, wire
@@ -97,7 +98,9 @@ class Job:
         )
         self.topics = Topics(self.settings)
         stopping = threading.Event()
-        self.rebuild = Rebuild(self.settings, spark, "bench", self.schemas, self.topics, stopping)
+        self.rebuild = Rebuild(
+            self.settings, spark, DeltaFormat(), "bench", self.schemas, self.topics, stopping
+        )
         self.rebuild.open("journal")
         self._lsn = 0x1000
         self._markers = 0

@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from spark_consumer.display import shown
 from spark_consumer.errors import SettingsError, TableError
-from spark_consumer.formats.delta.table import rows_at
+from spark_consumer.formats.choice import reading_format
 from spark_consumer.names import lsn_text, table_folder
 from spark_consumer.states.manifests import Manifest, Manifests
 
@@ -47,7 +47,7 @@ def read(
             hint=f"it has {', '.join(sorted(manifest.tables)) or 'none'}",
         )
     path = table_folder(warehouse, subscription, table)
-    return rows_at(spark, path, manifest.tables[table].version)
+    return reading_format().rows_at(spark, path, manifest.tables[table].version)
 
 
 def state_at(

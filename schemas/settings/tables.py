@@ -328,6 +328,10 @@ class ConsumerTable:
     maintenance_hours: Annotated[float, Rule(least=0)] = 24.0
     """Time between two rounds of maintenance of the rebuilt tables; 0 for never."""
 
+    delta_private: Literal["auto", "never"] = "auto"
+    """`never` makes the Spark job use Delta by its public interface alone, which is slower. `auto`
+    does so only where Delta's own classes differ from those that the job knows."""
+
     metrics_listen: Annotated[str | None, Rule(check=address)] = None
     """`host:port` at which the Spark job serves `/metrics` for Prometheus, and its health."""
 

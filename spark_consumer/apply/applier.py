@@ -1,4 +1,4 @@
-"""Apply a table's share of a cut to its Delta table: idempotent, and only when it is all there.
+"""Apply a table's share of a cut: idempotent, and only when it is all there.
 
 Invariant: a table's commit carries the position that it completes
     (`spark_consumer.kafka.position`), and a share begins where that position ends. So it does not
@@ -16,12 +16,12 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
-from spark_consumer.apply.batch import Batch
+from spark_consumer.apply.batch import Batch, next_serial
 from spark_consumer.apply.large import Large, Learnt
 from spark_consumer.apply.strategies import write
 from spark_consumer.errors import COPY_AGAIN, ContractError, TableError
 from spark_consumer.formats.commit_metadata import Commit, Found
-from spark_consumer.formats.delta.table import Table
+from spark_consumer.formats.protocol import Table
 from spark_consumer.formats.schema_evolution import Known, follow, known_after, matched, planned
 from spark_consumer.kafka.batch_profile import Survey, copy_beginnings, survey
 from spark_consumer.kafka.decode import RowTypes, changes
@@ -82,7 +82,7 @@ class Applier:
 
         Raises:
             ContractError: the records are not those that the markers promise.
-            TableError: the Delta table cannot take them.
+            TableError: the table cannot hold them.
         """
         held = _checked(share, held)
         mine, left = _rest(records, held, share.start.done)
@@ -120,7 +120,8 @@ class Applier:
             position = replace(position, generation=generation)
             known = {} if anew or found is None else found.commit.columns
             columns = self._columns(table, known, epoch, anew=anew)
-            commit = Commit(position, known_after(epoch.layout, known))
+            serial = next_serial(table, found)
+            commit = Commit(position, known_after(epoch.layout, known), serial)
             self._write(table, columns, epoch, commit, found, empty=emptied, anew=anew, small=small)
             found = Found(table.version(), commit)
             emptied = anew = False
@@ -141,7 +142,7 @@ class Applier:
 
         Raises:
             ContractError: the records are not those that the markers promise.
-            TableError: the Delta table cannot take them.
+            TableError: the table cannot hold them.
         """
         taken = self._large.take(table, found, share, records)
         if taken is None:
@@ -162,12 +163,13 @@ class Applier:
         """A share without rows: a table that begins empty, a TRUNCATE, a position."""
         generation = _generation(table, found, anew=anew)
         position = replace(_reached(share), generation=generation)
+        serial = next_serial(table, found)
         if anew:
             if value_id is None:
                 value_id = max(piece.value_id for piece in held.pieces)
             layout = value_layout(self._schemas.schema(value_id))
             columns = planned(layout, self._types.of(value_id))
-            commit = Commit(position, known_after(layout))
+            commit = Commit(position, known_after(layout), serial)
             fields = ", ".join(f"`{c.field}` {c.spark_type}" for c in columns)
             rows = self.spark.createDataFrame([], f"v struct<{fields.replace('` ', '`: ')}>")
             named = rows.select(
@@ -179,7 +181,7 @@ class Applier:
             table.write(named, commit, found, empty=True, anew=True)
         else:
             assert found is not None
-            commit = Commit(position, found.commit.columns)
+            commit = Commit(position, found.commit.columns, serial)
             none = self.spark.createDataFrame([], StructType(table.fields()))
             table.write(none, commit, found, empty=emptied, anew=False)
         return Found(table.version(), commit)

@@ -12,12 +12,12 @@ from pyspark.sql import functions as F
 
 from spark_consumer.apply.max_keys import Frontiers
 from spark_consumer.formats.commit_metadata import Commit, Found
-from spark_consumer.formats.delta.table import Table
+from spark_consumer.formats.protocol import Table
 from spark_consumer.kafka.layout import ColumnPlan
 from spark_consumer.kafka.schema_epochs import Epoch
 from spark_consumer.spark.tuning import gather
 
-__all__ = ["Batch"]
+__all__ = ["Batch", "next_serial"]
 
 
 @dataclass(frozen=True)
@@ -88,3 +88,9 @@ class Batch:
         self.table.write(
             self.named(rows), self.commit, self.found, empty=self.empty, anew=self.anew
         )
+
+
+def next_serial(table: Table, found: Found | None) -> int:
+    """The serial of a table's next commit; see `Commit`."""
+    # Where the last one is not known: each serial has taken a version, so this is greater.
+    return table.version() + 1 if found is None else found.commit.serial + 1

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Final
+from typing import Final
 
 from pyspark.sql import Column as Expr
 from pyspark.sql import DataFrame, Observation, Row
@@ -17,9 +17,9 @@ from spark_consumer.apply.key_range import NO_BOUNDS, Bounds
 from spark_consumer.apply.speculative import observed
 from spark_consumer.fold.key_changes import fold_moves
 from spark_consumer.fold.keyed import fold_keyed
-from spark_consumer.formats.delta.internals import Gone
+from spark_consumer.formats.changes import NEEDS_ROW, KeyedChanges, assigned, same_key
 from spark_consumer.kafka.layout import KeyLayout
-from spark_consumer.names import free_name, quoted
+from spark_consumer.names import quoted
 from spark_consumer.spark.tuning import FEW, INTERPRETED, stored, tuned
 
 __all__ = ["Keyed"]
@@ -32,11 +32,6 @@ _COUNTS: Final = (
 """Outcomes that are skipped when the table has no row for them, those that make one, and those
 that leave some of a row's columns as they are."""
 
-_MET: Final = "met"
-_NEEDS_ROW: Final = "s.action = 'set' OR s.action = 'delete' AND NOT s.made"
-_BROADCAST_KEYS: Final = 500_000
-"""So many keys can be with every executor, and in the driver's memory meanwhile."""
-
 
 class Keyed:
     """Rows that a key tells apart; see `spark_consumer.apply.strategies.Rows` for the methods."""
@@ -48,14 +43,7 @@ class Keyed:
         self._lacking = F.expr(f"{len(batch.columns)} - size(sent)").alias("lacking")
         self._keys = [by_field[field] for field in key.fields]
         self._bounds = Bounds(self._keys)
-        self._same = " AND ".join(
-            f"{c.canonical('t.' + quoted(c.name), key=True)} = s.k.`{c.field}`" for c in self._keys
-        )
-        self._assigned = {
-            c.name: f"CASE WHEN s.action = 'put' OR array_contains(s.sent, '{c.field}')"
-            f" THEN s.v.`{c.field}` ELSE t.{quoted(c.name)} END"
-            for c in batch.columns
-        }
+        self._same = same_key(self._keys)
 
     def only_inserts(self) -> bool:
         """See `Rows`."""
@@ -106,17 +94,13 @@ class Keyed:
 
     def are_new(self, folded: DataFrame) -> bool:
         """See `Rows`."""
-        least = self._bounds.least(self._answer(folded))
-        if self._batch.frontiers.is_beyond(self._batch.table, least):
+        table = self._batch.table
+        if self._batch.frontiers.is_beyond(table, self._bounds.least(self._answer(folded))):
             return True
         bounds = self._bounds.condition(self._answer(folded))
-        there = self._batch.table.rows().alias("t").where(bounds)
-        if bounds != NO_BOUNDS:
-            # Compiling the question for the files takes longer than answering it.
-            with tuned(self._batch.table.spark, INTERPRETED):
-                if len(there._jdf.inputFiles()) == 0:
-                    return True
-            there = self._batch.table.rows().alias("t").where(bounds)
+        if bounds != NO_BOUNDS and table.excludes(bounds):
+            return True
+        there = table.rows().alias("t").where(bounds)
         return there.join(folded.alias("s"), F.expr(self._same), "left_semi").isEmpty()
 
     def write_anew(self, folded: DataFrame) -> int:
@@ -127,12 +111,12 @@ class Keyed:
         row = F.struct(*(F.col(quoted(name)) for name in rows.columns)).alias("t")
         there = rows.select(row, F.lit(True).alias("there"))
         observation = Observation()
-        unfound = F.expr(f"there IS NULL AND ({_NEEDS_ROW})")
+        unfound = F.expr(f"there IS NULL AND ({NEEDS_ROW})")
         batch.rewrite(
             there.join(folded.alias("s"), F.expr(self._same), "full_outer")
             .observe(observation, F.count_if(unfound).alias("unfound"))
             .where("s.action IS NULL OR s.action = 'put' OR (s.action = 'set' AND there)")
-            .select(*(F.expr(sql).alias(name) for name, sql in self._assigned.items()))
+            .select(*(F.expr(sql).alias(name) for name, sql in assigned(batch.columns).items()))
         )
         (missed,) = observed(batch.table.spark, observation) or [0]
         return missed or 0
@@ -148,84 +132,22 @@ class Keyed:
             known = as_it_is or batch.epoch.moves
             yield source, bounds, self._answer(source) if known else self._counts(source)
 
-    def mark(self, folded: DataFrame) -> int:
-        """Mark the rows that change or go as deleted, and append what they are then."""
-        with self._source(folded) as (source, bounds, answer):
-            return self._mark(source, bounds, answer)
-
-    def _mark(self, source: DataFrame, bounds: str, answer: Row) -> int:
-        batch = self._batch
-        source = source.alias("s")
-        keys = source.select("k", F.expr(_NEEDS_ROW).alias("need"))
-        if batch.small or batch.epoch.changes <= _BROADCAST_KEYS:
-            keys = F.broadcast(keys)
-        # The row itself is read only where the batch does not have all of it.
-        columns = [f"t.{quoted(c.name)}" for c in batch.columns] if answer["partial"] else []
-        candidates = batch.table.candidates(bounds)
-        place = free_name("place", candidates.rows.columns)
-        met = (
-            # Not `t._metadata`: that may be a column of the user's.
-            candidates.rows.withColumn(place, candidates.rows.metadataColumn("_metadata"))
-            .alias("t")
-            .where(bounds)
-            .join(keys.alias("s"), F.expr(self._same))
-            .select(
-                F.col("s.k").alias("met"),
-                F.col("s.need"),
-                F.col(f"t.{place}.file_path").alias("file"),
-                F.col(f"t.{place}.row_index").alias("place"),
-                *([F.struct(*columns).alias("t")] if columns else []),
-            )
-        )
-        met = met.observe(_MET, F.count_if("need"), F.collect_set("file"))
-        with stored(met) as found:
-            seen: Any = met._jdf.queryExecution().observedMetrics().apply(_MET)
-            skipped: int = answer["need_row"] - int(seen.getLong(0))
-            # Without `columns` a row that is there becomes what the batch says of it.
-            if columns or skipped:
-                source = source.join(found, F.expr("s.k = met"), "left")
-                wanted = "s.action = 'put' OR (s.action = 'set' AND file IS NOT NULL)"
-            else:
-                wanted = "s.action <> 'delete'"
-            rows = source.where(wanted).select(*self._outcome(whole=not columns))
-            few = batch.epoch.changes <= FEW
-            places, files = found.select("file", "place"), list(seen.getList(1))
-            gone = Gone(places, files, candidates.version, few)
-            draft = batch.table.draft(rows, batch.found, gone=gone)
-            batch.table.commit(draft, batch.commit)
-            return skipped
-
-    def merge(self, folded: DataFrame) -> int:
+    def merge_into(self, folded: DataFrame) -> int:
         """See `Rows`."""
-        with self._source(folded) as (source, bounds, answer):
-            return self._merge(source, bounds, answer)
-
-    def _merge(self, source: DataFrame, bounds: str, answer: Row) -> int:
         batch = self._batch
-        merge = (
-            batch.table.delta()
-            .alias("t")
-            .merge(source.alias("s"), f"({bounds}) AND {self._same}")
-            .whenMatchedDelete("s.action = 'delete'")
-            .whenMatchedUpdate(set={quoted(name): sql for name, sql in self._assigned.items()})
-        )
-        # Without inserts Delta need not keep what it finds nothing for.
-        if answer["puts"]:
-            merge = merge.whenNotMatchedInsert(
-                "s.action = 'put'",
-                values={quoted(c.name): f"s.v.`{c.field}`" for c in batch.columns},
+        with self._source(folded) as (source, bounds, answer):
+            changes = KeyedChanges(
+                source,
+                batch.columns,
+                self._keys,
+                bounds,
+                needing=answer["need_row"],
+                puts=answer["puts"],
+                partial=answer["partial"],
+                changes=batch.epoch.changes,
+                small=batch.small,
             )
-        with batch.table.merging(batch.commit):
-            merge.execute()
-        done = batch.table.counts()
-        replaced = answer["puts"] - done["numTargetRowsInserted"]
-        found = done["numTargetRowsUpdated"] - replaced + done["numTargetRowsDeleted"]
-        return max(0, int(answer["need_row"] - found))
-
-    def _outcome(self, *, whole: bool) -> Iterator[Expr]:
-        for column in self._batch.columns:
-            sql = f"s.v.`{column.field}`" if whole else self._assigned[column.name]
-            yield F.expr(sql).alias(column.name, metadata={"comment": column.pg_type})
+            return batch.table.upsert(changes, batch.commit, batch.found)
 
     def _counts(self, folded: DataFrame, *asked: Expr) -> Row:
         row = folded.withColumn("lacking", self._lacking).agg(*asked, *map(F.expr, _COUNTS)).first()

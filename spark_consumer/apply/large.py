@@ -12,12 +12,12 @@ from dataclasses import dataclass, field, replace
 
 from pyspark.sql import DataFrame, Observation
 
-from spark_consumer.apply.batch import Batch
+from spark_consumer.apply.batch import Batch, next_serial
 from spark_consumer.apply.max_keys import Frontiers
 from spark_consumer.apply.speculative import Expected, decoded_as, peek
 from spark_consumer.apply.strategies import write, write_outright
 from spark_consumer.formats.commit_metadata import Commit, Found
-from spark_consumer.formats.delta.table import Table
+from spark_consumer.formats.protocol import Table
 from spark_consumer.formats.schema_evolution import Known, follow, known_after, matched, planned
 from spark_consumer.kafka.batch_profile import Piece
 from spark_consumer.kafka.decode import RowTypes, changes
@@ -83,7 +83,7 @@ class Large:
             records: wire frame of it.
 
         Raises:
-            TableError: the Delta table cannot take them.
+            TableError: the table cannot hold them.
         """
         if share.start.done:
             return None
@@ -112,7 +112,7 @@ class Large:
         written = self._types.of(kind.value_id)
         if found is None:
             position = replace(expected.share.position, generation=table.version() + 1)
-            commit = Commit(position, known_after(layout))
+            commit = Commit(position, known_after(layout), next_serial(table, None))
             return _Plan(table, expected, key, layout, planned(layout, written), commit)
         known = found.commit.columns
         fields = table.fields()
@@ -120,7 +120,8 @@ class Large:
         if _differ(known, layout) or follow(fields, known, layout, written, table.label):
             return None
         generation = found.commit.position.generation
-        commit = Commit(replace(expected.share.position, generation=generation), known)
+        position = replace(expected.share.position, generation=generation)
+        commit = Commit(position, known, next_serial(table, found))
         return _Plan(table, expected, key, layout, matched(fields, layout), commit)
 
     def _take_outright(self, plan: _Plan, found: Found | None, records: DataFrame) -> Taken | None:

@@ -1,7 +1,7 @@
 """The greatest keys of tables, so that a batch of greater ones need not look at the tables' files.
 
 Keys mostly grow, and then the question whether a table has one of a batch's keys is answered by one
-number. It is read from the statistics of the table's files once, and kept up by what the job
+number. It is read from the table's statistics once, and kept up by what the job
 writes; it may be too great, as deletes do not lower it, and never too small.
 """
 
@@ -10,12 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
-from pyspark.sql.types import StructType
-
-from spark_consumer.formats.delta.table import Table
-from spark_consumer.names import quoted
+from spark_consumer.formats.commit_metadata import Version
+from spark_consumer.formats.protocol import Table
 
 __all__ = ["Frontiers"]
 
@@ -24,7 +20,7 @@ __all__ = ["Frontiers"]
 class _Frontier:
     """Greatest values by column, which the table has at most at a version."""
 
-    version: int
+    version: Version
     greatest: Mapping[str, int]
 
 
@@ -45,11 +41,11 @@ class Frontiers:
             return False
         known = self._by_path.get(table.path)
         if known is None or known.version != table.version():
-            known = _Frontier(table.version(), _greatest(table, list(least)))
+            known = _Frontier(table.version(), table.greatest(list(least)))
             self._by_path[table.path] = known
         return any(least[name] > most for name, most in known.greatest.items() if name in least)
 
-    def follow(self, table: Table, before: int, greatest: Mapping[str, int] | None) -> None:
+    def follow(self, table: Table, before: Version, greatest: Mapping[str, int] | None) -> None:
         """Take note of a write.
 
         Args:
@@ -64,33 +60,3 @@ class Frontiers:
             table.version(),
             {n: max(most, greatest[n]) for n, most in known.greatest.items() if n in greatest},
         )
-
-
-def _greatest(table: Table, names: list[str]) -> dict[str, int]:
-    """By column, the greatest value, as far as the files' statistics say it of all files."""
-    files: DataFrame = table.files_with_statistics()
-    statistics = files.schema["stats"].dataType
-    assert isinstance(statistics, StructType)
-    if "maxValues" not in statistics.names:
-        return {}
-    there = statistics["maxValues"].dataType
-    assert isinstance(there, StructType)
-    physical = {
-        field.name: str(field.metadata.get("delta.columnMapping.physicalName", field.name))
-        for field in table.fields()
-    }
-    asked = [name for name in names if physical[name] in there.names]
-    if not asked:
-        return {}
-    greatest = {name: F.col(f"stats.maxValues.{quoted(physical[name])}") for name in asked}
-    row = files.agg(
-        *(F.max(value) for value in greatest.values()),
-        *(F.count_if(value.isNull()) for value in greatest.values()),
-    ).first()
-    assert row is not None
-    count = len(asked)
-    return {
-        name: int(row[number])
-        for number, name in enumerate(asked)
-        if row[number] is not None and not row[count + number]
-    }

@@ -24,10 +24,7 @@ from spark_consumer.kafka.batch_profile import Piece
 __all__ = ["choose", "write", "write_outright"]
 
 REWRITE_BYTES: Final = 1024 * 1024
-"""Up to this size a table is written anew: a MERGE would rewrite its file or two as well."""
-
-VECTOR_BYTES: Final = 4 * 1024 * 1024
-"""From this size on rows are marked as deleted, where a MERGE would write their files anew."""
+"""Up to this size a table is written anew: an upsert would rewrite its file or two as well."""
 
 
 class Rows(Protocol):
@@ -41,7 +38,7 @@ class Rows(Protocol):
         """The batch brings rows and takes none."""
 
     def are_new_as_they_are(self) -> bool:
-        """An append of the rows that the batch brings, unfolded, does what a MERGE would."""
+        """An append of the rows that the batch brings, unfolded, does what `merge_into` would."""
 
     def are_outright(self, written: Callable[[list[str]], DataFrame]) -> bool:
         """As for `are_new_as_they_are`, of rows that `written` gives some columns of."""
@@ -50,13 +47,13 @@ class Rows(Protocol):
         """Those of the outcomes that are rows of a table without rows."""
 
     def are_new(self, folded: DataFrame) -> bool:
-        """An append of `folded` does what a MERGE would."""
+        """An append of `folded` does what `merge_into` would."""
 
     def write_anew(self, folded: DataFrame) -> int:
-        """Write the table anew as MERGE would leave it; see `Strategy` for what comes back."""
+        """Write the table anew as `merge_into` would leave it; see `Strategy`."""
 
-    def merge(self, folded: DataFrame) -> int:
-        """MERGE `folded` into the table; see `Strategy`."""
+    def merge_into(self, folded: DataFrame) -> int:
+        """Let the table's format apply `folded`; see `Strategy`."""
 
     def greatest(self) -> dict[str, int] | None:
         """By integer column of the key, the batch's greatest value, where that was looked at."""
@@ -86,7 +83,7 @@ def choose(
         return (*tried, rewrite)
     if only_inserts:
         tried = (*tried, append)
-    return (*tried, mark, merge)
+    return (*tried, merge)
 
 
 def append_as_it_is(batch: Batch, rows: Rows) -> int | None:
@@ -116,21 +113,9 @@ def append(batch: Batch, rows: Rows) -> int | None:
     return 0
 
 
-def mark(batch: Batch, rows: Rows) -> int | None:
-    """Rows that change or go are marked as deleted, where the table has deletion vectors.
-
-    One that is large gets them, unless its user does not want them.
-    """
-    if batch.size is not None and batch.size > VECTOR_BYTES:
-        batch.table.require({"delta.enableDeletionVectors": "true"})
-    if not (isinstance(rows, Keyed) and batch.table.takes_marks()):
-        return None
-    return rows.mark(rows.folded)
-
-
 def merge(batch: Batch, rows: Rows) -> int:
-    """Delta's MERGE."""
-    return rows.merge(rows.folded)
+    """Rows come, change and go, as the table's format does it."""
+    return rows.merge_into(rows.folded)
 
 
 def write(batch: Batch) -> int:
@@ -138,7 +123,7 @@ def write(batch: Batch) -> int:
 
     Returns:
         For how many keys an update or a delete has found no row, as far as that is counted: of
-        batches that are merged, and of keys that are not changed.
+        batches that are upserted, and of keys that are not changed.
     """
     before = batch.table.version()
     rows = _rows(batch)
@@ -147,7 +132,7 @@ def write(batch: Batch) -> int:
         small=batch.small,
         empty=batch.empty,
         size=None if batch.empty else batch.size,
-        by_row=not batch.empty and batch.table.tells_rows(),
+        by_row=not batch.empty and batch.table.tracks_rows(),
     )
     done = (strategy(batch, rows) for strategy in tried)
     skipped = next(number for number in done if number is not None)
@@ -171,7 +156,9 @@ def write_outright(
     """
     before = batch.table.version()
     named = batch.named(batch.changed)
-    draft = batch.table.draft(named, batch.found, empty=batch.empty, anew=batch.anew)
+    draft = batch.table.stage(named, batch.found, empty=batch.empty, anew=batch.anew)
+    if draft is None:
+        return None, None
     numbers = observed(batch.table.spark, observation)
     piece = None if numbers is None else expected.fulfilled(numbers)
     if piece is None:
@@ -181,7 +168,7 @@ def write_outright(
     if piece.removals or not rows.are_outright(draft.rows):
         draft.discard()
         return None, piece
-    version = batch.table.commit(draft, batch.commit)
+    version = draft.commit(batch.commit)
     batch.frontiers.follow(batch.table, before, None if batch.empty else rows.greatest())
     return Found(version, batch.commit), piece
 

@@ -16,6 +16,7 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
 from spark_consumer.apply.batch import Batch
+from spark_consumer.formats.changes import ValueChanges, same_value
 from spark_consumer.names import quoted
 
 __all__ = ["Multiset", "fold_multiset"]
@@ -26,13 +27,7 @@ class Multiset:
 
     def __init__(self, batch: Batch) -> None:
         self._batch = batch
-        self._same = " AND ".join(
-            ["s.action = 'delete'"]
-            + [
-                f"{c.canonical('t.' + quoted(c.name))} <=> {c.canonical(f's.v.`{c.field}`')}"
-                for c in batch.columns
-            ]
-        )
+        self._same = same_value(batch.columns)
 
     def only_inserts(self) -> bool:
         """See `Rows`."""
@@ -77,21 +72,11 @@ class Multiset:
         self._batch.rewrite(stays.unionByName(self._batch.named(self.appended(folded))))
         return 0
 
-    def merge(self, folded: DataFrame) -> int:
+    def merge_into(self, folded: DataFrame) -> int:
         """See `Rows`."""
         batch = self._batch
-        with batch.table.merging(batch.commit):
-            (
-                batch.table.delta()
-                .alias("t")
-                .merge(folded.alias("s"), self._same)
-                .whenMatchedDelete()
-                .whenNotMatchedInsert(
-                    "s.action = 'insert'",
-                    values={quoted(c.name): f"s.v.`{c.field}`" for c in batch.columns},
-                )
-                .execute()
-            )
+        changes = ValueChanges(folded, batch.columns)
+        batch.table.exchange(changes, batch.commit, batch.found)
         return 0
 
     def greatest(self) -> dict[str, int] | None:
@@ -112,7 +97,7 @@ def fold_multiset(
     """Fold changes of a multiset.
 
     A value of which the table has too many rows goes with all its rows, and those that stay are
-    inserted again: MERGE cannot take one of several equal rows.
+    inserted again: formats cannot delete one of several equal rows.
 
     Args:
         changes: pos, id, op, v, b; read several times, so it should be cached.

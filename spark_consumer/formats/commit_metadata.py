@@ -1,43 +1,53 @@
-"""What the job's own commits say of themselves, in their userMetadata."""
+"""Metadata of the job's commits, and the versions that commits give a table."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Final, NewType
 
 from spark_consumer.formats.schema_evolution import Known
 from spark_consumer.kafka.position import Position
 
-__all__ = ["Commit", "Found"]
+__all__ = ["NO_VERSION", "Commit", "Found", "Version"]
+
+Version = NewType("Version", int)
+"""Identifies a state of one table: a number that grows with each commit.
+
+Versions of a table are compared, stored, and given back to its format, and nothing else: they need
+not follow one another. A format whose own identifiers have no order uses what orders them (in
+Iceberg the sequence number of the snapshot).
+"""
+
+NO_VERSION: Final = Version(-1)
+"""Less than every version: there is no table."""
 
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """What a write says of itself in the same Delta commit.
+    """Metadata of a commit, which a format stores in the commit itself.
 
     Attributes:
-        position: Where the table is after it.
+        position: The table's position after it.
         columns: By name, the table's published columns after it.
+        serial: One more than that of the commit on top of which it is made. Two processes that
+            write on top of the same one have the same, by which the second one can be told.
     """
 
     position: Position
     columns: Mapping[str, Known]
-
-    @property
-    def transaction(self) -> tuple[str, int]:
-        """Delta's transaction identifier: application and version."""
-        position = self.position
-        return f"pgsluice:{position.journal}:{position.generation}", position.version
+    serial: int = 0
 
     def text(self) -> str:
-        """The commit's userMetadata."""
+        """The metadata as JSON, for a format to store."""
         columns = {name: [known.pg_type, known.number] for name, known in self.columns.items()}
-        return json.dumps({**self.position.to_json(), "columns": columns}, separators=(",", ":"))
+        said = {**self.position.to_json(), "columns": columns, "serial": self.serial}
+        return json.dumps(said, separators=(",", ":"))
 
     @classmethod
     def from_text(cls, metadata: object) -> Commit | None:
-        """Read it back; None when it is something else."""
+        """The metadata that `text` has written; None for anything else."""
         if not isinstance(metadata, str):
             return None
         try:
@@ -48,19 +58,19 @@ class Commit:
             columns = {
                 name: Known(kind, number) for name, (kind, number) in found["columns"].items()
             }
-            return cls(position, columns)
+            return cls(position, columns, int(found.get("serial", 0)))
         except (ValueError, KeyError, TypeError, AttributeError):
             return None
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A table as its log has it.
+    """A table as its history has it.
 
     Attributes:
-        version: Of the Delta table.
-        commit: The last one of this job.
+        version: The newest one.
+        commit: Metadata of the job's last commit.
     """
 
-    version: int
+    version: Version
     commit: Commit

@@ -30,6 +30,7 @@ from spark_consumer.errors import (
     SettingsError,
     TransientConsumerError,
 )
+from spark_consumer.formats.choice import open_format
 from spark_consumer.job.subscription_query import Subscription
 from spark_consumer.kafka.registry import Registry, Schemas
 from spark_consumer.kafka.topics import Topics
@@ -104,8 +105,10 @@ def _with_registry(
     settings: ConsumerSettings, spark: SparkSession, schemas: Schemas, stopping: threading.Event
 ) -> int:
     topics = Topics(settings)
+    tables = open_format(spark, settings)
     waiting = [
-        Subscription(settings, spark, name, schemas, topics) for name in settings.subscriptions
+        Subscription(settings, spark, tables, name, schemas, topics)
+        for name in settings.subscriptions
     ]
     figures = {subscription.name: subscription.rebuild.figures for subscription in waiting}
     pulse = Pulse()

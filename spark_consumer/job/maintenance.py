@@ -17,8 +17,8 @@ from pyspark.sql import SparkSession
 
 from spark_consumer.display import logger
 from spark_consumer.errors import ConsumerError
-from spark_consumer.formats.commit_metadata import Found
-from spark_consumer.formats.delta.table import Table
+from spark_consumer.formats.commit_metadata import Found, Version
+from spark_consumer.formats.protocol import Table
 from spark_consumer.job.subscriber_tables import Shelf
 from spark_consumer.settings import ConsumerSettings
 from spark_consumer.spark.failures import cause, every_table
@@ -45,7 +45,7 @@ class _Tidied:
             they have gone.
     """
 
-    version: int
+    version: Version
     old_until: float | None
 
 
@@ -127,7 +127,7 @@ class Maintenance:
         )
         return moved
 
-    def _tidy_table(self, name: str, version: int, before: _Tidied | None) -> _Tidied:
+    def _tidy_table(self, name: str, version: Version, before: _Tidied | None) -> _Tidied:
         """Look after one table, if there is something to do."""
         table = self._shelf.table(self._spark, name)
         hours = self._settings.keep_hours + _SLACK_HOURS
@@ -140,7 +140,7 @@ class Maintenance:
         if found is not None and found.version == version:
             table.keep_history(hours)
             if _has_small_files(table):
-                table.optimize(found.commit, small=_SMALL_FILE_BYTES)
+                table.compact(found.commit, small=_SMALL_FILE_BYTES)
             table.vacuum(hours)
             version = table.version()
             self._shelf.found[name] = Found(version, found.commit)

@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from spark_consumer.errors import COPY_AGAIN, FatalConsumerError, TableError
-from spark_consumer.formats.commit_metadata import Found
+from spark_consumer.formats.commit_metadata import NO_VERSION, Found, Version
 from spark_consumer.job.subscriber_tables import Shelf
 from spark_consumer.kafka.batch_profile import copy_beginnings, schema_id, schema_number, survey
 from spark_consumer.kafka.decode import read_offsets, source_table, wire
@@ -30,7 +30,6 @@ from spark_consumer.states.manifests import Aside, Manifest
 __all__ = ["Planner", "Task", "read_shares"]
 
 _PIECE: Final = 50_000
-_LOG: Final = "_delta_log"
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,11 +121,7 @@ class Planner:
         name = self._shelf.names.get(topic)
         if name is None:
             name = self._shelf.names[topic] = self._name(topic, state, markers)
-        if _LOG in name.split("."):
-            raise TableError(
-                f"{self._shelf.label(name)}: Delta has folders called {_LOG} for itself",
-                hint="rename it, or leave it out of the publications",
-            )
+        self._shelf.check_name(name)
         fresh = [one for one in markers if one.offset > self._manifest.marker]
         if (twin := self._shelf.twin(name)) is not None:
             raise TableError(
@@ -216,9 +211,9 @@ class Planner:
             hint=COPY_AGAIN,
         )
 
-    def _trusted(self, name: str) -> int:
+    def _trusted(self, name: str) -> Version:
         state = self._manifest.tables.get(name)
-        return -1 if state is None else state.version
+        return NO_VERSION if state is None else state.version
 
     def _is_fenced(self, topic: str, position: Position | None) -> bool:
         """Whether the table has gone over to another topic, and this is one that it left."""

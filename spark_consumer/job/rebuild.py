@@ -19,7 +19,7 @@ from pyspark.sql import SparkSession
 from spark_consumer.display import logger
 from spark_consumer.errors import COPY_AGAIN, TableError, TransientConsumerError
 from spark_consumer.formats.commit_metadata import Found
-from spark_consumer.formats.delta.table import SESSION_SETTINGS
+from spark_consumer.formats.protocol import TableFormat
 from spark_consumer.job.maintenance import Maintenance
 from spark_consumer.job.planner import Planner
 from spark_consumer.job.subscriber_tables import Shelf
@@ -50,6 +50,7 @@ class Rebuild:
     Args:
         settings: of the job.
         spark: any session of the application.
+        tables: opens tables.
         subscription: its name.
         schemas: writer schemas by id.
         topics: describes topics.
@@ -64,6 +65,7 @@ class Rebuild:
         self,
         settings: ConsumerSettings,
         spark: SparkSession,
+        tables: TableFormat,
         subscription: str,
         schemas: Schemas,
         topics: TopicStates,
@@ -73,13 +75,12 @@ class Rebuild:
         self.subscription = subscription
         self._settings = settings
         self._spark = spark.newSession()
-        for key, value in SESSION_SETTINGS.items():
-            self._spark.conf.set(key, value)
+        tables.prepare(self._spark)
         self._schemas = schemas
         self._topics = topics
         self._marker_topic = transaction_topic(subscription)
         self._manifests = Manifests(spark, settings.warehouse, subscription)
-        self._shelf = Shelf(self._spark, settings.warehouse, subscription)
+        self._shelf = Shelf(self._spark, tables, settings.warehouse, subscription)
         self._planner = Planner(settings, self._spark, schemas, topics, self._shelf, self._history)
         self._workers = Workers(settings, spark, schemas, self._shelf, stopping)
         self._maintenance = Maintenance(settings, self._spark, subscription, self._shelf)

@@ -7,9 +7,9 @@ from typing import Final
 from pyspark.sql import SparkSession
 
 from spark_consumer.display import as_word, logger
-from spark_consumer.errors import COPY_AGAIN, ConsumerError
-from spark_consumer.formats.commit_metadata import Found
-from spark_consumer.formats.delta.table import Table
+from spark_consumer.errors import COPY_AGAIN, ConsumerError, TableError
+from spark_consumer.formats.commit_metadata import NO_VERSION, Found, Version
+from spark_consumer.formats.protocol import Table, TableFormat
 from spark_consumer.names import source_name, table_folder
 from spark_consumer.spark.failures import TableTransientError, as_error
 from spark_consumer.spark.files import Folder
@@ -26,6 +26,7 @@ class Shelf:
 
     Args:
         spark: a session to look with.
+        tables: opens tables.
         warehouse: folder of the tables.
         subscription: its name.
 
@@ -34,14 +35,17 @@ class Shelf:
         found: By name, the table as it was last seen.
     """
 
-    def __init__(self, spark: SparkSession, warehouse: str, subscription: str) -> None:
+    def __init__(
+        self, spark: SparkSession, tables: TableFormat, warehouse: str, subscription: str
+    ) -> None:
         self._spark = spark
+        self._tables = tables
         self._warehouse = warehouse
         self._subscription = subscription
         self.names: dict[str, str] = {}
         self.found: dict[str, Found] = {}
 
-    def find(self, name: str, trusted: int = -1) -> Found | None:
+    def find(self, name: str, trusted: Version = NO_VERSION) -> Found | None:
         """A table with its position; None when it is not there.
 
         Args:
@@ -63,7 +67,7 @@ class Shelf:
     def table(self, spark: SparkSession, name: str) -> Table:
         """A table by way of a session."""
         path = table_folder(self._warehouse, self._subscription, name)
-        return Table(spark, path, self.label(name))
+        return self._tables.table(spark, path, self.label(name))
 
     def twin(self, name: str) -> str | None:
         """The table whose folder this one's is, too; None where it has one of its own.
@@ -90,6 +94,18 @@ class Shelf:
             return folder.time(_PROBE.upper()) is not None
         finally:
             folder.remove(_PROBE)
+
+    def check_name(self, name: str) -> None:
+        """Refuse a table whose folder the format has for itself.
+
+        Raises:
+            TableError: says which folder.
+        """
+        for reserved in self._tables.reserved.intersection(name.split(".")):
+            raise TableError(
+                f"{self.label(name)}: {self._tables.name} has folders called {reserved} for itself",
+                hint="rename it, or leave it out of the publications",
+            )
 
     def label(self, name: str) -> str:
         """How messages call a table."""

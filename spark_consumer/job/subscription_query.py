@@ -17,6 +17,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from spark_consumer.display import logger
 from spark_consumer.errors import ConsumerError, ContractError, FatalConsumerError
+from spark_consumer.formats.protocol import TableFormat
 from spark_consumer.job.rebuild import Rebuild
 from spark_consumer.kafka.marker_trust import Found, Refused, Witness, warnings
 from spark_consumer.kafka.markers import Copy, Marker, cut_markers, read_markers
@@ -53,6 +54,7 @@ class Subscription:
     Args:
         settings: of the job.
         spark: any session of the application.
+        tables: opens tables.
         name: the subscription.
         schemas: writer schemas by id.
         topics: describes topics.
@@ -69,6 +71,7 @@ class Subscription:
         self,
         settings: ConsumerSettings,
         spark: SparkSession,
+        tables: TableFormat,
         name: str,
         schemas: Schemas,
         topics: TopicStates,
@@ -77,7 +80,7 @@ class Subscription:
         self.failure: ConsumerError | None = None
         self.held: ConsumerError | None = None
         self.stopping = threading.Event()
-        self.rebuild = Rebuild(settings, spark, name, schemas, topics, self.stopping)
+        self.rebuild = Rebuild(settings, spark, tables, name, schemas, topics, self.stopping)
         self._settings = settings
         self._spark = spark
         self._schemas = schemas

@@ -1,6 +1,6 @@
 """Up to where a table holds its topic, and what it has to read next. Plain values, no I/O.
 
-A table's position is in the Delta commit that brought it there. A share is what a cut asks of one
+A table's position is in the commit that brought it there. A share is what a cut asks of one
 table: it begins exactly where the table's position ends, or it is a gap, with the reason.
 """
 
@@ -50,7 +50,7 @@ class Position:
             several, and between them.
         done: By partition, the offset behind the last record that those commits hold, where it is
             beyond `next`.
-        generation: Version of the Delta table with which its rows began anew.
+        generation: Number of the table's version with which its rows began anew.
     """
 
     journal: str

@@ -27,7 +27,6 @@ __all__ = ["ALIVE", "TUNED", "build_session", "check_session", "open_session"]
 
 _log: Final = logger(__name__)
 _SPARK: Final = "4.1"
-_DELTA: Final = "4.4"
 _KAFKA_SOURCE: Final = "org.apache.spark.sql.kafka010.KafkaSourceProvider"
 _AVRO: Final = "org.apache.spark.sql.avro.AvroFileFormat"
 _AVRO_LIMITS: Final = {
@@ -103,28 +102,22 @@ def build_session(settings: ConsumerSettings, jars: Iterable[str] = ()) -> Spark
 def check_session(spark: SparkSession) -> None:
     """Check that Spark and its jars are those that the job was made for, and bound what Avro takes.
 
-    The job asks Delta's log itself for some things, which is no public interface of Delta.
+    Table formats check what they need themselves.
 
     Raises:
-        SettingsError: another Spark or Delta, a jar or an extension is missing; says which.
+        SettingsError: another Spark, or a jar is missing; says which.
     """
-    hint = f"the job needs Spark {_SPARK} with Delta {_DELTA}: see docs/spark.md, Deploy"
+    hint = f"the job needs Spark {_SPARK}: see docs/spark.md, Deploy"
     if not _is(spark.version, _SPARK):
         raise SettingsError(f"this is Spark {spark.version}, not {_SPARK}", hint=hint)
     jvm: Any = spark._jvm
-    for name in ("io.delta.package", _KAFKA_SOURCE, _AVRO):
+    for name in (_KAFKA_SOURCE, _AVRO):
         try:
             jvm.org.apache.spark.util.Utils.classForName(name, False, False)
         except Py4JError:
             raise SettingsError(
                 f"Spark has no class {name}: one of the jars is missing", hint=hint
             ) from None
-    delta = str(jvm.io.delta.package.VERSION())
-    if not _is(delta, _DELTA):
-        raise SettingsError(f"Spark has Delta {delta}, not {_DELTA}", hint=hint)
-    for key in ("spark.sql.extensions", "spark.sql.catalog.spark_catalog"):
-        if TUNED[key] not in (spark.conf.get(key, "") or ""):
-            raise SettingsError(f"{key} must have {TUNED[key]}", hint=hint)
     _bound_avro(jvm)
     executors = spark.conf.get("spark.executor.extraJavaOptions", "") or ""
     if not str(spark.conf.get("spark.master")).startswith("local") and not all(

@@ -1,4 +1,4 @@
-"""What belongs together: for each cut the version of every Delta table.
+"""What belongs together: for each cut the version of every table.
 
 States are numbered. In ``<warehouse>/<subscription>/.pgsluice`` the newest one is in ``newest.0``
 or ``newest.1``, whichever was written later: a store writes over the older of the two, so one of
@@ -22,6 +22,7 @@ from typing import Final
 from pyspark.sql import SparkSession
 
 from spark_consumer.errors import FatalConsumerError
+from spark_consumer.formats.commit_metadata import Version
 from spark_consumer.kafka.markers import Copy, Owner
 from spark_consumer.names import part
 from spark_consumer.spark.files import Folder
@@ -42,11 +43,11 @@ class TableState:
     """A table in a manifest.
 
     Attributes:
-        version: Of the Delta table.
+        version: Of the table.
         topic: Where it comes from.
     """
 
-    version: int
+    version: Version
     topic: str
 
 

@@ -10,7 +10,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from spark_consumer.errors import TransientConsumerError
-from spark_consumer.formats.delta.table import SESSION_SETTINGS, Table, rows_at
+from spark_consumer.formats.choice import open_format
+from spark_consumer.formats.protocol import Table
 from spark_consumer.kafka.registry import Schemas
 from spark_consumer.names import lsn_text, table_folder
 from spark_consumer.settings import ConsumerSettings
@@ -44,8 +45,8 @@ class RebuiltTables:
         self.subscription = subscription
         self._settings = settings
         self._spark = spark.newSession()
-        for key, value in SESSION_SETTINGS.items():
-            self._spark.conf.set(key, value)
+        self._tables = open_format(spark, settings)
+        self._tables.prepare(self._spark)
         self._schemas = schemas
         self._deadline = deadline
         self._manifests = Manifests(spark, settings.warehouse, subscription)
@@ -87,7 +88,7 @@ class RebuiltTables:
     def read(self, name: str, state: TableState) -> DataFrame:
         """A table at a version."""
         path = table_folder(self._settings.warehouse, self.subscription, name)
-        return rows_at(self._spark, path, state.version)
+        return self._tables.rows_at(self._spark, path, state.version)
 
     def window(
         self,
@@ -109,6 +110,7 @@ class RebuiltTables:
         )
 
     def table(self, name: str) -> Table:
-        """A table, for its log."""
+        """A table, for its history."""
         path = table_folder(self._settings.warehouse, self.subscription, name)
-        return Table(self._spark, path, f"subscription {self.subscription}, table {name}")
+        label = f"subscription {self.subscription}, table {name}"
+        return self._tables.table(self._spark, path, label)

@@ -21,6 +21,7 @@ from gateway.monitor.status import Status, TableStatus
 from gateway.observe import event, set_up_logging
 from spark_consumer.display import shown as job_shown
 from spark_consumer.errors import COPY_AGAIN, TableError
+from spark_consumer.formats.delta.format import DeltaFormat
 from spark_consumer.job.subscriber_tables import Shelf
 from spark_consumer.metrics import Figures, exposition
 from spark_consumer.names import part
@@ -137,7 +138,7 @@ def test_no_log_line_and_no_error_of_the_spark_job_has_a_character_that_acts(
 
 def test_a_command_in_a_hint_of_the_spark_job_is_harmless_and_means_the_table() -> None:
     name, session = "ev`il'$(id)\n\x1b[31m\\", cast("Any", None)
-    shelf = Shelf(session, "warehouse", name)
+    shelf = Shelf(session, DeltaFormat(), "warehouse", name)
     shelf.names["topic"] = f"public.{part(name)}"
     hint = shelf.aside(shelf.names["topic"], TableError("x", hint=COPY_AGAIN)).hint
     assert hint is not None

@@ -3,21 +3,34 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from spark_consumer.apply import strategies as writers
+from spark_consumer.formats.delta import merge
+from spark_consumer.formats.delta.format import DeltaFormat
+from spark_consumer.formats.protocol import TableFormat
 from tests.support.spark.apply_worker import KeyedTable, Multiset
 from tests.support.spark.direct import Direct
 from tests.support.spark.histories import BAG_COLUMNS, KEYED_COLUMNS, bag_history, keyed_history
+from tests.support.spark.memory_format import MemoryFormat
 from tests.support.spark.records import StaticSchemas, TableTopic
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.spark
+
+FORMATS: dict[str, Callable[[], TableFormat]] = {
+    "rewritten": DeltaFormat,
+    "marked": DeltaFormat,
+    "merged": lambda: DeltaFormat(private=False),
+    "in memory": MemoryFormat,
+}
+"""By way in which rows change; ``merged`` is Delta by its public interface."""
 
 
 def play(table: Direct, records: int, chance: random.Random, batches: int) -> None:
@@ -33,34 +46,35 @@ def play(table: Direct, records: int, chance: random.Random, batches: int) -> No
         first = chance.choice([cut, chance.randrange(cut)])
 
 
-@pytest.mark.parametrize("marked", [False, True], ids=["rewritten", "marked"])
+@pytest.mark.parametrize("way", ["rewritten", "marked", "merged", "in memory"])
 def test_a_keyed_table_ends_as_the_apply_worker_leaves_it(
-    spark: SparkSession, tmp_path: Path, seed: int, marked: bool, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, tmp_path: Path, seed: int, way: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if marked:
+    if way == "marked":
         monkeypatch.setattr(writers, "REWRITE_BYTES", -1)
-        monkeypatch.setattr(writers, "VECTOR_BYTES", -1)
+        monkeypatch.setattr(merge, "VECTOR_BYTES", -1)
     chance = random.Random(seed)
     topic = TableTopic(StaticSchemas(), "s.public.t", KEYED_COLUMNS, ["id"], partitions=3)
     model = KeyedTable("id")
     keyed_history(chance, topic, model, changes=400, keys=60)
 
-    table = Direct(spark, tmp_path, topic)
+    table = Direct(spark, tmp_path, topic, FORMATS[way]())
 
     play(table, len(topic.records), chance, batches=2)
 
     assert table.rows() == model.contents()
 
 
+@pytest.mark.parametrize("way", ["rewritten", "merged", "in memory"])
 def test_a_multiset_ends_as_the_apply_worker_leaves_it(
-    spark: SparkSession, tmp_path: Path, seed: int
+    spark: SparkSession, tmp_path: Path, seed: int, way: str
 ) -> None:
     chance = random.Random(seed)
     topic = TableTopic(StaticSchemas(), "s.public.t", BAG_COLUMNS, [])
     model = Multiset()
     bag_history(chance, topic, model, changes=300, values=25)
 
-    table = Direct(spark, tmp_path, topic)
+    table = Direct(spark, tmp_path, topic, FORMATS[way]())
 
     play(table, len(topic.records), chance, batches=2)
 

@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from spark_consumer.formats.commit_metadata import Commit
+from spark_consumer.formats.commit_metadata import Commit, Version
+from spark_consumer.formats.delta.format import DeltaFormat
+from spark_consumer.formats.delta.internals import PrivateLog
 from spark_consumer.job import maintenance
 from spark_consumer.job.maintenance import Maintenance
 from spark_consumer.job.subscriber_tables import Shelf
@@ -51,7 +53,7 @@ class History:
 
     def shelf(self) -> Shelf:
         self.spark._jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()  # type: ignore[union-attr]
-        return Shelf(self.session, str(self.folder), "s")
+        return Shelf(self.session, DeltaFormat(), str(self.folder), "s")
 
     def write(self, marker: int, hours_ago: float) -> None:
         """Let the table hold the one row `marker`; the version that did it is so old."""
@@ -85,7 +87,7 @@ class History:
             since_lsn=marker,
             since_marker=marker,
             end_lsn=marker,
-            tables={"public.t": TableState(version, "topic")},
+            tables={"public.t": TableState(Version(version), "topic")},
         )
         self.state = self.manifests.store(state, self.state)
 
@@ -130,7 +132,8 @@ def test_a_table_that_rarely_changes_is_read_as_it_was_and_its_old_files_go_in_t
     first = history.path / "_delta_log"
     history.write(4, 0.0)
     # A checkpoint, which Delta makes after ten commits, forgets what is old.
-    history.shelf().table(history.session, "public.t").log().checkpoint()
+    history.shelf()
+    PrivateLog(history.session, str(history.path), "t").log().checkpoint()
     assert list(first.glob("*.checkpoint*"))
     (tmp_path / "s" / ".pgsluice" / "maintained").unlink()
     history.tidy()

@@ -10,9 +10,14 @@ import pytest
 
 from spark_consumer.apply import strategies as writers
 from spark_consumer.errors import ContractError, TableError, TransientConsumerError
-from spark_consumer.formats.delta.internals import Draft, Gone, OutrunError
-from spark_consumer.formats.delta.table import Table
+from spark_consumer.formats.commit_metadata import Commit
+from spark_consumer.formats.delta import merge
+from spark_consumer.formats.delta.format import DeltaFormat
+from spark_consumer.formats.delta.internals import Candidates, Gone
+from spark_consumer.formats.protocol import TableFormat
+from spark_consumer.kafka.position import Position
 from tests.support.spark.direct import Direct
+from tests.support.spark.memory_format import MemoryFormat
 from tests.support.spark.records import Col, StaticSchemas, TableTopic
 
 if TYPE_CHECKING:
@@ -26,11 +31,15 @@ ODD = "wäre haus/100%20 #1+2&3=?{a,b}[c]*~`d`'e'"
 
 
 def copied(
-    spark: SparkSession, folder: Path, *keys: int, small: bool = False
+    spark: SparkSession,
+    folder: Path,
+    *keys: int,
+    small: bool = False,
+    tables: TableFormat | None = None,
 ) -> tuple[TableTopic, Direct]:
     """A table with rows of these keys, all of them copied, and its topic."""
     topic = TableTopic(StaticSchemas(), "s.public.t", COLUMNS, ["id"])
-    table = Direct(spark, folder, topic)
+    table = Direct(spark, folder, topic, tables)
     topic.truncate(0x90, 0, snapshot="first")
     for key in keys:
         topic.change("r", 0x90, 0, after={"id": key, "b": "copied"})
@@ -44,21 +53,23 @@ def written(spark: SparkSession, path: str) -> set[str]:
     return {row[0] for row in rows.select("_metadata.file_name").distinct().collect()}
 
 
-@pytest.fixture(params=[False, True], ids=["merged", "marked"])
-def marked(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
-    """Rows that go are marked as deleted, however small the table is."""
-    if request.param:
+@pytest.fixture(params=["rewritten", "marked", "merged", "in memory"])
+def tables(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> TableFormat:
+    """Tables whose rows change by every way there is, however small they are."""
+    if request.param != "rewritten":
         monkeypatch.setattr(writers, "REWRITE_BYTES", -1)
-        monkeypatch.setattr(writers, "VECTOR_BYTES", -1)
-    return bool(request.param)
+    if request.param == "marked":
+        monkeypatch.setattr(merge, "VECTOR_BYTES", -1)
+    if request.param == "in memory":
+        return MemoryFormat()
+    return DeltaFormat(private=request.param != "merged")
 
 
-@pytest.mark.usefixtures("marked")
 def test_a_large_batch_changes_rows_whose_keys_have_bounds(
-    spark: SparkSession, tmp_path: Path
+    spark: SparkSession, tmp_path: Path, tables: TableFormat
 ) -> None:
     topic = TableTopic(StaticSchemas(), "s.public.t", COLUMNS, ["id"])
-    table = Direct(spark, tmp_path, topic)
+    table = Direct(spark, tmp_path, topic, tables)
     topic.truncate(0x90, 0, snapshot="first")
     for key in range(1, 6):
         topic.change("r", 0x90, 0, after={"id": key, "b": "copied"})
@@ -73,13 +84,12 @@ def test_a_large_batch_changes_rows_whose_keys_have_bounds(
     assert table.rows() == [(1, "copied"), (2, "set"), (4, "copied"), (5, "copied"), (7, "new")]
 
 
-@pytest.mark.usefixtures("marked")
 @pytest.mark.parametrize("how", ["small", "large", "large, of another kind"])
 def test_updates_and_deletes_that_find_no_row_are_counted(
-    spark: SparkSession, tmp_path: Path, how: str
+    spark: SparkSession, tmp_path: Path, tables: TableFormat, how: str
 ) -> None:
     small = how == "small"
-    topic, table = copied(spark, tmp_path, *range(1, 6), small=small)
+    topic, table = copied(spark, tmp_path, *range(1, 6), small=small, tables=tables)
     if how == "large, of another kind":
         topic.columns = [*COLUMNS, Col("late", "string", "text", number=9)]
     topic.change("u", 0x98, 1, after={"id": 1, "b": "there"})
@@ -95,11 +105,10 @@ def test_updates_and_deletes_that_find_no_row_are_counted(
     assert table.skipped == 2
 
 
-@pytest.mark.usefixtures("marked")
 def test_large_batches_are_taken_like_the_one_before_or_unlike_it(
-    spark: SparkSession, tmp_path: Path
+    spark: SparkSession, tmp_path: Path, tables: TableFormat
 ) -> None:
-    topic, table = copied(spark, tmp_path, 1)
+    topic, table = copied(spark, tmp_path, 1, tables=tables)
     topic.change("c", 0xA0, 1, after={"id": 2, "b": "new"})
     topic.change("d", 0xA0, 3, before={"id": 1})
     table.apply(small=False)
@@ -138,17 +147,15 @@ def test_an_append_is_made_on_top_of_the_version_that_was_read_or_not_at_all(
     path = str(tmp_path / "t")
     rows = spark.range(3)
     rows.write.format("delta").save(path)
-    table = Table(spark, path, "t")
-    before = table.snapshot()
+    log = DeltaFormat().table(spark, path, "t").private
+    assert log is not None
+    before = log.snapshot()
     rows.write.format("delta").mode("append").save(path)
 
-    drafts = [
-        Draft(spark, table.log(), before, rows),
-        Draft(spark, table.log(), before, rows, empty=True, anew=True),
-    ]
+    drafts = [log.draft(before, rows), log.draft(before, rows, empty=True, anew=True)]
     for draft in drafts:
-        with pytest.raises(OutrunError):
-            draft.commit(("a", 1), "{}")
+        with pytest.raises(TransientConsumerError, match="made by somebody else meanwhile"):
+            draft.commit(Commit(Position("j", 1, 1, None, "t", "id", {}), {}))
         draft.discard()
 
     assert spark.read.format("delta").load(path).count() == 6
@@ -239,7 +246,7 @@ def test_a_copy_of_several_partitions_begins_in_each_or_is_refused(
 def test_rows_are_marked_as_deleted_again_and_again_whatever_the_folder_is_called(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(writers, "VECTOR_BYTES", -1)
+    monkeypatch.setattr(merge, "VECTOR_BYTES", -1)
     columns = [*COLUMNS, Col("file", "string", "text", "~k", number=7)]
     topic, table = copied(spark, tmp_path / ODD, *range(1, 9))
     topic.columns = columns
@@ -270,9 +277,11 @@ def test_rows_are_marked_in_the_version_that_was_looked_at_or_not_at_all(
     topic, direct = copied(spark, tmp_path, 1, 2)
     topic.change("c", 0xA0, 1, after={"id": 7, "b": "in another file"})
     direct.apply(small=False)
-    table = Table(spark, direct.path, "t")
+    table = DeltaFormat().table(spark, direct.path, "t")
     table.require({"delta.enableDeletionVectors": "true"})
-    candidates = table.candidates("t.id BETWEEN 2 AND 3")
+    log = table.private
+    assert log is not None
+    candidates = Candidates(log.log(), table.rows().alias("t").where("t.id BETWEEN 2 AND 3"))
     found = table.find()
     none = table.rows().where("false")
     rows = candidates.rows.select("id", "_metadata.file_path", "_metadata.row_index")
@@ -284,17 +293,17 @@ def test_rows_are_marked_in_the_version_that_was_looked_at_or_not_at_all(
 
     spark.sql(f"ALTER TABLE delta.`{direct.path}` SET TBLPROPERTIES ('of' = 'others')")
     with pytest.raises(TransientConsumerError, match="made by somebody else meanwhile"):
-        table.draft(none, found, gone=gone)
+        table.mark(none, gone, found.commit, found)
 
     again = replace(gone, version=table.version())
-    table.commit(table.draft(none, table.find(), gone=again), found.commit)
+    table.mark(none, again, found.commit, table.find())
     assert direct.rows() == [(1, "copied"), (7, "in another file")]
 
 
 def test_a_file_is_gone_when_all_its_rows_are(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(writers, "VECTOR_BYTES", -1)
+    monkeypatch.setattr(merge, "VECTOR_BYTES", -1)
     topic, table = copied(spark, tmp_path, *range(1, 9))
     for lsn in (0xA0, 0xB0, 0xC0):
         for key in range(1, 9):
@@ -310,7 +319,7 @@ def test_a_file_is_gone_when_all_its_rows_are(
 def test_a_large_batch_of_keys_that_no_file_has_changes_nothing(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(writers, "VECTOR_BYTES", -1)
+    monkeypatch.setattr(merge, "VECTOR_BYTES", -1)
     topic, table = copied(spark, tmp_path, 1, 2)
     for key in (11, 12):
         topic.change("u", 0xA0, key, after={"id": key, "b": "not there"})

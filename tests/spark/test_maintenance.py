@@ -8,12 +8,13 @@ import threading
 import uuid
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import pytest
 
 from spark_consumer.cli import main
 from spark_consumer.formats.commit_metadata import Commit
+from spark_consumer.formats.delta.format import DeltaFormat
 from spark_consumer.job import maintenance
 from spark_consumer.job.job import run
 from spark_consumer.job.maintenance import Maintenance
@@ -41,7 +42,7 @@ def test_small_files_are_put_together_and_old_ones_stay_as_long_as_they_are_need
     )
     folder = tmp_path / "s" / "public" / "t"
     session = spark.newSession()
-    shelf = Shelf(session, str(tmp_path), "s")
+    shelf = Shelf(session, DeltaFormat(), str(tmp_path), "s")
     table = shelf.table(session, "public.t")
     for marker in (0, 1):
         position = Position("journal", marker, marker + 1, None, "topic", "id", {0: marker})
@@ -85,7 +86,7 @@ def test_large_files_keep_their_place_and_a_table_clustered_by_its_user_is_clust
         kafka={}, registry_url="", warehouse=str(tmp_path), subscriptions=("s",)
     )
     session = spark.newSession()
-    shelf = Shelf(session, str(tmp_path), "s")
+    shelf = Shelf(session, DeltaFormat(), str(tmp_path), "s")
     large = 40_000
     many = spark.range(large + 1, large + 2).union(spark.range(large + 10, large + 11))
     batches = [spark.range(0, large).coalesce(1), *[many.repartition(FILES // 2)] * 9]
@@ -134,7 +135,7 @@ def test_longer_times_of_the_user_count_and_one_table_s_trouble_is_its_own(
         kafka={}, registry_url="", warehouse=str(tmp_path), subscriptions=("s",)
     )
     session = spark.newSession()
-    shelf = Shelf(session, str(tmp_path), "s")
+    shelf = Shelf(session, DeltaFormat(), str(tmp_path), "s")
     names = ("broken", "long", "plain")
     states = {}
     for name in names:
@@ -152,6 +153,12 @@ def test_longer_times_of_the_user_count_and_one_table_s_trouble_is_its_own(
         states[f"public.{name}"] = TableState(table.version(), name)
     log = tmp_path / "s" / "public" / "broken" / "_delta_log"
     (log / f"{2:020}.json").write_text("not of Delta")
+
+    def property_of(name: str, key: str) -> str:
+        path = shelf.table(session, f"public.{name}").path
+        detail = session.sql(f"DESCRIBE DETAIL delta.`{path}`").first()
+        assert detail is not None
+        return str(detail.properties[key])
 
     def tidy(keep_hours: float) -> None:
         changed = replace(settings, keep_hours=keep_hours)
@@ -171,11 +178,12 @@ def test_longer_times_of_the_user_count_and_one_table_s_trouble_is_its_own(
     tidy(1000.0)
 
     kept = "delta.logRetentionDuration"
-    assert shelf.table(session, "public.long").property(kept) == "interval 9999 hours"
-    assert shelf.table(session, "public.plain").property(kept) == "interval 1000 hours"
+    assert property_of("long", kept) == "interval 9999 hours"
+    assert property_of("plain", kept) == "interval 1000 hours"
 
 
 @pytest.mark.kafka
+@pytest.mark.parametrize("delta_private", ["auto", "never"])
 def test_the_job_looks_after_tables_when_it_is_time_and_ends_when_it_has_what_there_was(
     spark: SparkSession,
     kafka: str,
@@ -183,6 +191,7 @@ def test_the_job_looks_after_tables_when_it_is_time_and_ends_when_it_has_what_th
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
+    delta_private: Literal["auto", "never"],
 ) -> None:
     ids = RegisteredSchemas(registry)
     name = f"s{uuid.uuid4().hex[:8]}"
@@ -196,6 +205,7 @@ def test_the_job_looks_after_tables_when_it_is_time_and_ends_when_it_has_what_th
         checkpoint=str(tmp_path / "checkpoint"),
         subscriptions=(name,),
         keep_hours=0.0,
+        delta_private=delta_private,
         available_now=True,
     )
     monkeypatch.setattr(maintenance, "_SLACK_HOURS", 0.0)

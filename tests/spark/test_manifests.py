@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from spark_consumer.formats.commit_metadata import Version
 from spark_consumer.spark.files import Folder
 from spark_consumer.states.manifests import Manifest, Manifests, TableState
 
@@ -27,7 +28,7 @@ def state(number: int) -> Manifest:
         since_time=number * 1_000_000,
         since_marker=number,
         end_lsn=number * 16,
-        tables={"public.t": TableState(number, "topic")},
+        tables={"public.t": TableState(Version(number), "topic")},
     )
 
 

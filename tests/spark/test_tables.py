@@ -8,12 +8,15 @@ from typing import TYPE_CHECKING
 import pytest
 
 from spark_consumer.errors import ContractError, TableError
+from spark_consumer.formats.delta.format import DeltaFormat
+from spark_consumer.formats.protocol import TableFormat
 from spark_consumer.kafka.batch_profile import survey
 from spark_consumer.kafka.decode import wire
 from spark_consumer.kafka.layout import value_layout
 from spark_consumer.values.keys import canonical
 from tests.golden import equality
 from tests.support.spark.direct import Direct
+from tests.support.spark.memory_format import MemoryFormat
 from tests.support.spark.records import Col, Record, StaticSchemas, TableTopic, frame, value_schema
 
 if TYPE_CHECKING:
@@ -22,8 +25,16 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.spark
 
 
+@pytest.fixture(params=["Delta", "public Delta", "in memory"])
+def tables(request: pytest.FixtureRequest) -> TableFormat:
+    """What keeps the contract of a table format."""
+    if request.param == "in memory":
+        return MemoryFormat()
+    return DeltaFormat(private=request.param == "Delta")
+
+
 def test_odd_names_and_a_changed_schema_in_one_batch_and_a_replay(
-    spark: SparkSession, tmp_path: Path
+    spark: SparkSession, tmp_path: Path, tables: TableFormat
 ) -> None:
     key = Col("Id", "int", "integer")
     odd = Col("a_x002E_b_x0060__x0020_c", "int", "integer", "a.b` c")
@@ -39,13 +50,13 @@ def test_odd_names_and_a_changed_schema_in_one_batch_and_a_replay(
     topic.change("c", 0x98, 3, after={"Id": 3, odd.field: 30, "late": None})
     topic.columns = [key, Col("late", "string", "text", number=9)]
     topic.change("u", 0xA0, 1, after={"Id": 2, "late": "column dropped"})
-    table = Direct(spark, tmp_path, topic)
+    table = Direct(spark, tmp_path, topic, tables)
 
     table.apply(5)
     table.apply(5, first=2)
 
     path = tmp_path / "s" / "My-x0020-Schema" / "T-x002F-1"
-    there = spark.read.format("delta").load(str(path))
+    there = tables.table(spark.newSession(), str(path), "T/1").rows()
     assert there.columns == ["Id", "a.b` c", "late"]
     assert there.schema["a.b` c"].metadata["comment"] == "integer"
     assert table.rows() == [(1, 2**40, "set"), (2, 20, None), (3, 30, None)]
@@ -56,7 +67,7 @@ def test_odd_names_and_a_changed_schema_in_one_batch_and_a_replay(
 
 
 def test_the_identity_may_change_and_a_truncate_comes_in_between(
-    spark: SparkSession, tmp_path: Path
+    spark: SparkSession, tmp_path: Path, tables: TableFormat
 ) -> None:
     columns = [Col("a", "int", "integer")]
     topic = TableTopic(StaticSchemas(), "s.public.t", columns, None)
@@ -70,7 +81,7 @@ def test_the_identity_may_change_and_a_truncate_comes_in_between(
     topic.key = ["a"]
     topic.change("d", 0x50, 1, before={"a": 2})
 
-    table = Direct(spark, tmp_path, topic)
+    table = Direct(spark, tmp_path, topic, tables)
 
     table.apply()
 
@@ -78,7 +89,7 @@ def test_the_identity_may_change_and_a_truncate_comes_in_between(
 
 
 def test_a_row_of_a_copy_takes_the_place_of_what_the_stream_has_brought(
-    spark: SparkSession, tmp_path: Path
+    spark: SparkSession, tmp_path: Path, tables: TableFormat
 ) -> None:
     key, text, number = (
         Col("id", "int", "integer"),
@@ -96,7 +107,7 @@ def test_a_row_of_a_copy_takes_the_place_of_what_the_stream_has_brought(
     topic.change("r", 0xA0, 0, after={"id": 1, "b": "read again", "n": 3})
     topic.change("u", 0xA0, 1, after={"id": 5, "b": None, "n": 9}, unchanged=["b"])
 
-    table = Direct(spark, tmp_path, topic)
+    table = Direct(spark, tmp_path, topic, tables)
     table.apply()
 
     assert table.rows() == [

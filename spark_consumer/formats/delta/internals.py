@@ -1,18 +1,17 @@
-"""What is asked of Delta's log itself: to write rows, and what a commit has said.
+"""Delta's log by way of its own classes, which are not public.
 
 Rows are written into files first, and committed afterwards, on top of the version that was read, or
-not at all. Delta's own writer takes its place behind whatever was committed meanwhile. To tell that
-it was not this very write, it can be given a transaction identifier, and then has the whole state
-of the table computed to look it up, which takes longer than a small append. A commit that is bound
-to the version before needs no such question. The identifier is written all the same: a MERGE, which
-has the state computed in any case, goes by it.
+not at all. Delta's public writer commits on top of whatever was committed meanwhile. To notice that
+it was this very write, it can be given a transaction identifier, and then computes the whole state
+of the table to look it up, which takes longer than a small append. A commit that is bound to the
+version before needs no such question.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -21,22 +20,13 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructField, StructType
 
+from spark_consumer.formats.commit_metadata import Commit, Version
+from spark_consumer.formats.delta.session import APPLICATION, outrun
 from spark_consumer.names import quoted
 from spark_consumer.spark.failures import TableTransientError
 from spark_consumer.spark.tuning import INTERPRETED, tuned
 
-__all__ = ["HARMLESS", "Candidates", "Draft", "Gone", "OutrunError", "commit_info", "settings"]
-
-HARMLESS: Final = frozenset(
-    {
-        "OPTIMIZE", "VACUUM START", "VACUUM END", "SET TBLPROPERTIES", "UNSET TBLPROPERTIES",
-        "CHANGE COLUMN", "CHANGE COLUMNS", "UPGRADE PROTOCOL", "REORG", "CLUSTER BY",
-        "COMPUTE STATS", "CREATE TABLE", "ROW TRACKING BACKFILL", "ROW TRACKING UNBACKFILL",
-        "ADD CONSTRAINT", "DROP CONSTRAINT", "DROP FEATURE", "DOMAIN METADATA CLEANUP",
-        "OPTIMIZE CHECKPOINT", "REMOVE COLUMN MAPPING", "REORG TABLE UPGRADE UNIFORM",
-    }
-)  # fmt: skip
-"""What Delta calls commits of others that leave the rows as they are."""
+__all__ = ["Candidates", "Draft", "Gone", "PrivateLog"]
 
 _ATTEMPTS: Final = "spark.databricks.delta.maxCommitAttempts"
 _DELTA: Final = "org.apache.spark.sql.delta."
@@ -44,15 +34,110 @@ _SKIPPING: Final = "spark.databricks.delta.stats.skipping"
 _PHYSICAL: Final = "delta.columnMapping.physicalName"
 
 
-class OutrunError(Exception):
-    """Somebody else has committed meanwhile, and nothing was."""
+class PrivateLog:
+    """One table's log.
+
+    Args:
+        spark: the session that reads and writes.
+        path: the table's folder.
+        label: how messages call the table.
+    """
+
+    def __init__(self, spark: SparkSession, path: str, label: str) -> None:
+        self._spark = spark
+        self._path = path
+        self._label = label
+
+    def log(self) -> Any:
+        """The table's DeltaLog."""
+        return _class(self._spark, "DeltaLog").forTable(self._spark._jsparkSession, self._path)
+
+    def snapshot(self) -> Any:
+        """Delta's snapshot of the table as it is now."""
+        none = self._spark._jvm.scala.Option.empty()  # type: ignore[union-attr]
+        return self.log().update(False, none, none)
+
+    def version(self) -> int:
+        """The version of the last commit; -1 when there is no table."""
+        return int(self.snapshot().version())
+
+    def fields(self) -> list[StructField]:
+        """The table's columns; no job is run."""
+        return list(StructType.fromJson(json.loads(self.snapshot().schema().json())).fields)
+
+    def bytes(self) -> int | None:
+        """Size of the table's files; None when the log does not have it at hand."""
+        # The checksum file has it; asking the snapshot itself runs a job.
+        checksum = self.snapshot().checksumOpt()
+        return int(checksum.get().tableSizeBytes()) if checksum.isDefined() else None
+
+    def files(self) -> int | None:
+        """Number of the table's files; None when the log does not have it at hand."""
+        checksum = self.snapshot().checksumOpt()
+        return int(checksum.get().numFiles()) if checksum.isDefined() else None
+
+    def property(self, name: str) -> str | None:
+        """A table property; None when it is not set."""
+        found = self.snapshot().metadata().configuration().get(name)
+        return str(found.get()) if found.isDefined() else None
+
+    def commits(self, newest: int) -> Iterator[tuple[int, Mapping[str, Any]]]:
+        """Versions and what their commits say of themselves, newest first, while the log has them.
+
+        Raises:
+            TableTransientError: the log cannot be read.
+        """
+        log = self.log()
+        for version in range(newest, -1, -1):
+            name = f"{self._path}/_delta_log/{version:020}.json"
+            info = _commit_info(self._spark, log, name)
+            if info is None:
+                return
+            yield version, info
+
+    def greatest(self, names: Sequence[str]) -> dict[str, int]:
+        """By column, the greatest value, as far as the files' statistics have it of all files."""
+        snapshot = self.snapshot()
+        files = DataFrame(snapshot.withStats(), self._spark)
+        statistics = files.schema["stats"].dataType
+        assert isinstance(statistics, StructType)
+        if "maxValues" not in statistics.names:
+            return {}
+        known = statistics["maxValues"].dataType
+        assert isinstance(known, StructType)
+        physical = _physical(StructType.fromJson(json.loads(snapshot.schema().json())))
+        asked = [name for name in names if physical[name] in known.names]
+        if not asked:
+            return {}
+        values = [F.col(f"stats.maxValues.{quoted(physical[name])}") for name in asked]
+        row = files.agg(*map(F.max, values), *(F.count_if(one.isNull()) for one in values)).first()
+        assert row is not None
+        return {
+            name: int(row[number])
+            for number, name in enumerate(asked)
+            if row[number] is not None and not row[len(asked) + number]
+        }
+
+    def draft(
+        self,
+        snapshot: Any,
+        rows: DataFrame,
+        *,
+        empty: bool = False,
+        anew: bool = False,
+        gone: Gone | None = None,
+    ) -> Draft:
+        """See `Draft`."""
+        return Draft(
+            self._spark, self.log(), snapshot, rows, self._label, empty=empty, anew=anew, gone=gone
+        )
 
 
 class Candidates:
     """The files of a table that may have rows of some kind.
 
-    Delta would look for them again for each time that their rows are planned, and for deletion
-    vectors in all files of the table.
+    Delta would look for them each time that their rows are planned, and for deletion vectors in all
+    files of the table.
 
     Args:
         log: the table's DeltaLog.
@@ -102,6 +187,7 @@ class Draft:
         log: the table's DeltaLog.
         snapshot: of the version on top of which it is to be.
         rows: with the table's columns, in its order, unless they make it anew.
+        label: how messages call the table.
         empty: the table's rows go.
         anew: with `empty`: its columns become those of `rows`.
         gone: rows that go; the table must have deletion vectors.
@@ -113,6 +199,7 @@ class Draft:
         log: Any,
         snapshot: Any,
         rows: DataFrame,
+        label: str,
         *,
         empty: bool = False,
         anew: bool = False,
@@ -120,6 +207,7 @@ class Draft:
     ) -> None:
         jvm: Any = spark._jvm
         self._spark = spark
+        self._label = label
         self._jvm = jvm
         self._log = log
         self._none = jvm.scala.Option.empty()
@@ -139,8 +227,8 @@ class Draft:
         session, scala = self._spark._jsparkSession, self._jvm.org.apache.spark.api.python
         none, no_names = scala.PythonUtils.toScalaMap({}), scala.PythonUtils.toSeq([])
         chosen = scala.PythonUtils.toScalaMap({"overwriteSchema": "true"}) if anew else none
-        options = self._class("DeltaOptions")(chosen, session.sessionState().conf())
-        written = self._class("commands.WriteIntoDelta")(
+        options = _class(self._spark, "DeltaOptions")(chosen, session.sessionState().conf())
+        written = _class(self._spark, "commands.WriteIntoDelta")(
             self._log, self._mode, options, no_names, none, rows._jdf, self._none, self._none, False
         ).writeAndReturnCommitData(self._begun, session, self._none, False)
         return written.actions()
@@ -155,8 +243,8 @@ class Draft:
         there = snapshot.allFiles().filter(f"substring_index(path, '/', -1) IN ({names})")
         listed = there.collectAsList()
         files = self._jvm.org.apache.spark.api.python.PythonUtils.toSeq(listed)
-        places = self._class("commands.DeletionVectorBitmapGenerator")
-        marks = self._class("commands.DMLWithDeletionVectorsHelper")
+        places = _class(self._spark, "commands.DeletionVectorBitmapGenerator")
+        marks = _class(self._spark, "commands.DMLWithDeletionVectorsHelper")
         built = places.buildRowIndexSetsForFilesMatchingCondition(
             session,
             begun,
@@ -169,44 +257,36 @@ class Draft:
         )
         known = marks.generateCandidateFileMap(self._log.dataPath(), files)
         touched = marks.findFilesWithMatchingRows(begun, known, built)
-        statistics = self._class("stats.StatsCollectionUtils")
+        statistics = _class(self._spark, "stats.StatsCollectionUtils")
         length = statistics.getDataSkippingStringPrefixLength(session, begun.metadata())
         return marks.processUnmodifiedData(session, touched, snapshot, length)._1()
 
     def rows(self, names: Sequence[str]) -> DataFrame:
         """Some columns of what was written, read back."""
         schema = StructType.fromJson(json.loads(self._begun.metadata().schema().json()))
-        # A column that was renamed, or has a name that Parquet cannot have, has another one there.
-        physical = {name: str(schema[name].metadata.get(_PHYSICAL, name)) for name in names}
+        physical = _physical(schema)
         stored = StructType([StructField(physical[n], schema[n].dataType) for n in names])
         paths = [path.toString() for path in self._paths()]
         frame = self._spark.read.schema(stored).option("__globPaths__", "false").parquet(*paths)
         return frame.select(*(F.col(quoted(physical[name])).alias(name) for name in names))
 
-    def commit(self, transaction: tuple[str, int], metadata: str) -> int:
-        """Let the table have it.
-
-        Args:
-            transaction: application and version of the transaction identifier.
-            metadata: the commit's userMetadata.
-
-        Returns:
-            The table's version then.
+    def commit(self, commit: Commit) -> Version:
+        """Make the commit; the table's version then.
 
         Raises:
-            OutrunError: there is another already.
+            TransientConsumerError: the table has another version already.
         """
         none, option = self._none, self._jvm.scala.Option
-        said = self._class("actions.SetTransaction")(*transaction, none)
-        operation = self._class("DeltaOperations$Write")(
-            self._mode, none, none, option.apply(metadata), none, none, none, none, none
+        said = _class(self._spark, "actions.SetTransaction")(APPLICATION, commit.serial, none)
+        operation = _class(self._spark, "DeltaOperations$Write")(
+            self._mode, none, none, option.apply(commit.text()), none, none, none, none, none
         )
         try:
-            with settings(self._spark, {_ATTEMPTS: "0"}):
-                return int(self._begun.commit(self._actions.appended(said), operation))
+            with tuned(self._spark, {_ATTEMPTS: "0"}):
+                return Version(int(self._begun.commit(self._actions.appended(said), operation)))
         except Py4JJavaError as error:
             if "DELTA_MAX_COMMIT_RETRIES_EXCEEDED" in str(error.java_exception.getMessage()):
-                raise OutrunError from error
+                raise outrun(self._label) from error
             raise
 
     def discard(self) -> None:
@@ -224,29 +304,23 @@ class Draft:
             if action.getClass().getSimpleName() == "AddFile":
                 yield action.absolutePath(self._log)
 
-    def _class(self, name: str) -> Any:
-        return getattr(self._jvm, _DELTA + name)
-
 
 def _activate(spark: SparkSession) -> None:
     """Let Delta, which asks for the thread's session, have this one with its settings."""
     SparkSession._get_j_spark_session_class(spark._jvm).setActiveSession(spark._jsparkSession)
 
 
-@contextmanager
-def settings(spark: SparkSession, values: Mapping[str, str]) -> Iterator[None]:
-    """Let a session have these settings, which it has not otherwise, while the block runs."""
-    for key, value in values.items():
-        spark.conf.set(key, value)
-    try:
-        yield
-    finally:
-        for key in values:
-            spark.conf.unset(key)
+def _class(spark: SparkSession, name: str) -> Any:
+    return getattr(spark._jvm, _DELTA + name)
 
 
-def commit_info(spark: SparkSession, log: Any, name: str) -> dict[str, Any] | None:
-    """What a commit says of itself; None when its file is not there any more.
+def _physical(schema: StructType) -> dict[str, str]:
+    """By column, its name in files: a renamed one, or one that Parquet cannot name, has another."""
+    return {field.name: str(field.metadata.get(_PHYSICAL, field.name)) for field in schema.fields}
+
+
+def _commit_info(spark: SparkSession, log: Any, name: str) -> dict[str, Any] | None:
+    """What a commit says of itself; None when its file no longer exists.
 
     Args:
         spark: any session.

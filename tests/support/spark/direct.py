@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 from spark_consumer.apply.applier import Applier
 from spark_consumer.apply.large import Learnt
 from spark_consumer.formats.commit_metadata import Found
-from spark_consumer.formats.delta.table import Table
+from spark_consumer.formats.delta.format import DeltaFormat
+from spark_consumer.formats.protocol import TableFormat
 from spark_consumer.kafka.batch_profile import survey
 from spark_consumer.kafka.decode import wire
 from spark_consumer.kafka.markers import Marker, Range
@@ -23,9 +24,23 @@ if TYPE_CHECKING:
 
 
 class Direct:
-    """Applies one topic's records to its table, in a session of its own each time."""
+    """Applies one topic's records to its table, in a session of its own each time.
 
-    def __init__(self, spark: SparkSession, warehouse: Path, topic: TableTopic) -> None:
+    Args:
+        spark: the run's session.
+        warehouse: folder of the tables.
+        topic: the records.
+        tables: the format of the table.
+    """
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        warehouse: Path,
+        topic: TableTopic,
+        tables: TableFormat | None = None,
+    ) -> None:
+        self._tables = tables or DeltaFormat()
         self._spark = spark
         self._topic = topic
         self._learnt = Learnt()
@@ -44,7 +59,7 @@ class Direct:
         upto = len(placed) if upto is None else upto
         spark = self._spark.newSession()
         applier = Applier(spark, self._topic.registry, self._learnt)
-        table = Table(spark, self.path, f"subscription s, table {self._topic.table}")
+        table = self._tables.table(spark, self.path, f"subscription s, table {self._topic.table}")
         found = table.find()
         wanted = self._share(placed, [first, upto] if first < upto else [upto], found)
         if wanted is None:
@@ -69,7 +84,7 @@ class Direct:
 
     def rows(self) -> list[tuple[Any, ...]]:
         """The table's rows, sorted."""
-        table = self._spark.read.format("delta").load(self.path)
+        table = self._tables.table(self._spark.newSession(), self.path, "t").rows()
         return sorted((tuple(row) for row in table.collect()), key=repr)
 
     def _placed(self) -> list[tuple[int, Record]]:

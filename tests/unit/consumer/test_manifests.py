@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from spark_consumer.formats.commit_metadata import Version
 from spark_consumer.kafka.markers import Copy
 from spark_consumer.states.manifests import Aside, Manifest, TableState
 
@@ -13,7 +14,7 @@ BEFORE = Manifest(
     "journal",
     marker=5,
     end_lsn=80,
-    tables={"public.t": TableState(3, "topic")},
+    tables={"public.t": TableState(Version(3), "topic")},
     copies={"public.t": "ready"},
 )
 

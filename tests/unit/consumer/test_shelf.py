@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_consumer.errors import TableError
+from spark_consumer.formats.delta.format import DeltaFormat
 from spark_consumer.job.subscriber_tables import Shelf
 from spark_consumer.names import part, source_name
 
@@ -16,7 +17,7 @@ GONE = TableError("gone", hint="copy the table again: it begins anew")
 
 def test_a_table_that_needs_a_copy_is_named_with_the_command_that_asks_for_it() -> None:
     session: Any = None
-    shelf = Shelf(session, "warehouse", "s 1")
+    shelf = Shelf(session, DeltaFormat(), "warehouse", "s 1")
     shelf.names["topic"] = f"public.{part('order items')}"
 
     why = shelf.aside("public.order-x0020-items", GONE)

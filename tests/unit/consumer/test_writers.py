@@ -4,27 +4,26 @@ from __future__ import annotations
 
 import pytest
 
-from spark_consumer.apply.strategies import REWRITE_BYTES, VECTOR_BYTES, choose
+from spark_consumer.apply.strategies import REWRITE_BYTES, choose
 
 UNKNOWN = None
-LITTLE, MIDDLING, MUCH = REWRITE_BYTES, REWRITE_BYTES + 1, VECTOR_BYTES + 1
+LITTLE, MUCH = REWRITE_BYTES, REWRITE_BYTES + 1
 
 
 @pytest.mark.parametrize(
     ("batch", "size", "expected"),
     [
         ("small changes", LITTLE, "rewrite"),
-        ("small changes", MIDDLING, "mark, merge"),
-        ("small changes", MUCH, "mark, merge"),
-        ("small changes", UNKNOWN, "mark, merge"),
-        ("small changes by row", LITTLE, "mark, merge"),
-        ("small inserts by row", LITTLE, "append_as_it_is, append, mark, merge"),
-        ("large changes", LITTLE, "mark, merge"),
-        ("large changes", MUCH, "mark, merge"),
+        ("small changes", MUCH, "merge"),
+        ("small changes", UNKNOWN, "merge"),
+        ("small changes by row", LITTLE, "merge"),
+        ("small inserts by row", LITTLE, "append_as_it_is, append, merge"),
+        ("large changes", LITTLE, "merge"),
+        ("large changes", MUCH, "merge"),
         ("small inserts", LITTLE, "append_as_it_is, rewrite"),
-        ("small inserts", MIDDLING, "append_as_it_is, append, mark, merge"),
-        ("large inserts", LITTLE, "append_as_it_is, append, mark, merge"),
-        ("large inserts", MUCH, "append_as_it_is, append, mark, merge"),
+        ("small inserts", MUCH, "append_as_it_is, append, merge"),
+        ("large inserts", LITTLE, "append_as_it_is, append, merge"),
+        ("large inserts", MUCH, "append_as_it_is, append, merge"),
         ("small changes after TRUNCATE", UNKNOWN, "overwrite"),
         ("large changes after TRUNCATE", MUCH, "overwrite"),
         ("small inserts after TRUNCATE", LITTLE, "append_as_it_is, overwrite"),

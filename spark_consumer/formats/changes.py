@@ -1,0 +1,91 @@
+"""Outcome of a batch as a format writes it: one row for each key, or for each value.
+
+Conditions and expressions are SQL over two frames: the table's rows as `t`, `source` as `s`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from pyspark.sql import DataFrame
+
+from spark_consumer.kafka.layout import ColumnPlan
+from spark_consumer.names import quoted
+
+__all__ = ["NEEDS_ROW", "KeyedChanges", "ValueChanges", "assigned", "same_key", "same_value"]
+
+NEEDS_ROW: Final = "s.action = 'set' OR s.action = 'delete' AND NOT s.made"
+"""The outcomes that the source has applied to a row; the table should have it."""
+
+
+def same_key(keys: Sequence[ColumnPlan]) -> str:
+    """Whether `s` is the outcome for the row `t`."""
+    return " AND ".join(
+        f"{c.canonical('t.' + quoted(c.name), key=True)} = s.k.`{c.field}`" for c in keys
+    )
+
+
+def same_value(columns: Sequence[ColumnPlan]) -> str:
+    """Whether `s` removes the row `t`."""
+    return " AND ".join(
+        ["s.action = 'delete'"]
+        + [
+            f"{c.canonical('t.' + quoted(c.name))} <=> {c.canonical(f's.v.`{c.field}`')}"
+            for c in columns
+        ]
+    )
+
+
+def assigned(columns: Sequence[ColumnPlan]) -> dict[str, str]:
+    """By column, its value after a put or a set; a column that was not sent keeps what `t` has."""
+    return {
+        c.name: f"CASE WHEN s.action = 'put' OR array_contains(s.sent, '{c.field}')"
+        f" THEN s.v.`{c.field}` ELSE t.{quoted(c.name)} END"
+        for c in columns
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class KeyedChanges:
+    """What a batch does to rows that a key tells apart.
+
+    Attributes:
+        source: One row for each key: `k`, the key in canonical form by Avro field; `action`: `put`
+            a row, whether one is there or not, `set` some columns of one that is there, `delete`
+            it; `v`, the row by Avro field; `sent`, the fields of `v` that a `set` has; `made`, of a
+            `delete`: the row came with the same batch. It can be read several times.
+        columns: The table's columns, in their order.
+        keys: Those of the key.
+        bounds: Condition on `t` that every row with one of the keys meets.
+        needing: Number of outcomes that are `NEEDS_ROW`.
+        puts: Number of outcomes that put a row.
+        partial: Number of outcomes that set some columns of a row only.
+        changes: Number of changes that the batch had.
+        small: Whether `source` is on the driver.
+    """
+
+    source: DataFrame
+    columns: Sequence[ColumnPlan]
+    keys: Sequence[ColumnPlan]
+    bounds: str
+    needing: int
+    puts: int
+    partial: int
+    changes: int
+    small: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ValueChanges:
+    """What a batch does to rows that only their values tell apart.
+
+    Attributes:
+        source: `action`: `insert` one row, or `delete` all rows that are equal to `v`, those that
+            are inserted aside; and `v`, the row by Avro field.
+        columns: The table's columns, in their order.
+    """
+
+    source: DataFrame
+    columns: Sequence[ColumnPlan]

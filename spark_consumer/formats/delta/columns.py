@@ -1,0 +1,130 @@
+"""Columns and properties of a Delta table, and how they change."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Final
+
+import delta.tables
+from pyspark.sql import Column as Expr
+from pyspark.sql import SparkSession
+from pyspark.sql.types import StructField, TimestampNTZType
+
+from spark_consumer.errors import COPY_AGAIN, TableError
+from spark_consumer.formats.delta.log import Log
+from spark_consumer.formats.delta.session import METADATA
+from spark_consumer.formats.schema_evolution import Add, Drop, Rename, Step, Widen
+from spark_consumer.names import quoted
+from spark_consumer.spark.tuning import tuned
+from spark_consumer.values.conversions import literal
+
+__all__ = ["Columns"]
+
+_NEEDS_MAPPING: Final = re.compile(r"[ ,;{}()\n\t=]")
+"""What column names in Parquet cannot have; Delta then maps names to others."""
+_MAPPED: Final = "spark.databricks.delta.properties.defaults.columnMapping.mode"
+_TIMES: Final = "delta.feature.timestampNtz"
+
+
+class Columns:
+    """Alters one table.
+
+    Args:
+        spark: the session that writes.
+        path: the table's folder.
+        label: how messages call the table.
+        log: the table's.
+    """
+
+    def __init__(self, spark: SparkSession, path: str, label: str, log: Log) -> None:
+        self._spark = spark
+        self._path = path
+        self._label = label
+        self._log = log
+
+    def alter(self, steps: Iterable[Step]) -> None:
+        """See `spark_consumer.formats.protocol.Table`."""
+        values: dict[str, Expr] = {}
+        with tuned(self._spark, {METADATA: '{"pgsluice":"columns"}'}):
+            for step in steps:
+                self._step(step, values)
+            if values:
+                table = delta.tables.DeltaTable.forPath(self._spark, self._path)
+                table.update(set={quoted(name): value for name, value in values.items()})
+
+    def require(self, properties: Mapping[str, str]) -> None:
+        """Set table properties that the user has not set."""
+        log = self._log
+        missing = {name: value for name, value in properties.items() if log.property(name) is None}
+        if missing:
+            self.set(missing)
+
+    def set(self, properties: Mapping[str, str]) -> None:
+        """Set table properties."""
+        listed = ", ".join(f"'{name}' = '{value}'" for name, value in properties.items())
+        with tuned(self._spark, {METADATA: '{"pgsluice":"properties"}'}):
+            self._sql(f"SET TBLPROPERTIES ({listed})")
+
+    def allow(self, fields: Sequence[StructField]) -> None:
+        """Let a table that exists have columns of a type for which Delta wants a property."""
+        if _have_times(fields) and self._log.version() >= 0 and not _have_times(self._log.fields()):
+            self.require({_TIMES: "supported"})
+
+    @contextmanager
+    def mapping(self, columns: Sequence[str]) -> Iterator[None]:
+        """Let a new table, or one that gets new columns, have names that Parquet cannot."""
+        if not any(_NEEDS_MAPPING.search(column) for column in columns):
+            yield
+        elif self._log.version() >= 0:
+            self._map_columns()
+            yield
+        else:
+            with tuned(self._spark, {_MAPPED: "name"}):
+                yield
+
+    def _step(self, step: Step, values: dict[str, Expr]) -> None:
+        """Follow a step, but for what rows have in new columns: that comes to `values`."""
+        match step:
+            case Rename(name, to):
+                self._map_columns()
+                self._sql(f"RENAME COLUMN {quoted(name)} TO {quoted(to)}")
+            case Drop(name):
+                self._map_columns()
+                self._sql(f"DROP COLUMN {quoted(name)}")
+            case Widen(name, to):
+                self.require({"delta.enableTypeWidening": "true"})
+                self._sql(f"ALTER COLUMN {quoted(name)} TYPE {to.simpleString()}")
+            case Add(field, missing, exists):
+                if _NEEDS_MAPPING.search(field.name):
+                    self._map_columns()
+                self.allow([field])
+                kind = field.dataType.simpleString()
+                if missing is not None:
+                    values[field.name] = self._value(field, missing)
+                if not exists:
+                    comment = str(field.metadata["comment"])
+                    comment = comment.replace("\\", "\\\\").replace("'", "\\'")
+                    added = f"{quoted(field.name)} {kind} COMMENT '{comment}'"
+                    self._sql(f"ADD COLUMNS ({added})")
+
+    def _value(self, field: StructField, missing: str) -> Expr:
+        """What the rows that are there have in a new column."""
+        try:
+            return literal(missing, field)
+        except ValueError as error:
+            raise TableError(
+                f"{self._label}: what rows have in the new column {field.name!r} is {error}",
+                hint=COPY_AGAIN,
+            ) from error
+
+    def _map_columns(self) -> None:
+        self.require({"delta.columnMapping.mode": "name"})
+
+    def _sql(self, change: str) -> None:
+        self._spark.sql(f"ALTER TABLE delta.{quoted(self._path)} {change}")
+
+
+def _have_times(fields: Sequence[StructField]) -> bool:
+    return any(isinstance(field.dataType, TimestampNTZType) for field in fields)

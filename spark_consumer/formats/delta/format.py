@@ -1,0 +1,77 @@
+"""Delta Lake as a table format: `spark_consumer.formats.protocol.TableFormat`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from pyspark.sql import DataFrame, SparkSession
+
+from spark_consumer.display import logger
+from spark_consumer.formats.commit_metadata import Version
+from spark_consumer.formats.delta.check import check_delta, difference
+from spark_consumer.formats.delta.session import SESSION_SETTINGS
+from spark_consumer.formats.delta.table import DeltaTable
+from spark_consumer.spark.tuning import tuned
+
+__all__ = ["DeltaFormat"]
+
+_log: Final = logger(__name__)
+_ANY_AGE: Final = {
+    "spark.databricks.delta.vacuum.enforceTimeTravelWithinDeletedFileRetentionDuration": "false"
+}
+"""Delta goes by the age of a version. A version that is old has been the newest until lately where
+the table changes rarely, and then its files are there."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeltaFormat:
+    """Opens Delta tables; see `TableFormat`.
+
+    Attributes:
+        private: Whether classes of Delta that are not public are used; see `check`.
+    """
+
+    private: bool = True
+
+    @classmethod
+    def checked(cls, spark: SparkSession, private: str) -> DeltaFormat:
+        """The format as a session's Delta allows it.
+
+        Args:
+            spark: the session.
+            private: `auto`, or `never` to use public ways only.
+
+        Raises:
+            SettingsError: the session has no Delta; says what is missing.
+        """
+        check_delta(spark)
+        why = "delta_private is never" if private == "never" else difference(spark)
+        if why is not None:
+            _log.warning("Delta is used by its public interface, which is slower: %s", why)
+        return cls(private=why is None)
+
+    @property
+    def name(self) -> str:
+        """See `TableFormat`."""
+        return "Delta"
+
+    @property
+    def reserved(self) -> frozenset[str]:
+        """See `TableFormat`."""
+        return frozenset({"_delta_log"})
+
+    def prepare(self, spark: SparkSession) -> None:
+        """See `TableFormat`."""
+        for key, value in SESSION_SETTINGS.items():
+            spark.conf.set(key, value)
+
+    def table(self, spark: SparkSession, path: str, label: str) -> DeltaTable:
+        """See `TableFormat`."""
+        self.prepare(spark)
+        return DeltaTable(spark, path, label, private=self.private)
+
+    def rows_at(self, spark: SparkSession, path: str, version: Version) -> DataFrame:
+        """See `TableFormat`."""
+        with tuned(spark, _ANY_AGE):
+            return spark.read.format("delta").option("versionAsOf", version).load(path)

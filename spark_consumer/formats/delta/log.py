@@ -1,0 +1,50 @@
+"""What is asked of a Delta table's log, by whichever way."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final, Protocol
+
+from pyspark.sql.types import StructField
+
+__all__ = ["HARMLESS", "Log"]
+
+HARMLESS: Final = frozenset(
+    {
+        "OPTIMIZE", "VACUUM START", "VACUUM END", "SET TBLPROPERTIES", "UNSET TBLPROPERTIES",
+        "CHANGE COLUMN", "CHANGE COLUMNS", "UPGRADE PROTOCOL", "REORG", "CLUSTER BY",
+        "COMPUTE STATS", "CREATE TABLE", "ROW TRACKING BACKFILL", "ROW TRACKING UNBACKFILL",
+        "ADD CONSTRAINT", "DROP CONSTRAINT", "DROP FEATURE", "DOMAIN METADATA CLEANUP",
+        "OPTIMIZE CHECKPOINT", "REMOVE COLUMN MAPPING", "REORG TABLE UPGRADE UNIFORM",
+    }
+)  # fmt: skip
+"""What Delta calls commits of others that leave the rows as they are."""
+
+
+class Log(Protocol):
+    """The log of one table."""
+
+    def version(self) -> int:
+        """The version of the last commit; -1 when there is no table."""
+
+    def fields(self) -> list[StructField]:
+        """The table's columns."""
+
+    def bytes(self) -> int | None:
+        """Size of the table's files; None when that is not at hand."""
+
+    def files(self) -> int | None:
+        """Number of the table's files; None when that is not at hand."""
+
+    def property(self, name: str) -> str | None:
+        """A table property; None when it is not set."""
+
+    def commits(self, newest: int) -> Iterator[tuple[int, Mapping[str, Any]]]:
+        """Versions from `newest` back as far as the log goes, with what their commits say.
+
+        Raises:
+            TableTransientError: the log cannot be read.
+        """
+
+    def greatest(self, names: Sequence[str]) -> dict[str, int]:
+        """By integer column, its greatest value, where statistics of all files have it."""

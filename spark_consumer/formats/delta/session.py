@@ -1,0 +1,38 @@
+"""Settings of a session that reads and writes Delta tables exactly."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from spark_consumer.errors import TransientConsumerError
+
+__all__ = ["APPLICATION", "METADATA", "SESSION_SETTINGS", "outrun"]
+
+SESSION_SETTINGS: Final = {
+    "spark.databricks.delta.schema.autoMerge.enabled": "false",
+    # The source of a MERGE is the same whenever it is computed: records do not change.
+    "spark.databricks.delta.merge.materializeSource": "none",
+    "spark.sql.caseSensitive": "false",
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+    "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
+    "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",
+    "spark.sql.session.timeZone": "UTC",
+    # Or a column called ${env:SECRET} is looked for under what the driver's environment has.
+    "spark.sql.variable.substitute": "false",
+    # Conditions pass through java.sql's types otherwise, which do not hold infinity.
+    "spark.sql.datetime.java8API.enabled": "true",
+}
+
+METADATA: Final = "spark.databricks.delta.commitInfo.userMetadata"
+
+APPLICATION: Final = "pgsluice"
+"""The application in the transaction identifiers of the job's commits; their version is the serial
+of the commit, so Delta skips a second one on top of the same."""
+
+
+def outrun(label: str) -> TransientConsumerError:
+    """What is raised when a table is not as it was found any more."""
+    return TransientConsumerError(
+        f"{label}: a commit was made by somebody else meanwhile",
+        hint="one job writes to a warehouse at a time",
+    )
