@@ -84,7 +84,7 @@ class KeyLayout:
 
 
 def value_layout(schema: Mapping[str, Any]) -> Layout:
-    """Read the columns from an envelope's schema.
+    """Read the columns from an envelope's schema: `before` and `after` are of one record.
 
     Raises:
         ContractError: it is no envelope.
@@ -94,6 +94,8 @@ def value_layout(schema: Mapping[str, Any]) -> Layout:
     try:
         fields = {field["name"]: field for field in schema["fields"]}
         record = next(kind for kind in fields["before"]["type"] if isinstance(kind, dict))
+        if record["name"] not in fields["after"]["type"]:
+            raise KeyError("after")
         columns = tuple(
             Column(
                 field["name"],
