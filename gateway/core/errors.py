@@ -6,17 +6,18 @@
     │   ├── FencedError         a younger gateway writes to Kafka: this attempt is over
     │   └── LostRecordsError    a topic lacks what was written to it: its tables are copied again
     └── FatalError          exit; a person must act, and `hint` says how
-        ├── ConfigError         the settings cannot work ├── UsageError          an argument of a
-        command is wrong; exit code 2 ├── DefinitionError     a publication or subscription cannot
-        be served; text and position │   └── FilterError         its row filter is not allowed or
-        not supported ├── ProtocolError       the bytes do not parse; has tag and offset ├──
-        SchemaError         a relation cannot be published as Avro, or changed incompatibly ├──
-        UnfitError          one change cannot be published; [on_error] gets past it │   ├──
-        ValueFormatError    a value cannot be read, or cannot be carried by its Avro type │   ├──
-        RecordSizeError     its record is larger than Kafka accepts │   └── SchemaRefusedError  the
-        registry refuses the schema of its table ├── SlotError           the slot is gone, lost its
-        WAL, or is ahead of the watermark └── KafkaTransactionTimeout  more than fits into one Kafka
-        transaction
+        ├── ConfigError         the settings cannot work
+        ├── UsageError          an argument of a command is wrong; exit code 2
+        ├── DefinitionError     a publication or subscription cannot be served; text and position
+        │   └── FilterError         its row filter is not allowed or not supported
+        ├── ProtocolError       the bytes do not parse; has tag and offset
+        ├── SchemaError         a relation cannot be published as Avro, or changed incompatibly
+        ├── UnfitError          one change cannot be published; [on_error] gets past it
+        │   ├── ValueFormatError    a value cannot be read, or cannot be carried by its Avro type
+        │   ├── RecordSizeError     its record is larger than Kafka accepts
+        │   └── SchemaRefusedError  the registry refuses the schema of its table
+        ├── SlotError           the slot is gone, lost its WAL, or is ahead of the watermark
+        └── KafkaTransactionTimeout  more than fits into one Kafka transaction
 
 `gateway.rowfilter` adds FilterEvaluationError, an UnfitError: a row filter raises on a row.
 

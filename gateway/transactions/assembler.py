@@ -3,7 +3,7 @@
 A transaction reaches us whole at its commit (Begin ... Commit), or while it runs, in stream blocks
 that interleave with others (version 2), or at its PREPARE (version 3). Frames are collected as they
 are; only the messages that open and close something are decoded. The contents of a committed
-transaction contains is its reader's business.
+transaction are left to its reader.
 
 Source: manual, "Streaming Replication Protocol" and "Logical Replication Message Formats";
 apply_dispatch in PostgreSQL's logical/worker.c.

@@ -100,8 +100,9 @@ def read_plan(
     """Return what follows from the definitions on this server.
 
     A table that cannot be published is held, where such tables are to be held, unless the file
-    names it and is new: then it may be a slip of the pen, and the definitions are refused. A table
-    that may not be read is held in any case, as natively the others go on.
+    names it and is new: then it may be a mistake, and the definitions are refused as a whole. A
+    table that may not be read is held whoever names it, as natively the others go on. With
+    ``on_table_error = "stop"`` nothing is held.
 
     Args:
         settings: The configuration.

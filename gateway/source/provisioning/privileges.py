@@ -1,7 +1,7 @@
 """Privileges of the gateway's role on single tables: to read them, and to publish them.
 
 A table of another owner is no reason to publish nothing: `gateway.runtime.planning.table_checks`
-    holds it.
+holds it.
 """
 
 from __future__ import annotations
