@@ -35,7 +35,7 @@ from gateway.core.records import (
 )
 from gateway.routing.short_transactions import RoutedSeries
 from gateway.runtime.loop.commit_cost import MEASURED, CommitCost, Gathered, Handover
-from gateway.runtime.loop.progress_markers import Progress
+from gateway.runtime.loop.progress_markers import ProgressMarkers
 from gateway.transactions import Transaction
 
 __all__ = ["GroupCommit", "Turn"]
@@ -147,7 +147,7 @@ class GroupCommit:
         # Commit time of the first source transaction in each of the two.
         self._oldest: int | None = None
         self._oldest_committing: int | None = None
-        self._progress = Progress(subscriptions, limits.progress_interval_s, clock)
+        self._progress = ProgressMarkers(subscriptions, limits.progress_interval_s, clock)
 
     def go_on_from(self, watermark: Watermark) -> None:
         """Take over the watermark that somebody else has committed; nothing is gathered or open."""

@@ -1,4 +1,4 @@
-"""Who gets a PROGRESS marker when: consumers of what has no new rows learn that it is complete."""
+"""Schedule of PROGRESS markers: who without new rows is told that it is complete, and when."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from typing import Final
 
 from gateway.core.lsn import ZERO_LSN, Lsn
 
-__all__ = ["Progress"]
+__all__ = ["ProgressMarkers"]
 
 _NEVER: Final = ZERO_LSN
 _IN_ONE_TURN: Final = 10
 _MOST_TURNS: Final = 20
 
 
-class Progress:
-    """Notes up to where each subscription has been marked, and whose turn it is.
+class ProgressMarkers:
+    """Position until which each subscription is marked, and whose turn it is.
 
     A marker is a record in a partition of its own, which Kafka then has to mark as committed, too:
     those of a hundred subscriptions in one Kafka transaction keep everybody's rows waiting for 100

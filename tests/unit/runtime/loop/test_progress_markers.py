@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gateway.core.lsn import Lsn
-from gateway.runtime.loop.progress_markers import Progress
+from gateway.runtime.loop.progress_markers import ProgressMarkers
 
 FIRST, SECOND = Lsn(100), Lsn(200)
 
@@ -20,7 +20,7 @@ class Clock:
         return self.now
 
 
-def taken(progress: Progress, published: Lsn) -> list[str]:
+def taken(progress: ProgressMarkers, published: Lsn) -> list[str]:
     """Who gets a marker in a commit at this moment."""
     idle = progress.behind(published)
     progress.end_turns()
@@ -34,7 +34,7 @@ def names(number: int) -> list[str]:
 
 def test_a_few_get_theirs_together_and_once_in_an_interval() -> None:
     clock = Clock()
-    progress = Progress(names(3), 2.0, clock)
+    progress = ProgressMarkers(names(3), 2.0, clock)
     assert taken(progress, FIRST) == names(3)
     clock.now += 1.9
     assert taken(progress, SECOND) == []
@@ -46,7 +46,7 @@ def test_a_few_get_theirs_together_and_once_in_an_interval() -> None:
 @pytest.mark.parametrize("number", [30, 95, 1000])
 def test_many_take_turns_and_each_is_marked_in_every_interval(number: int) -> None:
     clock = Clock()
-    progress = Progress(names(number), 1.0, clock)
+    progress = ProgressMarkers(names(number), 1.0, clock)
     last = dict.fromkeys(names(number), clock.now)
     largest = 0
     for step in range(1, 400):
@@ -62,7 +62,7 @@ def test_many_take_turns_and_each_is_marked_in_every_interval(number: int) -> No
 
 def test_turns_that_fell_due_together_are_drawn_apart_again() -> None:
     clock = Clock()
-    progress = Progress(names(50), 1.0, clock)
+    progress = ProgressMarkers(names(50), 1.0, clock)
     clock.now += 10  # Kafka was away
     assert len(taken(progress, FIRST)) == 50
     sizes = []
@@ -75,7 +75,7 @@ def test_turns_that_fell_due_together_are_drawn_apart_again() -> None:
 
 def test_who_has_records_or_is_marked_needs_no_turn() -> None:
     clock = Clock()
-    progress = Progress(names(2), 1.0, clock)
+    progress = ProgressMarkers(names(2), 1.0, clock)
     progress.mark(["s0"], {"s1": FIRST}, FIRST)
     assert progress.behind(FIRST) == []
     assert progress.due_at(FIRST, moved=False) is None
@@ -85,6 +85,6 @@ def test_who_has_records_or_is_marked_needs_no_turn() -> None:
 
 def test_everyone_is_marked_when_there_is_no_time_for_turns() -> None:
     clock = Clock()
-    progress = Progress(names(40), 1.0, clock)
+    progress = ProgressMarkers(names(40), 1.0, clock)
     taken(progress, FIRST)
     assert len(progress.behind(FIRST, everyone=True)) == 30
