@@ -13,6 +13,7 @@ from pyspark.sql import functions as F
 
 from spark_consumer.apply import strategies as writers
 from spark_consumer.errors import TableError
+from spark_consumer.formats.delta import merge
 from spark_consumer.kafka.layout import _folds, value_layout
 from spark_consumer.names import free_name, quoted
 from spark_consumer.verify.text import text_sql, value_text
@@ -57,7 +58,7 @@ def test_keys_at_the_ends_of_their_types_and_before_christ_are_found_again(
     if way != "rewritten":
         monkeypatch.setattr(writers, "REWRITE_BYTES", -1)
     if way == "marked":
-        monkeypatch.setattr(writers, "VECTOR_BYTES", -1)
+        monkeypatch.setattr(merge, "VECTOR_BYTES", -1)
     text = Col("k", "string", "text")
     columns = [Col("id", "int", "integer"), DAYS, LOCAL, INSTANT, text, Col("b", "string", "text")]
     topic = TableTopic(StaticSchemas(), "s.public.t", columns, ["d", "ts", "tz", "k"])
@@ -100,7 +101,7 @@ def test_columns_may_be_called_whatever_the_job_calls_its_own(
 ) -> None:
     if not small:
         monkeypatch.setattr(writers, "REWRITE_BYTES", -1)
-        monkeypatch.setattr(writers, "VECTOR_BYTES", -1)
+        monkeypatch.setattr(merge, "VECTOR_BYTES", -1)
     names = [
         "~there",
         "there",
