@@ -102,7 +102,7 @@ KEY_FORMS: Final[Mapping[str, Callable[[bytes], bytes] | None]] = {
     "numeric": _numeric,
     "jsonb": _jsonb,
 }
-"""By their names in schemas/types.toml; None: as it is printed."""
+"""Canonical forms of keys, by name in schemas/types.toml; None: as it is printed."""
 
 
 def compile_canonical_key(schema: TableSchema, indexes: Sequence[int]) -> CanonicalKey:

@@ -220,4 +220,4 @@ CONVERSIONS: Final[Mapping[str, Conversion]] = {
     "clock": Conversion(_clock_literal, _clock_text),
     "text": Conversion(_cast, _as_string),
 }
-"""By their names in schemas/types.toml. Java prints other digits of floats than PostgreSQL."""
+"""Conversions by name in schemas/types.toml. Java prints other digits of floats than the server."""

@@ -148,7 +148,7 @@ CONVERSIONS: Final[Mapping[str, Callable[[bytes], Any]]] = {
     "clock": parse_clock,
     "text": _text,
 }
-"""By their names in schemas/types.toml, text to the value of the Avro type; and ``decimal``."""
+"""Conversions of text to values of Avro types, by name in schemas/types.toml (and decimal)."""
 
 
 def _write_boolean(value: bool) -> bytes:
@@ -164,7 +164,7 @@ _WRITERS: Final[Mapping[str, Callable[[Any], bytes]]] = {
     "bytes": encode_bytes,
     "string": encode_bytes,
 }
-"""By Avro's primitive types."""
+"""Binary encoders of Avro's primitive types."""
 
 
 def value_encoder(field: Field) -> ValueEncoder:

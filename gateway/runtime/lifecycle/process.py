@@ -1,4 +1,4 @@
-"""What all attempts of a process share, and what one attempt leaves to the next."""
+"""State of a process: shared by its attempts, and carried from one to the next."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ __all__ = ["Admission", "Verdict"]
 
 
 class Verdict(Enum):
-    """What is done with an event of the stream."""
+    """Verdict on an event of the stream."""
 
     QUEUE = "to be routed"
     KNOWN = "in Kafka already; only the relations that it announces are news"

@@ -58,7 +58,7 @@ class BatchFiller:
 
     @property
     def commit_time(self) -> int | None:
-        """Of the transaction that is being routed."""
+        """Commit time of the transaction that is being routed; None between transactions."""
         return None if self._routed is None else self._routed.commit_time
 
     def fill(self, enough: int, received_lsn: Lsn, *, draining: bool) -> bool:
@@ -158,7 +158,7 @@ class BatchFiller:
         return True
 
     def _look_ahead(self, routing: Iterator[list[Record]]) -> None:
-        """Where the batch is full, finish the transaction if that was its last piece.
+        """Finish the transaction when a full batch ends with its last piece.
 
         A batch is committed when it is whole. A full one would otherwise never be that while more
         waits, and Kafka's transaction would go on, and be kept for sending it again, as long as the

@@ -21,7 +21,7 @@ __all__ = ["MEASURED", "CommitCost", "Gathered", "Handover"]
 
 
 class Handover(Enum):
-    """What is done with the batch now."""
+    """Decision about a batch: wait, hand over a piece, or commit."""
 
     WAIT = "wait"
     PIECE = "as a piece of a Kafka transaction that goes on"
