@@ -125,6 +125,24 @@ def test_a_constant_part_that_fails_does_so_for_every_row(evaluator: ServerEvalu
     assert set(raised(only)) == {(0, 0), (1, 0)}
 
 
+def test_a_row_that_takes_more_memory_than_there_is_raises_alone(
+    evaluator: ServerEvaluator,
+) -> None:
+    # str_tolower() refuses texts of 512 MiB with "out of memory", however much there is.
+    long = b"x" * 2**20
+    question = Question(
+        columns(("t", TEXT), ("a", INT4)), ("(repeat(t, a) ~~* 'xx'::text)", "(a > 2)")
+    )
+
+    answer = ask(evaluator, question, [(b"x", b"2"), (long, b"512"), (b"x", b"3")])
+
+    assert answer.flags == b"tf!tft"
+    assert raised(answer) == {(1, 0): ("out of memory", "53200")}
+    constant = f"(repeat(repeat('{'x' * 1024}'::text, 1024), 512) ~~* 'xx'::text)"
+    only = ask(evaluator, Question(columns(("a", INT4)), (constant,)), [(b"1",)])
+    assert only.flags == b"!"
+
+
 def test_errors_come_in_the_order_in_which_a_filter_is_written(evaluator: ServerEvaluator) -> None:
     # The planner would put the cheap comparison first, were it a WHERE clause.
     question = Question(

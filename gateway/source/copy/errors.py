@@ -21,8 +21,9 @@ __all__ = [
     "copy_error",
 ]
 
-# Of a condition: data exceptions, and what is said of its text.
-_OF_CONDITIONS: Final = ("22", "42", "38", "39", "P0", "54")
+# Of a condition: data exceptions, what is said of its text, and 53200, which functions on strings
+# raise for a text that is too long for them.
+_OF_CONDITIONS: Final = ("22", "42", "38", "39", "P0", "54", "53200")
 
 _TABLE_FILE: Final = re.compile(r"\b(?:base|global|pg_tblspc)/\d", re.ASCII)
 # What only the files of one table, or the plan of its query, can bring about while it is read.
@@ -100,7 +101,7 @@ def copy_error(error: psycopg.Error, table: Table, *, conditions: bool) -> Gatew
     if error.sqlstate in ("42P01", "3F000"):
         # Not `TableGone`: the name may be back before anybody has looked at the catalog.
         return TableChanged(altered)
-    if conditions and (error.sqlstate or "")[:2] in _OF_CONDITIONS:
+    if conditions and (error.sqlstate or "").startswith(_OF_CONDITIONS):
         return ConditionError(f"{doing}: the condition on its rows fails: {text}")
     if error.sqlstate == "42703":
         return TableChanged(altered)

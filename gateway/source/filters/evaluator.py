@@ -4,7 +4,8 @@ One `Question` is one prepared statement. Its first use is without rows: where t
 fails on a constant part (``1 / 0 = 1``), that filter fails for every row and is not asked again.
 When a statement raises, its rows are halved until the one that raises is alone, and then each
 filter is asked alone; so only what PostgreSQL fails on is affected. A filter that takes too long
-for one row, twice, fails from then on: as long as it is asked, everybody waits.
+for one row, twice, fails from then on: as long as it is asked, everybody waits. Where the server
+runs out of memory the rows are asked about once more; what runs out of it twice, fails.
 
 The session has the walsender's settings, so that values read as they were written; its search_path
 is the one under which filters are printed.
@@ -43,6 +44,8 @@ _SEND_S: Final = 0.05
 _GRACE_S: Final = 5.0
 """How much longer than the server's own limit a statement is waited for."""
 _TIMED_OUT: Final = "57014"
+_OUT_OF_MEMORY: Final = "53200"
+"""Raised by a server that has none left, and by str_tolower() for any text of 512 MiB."""
 _TOO_COMPLEX: Final = "54"
 _SLOW: Final = 2
 """How often one filter may take too long for one row before it counts as failing for all."""
@@ -288,6 +291,8 @@ class ServerEvaluator:
         try:
             yield from self._result()
         except _Raised as raised:
+            if raised.error.sqlstate == _OUT_OF_MEMORY:  # no row has been looked at
+                raise TransientError(f"{_DOING}: {raised.error}") from None
             if (raised.error.sqlstate or "")[:2] != _TOO_COMPLEX:
                 raise FatalError(
                     "the server does not understand a row filter that it has printed: "
@@ -334,6 +339,16 @@ class ServerEvaluator:
     # How to ask
 
     def _execute(self, name: bytes, question: Question, rows: Rows) -> Generator[None, None, bytes]:
+        try:
+            return (yield from self._execute_once(name, question, rows))
+        except _Raised as raised:
+            if raised.error.sqlstate != _OUT_OF_MEMORY:
+                raise
+        return (yield from self._execute_once(name, question, rows))
+
+    def _execute_once(
+        self, name: bytes, question: Question, rows: Rows
+    ) -> Generator[None, None, bytes]:
         columns = list(zip(*rows, strict=True)) if rows else [()] * len(question.columns)
         parameters = [encode_array(column) for column in columns]
         self._conn.send_query_prepared(name, parameters, [pq.Format.BINARY] * len(parameters))
@@ -376,7 +391,7 @@ def _classified(result: abc.PGresult) -> GatewayError | _Raised:
         (result.error_field(field) or b"").decode(errors="replace")
         for field in (pq.DiagnosticField.SQLSTATE, pq.DiagnosticField.MESSAGE_PRIMARY)
     )
-    if not sqlstate or (sqlstate[:2] in _PASSING and sqlstate != _TIMED_OUT):
+    if not sqlstate or (sqlstate[:2] in _PASSING and sqlstate not in (_TIMED_OUT, _OUT_OF_MEMORY)):
         return classify_server_error(sqlstate or None, text, doing=_DOING)
     return _Raised(EvaluationError(text, sqlstate=sqlstate), timed_out=sqlstate == _TIMED_OUT)
 

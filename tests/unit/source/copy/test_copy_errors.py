@@ -5,9 +5,10 @@ from __future__ import annotations
 import psycopg
 import pytest
 
+from gateway.core.errors import TransientError
 from gateway.definitions.model import Table
 from gateway.pgoutput.messages import ReplicaIdentity
-from gateway.source.copy.errors import TableUnreadable, copy_error
+from gateway.source.copy.errors import ConditionError, TableUnreadable, copy_error
 
 TABLE = Table(1, "public", "t", "r", (), ReplicaIdentity.DEFAULT, (), ())
 
@@ -28,3 +29,10 @@ def test_a_missing_file_is_the_table_s_or_a_library_s(text: str, hint: str) -> N
 
     assert isinstance(error, TableUnreadable)
     assert hint in (error.hint or "")
+
+
+def test_memory_that_a_condition_takes_is_the_condition_s_fault() -> None:
+    error = psycopg.errors.OutOfMemory("out of memory")
+
+    assert isinstance(copy_error(error, TABLE, conditions=True), ConditionError)
+    assert isinstance(copy_error(error, TABLE, conditions=False), TransientError)
