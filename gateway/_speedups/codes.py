@@ -1,4 +1,4 @@
-"""Letters and numbers by which Python tells C what to do, under the names that both sides use.
+"""Letters and numbers of instructions from Python to C, under the names that both sides use.
 
 ``tools/build_rows.py`` makes an enum of them, in ``declared.h``.
 """

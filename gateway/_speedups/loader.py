@@ -1,7 +1,7 @@
-"""Modules in C: whether they are there, and whether they are to be used.
+"""Loader of the C modules: which of them exist, and whether they are used.
 
 Each does what something in Python does as well, which is the reference and the fallback.
-``tools/build_rows.py`` compiles them; ``PGSLUICE_INTERPRETED=1`` leaves all of them aside.
+``tools/build_rows.py`` compiles them; ``PGSLUICE_INTERPRETED=1`` uses none of them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-/* What is used of librdkafka's public interface (rdkafka.h), whose header need not be installed.
+/* The used part of librdkafka's public interface (rdkafka.h), whose header need not be installed.
  *
  * The functions are those of the library that confluent-kafka has loaded. Names, numbers and
  * signatures are part of its stable ABI.

@@ -5,7 +5,7 @@
  * are handed over, and what is delivered without a report asked for costs nothing in Python.
  *
  * The client's handle is not in confluent-kafka's interface. It is in librdkafka's: this module is
- * named as its plugin (plugin.library.paths), and is told of each client that is made with that
+ * named as its plugin (plugin.library.paths), and is notified of each client that is made with that
  * property (conf_init, on_new). It owns nothing of the client: `Batches` is of use for as long as
  * the Producer lives, and whoever holds both takes care of that (gateway.sink.delivery.batches).
  */
@@ -40,7 +40,7 @@ typedef struct {
     rd_kafka_t *client;
 } Batches;
 
-/* Where to look for what stands at an address, in a table whose size is a power of two. */
+/* Return where to look for an address in a table whose size is a power of two. */
 static size_t slot_of(const void *address, size_t slots)
 {
     return (size_t)(((uint64_t)(uintptr_t)address * 0x9E3779B97F4A7C15u) >> 32) % slots;
@@ -91,7 +91,7 @@ static int gather_headers(Entry *entry, PyObject *list)
         if (name == NULL || PyBytes_AsStringAndSize(PyTuple_GetItem(header, 1), &value, &size) < 0)
             return -1;
         if (kafka.header_add(entry->headers, name, name_size, value, size) != 0) {
-            PyErr_SetString(PyExc_ValueError, "librdkafka does not take a header");
+            PyErr_SetString(PyExc_ValueError, "librdkafka does not accept a header");
             return -1;
         }
     }
@@ -112,7 +112,8 @@ static int gather_bytes(PyObject *from, const char **bytes, Py_ssize_t *size)
     return 0;
 }
 
-/* Take a record; `before` is the entry in front, or NULL. It keeps the record. */
+/* Fill an entry from a record, to which it keeps a reference; `before` is the entry in front, or
+ * NULL. */
 static int gather(Entry *entry, PyObject *record, const Entry *before)
 {
     PyObject *headers;
@@ -169,7 +170,7 @@ static int is_last_user(const Entry *entry, const Entry *end)
     return entry + 1 == end || entry[1].headers != entry->headers;
 }
 
-/* Hand over; return the first entry that librdkafka has not taken, and why. */
+/* Hand over; return the first entry that librdkafka has not accepted, and why. */
 static Entry *hand_over(rd_kafka_t *client, Entry *entry, Entry *end, rd_kafka_resp_err_t *error)
 {
     Topic topics[TOPICS] = {{NULL, NULL}};
@@ -211,7 +212,7 @@ static void release(Entry *entries, Entry *left, Entry *end)
     }
 }
 
-PyDoc_STRVAR(produce_doc, "produce(records, first, end) -> (first that was not taken, error)");
+PyDoc_STRVAR(produce_doc, "produce(records, first, end) -> (first that was not accepted, error)");
 
 static PyObject *batches_produce(PyObject *self, PyObject *const *arguments, Py_ssize_t count)
 {
@@ -305,9 +306,9 @@ static PyObject *load(PyObject *module, PyObject *path)
     return library_find(path, names, sizeof names / sizeof *names, &kafka);
 }
 
-PyDoc_STRVAR(take_doc, "take() -> Batches of the client that was made last in this thread, once");
+PyDoc_STRVAR(pop_doc, "pop() -> Batches of the client that was made last in this thread, once");
 
-static PyObject *take(PyObject *module, PyObject *nothing)
+static PyObject *pop(PyObject *module, PyObject *nothing)
 {
     allocfunc allocate;
     PyObject *batches;
@@ -322,7 +323,7 @@ static PyObject *take(PyObject *module, PyObject *nothing)
     return batches;
 }
 
-/* Where records go: a partition, met once or, where two share a slot, several times. */
+/* A partition as the destination of records: met once or, where two share a slot, several times. */
 typedef struct {
     PyObject *topic; /* borrowed */
     long partition;
@@ -407,7 +408,7 @@ static PyObject *places_of(PyObject *module, PyObject *records)
 static PyMethodDef functions[] = {
     {"load", load, METH_O, load_doc},
     {"places", places_of, METH_O, places_doc},
-    {"take", take, METH_NOARGS, take_doc},
+    {"pop", pop, METH_NOARGS, pop_doc},
     {NULL, NULL, 0, NULL},
 };
 

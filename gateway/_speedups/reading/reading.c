@@ -37,9 +37,9 @@ static int receive(PGconn *conn, int wait_ms)
     return libpq.consume_input(conn) ? 1 : -1;
 }
 
-/* Take lines until there are `most`, or `bytes` of them, or none comes in time; without the lock. */
-static int take(PGconn *conn, Line *lines, Py_ssize_t most, Py_ssize_t bytes, int wait_ms,
-                Py_ssize_t *count)
+/* Receive lines until there are `most`, or `bytes` of them, or none comes in time; without the GIL. */
+static int receive_lines(PGconn *conn, Line *lines, Py_ssize_t most, Py_ssize_t bytes, int wait_ms,
+                         Py_ssize_t *count)
 {
     int tried = 0;
 
@@ -76,7 +76,7 @@ static PyObject *read_lines(PyObject *module, PyObject *const *arguments, Py_ssi
 {
     PyObject *out;
     PGconn *conn;
-    Py_ssize_t most, bytes, taken = 0;
+    Py_ssize_t most, bytes, received = 0;
     Line *lines;
     int wait_ms, state, failed = 0;
 
@@ -100,9 +100,9 @@ static PyObject *read_lines(PyObject *module, PyObject *const *arguments, Py_ssi
     if (lines == NULL)
         return PyErr_NoMemory();
     Py_BEGIN_ALLOW_THREADS
-    state = take(conn, lines, most, bytes, wait_ms, &taken);
+    state = receive_lines(conn, lines, most, bytes, wait_ms, &received);
     Py_END_ALLOW_THREADS
-    for (Py_ssize_t i = 0; i < taken; i++) {
+    for (Py_ssize_t i = 0; i < received; i++) {
         if (!failed) {
             PyObject *line = PyBytes_FromStringAndSize(lines[i].text, lines[i].size);
 

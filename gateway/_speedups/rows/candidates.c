@@ -35,32 +35,32 @@ static Entry *entry_of(const Index *index, uint32_t hash, const uint8_t *text, s
     return &index->entries[at];
 }
 
-/* A tuple of (number of the taker, number of the condition or -1, function or None). */
-static int take_list(CandidateList *to, PyObject *from, const Numbered *of)
+/* A tuple of (number of the target, number of the condition or -1, function or None). */
+static int read_list(CandidateList *to, PyObject *from, const Numbered *of)
 {
     if (!PyTuple_Check(from))
         return refuse("decisions are not a tuple");
     for (Py_ssize_t i = 0; i < PyTuple_Size(from); i++) {
         PyObject *passes, *item = PyTuple_GetItem(from, i);
-        Py_ssize_t taker, condition;
+        Py_ssize_t target, condition;
 
         if (!PyTuple_Check(item))
             return refuse("a decision is not a tuple");
-        if (!PyArg_ParseTuple(item, "nnO", &taker, &condition, &passes))
+        if (!PyArg_ParseTuple(item, "nnO", &target, &condition, &passes))
             return FAILED;
-        if (taker < 0 || taker >= of->taker_count)
-            return refuse("there is no such taker");
+        if (target < 0 || target >= of->target_count)
+            return refuse("there is no such target");
         if (condition < -1 || condition >= of->condition_count)
             return refuse("there is no such condition");
         if (grow((void **)&to->items, &to->room, to->count, sizeof *to->items) != DONE)
             return FAILED;
         to->items[to->count++] = (Candidate){
-            &of->takers[taker], condition < 0 ? NULL : &of->conditions[condition], passes};
+            &of->targets[target], condition < 0 ? NULL : &of->conditions[condition], passes};
     }
     return DONE;
 }
 
-static int take_index(Index *to, PyObject *from, const Numbered *of)
+static int read_index(Index *to, PyObject *from, const Numbered *of)
 {
     PyObject *text, *decisions, *by_text;
     Py_ssize_t at = 0;
@@ -88,7 +88,7 @@ static int take_index(Index *to, PyObject *from, const Numbered *of)
             uint32_t hash;
             Entry *entry;
 
-            if (take_bytes(text, &data, &size) != DONE)
+            if (read_bytes(text, &data, &size) != DONE)
                 return FAILED;
             hash = hash_of(data, (size_t)size);
             entry = entry_of(to, hash, data, (size_t)size);
@@ -97,7 +97,7 @@ static int take_index(Index *to, PyObject *from, const Numbered *of)
             entry->hash = hash;
             list = &entry->found;
         }
-        if (take_list(list, decisions, of) != DONE)
+        if (read_list(list, decisions, of) != DONE)
             return FAILED;
     }
     return DONE;
@@ -111,7 +111,7 @@ int candidates_take(Candidates *to, PyObject *from, const Numbered *of)
         return refuse("candidates are not a tuple");
     if (!PyArg_ParseTuple(from, "OOO!", &all, &others, &PyTuple_Type, &indexed))
         return FAILED;
-    if (take_list(&to->all, all, of) != DONE || take_list(&to->others, others, of) != DONE)
+    if (read_list(&to->all, all, of) != DONE || read_list(&to->others, others, of) != DONE)
         return FAILED;
     to->indexes = PyMem_Calloc((size_t)PyTuple_Size(indexed) + 1, sizeof *to->indexes);
     if (to->indexes == NULL) {
@@ -120,7 +120,7 @@ int candidates_take(Candidates *to, PyObject *from, const Numbered *of)
     }
     to->index_count = PyTuple_Size(indexed);
     for (Py_ssize_t i = 0; i < to->index_count; i++)
-        if (take_index(&to->indexes[i], PyTuple_GetItem(indexed, i), of) != DONE)
+        if (read_index(&to->indexes[i], PyTuple_GetItem(indexed, i), of) != DONE)
             return FAILED;
     return DONE;
 }
@@ -189,7 +189,7 @@ int candidates_find_both(const Candidates *among, const Value *old_values, const
     got = candidates_find(among, old_values, before);
     for (size_t i = 0; got == DONE && i < before->count; i++) {
         size_t k = 0;
-        while (k < count && found->items[k].taker != before->items[i].taker)
+        while (k < count && found->items[k].target != before->items[i].target)
             k++;
         if (k < count)
             continue;

@@ -1,13 +1,13 @@
-/* Who may take a row: gateway.routing.row.targets.Candidates. */
+/* Targets that may receive a row: gateway.routing.row.targets.Candidates. */
 #ifndef PGSLUICE_CANDIDATES_H
 #define PGSLUICE_CANDIDATES_H
 
 #include "conditions.h"
 
-typedef struct Taker Taker;
+typedef struct Target Target;
 
 typedef struct {
-    Taker *taker;
+    Target *target;
     const Condition *condition; /* decides about the row; NULL: `passes` does */
     PyObject *passes;           /* borrowed; None lets every row pass */
 } Candidate;
@@ -28,7 +28,7 @@ typedef struct {
 typedef struct {
     Py_ssize_t column;
     CandidateList null;
-    Entry *entries; /* by their hash, the next free place where it is taken; a power of two */
+    Entry *entries; /* by their hash, the next free place where it is occupied; a power of two */
     size_t room;
 } Index;
 
@@ -38,10 +38,10 @@ typedef struct {
     Py_ssize_t index_count;
 } Candidates;
 
-/* What the numbers of a specification stand for. */
+/* Targets and conditions to which the numbers of a specification refer. */
 typedef struct {
-    Taker *takers;
-    Py_ssize_t taker_count;
+    Target *targets;
+    Py_ssize_t target_count;
     const Condition *conditions;
     Py_ssize_t condition_count;
     Py_ssize_t columns;

@@ -13,7 +13,7 @@ void work_forget(Work *work)
     Py_CLEAR(work->new_row);
 }
 
-/* A row as decisions take it: a list of the values that one of them reads. */
+/* The row as an argument of compiled conditions: a list of the values that one of them reads. */
 static PyObject *row_of(const Table *table, const Value *values)
 {
     PyObject *row = PyList_New(table->columns);
@@ -69,7 +69,8 @@ int decide(Work *work, const Candidate *candidate, int is_old, int *verdict)
     return DONE;
 }
 
-/* What an UPDATE is for one taker; -1: nothing. The table of gateway.rowfilter.transform. */
+/* Decide as what an UPDATE is published to one target, -1 for nothing: the table of
+ * gateway.rowfilter.transform. */
 static int decide_update(Work *work, const Candidate *candidate, int has_old, int *action)
 {
     int old_passes = 1, new_passes = 1, got = DONE;
@@ -89,7 +90,7 @@ static int decide_update(Work *work, const Candidate *candidate, int has_old, in
     return got;
 }
 
-/* Bytes behind a prefix. */
+/* Bytes after a prefix. */
 static PyObject *prefixed(const uint8_t *prefix, Py_ssize_t size, const uint8_t *data, size_t more)
 {
     PyObject *whole = PyBytes_FromStringAndSize(NULL, size + (Py_ssize_t)more);
@@ -109,12 +110,12 @@ static PyObject *none(void)
     return Py_None;
 }
 
-static int emit_one(Work *work, Group *group, Taker *taker, const Draft *from, int is_tombstone)
+static int emit_one(Work *work, Group *group, Target *target, const Draft *from, int is_tombstone)
 {
     const uint8_t *data = work->scratch.data;
     MadeList *made = &work->made;
     PyObject *record, *key, *value;
-    long partition = group->is_spread ? (long)(from->hash % (unsigned long)taker->partitions) : 0;
+    long partition = group->is_spread ? (long)(from->hash % (unsigned long)target->partitions) : 0;
 
     if (grow((void **)&made->items, &made->room, made->count, sizeof *made->items) != DONE)
         return FAILED;
@@ -122,14 +123,14 @@ static int emit_one(Work *work, Group *group, Taker *taker, const Draft *from, i
     if (record == NULL)
         return FAILED;
     key = !from->has_key ? none()
-                         : prefixed(taker->key_prefix, taker->key_prefix_size,
+                         : prefixed(target->key_prefix, target->key_prefix_size,
                                     data + from->key_at, from->key_size);
     value = is_tombstone ? none()
-                         : prefixed(taker->value_prefix, taker->value_prefix_size,
+                         : prefixed(target->value_prefix, target->value_prefix_size,
                                     data + from->body_at, from->body_size);
-    Py_INCREF(taker->topic);
+    Py_INCREF(target->topic);
     Py_INCREF(from->headers);
-    PyTuple_SetItem(record, 0, taker->topic);
+    PyTuple_SetItem(record, 0, target->topic);
     PyTuple_SetItem(record, 1, PyLong_FromLong(partition));
     PyTuple_SetItem(record, 2, key);
     PyTuple_SetItem(record, 3, value);
@@ -139,26 +140,27 @@ static int emit_one(Work *work, Group *group, Taker *taker, const Draft *from, i
         return FAILED;
     }
     made->items[made->count] =
-        (Made){record, taker, is_tombstone, -1, 0, is_tombstone ? 0 : from->body_size};
+        (Made){record, target, is_tombstone, -1, 0, is_tombstone ? 0 : from->body_size};
     made->count++;
     return DONE;
 }
 
-/* As gateway.routing.row.projection_route.Group.emit; a plain INSERT is counted as a record and nothing else. */
-int emit(Work *work, Group *group, Taker *taker, const Drafts *drafts, int action, int is_plain)
+/* As gateway.routing.row.projection_route.ProjectionRoute.emit; a plain INSERT is counted as a
+ * record and nothing else. */
+int emit(Work *work, Group *group, Target *target, const Drafts *drafts, int action, int is_plain)
 {
     size_t first = work->made.count;
 
     for (int i = 0; i < drafts->count; i++) {
         const Draft *from = &drafts->items[i];
 
-        if (emit_one(work, group, taker, from, 0) != DONE)
+        if (emit_one(work, group, target, from, 0) != DONE)
             return FAILED;
-        if (from->has_tombstone && emit_one(work, group, taker, from, 1) != DONE)
+        if (from->has_tombstone && emit_one(work, group, target, from, 1) != DONE)
             return FAILED;
     }
     if (!is_plain && work->made.count > first) {
-        work->made.items[first].told = action;
+        work->made.items[first].counted_as = action;
         for (size_t i = first; i < work->made.count; i++)
             work->made.items[i].is_other = 1;
     }
@@ -198,10 +200,10 @@ static int route_group(Work *work, Group *group, int operation, int has_old, int
 
     for (size_t i = 0; got == DONE && i < found->count; i++) {
         const Candidate *candidate = &found->items[i];
-        Taker *taker = candidate->taker;
+        Target *target = candidate->target;
         int action = operation, verdict = 1;
 
-        if (work->shared->has_origin && taker->skips_origins)
+        if (work->shared->has_origin && target->skips_origins)
             continue; /* what its filter would raise does not count either */
         if (operation == UPDATE)
             got = decide_update(work, candidate, has_old, &action);
@@ -211,7 +213,7 @@ static int route_group(Work *work, Group *group, int operation, int has_old, int
             continue;
         got = make(work, group, operation, action, has_old, full, &drafts[action]);
         if (got == DONE)
-            got = emit(work, group, taker, &drafts[action], action, operation == INSERT);
+            got = emit(work, group, target, &drafts[action], action, operation == INSERT);
     }
     for (int i = 0; i < OPERATIONS; i++)
         drop(&drafts[i]);

@@ -7,7 +7,7 @@
 int route_change(Work *work, const uint8_t *frame, size_t size, size_t at);
 void work_forget(Work *work);
 int decide(Work *work, const Candidate *candidate, int is_old, int *verdict);
-int emit(Work *work, Group *group, Taker *taker, const Drafts *drafts, int action, int is_plain);
+int emit(Work *work, Group *group, Target *target, const Drafts *drafts, int action, int is_plain);
 void drop(Drafts *drafts);
 
 #endif

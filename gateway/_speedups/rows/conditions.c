@@ -10,7 +10,7 @@ static int refuse(const char *why)
     return FAILED;
 }
 
-static int take_operand(Operand *to, int code, PyObject *from)
+static int parse_operand(Operand *to, int code, PyObject *from)
 {
     char *text;
     Py_ssize_t size;
@@ -42,7 +42,7 @@ static int take_operand(Operand *to, int code, PyObject *from)
     return PyErr_Occurred() ? FAILED : DONE;
 }
 
-static int take_comparison(Condition *to, PyObject *from, Py_ssize_t columns)
+static int read_comparison(Condition *to, PyObject *from, Py_ssize_t columns)
 {
     PyObject *constants;
     int code, orders;
@@ -61,15 +61,15 @@ static int take_comparison(Condition *to, PyObject *from, Py_ssize_t columns)
     }
     to->count = PyTuple_Size(constants);
     for (Py_ssize_t i = 0; i < to->count; i++)
-        if (take_operand(&to->constants[i], to->code, PyTuple_GetItem(constants, i)) != DONE)
+        if (parse_operand(&to->constants[i], to->code, PyTuple_GetItem(constants, i)) != DONE)
             return FAILED;
     return DONE;
 }
 
-static int take(Condition *to, PyObject *from, Py_ssize_t columns, int depth);
+static int read_part(Condition *to, PyObject *from, Py_ssize_t columns, int depth);
 
 /* Parts from a tuple of them. */
-static int take_parts(Condition *to, PyObject *parts, Py_ssize_t columns, int depth)
+static int read_parts(Condition *to, PyObject *parts, Py_ssize_t columns, int depth)
 {
     Py_ssize_t count;
 
@@ -83,12 +83,12 @@ static int take_parts(Condition *to, PyObject *parts, Py_ssize_t columns, int de
     }
     to->count = count;
     for (Py_ssize_t i = 0; i < count; i++)
-        if (take(&to->parts[i], PyTuple_GetItem(parts, i), columns, depth + 1) != DONE)
+        if (read_part(&to->parts[i], PyTuple_GetItem(parts, i), columns, depth + 1) != DONE)
             return FAILED;
     return DONE;
 }
 
-static int take(Condition *to, PyObject *from, Py_ssize_t columns, int depth)
+static int read_part(Condition *to, PyObject *from, Py_ssize_t columns, int depth)
 {
     Py_UCS4 code;
 
@@ -106,7 +106,7 @@ static int take(Condition *to, PyObject *from, Py_ssize_t columns, int depth)
     switch (to->code) {
     case ALL_OF:
     case ONE_OF:
-        return take_parts(to, PyTuple_GetItem(from, 1), columns, depth);
+        return read_parts(to, PyTuple_GetItem(from, 1), columns, depth);
     case NOT:
         to->parts = PyMem_Calloc(1, sizeof *to->parts);
         if (to->parts == NULL) {
@@ -114,20 +114,20 @@ static int take(Condition *to, PyObject *from, Py_ssize_t columns, int depth)
             return FAILED;
         }
         to->count = 1;
-        return take(to->parts, PyTuple_GetItem(from, 1), columns, depth + 1);
+        return read_part(to->parts, PyTuple_GetItem(from, 1), columns, depth + 1);
     case IS_NULL:
         to->index = PyLong_AsSsize_t(PyTuple_GetItem(from, 1));
         if (PyErr_Occurred())
             return FAILED;
         return to->index >= 0 && to->index < columns ? DONE : refuse("there is no such column");
     default:
-        return take_comparison(to, from, columns);
+        return read_comparison(to, from, columns);
     }
 }
 
-int condition_take(Condition *to, PyObject *from, Py_ssize_t columns)
+int condition_read(Condition *to, PyObject *from, Py_ssize_t columns)
 {
-    return take(to, from, columns, 0);
+    return read_part(to, from, columns, 0);
 }
 
 void condition_free(Condition *condition)

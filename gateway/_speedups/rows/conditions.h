@@ -32,7 +32,7 @@ struct Condition {
     Operand *constants;
 };
 
-int condition_take(Condition *to, PyObject *from, Py_ssize_t columns);
+int condition_read(Condition *to, PyObject *from, Py_ssize_t columns);
 void condition_free(Condition *condition);
 int condition_holds(const Condition *condition, const Value *values, int *verdict);
 

@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-/* What stands for the letter behind a backslash; 0: COPY does not write such a thing. */
+/* Return the character that a backslash and a letter stand for; 0: COPY does not write that. */
 static uint8_t unescaped(uint8_t letter)
 {
     switch (letter) {
@@ -81,7 +81,7 @@ static int split_line(Work *work, const uint8_t *line, size_t size)
     return DONE;
 }
 
-/* Encode the record: all that stands behind the row in its value is the same for all of them. */
+/* Encode the record; whatever follows the row in the value is the same for all records. */
 static int draft_row(Work *work, const Group *group, PyObject *tail, PyObject *headers, Drafts *to)
 {
     const Value *row = work->new_values;
@@ -132,7 +132,7 @@ static int copy_to_group(Work *work, Group *group, PyObject *tail, PyObject *hea
         if (drafts.count < 0)
             got = draft_row(work, group, tail, headers, &drafts);
         if (got == DONE)
-            got = emit(work, group, found->items[i].taker, &drafts, INSERT, 1);
+            got = emit(work, group, found->items[i].target, &drafts, INSERT, 1);
     }
     drop(&drafts);
     return got;

@@ -19,8 +19,8 @@ int count_names_make(void)
 
 static int count(Work *work, const Made *made)
 {
-    Py_ssize_t *counts = made->taker->counts;
-    TakerList *counted = &work->counted;
+    Py_ssize_t *counts = made->target->counts;
+    TargetList *counted = &work->counted;
 
     if (made->is_tombstone)
         return DONE;
@@ -28,12 +28,12 @@ static int count(Work *work, const Made *made)
         if (grow((void **)&counted->items, &counted->room, counted->count,
                  sizeof *counted->items) != DONE)
             return FAILED;
-        counted->items[counted->count++] = made->taker;
+        counted->items[counted->count++] = made->target;
     }
     counts[RECORDS]++;
     counts[OTHERS] += made->is_other;
-    if (made->told >= 0)
-        counts[made->told]++;
+    if (made->counted_as >= 0)
+        counts[made->counted_as]++;
     return DONE;
 }
 
@@ -83,45 +83,45 @@ static Py_ssize_t add_to(PyObject *counter, PyObject *name, Py_ssize_t more)
     return value >= 0 && set(counter, name, value + more) != DONE ? -1 : value;
 }
 
-/* Tell the topics' counters what was counted; those without a record before are in `touched`. */
-int tell_counters(TakerList *counted, PyObject *touched)
+/* Add the counts to the topics' counters; those without a record before are in `touched`. */
+int report_counters(TargetList *counted, PyObject *touched)
 {
     for (; counted->count > 0; counted->count--) {
-        Taker *taker = counted->items[counted->count - 1];
+        Target *target = counted->items[counted->count - 1];
 
         for (int k = 0; k < COUNTS; k++) {
             Py_ssize_t before = 1;
 
-            if (taker->counts[k] != 0)
-                before = add_to(taker->counter, count_names[k], taker->counts[k]);
+            if (target->counts[k] != 0)
+                before = add_to(target->counter, count_names[k], target->counts[k]);
             if (before < 0)
                 return FAILED;
-            if (k == RECORDS && before == 0 && PyList_Append(touched, taker->counter) < 0)
+            if (k == RECORDS && before == 0 && PyList_Append(touched, target->counter) < 0)
                 return FAILED;
-            taker->counts[k] = 0;
+            target->counts[k] = 0;
         }
     }
     return DONE;
 }
 
-/* Set one of a counter's attributes to zero, unless it is; return what it was, -1 for a failure. */
-static Py_ssize_t take_from(PyObject *counter, PyObject *name)
+/* Return one of a counter's attributes and set it to zero; -1 for a failure. */
+static Py_ssize_t pop_attribute(PyObject *counter, PyObject *name)
 {
     Py_ssize_t before = look_at(counter, name);
 
     return before > 0 && set(counter, name, 0) != DONE ? -1 : before;
 }
 
-/* End a transaction for a counter that has been told: as gateway.routing.row.counters.take_counts. Where it
- * has no records there is nothing to end. `*topic` is the caller's. */
+/* End a transaction for a counter that has its counts: as gateway.routing.row.counters.pop_counts.
+ * Without records there is nothing to end. `*topic` is the caller's. */
 int end_counter(PyObject *counter, Py_ssize_t *records, Py_ssize_t *number, Py_ssize_t *feed,
                 PyObject **topic)
 {
     Py_ssize_t others;
 
     *topic = NULL;
-    if ((*records = take_from(counter, count_names[RECORDS])) < 0 ||
-        (others = take_from(counter, count_names[OTHERS])) < 0 ||
+    if ((*records = pop_attribute(counter, count_names[RECORDS])) < 0 ||
+        (others = pop_attribute(counter, count_names[OTHERS])) < 0 ||
         (*number = look_at(counter, count_names[NUMBER])) < 0 ||
         (*feed = look_at(counter, count_names[FEED])) < 0)
         return FAILED;
@@ -131,37 +131,37 @@ int end_counter(PyObject *counter, Py_ssize_t *records, Py_ssize_t *number, Py_s
     return *topic == NULL ? FAILED : DONE;
 }
 
-/* End a transaction for a topic: as gateway.routing.row.counters.take_counts, but the counter is told
- * later. */
-int end_counts(TakerList *ended, Taker *taker)
+/* End a transaction for a topic: as gateway.routing.row.counters.pop_counts, but the counter gets
+ * the counts later. */
+int end_counts(TargetList *ended, Target *target)
 {
-    if (!taker->has_ended) {
+    if (!target->has_ended) {
         if (grow((void **)&ended->items, &ended->room, ended->count, sizeof *ended->items) != DONE)
             return FAILED;
-        ended->items[ended->count++] = taker;
-        taker->has_ended = 1;
+        ended->items[ended->count++] = target;
+        target->has_ended = 1;
     }
     for (int k = 0; k < OPERATIONS; k++)
-        taker->ended[k] += taker->counts[k];
-    taker->ended[INSERT] += taker->counts[RECORDS] - taker->counts[OTHERS];
-    memset(taker->counts, 0, sizeof taker->counts);
+        target->ended[k] += target->counts[k];
+    target->ended[INSERT] += target->counts[RECORDS] - target->counts[OTHERS];
+    memset(target->counts, 0, sizeof target->counts);
     return DONE;
 }
 
-/* Tell the topics' counters of the transactions that have ended. */
-int tell_ended(TakerList *ended)
+/* Add the counts of ended transactions to the topics' counters. */
+int report_ended(TargetList *ended)
 {
     int got = DONE;
 
     for (; ended->count > 0; ended->count--) {
-        Taker *taker = ended->items[ended->count - 1];
+        Target *target = ended->items[ended->count - 1];
 
         for (int k = 0; got == DONE && k < OPERATIONS; k++)
-            if (taker->ended[k] != 0 &&
-                add_to(taker->counter, count_names[k], taker->ended[k]) < 0)
+            if (target->ended[k] != 0 &&
+                add_to(target->counter, count_names[k], target->ended[k]) < 0)
                 got = FAILED;
-        memset(taker->ended, 0, sizeof taker->ended);
-        taker->has_ended = 0;
+        memset(target->ended, 0, sizeof target->ended);
+        target->has_ended = 0;
     }
     return got;
 }

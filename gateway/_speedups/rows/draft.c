@@ -65,7 +65,7 @@ int encode_shared(Shared *shared, int64_t xid, int64_t commit_lsn, int64_t commi
     if (origin == Py_None) {
         if (put_bytes(out, "\x00", 1) != DONE)
             return FAILED;
-    } else if (take_bytes(origin, &name, &size) != DONE || put_bytes(out, "\x02", 1) != DONE ||
+    } else if (read_bytes(origin, &name, &size) != DONE || put_bytes(out, "\x02", 1) != DONE ||
                put_long(out, size) != DONE || put_bytes(out, name, (size_t)size) != DONE) {
         return FAILED;
     }
@@ -81,7 +81,7 @@ int encode_shared(Shared *shared, int64_t xid, int64_t commit_lsn, int64_t commi
 }
 
 /* Those that gateway.envelope.headers.HeaderMaker shares; they are borrowed. */
-static int take_headers(Shared *shared, PyObject *from)
+static int read_headers(Shared *shared, PyObject *from)
 {
     Py_ssize_t at = 0;
 
@@ -97,7 +97,7 @@ static int take_headers(Shared *shared, PyObject *from)
     return DONE;
 }
 
-int take_shared(Shared *shared, PyObject *from)
+int read_shared(Shared *shared, PyObject *from)
 {
     PyObject *gateway_part, *origin, *headers;
     long long xid, commit_lsn, commit_ms, ts_ms;
@@ -108,9 +108,9 @@ int take_shared(Shared *shared, PyObject *from)
     }
     if (!PyArg_ParseTuple(from, "SLLLLOO!p", &gateway_part, &xid, &commit_lsn, &commit_ms, &ts_ms,
                           &origin, &PyTuple_Type, &headers, &shared->has_origin) ||
-        take_headers(shared, headers) != DONE)
+        read_headers(shared, headers) != DONE)
         return FAILED;
-    if (take_bytes(gateway_part, &shared->gateway_part, &shared->gateway_size) != DONE)
+    if (read_bytes(gateway_part, &shared->gateway_part, &shared->gateway_size) != DONE)
         return FAILED;
     return encode_shared(shared, xid, commit_lsn, commit_ms, origin, ts_ms);
 }
@@ -401,7 +401,7 @@ static int put_body(Work *work, const Group *group, int op, const Value *before,
     return put_unchanged(out, group, after);
 }
 
-/* Encode one record, as gateway.routing.row.projection_route.Group.draft. */
+/* Encode one record, as gateway.routing.row.projection_route.ProjectionRoute.draft. */
 int draft(Work *work, const Group *group, int op, const Value *keyed, const Value *before,
                  int full, const Value *after, int64_t seq, int rekey, Drafts *to)
 {
@@ -452,7 +452,7 @@ static int same_key(Work *work, const Group *group, int *same)
     return got;
 }
 
-/* As gateway.routing.row.projection_route.Group.draft_update. */
+/* As gateway.routing.row.projection_route.ProjectionRoute.draft_update. */
 int draft_update(Work *work, const Group *group, int action, int has_old, int full,
                         Drafts *to)
 {

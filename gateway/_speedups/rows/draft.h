@@ -7,10 +7,10 @@
 
 typedef struct {
     PyObject *record;
-    Taker *taker;
+    Target *target;
     int is_tombstone;
-    int told; /* the operation that it is the first record of, for a change that is no plain
-                 INSERT; -1 for all others */
+    int counted_as; /* the operation, for the first record of a change that is no plain INSERT; -1
+                       for all others */
     int is_other; /* it is not of a plain INSERT */
     size_t size;  /* of the value, in bytes */
 } Made;
@@ -21,15 +21,15 @@ typedef struct {
 } MadeList;
 
 typedef struct {
-    Taker **items;
+    Target **items;
     size_t count, room;
-} TakerList;
+} TargetList;
 
-/* What all changes of a transaction share; the objects are the caller's. */
+/* Parts that all changes of a transaction share; the objects are the caller's. */
 typedef struct {
     const uint8_t *gateway_part;
     Py_ssize_t gateway_size;
-    Buffer encoded; /* the parts of the envelope that are the same for all, one behind the other */
+    Buffer encoded; /* the parts of the envelope that are the same for all, one after the other */
     size_t transaction_end, id_end;
     PyObject *headers[HEADERS]; /* NULL for those of single records, and for what it lacks */
     Py_ssize_t header_count;
@@ -44,7 +44,7 @@ typedef struct {
     Buffer unescaped; /* texts of the row of a copy that is at hand */
     CandidateList found, before;
     MadeList made;
-    TakerList counted; /* those that have counts */
+    TargetList counted; /* those that have counts */
     Shared *shared;
     size_t frame_size; /* of the change at hand */
     int64_t lsn, seq, total_order;
@@ -63,7 +63,7 @@ typedef struct {
 } Drafts;
 
 int names_make(void);
-int take_shared(Shared *shared, PyObject *from);
+int read_shared(Shared *shared, PyObject *from);
 int encode_shared(Shared *shared, int64_t xid, int64_t commit_lsn, int64_t commit_ms,
                   PyObject *origin, int64_t ts_ms);
 int begin_headers(Shared *shared, int64_t commit_lsn, int64_t xid);

@@ -23,7 +23,7 @@ int feeds_take(Feeds *feeds, PyObject *from)
             return FAILED;
         }
         if (!PyArg_ParseTuple(item, "UUS", &feed->subscription, &feed->markers, &prefix) ||
-            take_bytes(prefix, &feed->prefix, &feed->prefix_size) != DONE)
+            read_bytes(prefix, &feed->prefix, &feed->prefix_size) != DONE)
             return FAILED;
         feed->end_lsn = -1;
     }
@@ -54,20 +54,20 @@ static int add_share(Feeds *feeds, Share share)
     return DONE;
 }
 
-/* Note the takers that have records of the transaction at hand. */
-int touch(Feeds *feeds, const TakerList *counted)
+/* Note the targets that have records of the transaction at hand. */
+int touch(Feeds *feeds, const TargetList *counted)
 {
-    TakerList *touched = &feeds->touched;
+    TargetList *touched = &feeds->touched;
 
     for (size_t i = 0; i < counted->count; i++) {
-        Taker *taker = counted->items[i];
+        Target *target = counted->items[i];
 
         if (grow((void **)&touched->items, &touched->room, touched->count,
                  sizeof *touched->items) != DONE ||
-            add_share(feeds, (Share){taker->number, taker->feed, taker->counts[RECORDS],
-                                     taker->topic, 0}) != DONE)
+            add_share(feeds, (Share){target->number, target->feed, target->counts[RECORDS],
+                                     target->topic, 0}) != DONE)
             return FAILED;
-        touched->items[touched->count++] = taker;
+        touched->items[touched->count++] = target;
     }
     return DONE;
 }
@@ -91,8 +91,8 @@ static int by_number(const void *one, const void *other)
     return (first->number > second->number) - (first->number < second->number);
 }
 
-/* Sort the shares by topic, one for each, and chain those of each subscription, which knows its first.
- * As gateway.routing.row.counters.take_counts. */
+/* Sort the shares by topic, one for each, and chain those of each subscription, which knows its
+ * first. As gateway.routing.row.counters.pop_counts. */
 static void arrange(Feeds *feeds)
 {
     Share *shares = feeds->shares;
@@ -184,7 +184,7 @@ static int put_markers(Feeds *feeds, int64_t end_lsn, PyObject *headers, PyObjec
 /* END markers of the transaction at hand, as gateway.routing.router makes them; it has ended then. */
 int put_ends(Feeds *feeds, const Ending *ending, const Shared *shared, PyObject *out)
 {
-    TakerList *touched = &feeds->touched;
+    TargetList *touched = &feeds->touched;
     PyObject *headers;
     int got;
 
@@ -204,7 +204,7 @@ int put_ends(Feeds *feeds, const Ending *ending, const Shared *shared, PyObject 
     return got;
 }
 
-/* The same for a transaction of which the topics' counters have been told. */
+/* The same for a transaction that the topics' counters have already. */
 int put_counted_ends(Feeds *feeds, PyObject *counters, PyObject *common, int64_t end_lsn,
                      PyObject *headers, PyObject *out)
 {
@@ -212,7 +212,7 @@ int put_counted_ends(Feeds *feeds, PyObject *counters, PyObject *common, int64_t
     Py_ssize_t size;
 
     feeds->common.size = 0;
-    if (take_bytes(common, &data, &size) != DONE ||
+    if (read_bytes(common, &data, &size) != DONE ||
         put_bytes(&feeds->common, data, (size_t)size) != DONE)
         return FAILED;
     for (Py_ssize_t i = 0; i < PyList_Size(counters); i++) {
@@ -232,7 +232,7 @@ int put_counted_ends(Feeds *feeds, PyObject *counters, PyObject *common, int64_t
 }
 
 /* Note where the subscriptions stand that got a marker. */
-int tell_feeds(Feeds *feeds, PyObject *ended)
+int report_feeds(Feeds *feeds, PyObject *ended)
 {
     int got = DONE;
 

@@ -1,10 +1,10 @@
-/* The compiled row path: what gateway.routing.row.relation_route and gateway.routing.row.projection_route do, for the rows
- * that are as most rows are.
+/* The compiled row path: gateway.routing.row.relation_route and gateway.routing.row.projection_route
+ * for rows without anything unusual.
  *
  * Why: interpreted, a row costs some fifteen microseconds, most of it Python's own. What is assumed:
  * nothing of the bytes; every length is checked. Whatever is unusual about a change (a text that
  * needs more than a glance, a value in binary format, an error) is "not mine": the change has left
- * no trace then, and the interpreted path, which is the reference, takes it and says what is wrong
+ * no trace then, and the interpreted path, which is the reference, routes it or says what is wrong
  * with it. Filters that compare columns with constants are tables (conditions.c); all others are the
  * same Python functions in both. The two give equal records
  * (tests/unit/routing, tests/property/test_compiled_rows.py, tools/fuzz_rows.py).
@@ -74,8 +74,8 @@ static int is_mine(const Table *table, const uint8_t *frame, size_t size, size_t
             (uint32_t)frame[at + 2] << 8 | frame[at + 3]) == table->oid;
 }
 
-/* Route frames from `*place` on, up to the first that is not mine, or until there are `enough` records
- * or `most_bytes` of their values. */
+/* Route frames from `*place` on, until the first that is not mine, or until there are `enough`
+ * records or `most_bytes` of their values. */
 static int run(Work *work, PyObject *frames, Py_ssize_t *place, size_t at, Py_ssize_t enough,
                size_t most_bytes, PyObject *out)
 {
@@ -90,7 +90,7 @@ static int run(Work *work, PyObject *frames, Py_ssize_t *place, size_t at, Py_ss
 
         if (!PyBytes_Check(frame))
             return DONE;
-        if (take_bytes(frame, &data, &size) != DONE)
+        if (read_bytes(frame, &data, &size) != DONE)
             return FAILED;
         if (!is_mine(&work->table, data, (size_t)size, at))
             return DONE;
@@ -158,20 +158,20 @@ static PyObject *rows_run(PyObject *self, PyObject *const *arguments, Py_ssize_t
         PyErr_SetString(PyExc_ValueError, "there is no such place");
         return NULL;
     }
-    if (take_shared(&rows->shared, arguments[3]) != DONE)
+    if (read_shared(&rows->shared, arguments[3]) != DONE)
         return NULL;
     work->shared = &rows->shared;
     rows->is_busy = 1;
     got = run(work, frames, &place, (size_t)at, enough, (size_t)most_bytes, out);
     if (got == DONE)
-        got = tell_counters(&work->counted, touched);
+        got = report_counters(&work->counted, touched);
     rows->is_busy = 0;
     if (got != DONE)
         return NULL;
     return Py_BuildValue("(nL)", place, (long long)work->seq);
 }
 
-/* Make records of lines from `*place` on, up to the first that is not mine. */
+/* Make records of lines from `*place` on, until the first that is not mine. */
 static int copy(Work *work, PyObject *lines, Py_ssize_t *place, PyObject *tails,
                 PyObject *headers, PyObject *out)
 {
@@ -183,7 +183,7 @@ static int copy(Work *work, PyObject *lines, Py_ssize_t *place, PyObject *tails,
 
         if (!PyBytes_Check(line))
             return DONE;
-        if (take_bytes(line, &data, &size) != DONE)
+        if (read_bytes(line, &data, &size) != DONE)
             return FAILED;
         Py_INCREF(line);
         got = copy_row(work, data, (size_t)size, tails, headers);
@@ -237,7 +237,7 @@ static PyObject *rows_copy(PyObject *self, PyObject *const *arguments, Py_ssize_
     rows->is_busy = 1;
     got = copy(work, lines, &place, tails, headers, out);
     if (got == DONE)
-        got = tell_counters(&work->counted, touched);
+        got = report_counters(&work->counted, touched);
     rows->is_busy = 0;
     return got == DONE ? PyLong_FromSsize_t(place) : NULL;
 }
@@ -266,7 +266,9 @@ static const char module_doc[] =
     "From frames of the stream, and lines of COPY, to records: the compiled row path.\n\n"
     "Why: interpreted, a row costs some fifteen microseconds, compiled about one.\n"
     "Assumes: nothing of the bytes; what is unusual about a change is left alone.\n"
-    "Equals: gateway.routing.row.relation_route and gateway.routing.row.projection_route, which take what is left.";
+    "Equals: gateway.routing.row.relation_route and gateway.routing.row.projection_route, which\
+"
+    "route what is left.";
 
 static struct PyModuleDef module_definition = {
     PyModuleDef_HEAD_INIT,

@@ -29,7 +29,7 @@ typedef struct {
     int is_busy;
 } Series;
 
-/* A call ends behind the transaction with which there are `enough` records, or `bytes` of values. One
+/* A call ends after the transaction with which there are `enough` records, or `bytes` of values. One
  * that could become more than `records` or `bytes` by itself is not mine, nor one with a change
  * before `least_lsn`. */
 typedef struct {
@@ -84,7 +84,7 @@ static PyObject *series_new(PyTypeObject *type, PyObject *arguments, PyObject *k
     series->kept = arguments;
     if (!PyArg_ParseTuple(arguments, "SO!", &series->gateway_part, &PyTuple_Type, &feeds) ||
         feeds_take(&series->feeds, feeds) != DONE ||
-        take_bytes(series->gateway_part, &series->shared.gateway_part,
+        read_bytes(series->gateway_part, &series->shared.gateway_part,
                    &series->shared.gateway_size) != DONE) {
         Py_DECREF(self);
         return NULL;
@@ -170,7 +170,7 @@ static int route(Series *series, PyObject *rows_of, const uint8_t *frame, size_t
 
 static int is_frame(PyObject *item, const uint8_t **data, Py_ssize_t *size)
 {
-    return PyBytes_Check(item) && take_bytes(item, data, size) == DONE && *size > TAG_AT &&
+    return PyBytes_Check(item) && read_bytes(item, data, size) == DONE && *size > TAG_AT &&
            (*data)[0] == 'w';
 }
 
@@ -199,7 +199,7 @@ static int open_transaction(Series *series, PyObject *frames, Py_ssize_t place, 
         if (int64_at(data + 1) < bounds->least_lsn)
             return NOT_MINE;
         whole += size;
-        /* If all take it, it is to be taken apart: see gateway.routing.row.record_buffer. */
+        /* If all targets accept it, it is to be split: see gateway.routing.row.record_buffer. */
         if (*end - place > 1 && ((*end - place) * feeds > bounds->records ||
                                  whole > bounds->bytes / (feeds > 0 ? feeds : 1)))
             return NOT_MINE;
@@ -218,7 +218,7 @@ static int open_transaction(Series *series, PyObject *frames, Py_ssize_t place, 
 /* Make as if the transaction at hand had not been looked at. */
 static void undo(Series *series)
 {
-    TakerList *touched = &series->feeds.touched;
+    TargetList *touched = &series->feeds.touched;
 
     for (int i = 0; i < series->visit_count; i++) {
         Visit *visited = &series->visits[i];
@@ -282,12 +282,12 @@ static int route_transaction(Series *series, PyObject *frames, Py_ssize_t *place
     return got;
 }
 
-/* Tell what was counted, and let go of the relations. */
+/* Report what was counted, and release the relations. */
 static int settle(Series *series, PyObject *ended, PyObject *changed)
 {
-    int got = tell_ended(&series->feeds.ended);
+    int got = report_ended(&series->feeds.ended);
 
-    if (tell_feeds(&series->feeds, ended) != DONE)
+    if (report_feeds(&series->feeds, ended) != DONE)
         got = FAILED;
     for (int i = 0; i < series->visit_count; i++) {
         Visit *visited = &series->visits[i];
@@ -392,7 +392,7 @@ static PyObject *series_end(PyObject *self, PyObject *const *arguments, Py_ssize
     got = put_counted_ends(&series->feeds, arguments[0], arguments[1], end_lsn, arguments[3],
                            arguments[4]);
     series->feeds.share_count = 0;
-    if (tell_feeds(&series->feeds, arguments[5]) != DONE)
+    if (report_feeds(&series->feeds, arguments[5]) != DONE)
         got = FAILED;
     series->is_busy = 0;
     if (got != DONE)

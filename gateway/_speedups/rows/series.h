@@ -5,7 +5,7 @@
 
 #include "counts.h"
 
-/* What Python holds of a relation. */
+/* A relation as Python holds it. */
 typedef struct {
     PyObject ob_base;
     Work work;
@@ -23,7 +23,7 @@ typedef struct {
     size_t first, last;
 } Feed;
 
-/* What the transaction at hand has published to a topic. */
+/* Records of the transaction at hand in one topic. */
 typedef struct {
     Py_ssize_t number, feed; /* the topic's place, and its subscription's, among all */
     Py_ssize_t records;
@@ -36,15 +36,15 @@ typedef struct {
     Py_ssize_t count;
     Share *shares;
     size_t share_count, share_room;
-    TakerList touched; /* of the transaction at hand */
-    TakerList ended;
+    TargetList touched; /* of the transaction at hand */
+    TargetList ended;
     Buffer common, value;
 } Feeds;
 
 int64_t int64_at(const uint8_t *data);
 PyObject *series_type(PyObject *rows_type);
 
-/* What an END marker says of the transaction. */
+/* Fields of an END marker that describe the transaction. */
 typedef struct {
     int64_t commit_lsn, end_lsn, xid, commit_us;
     int64_t seq, total_order;
@@ -52,10 +52,10 @@ typedef struct {
 
 int feeds_take(Feeds *feeds, PyObject *from);
 void feeds_free(Feeds *feeds);
-int touch(Feeds *feeds, const TakerList *counted);
+int touch(Feeds *feeds, const TargetList *counted);
 int put_ends(Feeds *feeds, const Ending *ending, const Shared *shared, PyObject *out);
 int put_counted_ends(Feeds *feeds, PyObject *counters, PyObject *common, int64_t end_lsn,
                      PyObject *headers, PyObject *out);
-int tell_feeds(Feeds *feeds, PyObject *ended);
+int report_feeds(Feeds *feeds, PyObject *ended);
 
 #endif

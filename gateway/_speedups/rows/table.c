@@ -19,7 +19,7 @@ static void *allocate(Py_ssize_t count, size_t size)
 }
 
 /* A tuple of (code, index, scale, is it part of the identity). */
-static int take_fields(Fields *to, PyObject *from, Py_ssize_t columns, int (*is_code)(int))
+static int read_fields(Fields *to, PyObject *from, Py_ssize_t columns, int (*is_code)(int))
 {
     if (!PyTuple_Check(from))
         return refuse("fields are not a tuple");
@@ -46,7 +46,7 @@ static int take_fields(Fields *to, PyObject *from, Py_ssize_t columns, int (*is_
     return DONE;
 }
 
-int take_bytes(PyObject *from, const uint8_t **data, Py_ssize_t *size)
+int read_bytes(PyObject *from, const uint8_t **data, Py_ssize_t *size)
 {
     char *start;
 
@@ -57,7 +57,7 @@ int take_bytes(PyObject *from, const uint8_t **data, Py_ssize_t *size)
 }
 
 /* Parse what Python hands over under these names: all of them, and no other. */
-static int take_named(PyObject *from, const char *format, char **names, ...)
+static int read_named(PyObject *from, const char *format, char **names, ...)
 {
     PyObject *nothing;
     va_list to;
@@ -75,76 +75,76 @@ static int take_named(PyObject *from, const char *format, char **names, ...)
     return got;
 }
 
-static int take_takers(Group *group, PyObject *from)
+static int read_targets(Group *group, PyObject *from)
 {
     static char *names[] = {"topic", "partitions", "key_prefix", "value_prefix", "counter",
                             "skips_origins", "feed", "number", NULL};
 
-    group->taker_count = PyTuple_Size(from);
-    group->takers = allocate(group->taker_count, sizeof *group->takers);
-    if (group->takers == NULL)
+    group->target_count = PyTuple_Size(from);
+    group->targets = allocate(group->target_count, sizeof *group->targets);
+    if (group->targets == NULL)
         return FAILED;
-    for (Py_ssize_t i = 0; i < group->taker_count; i++) {
-        Taker *taker = &group->takers[i];
+    for (Py_ssize_t i = 0; i < group->target_count; i++) {
+        Target *target = &group->targets[i];
         PyObject *key_prefix, *value_prefix;
 
-        if (take_named(PyTuple_GetItem(from, i), "UlSSOpnn", names, &taker->topic,
-                       &taker->partitions, &key_prefix, &value_prefix, &taker->counter,
-                       &taker->skips_origins, &taker->feed, &taker->number) != DONE)
+        if (read_named(PyTuple_GetItem(from, i), "UlSSOpnn", names, &target->topic,
+                       &target->partitions, &key_prefix, &value_prefix, &target->counter,
+                       &target->skips_origins, &target->feed, &target->number) != DONE)
             return FAILED;
-        if (taker->partitions < 1)
+        if (target->partitions < 1)
             return refuse("a topic has no partition");
-        if (take_bytes(key_prefix, &taker->key_prefix, &taker->key_prefix_size) != DONE ||
-            take_bytes(value_prefix, &taker->value_prefix, &taker->value_prefix_size) != DONE)
+        if (read_bytes(key_prefix, &target->key_prefix, &target->key_prefix_size) != DONE ||
+            read_bytes(value_prefix, &target->value_prefix, &target->value_prefix_size) != DONE)
             return FAILED;
     }
     return DONE;
 }
 
-static int take_conditions(Group *group, PyObject *from, Py_ssize_t columns)
+static int read_conditions(Group *group, PyObject *from, Py_ssize_t columns)
 {
     group->conditions = allocate(PyTuple_Size(from), sizeof *group->conditions);
     if (group->conditions == NULL)
         return FAILED;
     group->condition_count = PyTuple_Size(from);
     for (Py_ssize_t i = 0; i < group->condition_count; i++)
-        if (condition_take(&group->conditions[i], PyTuple_GetItem(from, i), columns) != DONE)
+        if (condition_read(&group->conditions[i], PyTuple_GetItem(from, i), columns) != DONE)
             return FAILED;
     return DONE;
 }
 
-static int take_group(Group *group, PyObject *from, Py_ssize_t columns)
+static int read_group(Group *group, PyObject *from, Py_ssize_t columns)
 {
     static char *names[] = {"row", "names", "key", "key_is_union", "canonical", "table_part",
                             "surely_fits", "tombstones", "targets", "conditions", "inserting",
                             "updating", "deleting", NULL};
-    PyObject *row, *key, *canonical, *table_part, *takers, *conditions, *candidates[OPERATIONS];
+    PyObject *row, *key, *canonical, *table_part, *targets, *conditions, *candidates[OPERATIONS];
     Numbered numbered;
 
-    if (take_named(from, "OO!OpOSnpO!O!OOO", names, &row, &PyTuple_Type, &group->names, &key,
+    if (read_named(from, "OO!OpOSnpO!O!OOO", names, &row, &PyTuple_Type, &group->names, &key,
                    &group->key_is_union, &canonical, &table_part, &group->surely_fits,
-                   &group->tombstones, &PyTuple_Type, &takers, &PyTuple_Type, &conditions,
+                   &group->tombstones, &PyTuple_Type, &targets, &PyTuple_Type, &conditions,
                    &candidates[INSERT], &candidates[UPDATE], &candidates[DELETE]) != DONE)
         return FAILED;
     group->has_key = key != Py_None;
     group->is_spread = canonical != Py_None;
-    if (take_fields(&group->row, row, columns, is_value_code) != DONE)
+    if (read_fields(&group->row, row, columns, is_value_code) != DONE)
         return FAILED;
-    if (group->has_key && take_fields(&group->key, key, columns, is_value_code) != DONE)
+    if (group->has_key && read_fields(&group->key, key, columns, is_value_code) != DONE)
         return FAILED;
     if (group->is_spread &&
-        take_fields(&group->canonical, canonical, columns, is_canonical_code) != DONE)
+        read_fields(&group->canonical, canonical, columns, is_canonical_code) != DONE)
         return FAILED;
     if (PyTuple_Size(group->names) != group->row.count)
         return refuse("not every field has a name");
     for (Py_ssize_t i = 0; i < group->row.count; i++)
         if (!PyBytes_Check(PyTuple_GetItem(group->names, i)))
             return refuse("a field's name is not bytes");
-    if (take_bytes(table_part, &group->table_part, &group->table_part_size) != DONE)
+    if (read_bytes(table_part, &group->table_part, &group->table_part_size) != DONE)
         return FAILED;
-    if (take_takers(group, takers) != DONE || take_conditions(group, conditions, columns) != DONE)
+    if (read_targets(group, targets) != DONE || read_conditions(group, conditions, columns) != DONE)
         return FAILED;
-    numbered = (Numbered){group->takers, group->taker_count, group->conditions,
+    numbered = (Numbered){group->targets, group->target_count, group->conditions,
                           group->condition_count, columns};
     for (int i = 0; i < OPERATIONS; i++)
         if (candidates_take(&group->candidates[i], candidates[i], &numbered) != DONE)
@@ -166,8 +166,8 @@ int table_take(Table *table, PyObject *specification)
     table->kept = specification;
     table->oid = oid;
     if (table->columns < 0 || table->columns > UINT16_MAX)
-        return refuse("a tuple cannot have so many columns");
-    if (take_bytes(is_read, &read, &read_size) != DONE)
+        return refuse("a tuple cannot have this many columns");
+    if (read_bytes(is_read, &read, &read_size) != DONE)
         return FAILED;
     if (read_size != table->columns)
         return refuse("it is not said of every column whether it is read");
@@ -178,7 +178,7 @@ int table_take(Table *table, PyObject *specification)
     memcpy(table->is_read, read, (size_t)read_size);
     table->group_count = PyTuple_Size(groups);
     for (Py_ssize_t i = 0; i < table->group_count; i++)
-        if (take_group(&table->groups[i], PyTuple_GetItem(groups, i), table->columns) != DONE)
+        if (read_group(&table->groups[i], PyTuple_GetItem(groups, i), table->columns) != DONE)
             return FAILED;
     return DONE;
 }
@@ -196,7 +196,7 @@ void table_free(Table *table)
         PyMem_Free(group->row.fields);
         PyMem_Free(group->key.fields);
         PyMem_Free(group->canonical.fields);
-        PyMem_Free(group->takers);
+        PyMem_Free(group->targets);
     }
     PyMem_Free(table->groups);
     PyMem_Free(table->is_read);

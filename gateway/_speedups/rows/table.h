@@ -1,4 +1,4 @@
-/* What is prepared for one announced relation: a table in numbers, taken from Python once.
+/* The route of one announced relation: a table in numbers, read from Python once.
  *
  * All Python objects below are borrowed: `kept` holds the specification that they are parts of.
  */
@@ -10,7 +10,7 @@
 
 enum { INSERT, UPDATE, DELETE, OPERATIONS };
 
-/* What gateway.routing.row.counters.TopicCounter counts: the first three by operation. */
+/* Counts of gateway.routing.row.counters.TopicCounter: the first three by operation. */
 enum { RECORDS = OPERATIONS, OTHERS, COUNTS };
 
 typedef struct {
@@ -25,15 +25,15 @@ typedef struct {
     Py_ssize_t count;
 } Fields;
 
-struct Taker {
+struct Target {
     PyObject *topic, *counter;
     const uint8_t *key_prefix, *value_prefix;
     Py_ssize_t key_prefix_size, value_prefix_size;
     long partitions;
     int skips_origins;
     Py_ssize_t feed, number; /* its subscription's place, and its topic's, among all */
-    Py_ssize_t counts[COUNTS]; /* since the counter was told last, or of the transaction */
-    Py_ssize_t ended[OPERATIONS]; /* of transactions that have ended, and the counter is not told */
+    Py_ssize_t counts[COUNTS]; /* since the last report to the counter, or of the transaction */
+    Py_ssize_t ended[OPERATIONS]; /* of ended transactions, not yet reported to the counter */
     int has_ended;
 };
 
@@ -44,8 +44,8 @@ typedef struct {
     const uint8_t *table_part;
     Py_ssize_t table_part_size;
     Py_ssize_t surely_fits;
-    Taker *takers;
-    Py_ssize_t taker_count;
+    Target *targets;
+    Py_ssize_t target_count;
     Condition *conditions;
     Py_ssize_t condition_count;
     Candidates candidates[OPERATIONS]; /* who is asked about a row of each operation */
@@ -64,7 +64,7 @@ typedef struct {
 } Table;
 
 int grow(void **items, size_t *room, size_t count, size_t size);
-int take_bytes(PyObject *from, const uint8_t **data, Py_ssize_t *size);
+int read_bytes(PyObject *from, const uint8_t **data, Py_ssize_t *size);
 int table_take(Table *table, PyObject *specification);
 void table_free(Table *table);
 

@@ -60,7 +60,7 @@ static const uint8_t *point_of(const uint8_t *text, size_t size)
     return point != NULL ? point : text + size;
 }
 
-/* An optional sign, digits, and behind a point more digits. */
+/* An optional sign, digits, and more digits after a point. */
 int is_decimal(const uint8_t *text, size_t size)
 {
     const uint8_t *end = text + size, *point;
@@ -192,7 +192,7 @@ static int read_date(const uint8_t *text, int64_t *days)
     return DONE;
 }
 
-/* Microseconds since 1970-01-01 of "YYYY-MM-DD HH:MM:SS[.f]", with "+00" behind it if `zoned`. */
+/* Microseconds since 1970-01-01 of "YYYY-MM-DD HH:MM:SS[.f]", with "+00" after it if `zoned`. */
 static int read_timestamp(const uint8_t *text, size_t size, int zoned, int64_t *usecs)
 {
     static const int units[] = {0, 100000, 10000, 1000, 100, 10, 1};
@@ -226,7 +226,7 @@ static int read_timestamp(const uint8_t *text, size_t size, int zoned, int64_t *
     return DONE;
 }
 
-/* Of AS_DATE days, else microseconds, since 1970. */
+/* Read days since 1970 for AS_DATE, else microseconds. */
 int read_time(int code, const uint8_t *text, size_t size, int64_t *number)
 {
     if (code != AS_DATE)

@@ -10,7 +10,7 @@
 #include "declared.h"
 
 enum { FAILED = -1, DONE = 0, NOT_MINE = 1 };
-/* FAILED: no memory, or a Python exception is set. What was written is of no use unless DONE. */
+/* FAILED: no memory, or a Python exception is set. The output is valid only with DONE. */
 
 /* Codes of the ways to read a value: those that conditions have, too, are in declared.h. */
 enum { AS_BYTES = 'x' };

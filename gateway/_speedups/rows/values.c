@@ -72,7 +72,7 @@ static int put_sized(Buffer *buffer, const void *data, size_t size)
     return put_bytes(buffer, data, size);
 }
 
-/* numeric(p, s) prints exactly s digits behind its point. */
+/* numeric(p, s) prints exactly s digits after its point. */
 static int put_decimal(Buffer *out, int scale, const uint8_t *text, size_t size)
 {
     size_t at = size > 0 && text[0] == '-', count = 0, bytes = 1;

@@ -1,4 +1,4 @@
-/* Finds short transactions that stand whole, one behind the other, among the frames of the stream.
+/* Finds short transactions that stand whole, one after the other, among the frames of the stream.
  *
  * Why: interpreted, the Begin and the Commit of a transaction cost more than its row. What is
  * assumed: nothing of the bytes. Short is a transaction of a few changes, row changes alone, whose
@@ -13,8 +13,8 @@
 
 #include "../frames.h"
 
-/* What makes a transaction short: so little that its records stay within a piece of what is routed,
- * more or less, also where many subscriptions take it. */
+/* Limits of a short transaction: small enough that its records fit into a piece of the record
+ * buffer, more or less, also where many subscriptions receive it. */
 enum { MOST_CHANGES = 16, MOST_BYTES = 16384 };
 
 typedef struct {
@@ -23,7 +23,7 @@ typedef struct {
 } Frame;
 
 /* -1: it is no frame, with an exception set. */
-static int take(PyObject *frames, Py_ssize_t place, Frame *frame)
+static int read_frame(PyObject *frames, Py_ssize_t place, Frame *frame)
 {
     char *start;
 
@@ -55,18 +55,18 @@ static int is_commit_of(const Frame *frame, const Frame *begin)
            memcmp(frame->data + TAG_AT + 18, begin->data + TAG_AT + 9, 8) == 0;
 }
 
-/* The place behind the short transaction that begins at `place`; `place`: none does. */
+/* Return the place after the short transaction that begins at `place`; `place` if none does. */
 static Py_ssize_t end_of(PyObject *frames, Py_ssize_t place, Py_ssize_t *bytes)
 {
     Py_ssize_t size = 0, count = PyList_Size(frames);
     Frame begin, frame;
 
-    if (take(frames, place, &begin) < 0)
+    if (read_frame(frames, place, &begin) < 0)
         return -1;
     if (!is_begin(&begin))
         return place;
     for (Py_ssize_t at = place + 1; at < count && at - place <= MOST_CHANGES + 1; at++) {
-        if (take(frames, at, &frame) < 0)
+        if (read_frame(frames, at, &frame) < 0)
             return -1;
         size += frame.size;
         if (at - place > 1 && is_commit_of(&frame, &begin)) {
@@ -115,7 +115,7 @@ static const char module_doc[] =
     "Short transactions among the frames of the stream.\n\n"
     "Why: interpreted, what opens and closes a transaction costs more than its row.\n"
     "Assumes: nothing of the bytes.\n"
-    "Equals: gateway.transactions.assembler, which takes what is left.";
+    "Equals: gateway.transactions.assembler, which assembles what is left.";
 
 static struct PyModuleDef definition = {
     PyModuleDef_HEAD_INIT,

@@ -76,5 +76,5 @@ def make_batches(
     try:
         client = make({**properties, _PLUGINS: paths})
     finally:
-        batches = _PRODUCING.take()
+        batches = _PRODUCING.pop()
     return client, None if batches is None else batches.produce
