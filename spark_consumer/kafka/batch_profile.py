@@ -38,6 +38,8 @@ __all__ = [
 AVRO_OPTIONS: Final = {"mode": "FAILFAST", "datetimeRebaseMode": "CORRECTED"}
 
 _MOST_KINDS: Final = 100_000
+_MOST_SCHEMAS: Final = 1_000
+"""Schemas in a topic's records that are read together; each ALTER TABLE brings two at most."""
 
 # Of a wire frame's record; see `Piece`.
 IS_CHANGE: Final = "value_id IS NOT NULL AND op <> 't'"
@@ -128,7 +130,8 @@ def survey(records: DataFrame) -> dict[str, Survey]:
     """Say what a wire frame holds, by topic.
 
     Raises:
-        ContractError: a record whose form is at fault; names topic, partition and offset.
+        ContractError: a record whose form is at fault; names topic, partition and offset. Or there
+            are too many schemas.
     """
     rows = (
         records.groupBy("topic", "partition", "key_id", "value_id")
@@ -186,6 +189,11 @@ def _survey(topic: str, rows: Sequence[Any]) -> Survey:
     for row in rows:
         if row.value_id is not None:
             ids = (row.key_id and schema_number(row.key_id), schema_number(row.value_id))
+            if len(pieces) >= _MOST_SCHEMAS and ids not in pieces:
+                raise ContractError(
+                    f"topic {topic}: records have more than {_MOST_SCHEMAS} schemas",
+                    hint="is the topic written by something else than the gateway?",
+                )
             known = pieces.get(ids, Piece(*ids, 0, 0, 0))
             pieces[ids] = Piece(
                 *ids,

@@ -49,6 +49,7 @@ __all__ = [
 ]
 
 _PARTITIONS: Final = 1 << 16
+_MOST_TYPES: Final = 1000
 _ROW_FIELDS: Final = ("before", "after", "unchanged")
 
 
@@ -175,7 +176,7 @@ def row_type(spark: SparkSession, value_schema: str) -> StructType:
 
 
 class RowTypes:
-    """The types of tables' rows, each found out once.
+    """The types of tables' rows, kept until there are too many.
 
     Args:
         spark: any session.
@@ -190,6 +191,8 @@ class RowTypes:
     def of(self, value_id: int) -> StructType:
         """The type of the rows that values of a schema hold."""
         if value_id not in self._found:
+            if len(self._found) >= _MOST_TYPES:
+                self._found.clear()
             self._found[value_id] = row_type(self._spark, _text(self._schemas, value_id))
         return self._found[value_id]
 

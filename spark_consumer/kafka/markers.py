@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from functools import reduce
 from typing import Any, Final, TypeAlias
 
-from pyspark.errors import AnalysisException
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+from pyspark.errors import PySparkException
 from pyspark.sql import Column as Expr
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -24,6 +25,7 @@ from spark_consumer.kafka.batch_profile import AVRO_OPTIONS, schema_id, schema_n
 from spark_consumer.kafka.decode import prefixed
 from spark_consumer.kafka.registry import Schemas
 from spark_consumer.names import part
+from spark_consumer.spark.failures import every_table
 from spark_consumer.spark.tuning import gather
 
 __all__ = [
@@ -225,37 +227,48 @@ def read_markers(records: DataFrame, schemas: Schemas) -> Reading:
     # Read once: it is looked at twice, and Spark counts what it reads as the batch's rows.
     cut = gather(cut, records.sparkSession)
     damaged = cut.where("value_id IS NULL")
-    frames = [damaged.select("offset", *(F.lit(None).alias(name) for name in _FIELDS))]
-    unread: dict[int, ConsumerError] = {}
-    for row in cut.groupBy("value_id").agg(F.min("offset").alias("first")).collect():
-        if row.value_id is None:
-            continue
+    frames = [damaged.select("offset", *(F.lit(None).alias(name) for name in _TYPES))]
+    first = F.min("offset").alias("first")
+    kinds = cut.where("value_id IS NOT NULL").groupBy("value_id").agg(first).orderBy("first")
+    end, why = None, None
+    # In this order: behind the first that cannot be read the registry is asked for nothing.
+    for index, row in enumerate(kinds.limit(_MOST_SCHEMAS + 1).collect()):
         try:
-            frames.append(_decoded(cut, schema_number(row.value_id), schemas))
+            if index == _MOST_SCHEMAS:
+                raise ContractError(
+                    f"the topic has more than {_MOST_SCHEMAS} schemas",
+                    hint="is it written by something else than the gateway?",
+                )
+            frames.append(_decoded(cut, schema_number(row["value_id"]), schemas))
         except ContractError as error:
-            unread[row["first"]] = error
-    end = min(unread, default=None)
+            end, why = row["first"], _at(row["first"], error)
+            break
     wanted = reduce(DataFrame.union, frames)
     if end is not None:
         wanted = wanted.where(F.col("offset") < end)
     rows = wanted.collect()
     found = [_marker(row) for row in sorted(rows, key=lambda row: int(row["offset"]))]
-    why = None if end is None else _at(end, unread[end])
     return Reading([one for one in found if one is not None], why)
 
 
-_FIELDS: Final = (
-    "kind",
-    "end_lsn",
-    "commit_time",
-    "offsets",
-    "schema",
-    "table",
-    "state",
-    "reason",
-    "writer",
-    "taken_from",
-)
+_MOST_SCHEMAS: Final = 64
+"""Schemas in the markers that are read together; a gateway's new version may bring another one."""
+_LONGEST_SCHEMA: Final = 64 * 1024
+_OWNER: Final = "struct<system_identifier:string,database:string,slot:string>"
+_TYPES: Final[Mapping[str, str]] = {
+    "kind": "string",
+    "end_lsn": "bigint",
+    "commit_time": "bigint",
+    "offsets": "array<struct<topic:string,partition:int,first_offset:bigint,next_offset:bigint,"
+    "previous_offset:bigint,records:bigint>>",
+    "schema": "string",
+    "table": "string",
+    "state": "string",
+    "reason": "string",
+    "writer": _OWNER,
+    "taken_from": _OWNER,
+}
+"""What is read of a marker, in Spark's types. With others an expression may fail in every task."""
 
 
 def _at(offset: int, error: ConsumerError) -> ContractError:
@@ -268,34 +281,43 @@ def _at(offset: int, error: ConsumerError) -> ContractError:
 
 
 def _decoded(cut: DataFrame, value_id: int, schemas: Schemas) -> DataFrame:
-    """The offsets and `_FIELDS` of the records of one schema; null for what does not decode."""
+    """The offsets and `_TYPES` of the records of one schema; null for what does not decode."""
     schema = schemas.schema(value_id)
     refused = ContractError(
         f"schema {value_id} is not that of a marker with offsets",
         hint="is the gateway of the same version as the Spark job?",
     )
     named = {one["name"] for one in schema["fields"]}
-    if not {"kind", "end_lsn", "commit_time", "offsets", "copy"} <= named:
+    text = json.dumps(schema)
+    if len(text) > _LONGEST_SCHEMA:
         raise refused
     options = {**AVRO_OPTIONS, "mode": "PERMISSIVE"}
-    decoded = cut.where(F.col("value_id") == schema_id(value_id)).select(
-        "offset", from_avro("body", json.dumps(schema), options).alias("m")
-    )
     try:
-        return decoded.where("m.kind IS NULL OR m.kind IN ('PROGRESS', 'COPY', 'CLAIM')").select(
-            "offset",
-            F.expr("m.kind AS kind"),
-            F.expr("CAST(m.end_lsn AS BIGINT) AS end_lsn"),
-            F.expr("unix_micros(m.commit_time) AS commit_time"),
-            F.expr(f"transform(m.offsets, one -> struct({_RANGE})) AS offsets"),
-            F.expr("m.copy.schema AS schema"),
-            F.expr("m.copy.table AS table"),
-            F.expr("m.copy.state AS state"),
-            F.expr("m.copy.reason AS reason"),
-            *(_owner(name, there=name in named) for name in ("writer", "taken_from")),
+        decoded = (
+            cut.where(F.col("value_id") == schema_id(value_id))
+            .select("offset", from_avro("body", text, options).alias("m"))
+            .select(
+                "offset",
+                F.expr("m.kind AS kind"),
+                F.expr("m.end_lsn AS end_lsn"),
+                F.expr("unix_micros(m.commit_time) AS commit_time"),
+                F.expr(f"transform(m.offsets, one -> struct({_RANGE})) AS offsets"),
+                F.expr("m.copy.schema AS schema"),
+                F.expr("m.copy.table AS table"),
+                F.expr("m.copy.state AS state"),
+                F.expr("m.copy.reason AS reason"),
+                *(_owner(name, there=name in named) for name in ("writer", "taken_from")),
+            )
         )
-    except AnalysisException as error:  # fields of these names, and of other types
+        types = dict(decoded.dtypes)
+    except (PySparkException, Py4JError) as error:
+        # No record is read here: Spark has looked at the schema, and at names and types in it.
+        if every_table(error) is not None:
+            raise
         raise refused from error
+    if any(types[name] != kind for name, kind in _TYPES.items()):
+        raise refused
+    return decoded.where("kind IS NULL OR kind IN ('PROGRESS', 'COPY', 'CLAIM')")
 
 
 _RANGE: Final = ", ".join(
@@ -309,13 +331,12 @@ _RANGE: Final = ", ".join(
         "records",
     )
 )
-_OWNER: Final = "STRUCT<system_identifier: STRING, database: STRING, slot: STRING>"
 
 
 def _owner(name: str, *, there: bool) -> Expr:
     if not there:
         return F.expr(f"CAST(NULL AS {_OWNER}) AS {name}")
-    parts = ", ".join(f"m.{name}.{part}" for part in ("system_identifier", "database", "slot"))
+    parts = ", ".join(f"m.{name}.{one}" for one in ("system_identifier", "database", "slot"))
     return F.expr(f"IF(m.{name} IS NULL, NULL, struct({parts})) AS {name}")
 
 
@@ -324,7 +345,7 @@ def _marker(row: Any) -> Marker | Copy | Claim | Damaged | None:
     if row["kind"] is None or row["end_lsn"] is None:
         return Damaged(offset, "it is not in the wire format, or is not what its Avro schema says")
     writer, taken_from = (
-        None if row[name] is None else (row[name][0], row[name][1], row[name][2])
+        None if row[name] is None or None in tuple(row[name]) else tuple(row[name])
         for name in ("writer", "taken_from")
     )
     if row["kind"] == "CLAIM":
@@ -336,6 +357,8 @@ def _marker(row: Any) -> Marker | Copy | Claim | Damaged | None:
         return Copy(offset, table, row["state"], shown(row["reason"] or ""), writer)
     ranges: dict[str, tuple[Range, ...]] = {}
     for one in row["offsets"] or ():
+        if one is None or None in tuple(one):
+            return Damaged(offset, "it is a PROGRESS with offsets that say nothing")
         ranges[one["topic"]] = (*ranges.get(one["topic"], ()), _range(one))
     return Marker(offset, row["end_lsn"], row["commit_time"], ranges, writer)
 

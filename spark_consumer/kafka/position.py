@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from spark_consumer.kafka.markers import Marker, Range
 
-__all__ = ["Gap", "Position", "Share", "Span", "TopicState", "beginning", "share"]
+__all__ = ["STEPS", "Gap", "Position", "Share", "Span", "TopicState", "beginning", "share"]
 
 _FORMAT: Final = 2
 STEPS: Final = 1000

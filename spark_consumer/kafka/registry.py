@@ -1,4 +1,4 @@
-"""Writer schemas from the schema registry, on the driver, each fetched once."""
+"""Writer schemas from the schema registry, on the driver, kept in bounded memory."""
 
 from __future__ import annotations
 
@@ -17,6 +17,10 @@ __all__ = ["Registry", "Schemas"]
 
 _NOT_FOUND: Final = 404
 _PASSING: Final = (408, 429)
+_MOST_CHARACTERS: Final = 32 * 1024 * 1024
+"""Length of all schemas that are kept; parsed, they take up to 25 times as many bytes."""
+_OVERHEAD: Final = 1024
+"""Characters that a kept schema counts beside its own."""
 _NO_SCHEMA: Final = (ValueError, LookupError, TypeError, AttributeError)
 """What the client raises for an answer that is not JSON, or not the JSON of a schema."""
 
@@ -35,12 +39,17 @@ class Schemas(Protocol):
 
 
 class Registry:
-    """A schema registry with Confluent's API. An id never changes its meaning, so it is cached."""
+    """A schema registry with Confluent's API.
+
+    An id never changes its meaning, so its schema is kept; all are forgotten when they are too
+    long together. What is refused is not kept: once it is corrected, the job goes on.
+    """
 
     def __init__(self, url: str, options: Mapping[str, str]) -> None:
         self._properties = {"url": url, **options}
         self._client = SchemaRegistryClient(self._properties)
         self._known: dict[int, dict[str, Any]] = {}
+        self._characters = 0
 
     def close(self) -> None:
         """Close the connections that are kept open between requests."""
@@ -48,11 +57,19 @@ class Registry:
 
     def schema(self, schema_id: int) -> dict[str, Any]:
         """See `Schemas.schema`."""
-        if schema_id not in self._known:
-            self._known[schema_id] = self._fetch(schema_id)
-        return self._known[schema_id]
+        # Workers ask at the same time: each goes on with what it has found.
+        found = self._known.get(schema_id)
+        if found is None:
+            found, length = self._fetch(schema_id)
+            if self._characters + length > _MOST_CHARACTERS:
+                self._known.clear()
+                self._characters = 0
+            self._known[schema_id] = found
+            self._characters += length
+        return found
 
-    def _fetch(self, schema_id: int) -> dict[str, Any]:
+    def _fetch(self, schema_id: int) -> tuple[dict[str, Any], int]:
+        """A schema, and what it counts of `_MOST_CHARACTERS`."""
         try:
             found = self._client.get_schema(schema_id)
         except Exception as error:  # the client lets its HTTP library's own errors through
@@ -62,11 +79,11 @@ class Registry:
                 raise _broken(schema_id, "its answer is no schema")
             if found.schema_type != "AVRO":
                 raise _broken(schema_id, "it is not Avro")
-            return parsed_schema(schema_id, found.schema_str)
-        except ContractError:
-            # Once it is corrected, the job goes on without a restart.
+            parsed = parsed_schema(schema_id, found.schema_str)
+            return parsed, len(found.schema_str) + _OVERHEAD
+        finally:
+            # The client would keep its own copy, of what is refused as well.
             self._client.clear_caches()  # type: ignore[no-untyped-call]
-            raise
 
     def _failure(self, schema_id: int, error: Exception) -> ConsumerError:
         """What a failed request for a schema is: of every table, unless others are answered."""

@@ -17,6 +17,7 @@ from pyspark.sql import functions as F
 from spark_consumer.errors import ContractError
 from spark_consumer.kafka.batch_profile import Piece, Survey, of_piece, survey
 from spark_consumer.kafka.layout import KeyLayout, Layout, key_layout, value_layout
+from spark_consumer.kafka.position import STEPS
 from spark_consumer.kafka.registry import Schemas
 
 __all__ = ["Epoch", "cut_epochs"]
@@ -69,7 +70,7 @@ def cut_epochs(mine: DataFrame, found: Survey, schemas: Schemas) -> list[Epoch]:
         schemas: writer schemas by id.
 
     Raises:
-        ContractError: a change that needs a key has none.
+        ContractError: a change that needs a key has none, or there are too many runs.
         TableError: the columns cannot be those of a table.
     """
     changing = tuple(piece for piece in found.pieces if piece.changes)
@@ -93,8 +94,14 @@ def cut_epochs(mine: DataFrame, found: Survey, schemas: Schemas) -> list[Epoch]:
         .withColumn("before", F.expr("lag(kind) OVER (ORDER BY pos)"))
         .where("NOT kind <=> before")
         .orderBy("pos")
+        .limit(STEPS)
         .collect()
     ]
+    if len(starts) == STEPS:
+        raise ContractError(
+            f"{found.place()}: columns or identity change more than {STEPS - 1} times",
+            hint="is the topic written by something else than the gateway?",
+        )
     epochs = []
     for index, (pos, kind) in enumerate(starts):
         is_last = index == len(starts) - 1

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from io import BytesIO
 from typing import Any, Final
 
@@ -25,7 +26,7 @@ __all__ = ["WIRE_BYTES", "RegisteredSchemas", "unframed"]
 WIRE_BYTES: Final = 5
 """Header of Confluent's wire format: 0, then the schema's id in four bytes."""
 _MOST_SCHEMAS: Final = 256
-"""Maximum number of schemas that one reader fetches. A topic has a few; more are an attack."""
+"""Maximum number of ids that one reader asks for. A topic has a few; more are an attack."""
 _LONGEST_SCHEMA: Final = 4 << 20
 _LONGEST_SCHEMAS: Final = 16 << 20
 """Maximum length of all schemas of one reader: parsed, they take up to 25 times as many bytes."""
@@ -42,6 +43,13 @@ _TIMES: Final[Mapping[tuple[str, str], Callable[[bytes], bytes]]] = {
 """Logical types whose Python types lack some of PostgreSQL's values."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Refused:
+    """Schema that no record is read by, and the reason."""
+
+    reason: str
+
+
 def unframed(wire: bytes | str | None) -> tuple[int, bytes]:
     """Return the schema's id and the Avro bytes of a record in Confluent's wire format.
 
@@ -54,7 +62,7 @@ def unframed(wire: bytes | str | None) -> tuple[int, bytes]:
 
 
 class RegisteredSchemas:
-    """Decoder by a registry's schemas, each fetched once."""
+    """Decoder by a registry's schemas, each asked for once, whether or not it is refused."""
 
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
@@ -88,24 +96,29 @@ class RegisteredSchemas:
         return datum
 
     def _schema(self, number: int) -> Any:
-        if number not in self._found:
+        found = self._found.get(number)
+        if found is None:
             if len(self._found) >= _MOST_SCHEMAS:
                 raise ProtocolError("the topic has too many schemas", tag=b"", offset=0)
-            text = self._registry.find_text(number)
-            if text is None:
-                raise ProtocolError(f"the registry has no schema {number}", tag=b"", offset=0)
-            if len(text) > _LONGEST_SCHEMA:
-                raise ProtocolError(f"schema {number} is too long", tag=b"", offset=0)
-            self._characters += len(text)
-            if self._characters > _LONGEST_SCHEMAS:
-                raise ProtocolError("the topic's schemas are too long", tag=b"", offset=0)
-            try:
-                self._found[number] = fastavro.parse_schema(_shown(json.loads(text)))
-            except Exception as error:  # as above
-                raise ProtocolError(
-                    f"schema {number} does not parse: {type(error).__name__}", tag=b"", offset=0
-                ) from None
-        return self._found[number]
+            found = self._found[number] = self._fetch(number)
+        if isinstance(found, _Refused):
+            raise ProtocolError(found.reason, tag=b"", offset=0)
+        return found
+
+    def _fetch(self, number: int) -> Any:
+        """Return the parsed schema, or why there is none."""
+        text = self._registry.find_text(number)
+        if text is None:
+            return _Refused(f"the registry has no schema {number}")
+        if len(text) > _LONGEST_SCHEMA:
+            return _Refused(f"schema {number} is too long")
+        self._characters += len(text)
+        if self._characters > _LONGEST_SCHEMAS:
+            return _Refused("the topic's schemas are too long")
+        try:
+            return fastavro.parse_schema(_shown(json.loads(text)))
+        except Exception as error:  # as above
+            return _Refused(f"schema {number} does not parse: {type(error).__name__}")
 
 
 def _shown(schema: Any) -> Any:

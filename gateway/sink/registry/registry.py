@@ -154,6 +154,8 @@ class Registry:
             else:
                 is_broken = isinstance(error, _NO_SCHEMA)
             failure = self._classify(error, "")
+        finally:
+            self._client.clear_caches()  # type: ignore[no-untyped-call]  # it has no bound
         if is_broken:
             self.check()
             return ""
