@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from schemas.settings.tables import ConsumerTable
+from schemas.settings.text_files import LONGEST_SECRET, read_text
 from spark_consumer.errors import SettingsError
 
 __all__ = [
@@ -212,8 +213,10 @@ def _content(given: Mapping[str, str], key: str) -> str | None:
     if key not in given:
         return None
     try:
-        return Path(given[key]).read_text(encoding="ascii")
+        text = read_text(Path(given[key]), LONGEST_SECRET)
+        text.encode("ascii")
+        return text
     except OSError as error:
-        raise SettingsError(f"kafka: {key} cannot be read: {error.strerror}") from error
+        raise SettingsError(f"kafka: {key} cannot be read: {error.strerror or error}") from error
     except ValueError:  # which can quote a private key
         raise SettingsError(f"kafka: {key} names a file that is not in ASCII, as PEM is") from None

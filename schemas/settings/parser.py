@@ -29,6 +29,7 @@ from schemas.settings.fields import (
     variable_of,
 )
 from schemas.settings.tables import Settings
+from schemas.settings.text_files import LONGEST_FILE, LONGEST_SECRET, read_text
 from schemas.settings.values import convert, flatten
 
 __all__ = ["Parsed", "find_file", "parse"]
@@ -36,9 +37,6 @@ __all__ = ["Parsed", "find_file", "parse"]
 _FILE_VARIABLE: Final = "PGSLUICE_CONFIG"
 _USUAL: Final = Path("pgsluice.toml")
 _OF_THE_SYSTEM: Final = Path("/etc/pgsluice/pgsluice.toml")
-_LONGEST_FILE: Final = 16 << 20
-"""Bytes of a configuration file; definitions are in a file of their own."""
-_LONGEST_SECRET: Final = 1 << 20
 _SECRETS: Final = ("password", "secret", "sasl.oauthbearer.client.secret", "user.info")
 _TABLES: Final = tables(Settings)
 _FREE: Final = free_tables(Settings)
@@ -132,7 +130,7 @@ def parse(
 
 def _read_toml(path: Path) -> dict[str, Any]:
     try:
-        raw = tomllib.loads(_text(path, _LONGEST_FILE))
+        raw = tomllib.loads(read_text(path, LONGEST_FILE))
         with_nul = [name for name, table in raw.items() if _has_nul({name: table})]
     except FileNotFoundError:
         raise SettingError(
@@ -191,7 +189,7 @@ def _overlay(raw: Mapping[str, dict[str, Any]], environment: Mapping[str, str]) 
 
 def _read_secret(variable: str, path: str) -> str:
     try:
-        value = _text(Path(path), _LONGEST_SECRET).rstrip("\r\n")
+        value = read_text(Path(path), LONGEST_SECRET).rstrip("\r\n")
     except OSError as error:
         why = f"the file cannot be read: {error.strerror or error}"
         raise SettingError(why, key=variable) from error
@@ -200,22 +198,6 @@ def _read_secret(variable: str, path: str) -> str:
     if "\0" in value:
         raise SettingError("the file has a null character", key=variable)
     return value
-
-
-def _text(path: Path, most: int) -> str:
-    """Return a file's text; a pipe's and a device's, too, which may have no end.
-
-    Raises:
-        OSError: it cannot be read, or is larger than `most` bytes.
-        ValueError: it is not UTF-8.
-    """
-    if "\0" in str(path):
-        raise OSError("its name has a null character")
-    with path.open("rb") as file:
-        data = file.read(most + 1)
-    if len(data) > most:
-        raise OSError(f"it has more than {most:,} bytes")
-    return data.decode("utf-8")
 
 
 def _has_nul(value: object) -> bool:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
 from gateway.config import load_settings
 from gateway.core.errors import ConfigError
+from gateway.runtime.planning.plan import read_definitions
 from schemas.settings.fields import declared, tables
 from schemas.settings.tables import Settings
 from spark_consumer.errors import SettingsError
@@ -38,18 +40,16 @@ def written(folder: Path, text: str) -> Path:
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        (None, "more than 1,048,576 bytes"),
+        (b"h" * 1_048_577, "more than 1,048,576 bytes"),
         (b"host=h password=\xff-hunter2", "not text in UTF-8"),
         (b"host=h\0 password=hunter2", "a null character"),
     ],
 )
 def test_a_file_of_a_secret_that_is_none_is_refused_without_showing_it(
-    tmp_path: Path, content: bytes | None, said: str
+    tmp_path: Path, content: bytes, said: str
 ) -> None:
-    secret = Path("/dev/zero")
-    if content is not None:
-        secret = tmp_path / "secret"
-        secret.write_bytes(content)
+    secret = tmp_path / "secret"
+    secret.write_bytes(content)
 
     with pytest.raises(ConfigError, match=said) as refused:
         load_settings(written(tmp_path, BASE), {DSN_FILE: str(secret)})
@@ -89,9 +89,43 @@ def test_a_configuration_that_no_parser_takes_is_said(tmp_path: Path, more: str,
         load_consumer_settings(path, {})
 
 
-def test_a_configuration_without_an_end_is_said() -> None:
-    with pytest.raises(ConfigError, match="more than 16,777,216 bytes"):
-        load_settings(Path("/dev/zero"), {})
+@pytest.mark.parametrize("kind", ["pipe", "link to a pipe", "device", "folder", "large"])
+def test_a_file_that_is_none_or_too_large_is_refused_at_once(tmp_path: Path, kind: str) -> None:
+    place = odd_file(tmp_path, kind)
+    said = "more than 16,777,216 bytes" if kind == "large" else "not an ordinary file"
+    path = written(tmp_path, BASE.replace("replication.sql", str(place)))
+
+    with pytest.raises(ConfigError, match=said) as refused:
+        read_definitions(load_settings(path, {}))
+    assert refused.value.key == "definitions.file"
+    with pytest.raises(ConfigError, match=said):
+        load_settings(place, {})
+    with pytest.raises(SettingsError, match=said):
+        load_consumer_settings(place, {})
+    if kind != "large":
+        with pytest.raises(ConfigError, match=said):
+            load_settings(path, {DSN_FILE: str(place)})
+        text = BASE.replace("[registry]", f'"ssl.ca.location" = "{place}"\n[registry]')
+        with pytest.raises(SettingsError, match=rf"ssl\.ca\.location .* {said}"):
+            java_properties(load_consumer_settings(written(tmp_path, text), {}))
+
+
+def odd_file(folder: Path, kind: str) -> Path:
+    """A file that is not to be read."""
+    if kind in ("device", "folder"):
+        return Path("/dev/zero") if kind == "device" else folder
+    place = folder / "odd"
+    if kind == "large":
+        with place.open("wb") as file:
+            file.truncate((16 << 20) + 1)
+        return place
+    os.mkfifo(place)
+    link = folder / "link"
+    link.symlink_to(place)
+    return link if kind.startswith("link") else place
+
+
+def test_a_name_that_no_file_can_have_is_refused() -> None:
     with pytest.raises(ConfigError, match="null character"):
         load_settings(Path("a\0b"), {})
 

@@ -57,9 +57,9 @@ def only_child(pid: int) -> int:
 
 
 def never_answering(folder: Path) -> Path:
-    """A configuration that cannot be read to its end: nobody writes into it."""
+    """A configuration that takes hours to parse: the time grows as the square of a key's parts."""
     path = folder / "pgsluice.toml"
-    os.mkfifo(path)
+    path.write_text(".".join("a" * 1_000_000) + " = 1\n")
     return path
 
 

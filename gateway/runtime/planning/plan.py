@@ -54,6 +54,7 @@ from gateway.source.catalog.watch import CatalogWatch
 from gateway.source.filters.immutable import check_filters
 from gateway.source.provisioning.trigger_installation import read_key
 from gateway.source.session.connection import wal_flush_lsn
+from schemas.settings.text_files import LONGEST_FILE, read_text
 
 __all__ = ["PlanReader", "read_definitions", "read_plan", "recalled_plan"]
 
@@ -71,11 +72,14 @@ def read_definitions(settings: Settings) -> Definitions:
     """
     path = settings.definitions.file
     try:
-        text = path.read_text(encoding="utf-8")
+        text = read_text(path, LONGEST_FILE)
     except FileNotFoundError:
         raise ConfigError(f"the file {path} does not exist", key="definitions.file") from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path} cannot be read: {error}", key="definitions.file") from error
+    except OSError as error:
+        why = f"{path} cannot be read: {error.strerror or error}"
+        raise ConfigError(why, key="definitions.file") from error
+    except ValueError as error:
+        raise ConfigError(f"{path} is not text in UTF-8", key="definitions.file") from error
     definitions = parse_definitions(text)
     if not definitions.subscriptions:
         raise ConfigError(

@@ -329,7 +329,7 @@ MISTAKES = [
     ("", {"KAFKA__A_FILE": "/absent"}, "PGSLUICE_KAFKA__A_FILE: the file cannot be read: No such"),
     (
         "",
-        {"KAFKA__A": "x", "KAFKA__A_FILE": "/dev/null"},
+        {"KAFKA__A": "x", "KAFKA__A_FILE": __file__},
         "PGSLUICE_KAFKA__A_FILE: conflicts with PGSLUICE_KAFKA__A: set one",
     ),
     ("", {"REGISTRY__URL": ""}, "registry.url: is required"),
