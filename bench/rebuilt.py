@@ -117,7 +117,7 @@ class Job:
 
     def take(self, *markers: Marker) -> float:
         """Apply a cut; how many seconds it took."""
-        return timed(lambda: self.rebuild.take(Cut(markers)))
+        return timed(lambda: self.rebuild.apply(Cut(markers)))
 
 
 class Bench:

@@ -26,12 +26,12 @@ class Figures:
     """What is known of one subscription's part of the job.
 
     Attributes:
-        end_lsn: Up to where the tables are, but for those that are set aside.
+        end_lsn: LSN until which the tables are complete, those that are held excepted.
         commit_time: The source's commit time then, microseconds since 1970; None when not known.
         records: Applied since the start.
         cuts: Applied since the start.
         skipped: For how many keys, batch by batch, an UPDATE or DELETE has found no row.
-        tables_aside: How many tables are set aside now.
+        tables_held: Number of tables that the job holds now.
         waiting_since: Commit time of the oldest marker that has been read and is not applied,
             microseconds since 1970; None when there is none.
         markers_behind: How many markers the topic had that had not been read, when last looked.
@@ -48,7 +48,7 @@ class Figures:
     records: int = 0
     cuts: int = 0
     skipped: int = 0
-    tables_aside: int = 0
+    tables_held: int = 0
     waiting_since: int | None = None
     markers_behind: int = 0
     held: str | None = None
@@ -136,12 +136,12 @@ def readiness(pulse: Pulse, subscriptions: Mapping[str, Figures]) -> str | None:
 
 
 _METRICS: Final = (
-    ("end_lsn", "gauge", "LSN up to which the tables are, but for those that are set aside."),
+    ("end_lsn", "gauge", "LSN until which all tables that are not held are complete."),
     ("commit_timestamp_seconds", "gauge", "Commit time at the source of what was applied last."),
     ("records_total", "counter", "Records applied since the start."),
     ("cuts_total", "counter", "Cuts applied since the start."),
     ("skipped_total", "counter", "Keys whose UPDATE or DELETE found no row, batch by batch."),
-    ("tables_aside", "gauge", "Tables that are set aside."),
+    ("tables_held", "gauge", "Tables that the job holds."),
     (
         "subscription_held",
         "gauge",
@@ -199,7 +199,7 @@ def _value(name: str, figures: Figures) -> int | float | None:
             return figures.refused
         case "silent_seconds":
             return None if figures.silence is None else round(figures.silence, 3)
-    return figures.tables_aside
+    return figures.tables_held
 
 
 @contextmanager

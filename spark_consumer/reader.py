@@ -60,7 +60,7 @@ def state_at(
     elif isinstance(at, str) and (lsn := _LSN.fullmatch(at)):
         found = manifests.at(lsn=(int(lsn[1], 16) << 32) + int(lsn[2], 16))
     else:
-        found = manifests.at(moment=_microseconds(at))
+        found = manifests.at(commit_time=_microseconds(at))
     if found is None:
         raise TableError(
             f"subscription {subscription} has no state at or before {at or 'now'}",

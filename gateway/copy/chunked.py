@@ -20,38 +20,37 @@ __all__ = ["Chunk", "ChunkRequest", "ChunkedCopy"]
 
 @dataclass(frozen=True, slots=True)
 class ChunkRequest:
-    """What is to be read next.
+    """Request for the chunk that is read next.
 
     Attributes:
-        ranged: Rows behind `after` are wanted; otherwise only those of `again`.
-        after: None: from the first key on.
+        ranged: Whether rows after `after` are wanted; otherwise only those of `again`.
+        after: Key after which the range begins; None for the beginning of the table.
         again: Keys whose rows are wanted as well.
-        upto: The last key of the range; None: that is not known.
-        rows: How many there are up to that, as far as it is known.
+        last: Last key of the range; None if not known.
+        rows: Number of rows until that key, as far as known.
     """
 
     ranged: bool
     after: Key | None
     again: tuple[Key, ...]
-    upto: Key | None = None
+    last: Key | None = None
     rows: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """What was read.
+    """Rows of one range, read under one snapshot.
 
     Attributes:
-        rows: All columns known; can be iterated over once more. Those of the range come first, in
+        rows: Rows with all columns known; can be iterated twice. Those of the range come first, in
             the order of the key's index; then those of the keys that are read again.
-        snapshot: Under which they were read.
+        snapshot: Snapshot under which they were read.
         insert_lsn: The server's WAL insert position afterwards.
         last: The greatest key of the range; None when `rows` has none of it.
-        end: There is nothing behind it; not where the request said up to which key.
-        size: Number of rows of the range.
-        skipped: Number of those that are in the range and not among `rows`, because nobody wants
-            them.
-        by_key: Which rows nobody wants depends on their keys alone.
+        end: Whether the table has nothing after it; false where the request names the last key.
+        size: Number of rows of the range among `rows`.
+        skipped: Number of rows of the range that are left out, because no subscription wants them.
+        by_key: Whether the key alone decides which rows are left out.
     """
 
     request: ChunkRequest
@@ -65,13 +64,13 @@ class Chunk:
     by_key: bool = True
 
     def split(self, rows: int, key: Sequence[int]) -> tuple[Chunk, Chunk] | None:
-        """Part it into two chunks, to be placed one after the other; None: it has to stay whole.
+        """Split it into two chunks, to be placed one after the other; None if it stays whole.
 
         The stream may go on between them: each is what a chunk of that range would have been under
         the same snapshot.
 
         Args:
-            rows: Of the first of the two.
+            rows: Number of rows of the first of the two.
             key: Positions of the key's columns in a row.
         """
         if not self.request.ranged or not 0 < rows < self.size or not isinstance(self.rows, list):
@@ -110,11 +109,11 @@ class _Change(NamedTuple):
 
 
 _Entry: TypeAlias = tuple[int, list[_Change]]
-"""A transaction, and what it did."""
+"""A transaction and its changes, in order."""
 
 
 class ChunkedCopy:
-    """The copy of one table for subscriptions that are equally far. Not thread-safe.
+    """The copy of one table for subscriptions with the same progress. Not thread-safe.
 
     It is shown every change of the table that is published, in order, and every chunk. All rows
     have the columns of the chunks, in their order; an old row that is not known in full has at
@@ -122,7 +121,7 @@ class ChunkedCopy:
 
     Args:
         key: Positions of the key's columns in a row; empty for a table without one.
-        progress: As it was committed last.
+        progress: Progress that was committed last.
     """
 
     def __init__(self, key: Sequence[int], progress: Progress) -> None:
@@ -138,7 +137,7 @@ class ChunkedCopy:
 
     @property
     def progress(self) -> Progress:
-        """What is to be committed with everything that was published up to now."""
+        """Progress, to be committed with everything that has been published so far."""
         return Progress(self._copied, self._complete, tuple(self._again), self._rows)
 
     @property
@@ -147,16 +146,16 @@ class ChunkedCopy:
         return self._complete or self._copied is not None
 
     def request(self) -> ChunkRequest:
-        """Say what to read next when all that was read is placed; see `gateway.copy.front`."""
+        """Return what to read next once everything read is placed; see `gateway.copy.front`."""
         return ChunkRequest(not self._complete, self._copied, tuple(self._again))
 
-    # What is published
+    # Changes of the stream
 
     def insert(self, xid: int, new: Row) -> None:
-        """Take an INSERT of the source's transaction `xid`.
+        """Apply an INSERT of the source's transaction `xid`.
 
-        One that lacks values is what the server's filter has made of an UPDATE of the key: the old
-        row is one that nobody wants, and not known.
+        One that lacks values is an UPDATE of the key, changed by the server's filter: no
+        subscription wants the old row, which is not known.
         """
         if self._key and UNCHANGED in new:
             self._note(xid, _Change(_Op.MOVE, (), new))
@@ -168,7 +167,7 @@ class ChunkedCopy:
             self._again.pop(self.key_of(new), None)
 
     def update(self, xid: int, old: Row | None, new: Row) -> None:
-        """Take an UPDATE; without an old row the key has stayed."""
+        """Apply an UPDATE; without an old row the key is the same."""
         if not self._key:
             self._note(xid, _Change(_Op.MOVE, () if old is None else old, new))
             return
@@ -182,41 +181,41 @@ class ChunkedCopy:
             self._again[after] = xid
 
     def delete(self, xid: int, old: Row) -> None:
-        """Take a DELETE."""
+        """Apply a DELETE."""
         self._note(xid, _Change(_Op.DELETE, old, ()))
         if self._again:
             self._again.pop(self.key_of(old), None)
 
     def truncate(self, xid: int) -> None:
-        """Take a TRUNCATE of the whole table."""
+        """Apply a TRUNCATE of the whole table."""
         self._note(xid, _Change(_Op.TRUNCATE, (), ()))
         self._again.clear()
 
     def rewrite(self, xid: int) -> bool:
-        """Take an ALTER TABLE that has given all rows other values.
+        """Apply an ALTER TABLE that rewrote the table.
 
         Returns:
-            Whether the copy can go on, since nothing was placed yet; `lacks_rewrite` tells of each
-            chunk whether it can be placed.
+            Whether the copy can go on, because nothing is placed yet; `lacks_rewrite` says which
+            chunks cannot be placed.
         """
         if not self.started:
             self._rewritten.append(xid)
         return not self.started
 
-    # What is read
+    # Chunks
 
     def lacks_rewrite(self, chunk: Chunk) -> bool:
         """Whether the rows of a chunk may be from before a `rewrite`."""
         return not all(chunk.snapshot.sees(xid) for xid in self._rewritten)
 
     def forget(self, snapshot: Snapshot) -> None:
-        """Drop what is seen by all chunks that are still to be placed."""
+        """Drop the changes that all chunks still to be placed see."""
         self._unseen = [entry for entry in self._unseen if not snapshot.sees(entry[0])]
 
     def place(self, chunk: Chunk) -> Iterable[CopiedRow]:
-        """Place a chunk behind all that was published up to now, at or behind its `insert_lsn`.
+        """Place a chunk after everything published so far, at or after its `insert_lsn`.
 
-        Chunks of ranges are placed in the order of these, under whichever snapshots they were read.
+        Chunks are placed in the order of their ranges, whatever their snapshots.
 
         Returns:
             The rows to publish, as they are at this position. Exhaust it before anything else.
@@ -229,7 +228,7 @@ class ChunkedCopy:
         rows: Iterable[CopiedRow] = chunk.rows
         asked = [key for key in chunk.request.again if key in self._again]
         if unseen or asked:
-            others, known = self._part(chunk, unseen)
+            others, known = self._separate(chunk, unseen)
             moved = self._make_up_for(known, unseen, all_known=chunk.by_key)
             self._again |= moved
             for key in asked:
@@ -255,10 +254,10 @@ class ChunkedCopy:
         else:
             self._unseen.append((xid, [change]))
 
-    def _part(
+    def _separate(
         self, chunk: Chunk, unseen: Sequence[_Entry]
     ) -> tuple[list[CopiedRow], dict[Key, Row]]:
-        """Part the rows that nothing is made up for from the others, which are split."""
+        """Separate the rows that no unseen change concerns from the others, which are parsed."""
         concerned = {*chunk.request.again, *self._again}
         truncated = False
         for _, changes in unseen:
@@ -281,10 +280,10 @@ class ChunkedCopy:
         """Bring `rows` to the present; return the keys whose rows are not known in full.
 
         Args:
-            rows: Of the chunk, by their keys.
+            rows: Rows of the chunk, by their keys.
             unseen: The changes that its snapshot does not see.
-            all_known: A row of the chunk's range that is not there is none that a change which
-                keeps its key could make wanted.
+            all_known: Whether no change that keeps the key can make a row wanted that the chunk
+                leaves out.
         """
         moved: dict[Key, int | None] = {}
         for xid, changes in unseen:
@@ -329,7 +328,7 @@ def _filled(row: Row, new: Row) -> Row:
 
 
 def _bag(rows: Iterable[CopiedRow], changes: Iterable[_Change]) -> Iterator[CopiedRow]:
-    """The rows of a table without a key, brought to the present: which of equal ones is all one."""
+    """Yield the rows of a table without a key, brought to the present; equal rows are the same."""
     extra: Counter[tuple[ColumnValue, ...]] = Counter()
     void = False
     for op, old, new in changes:

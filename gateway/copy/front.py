@@ -1,7 +1,7 @@
-"""Ranges of a table being read, and the order in which their chunks are placed. Pure.
+"""Ranges of a table that are being read, and the order in which their chunks are placed. Pure.
 
 Several readers can work on one table. Each claims the next range; the others can claim the one
-behind it as soon as its last key is known. Chunks are placed in the order of their ranges, which
+after it as soon as its last key is known. Chunks are placed in the order of their ranges, which
 need not be that of their snapshots.
 """
 
@@ -19,13 +19,12 @@ __all__ = ["Claim", "Front"]
 
 @dataclass(slots=True, eq=False)
 class Claim:
-    """A range that somebody reads, or has read.
+    """A range that a reader reads or has read.
 
     Attributes:
-        floor: What this snapshot sees, that under which the range is read sees as well; None: not
-            known.
-        settled: Where the range ends is known.
-        chunk: What was read; None: not yet.
+        floor: Snapshot that sees nothing which that of the range does not see; None if not known.
+        settled: Whether the end of the range is known.
+        chunk: The chunk, once it has been read.
     """
 
     request: ChunkRequest
@@ -38,7 +37,7 @@ class Front:
     """The ranges of one table, from the one that is placed next. Not thread-safe.
 
     Args:
-        request: What is to be read first.
+        request: Request for the first chunk.
     """
 
     def __init__(self, request: ChunkRequest) -> None:
@@ -49,12 +48,12 @@ class Front:
 
     @property
     def outstanding(self) -> int:
-        """How many ranges are claimed and not placed."""
+        """Number of ranges that are claimed and not placed."""
         return len(self._claims)
 
     @property
     def waiting(self) -> int:
-        """How many of these have been read."""
+        """Number of these that have been read."""
         return sum(claim.chunk is not None for claim in self._claims)
 
     @property
@@ -73,7 +72,7 @@ class Front:
         return self._claims[0].chunk if self._claims else None
 
     def claim(self) -> Claim | None:
-        """Claim what is to be read next; None: something has to be settled or placed before."""
+        """Claim the next range; None if another one has to be settled or placed first."""
         if self._closed or not (self._request.ranged or not self._claims):
             return None
         if self._claims and not self._claims[-1].settled:
@@ -85,35 +84,35 @@ class Front:
         return claim
 
     def settle(self, claim: Claim, last: Key | None, end: bool) -> None:
-        """Let others claim what is behind `last`; at the `end` there is nothing."""
+        """Let others claim the range after `last`; at the `end` there is none."""
         claim.settled = True
         after = self._request.after if last is None else last
         self._request = replace(self._request, ranged=not end, after=after)
 
     def release(self, claim: Claim) -> None:
-        """Take back a claim that is not settled."""
+        """Withdraw a claim that is not settled."""
         assert not claim.settled
         if claim in self._claims:
             self._claims.remove(claim)
 
     def read(self, claim: Claim, chunk: Chunk) -> bool:
-        """Take what was read; return whether it is now the one that is placed next."""
+        """Note the chunk of a claim; return whether it is the one that is placed next."""
         claim.chunk = chunk
         self._newest = chunk.snapshot
         if not claim.settled:
             self.settle(claim, chunk.last, chunk.end)
         return bool(self._claims) and self._claims[0] is claim
 
-    def part(self, rest: Chunk) -> None:
-        """Leave the `rest` of the chunk that is placed next."""
+    def keep_rest(self, rest: Chunk) -> None:
+        """Replace the chunk that is placed next by its `rest`."""
         self._claims[0].chunk = rest
 
     def go_on(self, request: ChunkRequest, *, whole: bool) -> bool:
-        """Take note that a chunk was placed, and return whether the next one is there.
+        """Note that a chunk was placed, and return whether the next one has been read.
 
         Args:
-            request: What `ChunkedCopy.request` says now.
-            whole: No rest of it was left.
+            request: Current value of `ChunkedCopy.request`.
+            whole: Whether no rest of it is left.
         """
         if whole and self._claims:
             self._claims.popleft()
@@ -124,15 +123,15 @@ class Front:
         return self.due is not None
 
     def floor(self, snapshot: Snapshot) -> Snapshot | None:
-        """Return what all chunks that are still to be placed see; None: that is not known.
+        """Return a snapshot whose transactions all chunks still to be placed see; None if unknown.
 
         Args:
-            snapshot: Seen by whatever is read from now on.
+            snapshot: A snapshot whose transactions everything read from now on sees.
         """
         return self._claims[0].floor if self._claims else snapshot
 
     def abandon(self, claim: Claim | None = None) -> None:
-        """Claim nothing any more, and drop a claim with all behind it."""
+        """Refuse further claims, and drop a claim with all after it."""
         self._closed = True
         while claim is not None and claim in self._claims:
             self._claims.pop()

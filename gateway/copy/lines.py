@@ -1,7 +1,7 @@
 r"""Lines of COPY in text format.
 
 COPY ends each row with a newline and separates columns by tabs; both, and the backslash, are
-escaped inside values, and NULL is ``\N``. So a line without a backslash is split and done.
+escaped inside values, and NULL is ``\N``. A line without a backslash only needs to be split.
 
 Source: PostgreSQL manual, COPY, "Text Format"; CopyAttributeOutText in copyto.c;
 CopyReadAttributesText in copyfromparse.c.
@@ -32,8 +32,7 @@ _CONTROL: Final = {b"b": b"\b", b"f": b"\f", b"n": b"\n", b"r": b"\r", b"t": b"\
 def split_copy_line(line: bytes) -> CopyRow:
     r"""Split one line of COPY text format, without its newline, into columns.
 
-    Source: CopyReadAttributesText. What COPY writes is read exactly; ``\.`` cannot occur inside a
-    row that COPY has written.
+    Source: CopyReadAttributesText, for what COPY writes; ``\.`` cannot occur inside such a row.
     """
     if b"\\" not in line:
         return list(line.split(b"\t"))
@@ -53,8 +52,8 @@ def key_of_line(line: bytes, positions: Sequence[int], width: int) -> tuple[byte
 
     Args:
         line: With its newline.
-        positions: Of the columns.
-        width: How many columns there are at least: one more than the greatest of `positions`.
+        positions: Positions of the columns.
+        width: Least number of columns: one more than the greatest of `positions`.
     """
     if b"\\" in line:
         row = split_copy_line(line[:-1])

@@ -154,7 +154,7 @@ class Switch(Protocol):
         """Note that the loop receives nothing until `holds` returns False or `point` is known."""
 
     def point(self) -> Lsn | None:
-        """Return the LSN, when it is known: no transaction that ends behind it may be published."""
+        """Return the LSN, when it is known: no transaction that ends after it may be published."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,13 +187,13 @@ class Copier(Protocol):
     def awaited(self) -> Lsn | None:
         """Return the first position that something waits for."""
 
-    def place(self, last: Lsn, upto: Lsn, room: int) -> Placement | None:
+    def place(self, last: Lsn, until: Lsn, room: int) -> Placement | None:
         """Return what can be published now, between two transactions.
 
         Args:
             last: Everything published so far ends at or before it.
-            upto: Everything that commits before it has been published.
-            room: For so many records, as far as that can be foreseen.
+            until: Everything that commits before it has been published.
+            room: Number of records there is room for, kept as far as it can be foreseen.
 
         Raises:
             GatewayError: tables cannot be copied.

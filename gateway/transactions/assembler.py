@@ -173,7 +173,7 @@ class Assembler:
         return events
 
     def _push(self, frames: Sequence[bytes], place: int, events: list[Event]) -> int:
-        """Push the frames from `place` on; return up to where: the end, or where `scan` goes on."""
+        """Push the frames from `place` on; return the end, or the place where `scan` goes on."""
         # The hot loop: everything but a data message inside an open transaction is the exception.
         accepted, append, room = self._accepting()
         for at, frame in enumerate(islice(frames, place, None), place + 1):

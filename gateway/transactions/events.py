@@ -43,7 +43,7 @@ class Transaction:
         commit_time: Microseconds since 2000-01-01 00:00 UTC.
         origin: Replication origin; None if it is local.
         gid: Global id of a prepared transaction, otherwise None.
-        streamed: Its data messages carry a 4-byte xid behind their tag.
+        streamed: Whether its data messages carry a 4-byte xid after their tag.
         message_count: Frames received for it; those of aborted subtransactions count too.
         byte_size: Bytes of those frames, their headers included.
     """
@@ -157,7 +157,7 @@ class Series:
         )
 
     def skip(self, place: int, transactions: int) -> tuple[Lsn, Lsn, int, int]:
-        """Go on at `place`, behind so many transactions, at least one.
+        """Go on at `place`, which is after `transactions` more transactions, at least one.
 
         Returns:
             Commit LSN, end LSN, xid and commit time of the last one before `place`.

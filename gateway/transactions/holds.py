@@ -48,7 +48,7 @@ class PrepareHolds:
         self._holds.pop((gid, xid), None)
 
     def flush_lsn(self, durable: Lsn) -> Lsn:
-        """Return what may be confirmed when everything up to `durable` is in Kafka."""
+        """Return the LSN that may be confirmed when everything until `durable` is in Kafka."""
         for key, hold in list(self._holds.items()):
             if hold.committed_end_lsn is not None and hold.committed_end_lsn <= durable:
                 del self._holds[key]

@@ -59,7 +59,7 @@ class Spool:
         return self._end
 
     def append(self, frames: Sequence[bytes]) -> None:
-        """Write `frames` behind what is there: all of them, or none when it fails."""
+        """Append `frames`: all of them, or none when it fails."""
         end = self._end
         try:
             for first in range(0, len(frames), _WRITE_FRAMES):

@@ -1,6 +1,6 @@
 """Reader of one TOML file and of the environment, in which every value can be set, too.
 
-``[source] dsn`` is ``PGSLUICE_SOURCE__DSN`` in the environment; with ``_FILE`` behind it, the
+``[source] dsn`` is ``PGSLUICE_SOURCE__DSN`` in the environment; with ``_FILE`` after it, the
 variable names a file that holds the value (for secrets). Lists are comma separated there. In the
 tables of free properties, ``[kafka]`` and ``[registry]``, dots become underscores:
 ``PGSLUICE_KAFKA__BOOTSTRAP_SERVERS``. The environment wins over the file.

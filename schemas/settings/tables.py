@@ -135,7 +135,7 @@ class FiltersTable:
 
     timeout_s: Annotated[float, Rule(above=0)] = 30.0
     """How long it may take for one statement (up to a few thousand rows), in seconds. A filter that
-    takes so long for one row, twice, fails from then on, as `on_error.filter` says."""
+    takes this long for one row, twice, fails from then on, as `on_error.filter` says."""
 
     pushdown: bool = False
     """The walsender leaves out rows that no subscription takes, where that is exact; read
@@ -320,7 +320,7 @@ class ConsumerTable:
 
     parallel_tables: Annotated[int, Rule(least=1)] = 2
     """How many tables the Spark job writes side by side; the small ones of a cut are shared among
-    so many workers."""
+    this many workers."""
 
     keep_hours: Annotated[float, Rule(least=0)] = 168.0
     """How long past states of the rebuilt tables are kept."""

@@ -82,8 +82,8 @@ class ValueChanges:
     """What a batch does to rows that only their values tell apart.
 
     Attributes:
-        source: `action`: `insert` one row, or `delete` all rows that are equal to `v`, those that
-            are inserted aside; and `v`, the row by Avro field.
+        source: `action`: `insert` one row, or `delete` all rows that are equal to `v`, except
+            those that are inserted; and `v`, the row by Avro field.
         columns: The table's columns, in their order.
     """
 

@@ -216,7 +216,7 @@ class _Watch:
             self._end(subscription)
             known = as_error(f"subscription {subscription.name}", error)
             self._ended[subscription] = known
-            if isinstance(known, _LeftAsideError):
+            if isinstance(known, _TablesHeldError):
                 return
             if not self._settings.available_now and self._settings.endpos is None:
                 self._again_at[subscription] = time.monotonic() + _AGAIN_S
@@ -254,7 +254,7 @@ class _Watch:
         elif subscription.failure is not None or not query.isActive:
             self._follow_end(subscription, query)
         elif subscription.is_stuck():
-            raise _left_aside(subscription)
+            raise _tables_held(subscription)
         elif subscription.held and query.status["message"].startswith(_IDLE):
             subscription.release()
 
@@ -277,12 +277,12 @@ class _Watch:
             subscription.name,
             lsn_text(subscription.manifest.end_lsn),
         )
-        if subscription.manifest.in_trouble:
-            raise _left_aside(subscription)
+        if subscription.manifest.has_held_tables:
+            raise _tables_held(subscription)
 
 
-class _LeftAsideError(FatalConsumerError):
-    """All of a subscription has been read, and some of its tables are in trouble."""
+class _TablesHeldError(FatalConsumerError):
+    """All of a subscription has been read, and some of its tables are held."""
 
 
 def _ended_badly(errors: Mapping[Subscription, ConsumerError]) -> ConsumerError:
@@ -293,15 +293,16 @@ def _ended_badly(errors: Mapping[Subscription, ConsumerError]) -> ConsumerError:
     return kind(message, hint="; ".join(hints) or None)
 
 
-def _left_aside(subscription: Subscription) -> _LeftAsideError:
+def _tables_held(subscription: Subscription) -> _TablesHeldError:
     manifest = subscription.manifest
-    return _LeftAsideError(
-        f"everything up to {lsn_text(manifest.end_lsn)} is read,"
+    by_gateway = manifest.held_by_gateway
+    return _TablesHeldError(
+        f"everything until {lsn_text(manifest.end_lsn)} has been read,"
         f" but {'; '.join(manifest.missing())}",
         hint="; ".join(
             sorted(
-                {aside.hint or "" for aside in manifest.aside.values()}
-                | {f"remove the cause at the source, or {COPY_AGAIN}" for _ in manifest.held}
+                {hold.hint or "" for hold in manifest.held_by_job.values()}
+                | {f"remove the cause at the source, or {COPY_AGAIN}" for _ in by_gateway}
             )
         ),
     )
@@ -311,7 +312,7 @@ def _say_what_is_missing(settings: ConsumerSettings, subscriptions: list[Subscri
     for subscription in subscriptions:
         manifest = subscription.manifest
         if settings.endpos is not None:
-            missing = "; ".join(manifest.missing()) or "markers up to there"
+            missing = "; ".join(manifest.missing()) or "markers until there"
             _log.info(
                 "waiting: subscription=%s is at %s of %s, for %s",
                 subscription.name,

@@ -25,7 +25,7 @@ from spark_consumer.names import part
 from spark_consumer.settings import ConsumerSettings
 from spark_consumer.spark.failures import TableTransientError, every_table
 from spark_consumer.spark.tuning import is_small
-from spark_consumer.states.manifests import Aside, Manifest
+from spark_consumer.states.manifests import Hold, Manifest
 
 __all__ = ["Planner", "Task", "read_shares"]
 
@@ -34,7 +34,7 @@ _PIECE: Final = 50_000
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """A table's share, and the table as it is; None for one that begins anew."""
+    """A table's share, and the table as it is; None for one that begins again with a copy."""
 
     name: str
     share: Share
@@ -77,7 +77,7 @@ class Planner:
         topics: Sequence[str],
         *,
         last: bool,
-    ) -> tuple[list[Task], dict[str, Aside]]:
+    ) -> tuple[list[Task], dict[str, Hold]]:
         """Say what is to be applied, and which tables are held.
 
         Args:
@@ -95,7 +95,7 @@ class Planner:
         except (FatalConsumerError, TableTransientError):  # one of them is refused: see which
             states = {}
         tasks: dict[str, Task] = {}
-        aside: dict[str, Aside] = {}
+        holds: dict[str, Hold] = {}
         for topic in topics:
             try:
                 state = states.get(topic) or self._topics.look([topic]).get(topic)
@@ -104,11 +104,11 @@ class Planner:
                 if (every := every_table(error)) is not None:
                     raise every from error
                 name = self._shelf.names.get(topic, topic)
-                aside[name] = self._shelf.failed(name, error, last=last)
+                holds[name] = self._shelf.failed(name, error, last=last)
                 continue
             if task is not None and _is_newer(task, tasks.get(task.name)):
                 tasks[task.name] = task
-        return list(tasks.values()), {n: why for n, why in aside.items() if n not in tasks}
+        return list(tasks.values()), {n: why for n, why in holds.items() if n not in tasks}
 
     def _task(self, topic: str, state: TopicState | None, markers: Sequence[Marker]) -> Task | None:
         """What is to be read for one topic; None when its table has it all.
@@ -117,7 +117,7 @@ class Planner:
             TableError: what the table needs is not there.
         """
         if state is None:
-            raise TableError(f"topic {topic} is gone", hint="let the gateway make it anew")
+            raise TableError(f"topic {topic} is gone", hint="let the gateway create it again")
         name = self._shelf.names.get(topic)
         if name is None:
             name = self._shelf.names[topic] = self._name(topic, state, markers)
@@ -129,10 +129,10 @@ class Planner:
                 " system takes names for the same that differ by case alone",
                 hint="rename one of them, leave one out, or move the warehouse",
             )
-        if name in self._manifest.aside and (copy := self._copy(topic, state, fresh)):
+        if name in self._manifest.held_by_job and (copy := self._copy(topic, state, fresh)):
             return Task(name, copy, None)
         journal = self._manifest.journal
-        trouble: TableError | None = None
+        failure: TableError | None = None
         found = position = None
         try:
             found = self._shelf.find(name, self._trusted(name))
@@ -145,13 +145,13 @@ class Planner:
             if not isinstance(wanted, Gap):
                 return None if wanted is None else Task(name, wanted, found)
             reason = f"{self._shelf.label(name)}: {wanted.reason}"
-            trouble = TableError(reason, hint=COPY_AGAIN)
+            failure = TableError(reason, hint=COPY_AGAIN)
             if known:
                 assert position is not None
                 markers = [one for one in markers if one.offset > position.marker]
         except TableError as error:
             # Its position cannot be trusted, so it is read from the first record again.
-            trouble = error
+            failure = error
             markers = self._since(-1, markers)
             wanted = share(topic, journal, state, markers, None)
             if isinstance(wanted, Share):
@@ -160,7 +160,7 @@ class Planner:
             return Task(name, copy, None)
         if self._is_fenced(topic, position):
             return None
-        raise trouble
+        raise failure
 
     def _since(self, marker: int, markers: Sequence[Marker]) -> list[Marker]:
         return [*self._history(marker, markers[0].offset - 1), *markers]

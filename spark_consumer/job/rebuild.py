@@ -2,7 +2,7 @@
 
 A cut has a share for each table that changed in it. Small shares are read together and brought to
 the driver, a large one is read by itself; tables are written side by side, each in a session of its
-own. A table in trouble is set aside with the reason, the others go on; it comes back by itself
+own. A table that fails is held with the reason, the others go on; it comes back by itself
 when what is missing can be read again, and otherwise with its next copy.
 """
 
@@ -34,7 +34,7 @@ from spark_consumer.names import lsn_text, transaction_topic
 from spark_consumer.settings import ConsumerSettings
 from spark_consumer.spark.failures import SparkFailedError, every_table
 from spark_consumer.spark.tuning import INTERPRETED, tuned
-from spark_consumer.states.manifests import Aside, Manifest, Manifests, TableState
+from spark_consumer.states.manifests import Hold, Manifest, Manifests, TableState
 
 __all__ = ["Rebuild"]
 
@@ -97,7 +97,7 @@ class Rebuild:
         self.manifest = self._manifests.newest() or Manifest("")
         self._count(0)
 
-    def hold(self, unread: Aside | None) -> None:
+    def hold(self, unread: Hold | None) -> None:
         """Keep a manifest that says why the markers cannot be read; None: they can.
 
         Raises:
@@ -121,7 +121,7 @@ class Rebuild:
             self.manifest = replace(self.manifest, journal=journal, marker=-1, owner=None)
         self._shelf.names = {state.topic: name for name, state in self.manifest.tables.items()}
         behind = [name for name in self.manifest.tables if self._is_behind(name)]
-        behind += [name for name in self.manifest.aside if name not in behind]
+        behind += [name for name in self.manifest.held_by_job if name not in behind]
         if behind and self.manifest.marker >= 0:
             _log.info("looking after tables: %s", ", ".join(behind))
             topics = {
@@ -130,7 +130,7 @@ class Rebuild:
             }
             self._catch_up(topics, behind)
 
-    def take(self, cut: Cut) -> None:
+    def apply(self, cut: Cut) -> None:
         """Apply a cut, and keep the manifest that says so.
 
         What fails is tried again after a while, in smaller cuts; tables that have it skip it.
@@ -139,11 +139,11 @@ class Rebuild:
             cut: the next one.
 
         Raises:
-            ConsumerError: the job cannot go on; a table in trouble is set aside instead.
+            ConsumerError: the job cannot go on; a table that fails is held instead.
         """
         for trial in range(1, _TRIES + 1):
             try:
-                self._take(cut, last=trial == _TRIES)
+                self._try(cut, last=trial == _TRIES)
                 return
             except TransientConsumerError as error:
                 if trial == _TRIES or self._stopping.is_set():
@@ -153,14 +153,14 @@ class Rebuild:
                 self._stopping.wait(wait_s)
                 if isinstance(error, SparkFailedError) and len(cut.markers) > 1:
                     for half in cut.halves():
-                        self.take(half)
+                        self.apply(half)
                     return
 
-    def _take(self, cut: Cut, *, last: bool) -> None:
+    def _try(self, cut: Cut, *, last: bool) -> None:
         begun = time.monotonic()
-        tables, aside = self._apply(cut.markers, cut.topics(), last=last)
+        tables, holds = self._apply(cut.markers, cut.topics(), last=last)
         with self.figures.phase("manifest"):
-            self._advance(cut, tables, aside)
+            self._advance(cut, tables, holds)
         self._count(cut.records())
         self.figures.cuts += 1
         if self.figures.cuts % _PRUNE_CUTS == 1:
@@ -187,7 +187,7 @@ class Rebuild:
     def _count(self, records: int) -> None:
         self.figures.end_lsn = self.manifest.end_lsn
         self.figures.commit_time = self.manifest.commit_time
-        self.figures.tables_aside = len(self.manifest.aside)
+        self.figures.tables_held = len(self.manifest.held_by_job)
         self.figures.records += records
 
     def _history(self, after: int, upto: int) -> list[Marker]:
@@ -222,49 +222,49 @@ class Rebuild:
             self._shelf.found.pop(name, None)
         wanted = set(topics)
         tables: dict[str, TableState] = {}
-        aside: dict[str, Aside] = {}
+        holds: dict[str, Hold] = {}
         markers = self._history(-1, self.manifest.marker)
         for cut in cut_markers(markers, self._settings.max_batch_records):
-            done, trouble = self._apply(cut.markers, sorted(wanted & set(cut.topics())), last=True)
+            done, failed = self._apply(cut.markers, sorted(wanted & set(cut.topics())), last=True)
             tables |= done
-            aside = {name: why for name, why in aside.items() if name not in done} | trouble
+            holds = {name: why for name, why in holds.items() if name not in done} | failed
         # A table of which nothing is left to read is as it was found.
         for name in names:
-            if name in tables or name in aside:
+            if name in tables or name in holds:
                 continue
             try:
                 found = self._shelf.find(name)
             except Exception as error:
                 if (every := every_table(error)) is not None:
                     raise every from error
-                aside[name] = self._shelf.failed(name, error, last=True)
+                holds[name] = self._shelf.failed(name, error, last=True)
                 continue
-            if name in self.manifest.aside:
-                aside[name] = self.manifest.aside[name]
+            if name in self.manifest.held_by_job:
+                holds[name] = self.manifest.held_by_job[name]
             elif found is None:
                 gone = TableError("its folder is gone", hint=COPY_AGAIN)
-                aside[name] = self._shelf.aside(name, gone)
+                holds[name] = self._shelf.hold(name, gone)
             else:
                 tables[name] = TableState(found.version, found.commit.position.topic)
-        kept = {name: one for name, one in self.manifest.aside.items() if name not in names}
-        self._say(self.manifest, tables, aside)
+        kept = {name: one for name, one in self.manifest.held_by_job.items() if name not in names}
+        self._report(self.manifest, tables, holds)
         self._store(
             replace(
                 self.manifest,
                 tables={**self.manifest.tables, **tables},
-                aside={**kept, **aside},
+                held_by_job={**kept, **holds},
             )
         )
 
     def _advance(
-        self, cut: Cut, tables: Mapping[str, TableState], aside: Mapping[str, Aside]
+        self, cut: Cut, tables: Mapping[str, TableState], holds: Mapping[str, Hold]
     ) -> None:
         before = self.manifest
         # Markers behind the last one that has records change nothing.
         begin = next((one for one in reversed(cut.markers) if one.ranges), cut.end)
         back = {*tables, *(state.topic for state in tables.values())}
-        kept = {name: why for name, why in before.aside.items() if name not in back}
-        after = replace(before, aside={**kept, **aside}).after(cut.copies)
+        kept = {name: why for name, why in before.held_by_job.items() if name not in back}
+        after = replace(before, held_by_job={**kept, **holds}).after(cut.copies)
         self._store(
             replace(
                 after,
@@ -279,34 +279,34 @@ class Rebuild:
                 owner=cut.end.writer or before.owner,
             )
         )
-        self._say(before, tables, aside)
+        self._report(before, tables, holds)
 
-    def _say(
-        self, before: Manifest, tables: Mapping[str, TableState], aside: Mapping[str, Aside]
+    def _report(
+        self, before: Manifest, tables: Mapping[str, TableState], holds: Mapping[str, Hold]
     ) -> None:
-        for name, why in aside.items():
-            if before.aside.get(name) != why:
+        for name, why in holds.items():
+            if before.held_by_job.get(name) != why:
                 _log.error(
-                    "table set aside: subscription=%s table=%s: %s\nhint: %s",
+                    "table held: subscription=%s table=%s: %s\nhint: %s",
                     self.subscription,
                     name,
                     why.reason,
                     why.hint,
                 )
-        for name in before.aside:
+        for name in before.held_by_job:
             if name in tables:
-                _log.info("table is back: subscription=%s table=%s", self.subscription, name)
+                _log.info("table released: subscription=%s table=%s", self.subscription, name)
 
     def _store(self, manifest: Manifest) -> None:
         self.manifest = self._manifests.store(manifest, self.manifest)
 
     def _apply(
         self, markers: Sequence[Marker], topics: Sequence[str], *, last: bool
-    ) -> tuple[dict[str, TableState], dict[str, Aside]]:
-        """Apply what some topics have between markers: tables that changed, tables in trouble."""
+    ) -> tuple[dict[str, TableState], dict[str, Hold]]:
+        """Apply the shares of some topics between markers; return changed tables and held ones."""
         tables: dict[str, TableState] = {}
         with self.figures.phase("plan"):
-            tasks, aside = self._planner.plan(self.manifest, markers, topics, last=last)
+            tasks, holds = self._planner.plan(self.manifest, markers, topics, last=last)
         with self.figures.phase("apply"):
             done = self._workers.apply(tasks, last=last)
         self.figures.skipped = self._workers.skipped
@@ -317,8 +317,8 @@ class Rebuild:
                 self._shelf.names[topic] = name
                 tables[name] = TableState(outcome.version, topic)
             else:
-                aside[name] = outcome
-        return self._written_before(markers, topics, {*tables, *aside}) | tables, aside
+                holds[name] = outcome
+        return self._written_before(markers, topics, {*tables, *holds}) | tables, holds
 
     def _written_before(
         self, markers: Sequence[Marker], topics: Sequence[str], seen: Collection[str]
@@ -328,7 +328,7 @@ class Rebuild:
         for topic in topics:
             name = self._shelf.names.get(topic, topic)
             found = self._shelf.found.get(name)
-            if found is None or name in seen or name in self.manifest.aside:
+            if found is None or name in seen or name in self.manifest.held_by_job:
                 continue
             position, state = found.commit.position, TableState(found.version, topic)
             here = (position.topic, position.journal) == (topic, self.manifest.journal)

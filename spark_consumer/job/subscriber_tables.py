@@ -13,7 +13,7 @@ from spark_consumer.formats.protocol import Table, TableFormat
 from spark_consumer.names import source_name, table_folder
 from spark_consumer.spark.failures import TableTransientError, as_error
 from spark_consumer.spark.files import Folder
-from spark_consumer.states.manifests import Aside, manifest_folder
+from spark_consumer.states.manifests import Hold, manifest_folder
 
 __all__ = ["Shelf"]
 
@@ -50,7 +50,7 @@ class Shelf:
 
         Args:
             name: ``schema.table``.
-            trusted: a version up to which only this job has written.
+            trusted: the version until which only this job has written.
 
         Raises:
             TableError: its position cannot be trusted.
@@ -72,7 +72,7 @@ class Shelf:
     def twin(self, name: str) -> str | None:
         """The table whose folder this one's is, too; None where it has one of its own.
 
-        Their names differ by case alone, and the file system does not tell them apart.
+        Their names differ by case alone, and the file system does not distinguish them.
 
         Raises:
             TableError: the table's position cannot be trusted.
@@ -111,8 +111,8 @@ class Shelf:
         """How messages call a table."""
         return f"subscription {self._subscription}, table {name}"
 
-    def failed(self, name: str, error: Exception, *, last: bool) -> Aside:
-        """Why a table is held on which the work has failed, whatever the error is.
+    def failed(self, name: str, error: Exception, *, last: bool) -> Hold:
+        """Return why a table is held on which the work has failed, whatever the error is.
 
         Args:
             name: ``schema.table``.
@@ -127,10 +127,10 @@ class Shelf:
             raise known from error
         if known is not error:
             _log.debug("%s", name, exc_info=error)
-        return self.aside(name, known)
+        return self.hold(name, known)
 
-    def aside(self, name: str, error: ConsumerError) -> Aside:
-        """Why a table is set aside; where a copy helps, with the command that asks for it."""
+    def hold(self, name: str, error: ConsumerError) -> Hold:
+        """Return why a table is held; where a copy helps, with the command that requests it."""
         known = self.found.get(name)
         end_lsn = known.commit.position.end_lsn if known is not None else None
         hint = error.hint
@@ -139,4 +139,4 @@ class Shelf:
             table, subscription = as_word(source_name(name)), as_word(self._subscription)
             command = f"{COPY_AGAIN} (pgsluice copy {table} --subscription {subscription})"
             hint = hint.replace(COPY_AGAIN, command)
-        return Aside(error.message, hint, end_lsn)
+        return Hold(error.message, hint, end_lsn)

@@ -37,7 +37,7 @@ from spark_consumer.spark.failures import (
 from spark_consumer.spark.files import Folder
 from spark_consumer.spark.query_listener import query_name
 from spark_consumer.spark.tuning import INTERPRETED, tuned
-from spark_consumer.states.manifests import Aside, Manifest
+from spark_consumer.states.manifests import Hold, Manifest
 
 __all__ = ["Subscription"]
 
@@ -109,20 +109,20 @@ class Subscription:
             self._loaded = True
 
     def is_complete(self) -> bool:
-        """The tables hold everything up to `ConsumerSettings.endpos`."""
+        """Whether the tables hold everything until `ConsumerSettings.endpos`."""
         endpos = self._settings.endpos
         complete = self.manifest.complete_lsn
         return endpos is not None and complete is not None and complete >= endpos
 
     def is_stuck(self) -> bool:
-        """All up to `ConsumerSettings.endpos` has been read, and some table is in trouble."""
+        """Everything until `ConsumerSettings.endpos` has been read, and some table is held."""
         endpos = self._settings.endpos
         manifest = self.manifest
         return (
             endpos is not None
             and manifest.marker >= 0
             and manifest.end_lsn >= endpos
-            and manifest.in_trouble
+            and manifest.has_held_tables
         )
 
     def is_there(self) -> bool:
@@ -144,7 +144,7 @@ class Subscription:
                 error.message,
                 error.hint,
             )
-        self.rebuild.hold(Aside(error.message, error.hint, self.manifest.end_lsn))
+        self.rebuild.hold(Hold(error.message, error.hint, self.manifest.end_lsn))
 
     def hold_as_gone(self) -> None:
         """Say that the marker topic is gone, where there was one.
@@ -251,7 +251,7 @@ class Subscription:
             if self.stopping.is_set():
                 raise StoppedError("stopped between two cuts")
             self.rebuild.figures.waiting_since = cut.begun()
-            self.rebuild.take(cut)
+            self.rebuild.apply(cut)
         self.rebuild.figures.waiting_since = None
         self._waiting = [one for one in self._waiting if one.offset > self.manifest.marker]
         if read.error is not None:

@@ -24,12 +24,12 @@ from spark_consumer.kafka.registry import Schemas
 from spark_consumer.settings import ConsumerSettings
 from spark_consumer.spark.failures import StoppedError, every_table
 from spark_consumer.spark.tuning import INTERPRETED, gather, is_small, tuned
-from spark_consumer.states.manifests import Aside
+from spark_consumer.states.manifests import Hold
 
 __all__ = ["Workers", "groups"]
 
 _TOGETHER: Final = 4
-"""So many small tables are read together at least."""
+"""Least number of small tables that are read together."""
 
 
 class Workers:
@@ -67,25 +67,25 @@ class Workers:
         """For how many keys an update or a delete has found no row, since the start."""
         return sum(applier.skipped for applier in self._all)
 
-    def apply(self, tasks: Sequence[Task], *, last: bool) -> dict[str, Found | Aside]:
+    def apply(self, tasks: Sequence[Task], *, last: bool) -> dict[str, Found | Hold]:
         """Apply shares.
 
         Args:
             tasks: of different tables.
-            last: it is the last try: what fails in Spark alone is set aside, too.
+            last: whether it is the last try: then a table on which only Spark fails is held, too.
 
         Raises:
             TransientConsumerError: it should be tried again; tables may have it already.
             StoppedError: the job is to stop.
         """
-        done: dict[str, Found | Aside] = {}
+        done: dict[str, Found | Hold] = {}
         shared = list(groups(tasks, self._settings.parallel_tables))
         with ThreadPoolExecutor(self._settings.parallel_tables) as pool:
             for outcomes in pool.map(lambda group: self._run(group, last=last), shared):
                 done |= outcomes
         return done
 
-    def _run(self, tasks: Sequence[Task], *, last: bool) -> dict[str, Found | Aside]:
+    def _run(self, tasks: Sequence[Task], *, last: bool) -> dict[str, Found | Hold]:
         """Apply a group of shares with one read; each by itself, when reading fails."""
         applier = self._appliers.get()
         try:
@@ -95,7 +95,7 @@ class Workers:
             outcomes = {task.name: error for task in tasks}
         finally:
             self._appliers.put(applier)
-        done: dict[str, Found | Aside] = {}
+        done: dict[str, Found | Hold] = {}
         for task in tasks:
             outcome = outcomes[task.name]
             if isinstance(outcome, Found):

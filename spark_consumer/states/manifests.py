@@ -1,4 +1,4 @@
-"""What belongs together: for each cut the version of every table.
+"""Manifests: for each cut the versions of all tables that belong together.
 
 States are numbered. In ``<warehouse>/<subscription>/.pgsluice`` the newest one is in ``newest.0``
 or ``newest.1``, whichever was written later: a store writes over the older of the two, so one of
@@ -27,9 +27,9 @@ from spark_consumer.kafka.markers import Copy, Owner
 from spark_consumer.names import part
 from spark_consumer.spark.files import Folder
 
-__all__ = ["Aside", "Manifest", "Manifests", "TableState", "manifest_folder"]
+__all__ = ["Hold", "Manifest", "Manifests", "TableState", "manifest_folder"]
 
-_FORMAT: Final = 4
+_FORMAT: Final = 5
 _ENDED: Final = ("missing", "gone")
 _NEWEST: Final = ("newest.0", "newest.1")
 _TRIES: Final = 50
@@ -43,8 +43,8 @@ class TableState:
     """A table in a manifest.
 
     Attributes:
-        version: Of the table.
-        topic: Where it comes from.
+        version: Version of the table.
+        topic: Topic whose changes it has.
     """
 
     version: Version
@@ -52,13 +52,13 @@ class TableState:
 
 
 @dataclass(frozen=True, slots=True)
-class Aside:
-    """Why a table is set aside: it stays as it is while the others go on.
+class Hold:
+    """Reason for which the job holds a table: it stays as it is while the others go on.
 
     Attributes:
-        reason: What is wrong.
-        hint: What to do.
-        end_lsn: Up to where the table is complete; None when there is none of it.
+        reason: The failure.
+        hint: The remedy, or None.
+        end_lsn: LSN until which the table is complete; None when there is none of it.
     """
 
     reason: str
@@ -76,18 +76,18 @@ class Manifest:
         since_lsn: The ``end_lsn`` of the last marker that changed a table: the state began there.
         since_time: Its commit time, microseconds since 1970; 0 when not known.
         since_marker: Its offset.
-        end_lsn: The ``end_lsn`` up to which the tables have not changed.
+        end_lsn: The ``end_lsn`` until which the tables have not changed.
         commit_time: The source's commit time then, where it is known.
         tables: By ``schema.table``, both as in names of folders and topics.
-        aside: By ``schema.table``, or by topic while the table is not known.
+        held_by_job: By ``schema.table``, or by topic while the table is not known.
         copies: By ``schema.table``, the state of the copy. Tables that are not published any more
             are not among them; their last state is in `tables`.
-        held: By ``schema.table``, why the gateway holds it: until it is copied, changes of it are
+        held_by_gateway: By ``schema.table``, the reason: until it is copied, changes of it are
             missing.
         fenced: Topics whose table comes from another topic now.
         owner: Who writes the markers; None when not known.
         unread: Why the markers from `marker` on cannot be read; None while they can.
-        number: Of the state; each has one more than the state before.
+        number: Number of the state; each has one more than the state before.
         store: How many times a state was stored, this time included.
         highest_lsn: The greatest `since_lsn` of this state and all before.
         highest_time: The greatest `since_time` of this state and all before.
@@ -101,12 +101,12 @@ class Manifest:
     end_lsn: int = 0
     commit_time: int | None = None
     tables: Mapping[str, TableState] = field(default_factory=dict)
-    aside: Mapping[str, Aside] = field(default_factory=dict)
+    held_by_job: Mapping[str, Hold] = field(default_factory=dict)
     copies: Mapping[str, str] = field(default_factory=dict)
-    held: Mapping[str, str] = field(default_factory=dict)
+    held_by_gateway: Mapping[str, str] = field(default_factory=dict)
     fenced: tuple[str, ...] = ()
     owner: Owner | None = None
-    unread: Aside | None = None
+    unread: Hold | None = None
     number: int = 0
     store: int = 0
     highest_lsn: int = 0
@@ -114,31 +114,31 @@ class Manifest:
 
     def after(self, copies: Iterable[Copy]) -> Manifest:
         """Return the manifest in which `copies` have come to other states."""
-        states, held = dict(self.copies), dict(self.held)
-        aside = dict(self.aside)
+        states, by_gateway = dict(self.copies), dict(self.held_by_gateway)
+        by_job = dict(self.held_by_job)
         for copy in copies:
             states.pop(copy.table, None)
-            held.pop(copy.table, None)
+            by_gateway.pop(copy.table, None)
             if copy.state == "held":
-                held[copy.table] = copy.reason
+                by_gateway[copy.table] = copy.reason
             elif copy.state in _ENDED:
-                aside.pop(copy.table, None)
+                by_job.pop(copy.table, None)
             else:
                 states[copy.table] = copy.state
-        return replace(self, copies=states, held=held, aside=aside)
+        return replace(self, copies=states, held_by_gateway=by_gateway, held_by_job=by_job)
 
     @property
     def complete_lsn(self) -> int | None:
-        """All tables hold everything up to this ``end_lsn``; None when some do not."""
+        """The ``end_lsn`` until which all tables hold everything; None when some do not."""
         return None if self.marker < 0 or self._lacking() else self.end_lsn
 
     @property
-    def in_trouble(self) -> bool:
-        """Whether some table will not be complete before somebody does something."""
-        return bool(self.aside or self.held)
+    def has_held_tables(self) -> bool:
+        """Whether some table stays incomplete until a person acts."""
+        return bool(self.held_by_job or self.held_by_gateway)
 
     def missing(self) -> list[str]:
-        """What keeps the tables from being complete, and going on, a line each."""
+        """Return what keeps the tables from being complete, and from going on, a line each."""
         unread = [] if self.unread is None else [f"subscription is held: {self.unread.reason}"]
         return [*unread, *self._lacking()]
 
@@ -150,16 +150,16 @@ class Manifest:
         ]
         held = [
             f"table {table} is held by the gateway: {reason}"
-            for table, reason in sorted(self.held.items())
+            for table, reason in sorted(self.held_by_gateway.items())
         ]
         return [*copying, *held] + [
-            f"table {table} is set aside: {aside.reason}"
-            for table, aside in sorted(self.aside.items())
+            f"table {table} is held by the job: {hold.reason}"
+            for table, hold in sorted(self.held_by_job.items())
         ]
 
 
 def manifest_folder(warehouse: str, subscription: str) -> str:
-    """Where the manifests of a subscription are."""
+    """Return the folder of a subscription's manifests."""
     # A point never occurs in a table's folder, so this one cannot be mistaken for a schema.
     return f"{warehouse.rstrip('/')}/{part(subscription)}/.pgsluice"
 
@@ -173,7 +173,7 @@ class Manifests:
         self._first = 0
 
     def newest(self) -> Manifest | None:
-        """The state now; None when there is none. Never an earlier one than a call before gave.
+        """Return the newest state, never one before that of an earlier call; None without any.
 
         Of the two files the older one may be half written. Then the other is the newest, provided
         that it was read afterwards: the writer goes on to it only when this one is whole.
@@ -194,15 +194,15 @@ class Manifests:
                 return max(whole, key=lambda one: one.store)
             if all(self._folder.time(name) is None for name in _NEWEST):
                 return None
-        # Both were broken by something else: all is found out again from tables and topics.
+        # Both were damaged by something else: everything is read again from tables and topics.
         return None
 
-    def at(self, *, lsn: int | None = None, moment: int | None = None) -> Manifest | None:
-        """The newest state at or before an LSN, or a commit time in microseconds since 1970."""
+    def at(self, *, lsn: int | None = None, commit_time: int | None = None) -> Manifest | None:
+        """Return the newest state at or before an LSN, or a commit time in µs since 1970."""
 
         def is_at(state: Manifest) -> bool:
             by_lsn = lsn is None or state.highest_lsn <= lsn
-            return by_lsn and (moment is None or state.highest_time <= moment)
+            return by_lsn and (commit_time is None or state.highest_time <= commit_time)
 
         found = self.newest()
         if found is not None and not is_at(found):
@@ -210,7 +210,7 @@ class Manifests:
             # Only the first ones are ever removed.
             number = last(0, end, lambda n: (one := self._state(n)) is None or is_at(one))
             found = None if number is None else self._state(number)
-        if found is not None and moment is not None and not found.highest_time:
+        if found is not None and commit_time is not None and not found.highest_time:
             return None
         return found
 
@@ -239,7 +239,7 @@ class Manifests:
         return manifest
 
     def prune(self, keep_hours: float, newest: Manifest, most: int = _PRUNED) -> int:
-        """Remove states that ended longer ago, the oldest first; how many have gone.
+        """Remove states that ended longer ago, the oldest first; return their number.
 
         A state ended when its file was written. They go in the order of their numbers, and the
         search begins where the last one has ended, so each is looked at once.
@@ -251,7 +251,7 @@ class Manifests:
         """
         limit = (time.time() - keep_hours * 3600) * 1000
         if self._first == 0:
-            # What is missing was removed: that is where the rest begins.
+            # Numbers without a state were removed: the rest begins after them.
             gone = last(0, newest.number, lambda n: self._past.time(_file(n)) is None)
             self._first = 0 if gone is None else gone + 1
         begin = self._first
@@ -264,13 +264,13 @@ class Manifests:
         return self._first - begin
 
     def _state(self, number: int) -> Manifest | None:
-        """A past state; None when it has been removed."""
+        """Return a past state; None when it has been removed."""
         name = _file(number)
         text = self._past.read(name)
         return None if text is None else self._parsed(self._past, name, text)
 
     def _newest(self, name: str) -> Manifest | None:
-        """One of the two; None when it is not there, or half written."""
+        """Read one of the two files; None when it does not exist, or is half written."""
         try:
             text = self._folder.read(name)
             return None if text is None else self._parsed(self._folder, name, text)
@@ -290,8 +290,8 @@ class Manifests:
                     "tables": {n: TableState(**state) for n, state in found["tables"].items()},
                     "fenced": tuple(found["fenced"]),
                     "owner": found["owner"] and tuple(found["owner"]),
-                    "aside": {n: Aside(**aside) for n, aside in found["aside"].items()},
-                    "unread": Aside(**unread) if (unread := found.get("unread")) else None,
+                    "held_by_job": {n: Hold(**h) for n, h in found["held_by_job"].items()},
+                    "unread": Hold(**unread) if (unread := found.get("unread")) else None,
                 }
             )
         except (ValueError, KeyError, TypeError, AttributeError) as error:
@@ -303,12 +303,12 @@ class _HalfWrittenError(FatalConsumerError):
 
 
 def last(begin: int, end: int, holds: Callable[[int], bool]) -> int | None:
-    """The last number from `begin` on and before `end` for which something holds; None for none.
+    """Return the last number from `begin` on and before `end` for which `holds` is true, or None.
 
     Args:
         begin: the first number.
-        end: the number behind the last one.
-        holds: it holds for all numbers up to one, and for none from there on.
+        end: the number after the last one.
+        holds: a predicate, true for all numbers before some number and false from there on.
     """
     low, high = begin, end
     while low < high:
@@ -325,9 +325,8 @@ def _file(number: int) -> str:
 
 
 def _same(one: Manifest, other: Manifest) -> bool:
-    return all(
-        getattr(one, name) == getattr(other, name) for name in ("tables", "aside", "copies", "held")
-    )
+    parts = ("tables", "held_by_job", "copies", "held_by_gateway")
+    return all(getattr(one, name) == getattr(other, name) for name in parts)
 
 
 def _to_json(manifest: Manifest) -> str:

@@ -81,7 +81,7 @@ def chunks(reader: ChunkReader, source: ChunkSource, limit: int) -> Iterator[Chu
 def bordered(reader: ChunkReader, source: ChunkSource, limit: int) -> Iterator[Chunk]:
     """Ranges of which the end is asked for first, read from the last one to the first."""
     requests = [reader.border(source, ChunkRequest(True, None, ()), limit)]
-    while (last := requests[-1].upto) is not None:
+    while (last := requests[-1].last) is not None:
         requests.append(reader.border(source, ChunkRequest(True, last, ()), limit))
     return reversed([reader.read(source, request, limit) for request in reversed(requests)])
 

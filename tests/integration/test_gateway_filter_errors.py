@@ -1,4 +1,4 @@
-"""Rows on which a row filter fails: the gateway stops, or puts them aside and goes on."""
+"""Rows on which a row filter fails: the gateway stops, or quarantines them and goes on."""
 
 from __future__ import annotations
 

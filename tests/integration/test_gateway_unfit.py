@@ -152,7 +152,7 @@ def test_one_bad_row_of_a_copy_is_no_dead_end(
     assert_exactly_once(s, ["t"])
 
 
-def test_bad_rows_of_a_streamed_transaction_on_disk_are_put_aside(
+def test_bad_rows_of_a_streamed_transaction_on_disk_are_quarantined(
     scene: MakeScene, database: Database, source: Connection
 ) -> None:
     s = scene(
@@ -230,7 +230,7 @@ def test_a_logical_message_that_is_too_large_is_no_dead_end(
     assert [record.value["content"] for record in messages if record.value] == [b"small"]
 
 
-def test_a_schema_that_the_registry_refuses_puts_the_table_aside_until_it_is_taken(
+def test_a_schema_that_the_registry_refuses_holds_the_table_until_it_is_accepted(
     scene: MakeScene, source: Connection, registry: str
 ) -> None:
     source.execute("INSERT INTO t SELECT i, 'copied', i FROM generate_series(1, 3) i")
@@ -245,7 +245,7 @@ def test_a_schema_that_the_registry_refuses_puts_the_table_aside_until_it_is_tak
     end = current_lsn(source)
 
     ended = stopped(s, end, "schema")
-    put_aside = go_on(s, end, "schema")
+    held = go_on(s, end, "schema")
     stale = s.rebuilt("t")
     refused = [facts(error) for error in errors(s)]
     source.execute("TRUNCATE t")
@@ -257,8 +257,8 @@ def test_a_schema_that_the_registry_refuses_puts_the_table_aside_until_it_is_tak
 
     assert f"refuses the schema of subject {s.topic('t')}-value" in ended.err
     # It is to be copied at once, as its rows may have other values: before the first of them comes.
-    assert "refuses the schema of a table" in put_aside.err
-    assert "a table is put aside" in still.err or "refuses the schema of a table" in still.err
+    assert "refuses the schema of a table" in held.err
+    assert "a table is held" in still.err or "refuses the schema of a table" in still.err
     assert stale == before
     states = [m["copy"]["state"] for m in s.markers() if m["kind"] == "COPY"]
     assert states == ["pending", "copying", "ready"] * 2

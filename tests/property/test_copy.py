@@ -190,8 +190,8 @@ class Gateway:
         if claim.request.ranged and self.random.random() < 0.7:
             after = -1 if claim.request.after is None else int(claim.request.after[0])
             if border := sorted(key for key in state if key > after)[: self.size][-1:]:
-                claim.request = replace(claim.request, upto=(b"%d" % border[0],))
-                self.front.settle(claim, claim.request.upto, end=False)
+                claim.request = replace(claim.request, last=(b"%d" % border[0],))
+                self.front.settle(claim, claim.request.last, end=False)
 
     def read(self) -> None:
         """Read any of the ranges that are claimed."""
@@ -206,16 +206,16 @@ class Gateway:
         after = -1 if request.after is None else int(request.after[0])
         behind = sorted(key for key in state if key > after) if request.ranged else []
         ranged = behind[: self.size]
-        if request.upto is not None:
-            ranged = [key for key in behind if key <= int(request.upto[0])]
+        if request.last is not None:
+            ranged = [key for key in behind if key <= int(request.last[0])]
         wanted = [key for key in ranged if not self.narrowed or self.passes(state[key])]
         chunk = Chunk(
             request,
             [line(state[key]) for key in [*wanted, *sorted(again & state.keys())]],
             snapshot,
             Lsn(self.server.insert_lsn),
-            request.upto or ((b"%d" % ranged[-1],) if ranged else None),
-            request.upto is None and len(behind) < self.size,
+            request.last or ((b"%d" % ranged[-1],) if ranged else None),
+            request.last is None and len(behind) < self.size,
             len(wanted),
             len(ranged) - len(wanted),
             by_key=not (self.narrowed and request.ranged),
@@ -236,7 +236,7 @@ class Gateway:
         parts = chunk.split(self.random.randint(1, 4), [0])
         if parts is not None:
             chunk, rest = parts
-            self.front.part(rest)
+            self.front.keep_rest(rest)
         for row in map(row_of, self.copy.place(chunk)):
             assert UNCHANGED not in row
             if self.passes(tuple(row)):

@@ -126,7 +126,7 @@ def test_no_log_line_and_no_error_of_the_spark_job_has_a_character_that_acts(
     assert len(loggers) > 5
     for found in loggers:
         caplog.clear()
-        found.error("table set aside: table=%s records=%d: %s\nhint: %s", EVIL, 7, EVIL, "\n2026-")
+        found.error("table held: table=%s records=%d: %s\nhint: %s", EVIL, 7, EVIL, "\n2026-")
         (line,) = caplog.messages
         assert_harmless(line)
         assert line.count("\n") == 1, found.name
@@ -140,7 +140,7 @@ def test_a_command_in_a_hint_of_the_spark_job_is_harmless_and_means_the_table() 
     name, session = "ev`il'$(id)\n\x1b[31m\\", cast("Any", None)
     shelf = Shelf(session, DeltaFormat(), "warehouse", name)
     shelf.names["topic"] = f"public.{part(name)}"
-    hint = shelf.aside(shelf.names["topic"], TableError("x", hint=COPY_AGAIN)).hint
+    hint = shelf.hold(shelf.names["topic"], TableError("x", hint=COPY_AGAIN)).hint
     assert hint is not None
     assert_harmless(hint)
     command = hint.partition("(pgsluice copy ")[2].removesuffix(")")

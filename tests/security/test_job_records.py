@@ -195,7 +195,9 @@ def _attack_with_records(
     assert manifest.end_lsn == 0x200
     assert set(manifest.tables) == {"public.healthy"}
     assert attacked.rows(spark, "healthy") == [(1, "copied"), (2, "later")]
-    reasons = {name.removeprefix("public."): why.reason for name, why in manifest.aside.items()}
+    reasons = {
+        name.removeprefix("public."): why.reason for name, why in manifest.held_by_job.items()
+    }
     assert set(reasons) == set(attacked.tables) - {"healthy"}
     undecodable = [name for name in reasons if name.split("_")[0] in ("string", "union", "array")]
     for name in (*undecodable, "nothing", "endless"):

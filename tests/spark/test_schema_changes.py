@@ -42,14 +42,14 @@ class Kind:
         alters: After ``ALTER TABLE name``.
         columns: Of the table, beside its key ``a``; all take numbers.
         key: Of ``a``.
-        aside: Why the table is set aside; empty when it is not.
+        held: The reason for which the table is held; empty when it is not.
         copies: How often it is copied.
     """
 
     alters: tuple[str, ...]
     columns: str = "b int, c text"
     key: str = "PRIMARY KEY"
-    aside: str = ""
+    held: str = ""
     copies: int = 1
 
 
@@ -97,7 +97,7 @@ UNTOLD = {
     "exchanged": Kind(
         ("RENAME b TO d", "RENAME c TO b", "RENAME d TO c"),
         "b text, c text",
-        aside="exchanged their names",
+        held="exchanged their names",
     ),
     "cut": Kind(("ALTER c TYPE varchar(2) USING right(c, 2)",), copies=2),
 }
@@ -127,7 +127,7 @@ def write(connection: Connection, tables: list[str], first: int) -> None:
 
 
 @pytest.mark.parametrize("told", [True, False], ids=["with the event trigger", "without it"])
-def test_each_kind_of_change_ends_in_the_native_table_or_sets_the_table_aside(
+def test_each_kind_of_change_ends_in_the_native_table_or_holds_the_table(
     spark: SparkSession,
     scene: Callable[..., Scene],
     database: Database,
@@ -190,8 +190,8 @@ def test_each_kind_of_change_ends_in_the_native_table_or_sets_the_table_aside(
         else:
             with pytest.raises(FatalConsumerError) as failed:
                 consume(end)
-            found = aside(failed.value)
-            assert found == {name: kind.aside for name, kind in UNTOLD.items() if kind.aside}
+            found = held(failed.value)
+            assert found == {name: kind.held for name, kind in UNTOLD.items() if kind.held}
             for table in found:
                 assert s.cli("copy", table, "--subscription", s.slot).code == 0
             published_to(s, end := current_lsn(connection))
@@ -212,13 +212,13 @@ def copies(s: Scene) -> dict[str, int]:
     return {table: ready.count(table) for table in ready}
 
 
-def aside(error: FatalConsumerError) -> dict[str, str]:
-    """The tables that are set aside, and which of the expected reasons each has."""
+def held(error: FatalConsumerError) -> dict[str, str]:
+    """The tables that are held, and which of the expected reasons each has."""
     found = {}
     for table, reason in re.findall(
-        r"table public\.(\S+) is set aside: (.*?)(?:;|$)", error.message
+        r"table public\.(\S+) is held by the job: (.*?)(?:;|$)", error.message
     ):
-        expected = KINDS[table].aside
+        expected = KINDS[table].held
         found[table] = expected if expected and expected in reason else reason
         assert f"pgsluice copy public.{table} --subscription" in (error.hint or "")
     return found

@@ -249,11 +249,11 @@ class FakeCopier:
     def awaited(self) -> Lsn | None:
         return Lsn(self._chunks[0][0]) if self._chunks else None
 
-    def place(self, last: Lsn, upto: Lsn, room: int) -> Placement | None:
+    def place(self, last: Lsn, until: Lsn, room: int) -> Placement | None:
         assert room > 0
         with suppress(BlockingIOError):
             os.read(self._reader, 4096)
-        if not self._chunks or self._chunks[0][0] > upto:
+        if not self._chunks or self._chunks[0][0] > until:
             return None
         lsn, value = self._chunks[0]
         self.placed.append(max(last, Lsn(lsn)))

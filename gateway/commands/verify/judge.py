@@ -166,8 +166,8 @@ def _begun(
     for target in targets:
         state = manifest.tables.get(target.name)
         reason = target.reason and f"not compared: {target.reason}"
-        if target.name in manifest.aside:
-            reason = f"set aside: {manifest.aside[target.name].reason}"
+        if target.name in manifest.held_by_job:
+            reason = f"held by the job: {manifest.held_by_job[target.name].reason}"
         elif manifest.copies.get(target.name, "ready") != "ready":
             reason = f"its copy is {manifest.copies[target.name]}"
         elif state is None:
@@ -231,8 +231,8 @@ def _round(reader: SourceReader, rebuilt: RebuiltTables, tables: Sequence[_Table
 def _noting(table: _Table, manifest: Manifest) -> Iterator[None]:
     """Note what keeps a table from being compared."""
     try:
-        if table.name in manifest.aside:
-            raise DisturbedError(f"set aside: {manifest.aside[table.name].reason}")
+        if table.name in manifest.held_by_job:
+            raise DisturbedError(f"held by the job: {manifest.held_by_job[table.name].reason}")
         yield
     except DisturbedError as error:
         table.fault = error.message

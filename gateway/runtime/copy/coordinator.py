@@ -1,7 +1,7 @@
-"""Copies tables while the stream goes on: threads read chunks, the loop places them.
+"""Copy of tables while the stream goes on: threads read chunks, the loop places them.
 
     worker threads                          the loop
-    read chunks ────────── due ───────────► place() between two transactions, behind the chunk's
+    read chunks ────────── due ───────────► place() between two transactions, after the chunk's
     wait until one is placed ◄── placed ─── position: its records, and how far the copy is now
 
 What a chunk is and why this is exact: `gateway.copy`. The threads: `gateway.runtime.copy.workers`.
@@ -44,24 +44,24 @@ __all__ = ["TableCopier"]
 
 _LOG: Final = logging.getLogger(__name__)
 _REPORT_S: Final = 5.0
-_OUTDATED: Final = "a table was altered; it is copied anew when it can be published"
+_ALTERED: Final = "a table was altered; it is copied again when it can be published"
 
 
 class TableCopier:
-    """A `gateway.runtime.ports.Copier`. Start it with `with`; its threads have ended when that has.
+    """A `gateway.runtime.ports.Copier`, whose threads run within its `with` block.
 
-    Made when everything up to the watermark is in Kafka and the stream goes on from there, and
+    Created when everything until the watermark is in Kafka and the stream goes on from there, and
     before the first transaction is routed.
 
     Args:
-        states: Of all tables of `plan`; those that are not ready are copied.
-        open_reader: Makes a connection for a worker; gets what is called while it waits.
-        evaluator: Evaluates the filters that are not evaluated here; only for copies.
-        report: Called by the loop, now and then.
-        retry_s: How long a worker waits before it tries again.
+        states: States of all tables of `plan`; those that are not ready are copied.
+        open_reader: Opens a connection for a worker; its argument is called during waits.
+        evaluator: Evaluator of the filters that are left to the server; only for copies.
+        report: Called by the loop, at intervals.
+        retry_s: Pause of a worker before it retries.
 
     Attributes:
-        faults: Of the tables that cannot be read.
+        faults: Faults of the tables that cannot be read.
     """
 
     def __init__(
@@ -102,7 +102,7 @@ class TableCopier:
             self._routes.unwatch(job.route, job.copy)
         self._workers.close()
 
-    # What the loop asks
+    # Called by the loop
 
     def fileno(self) -> int:
         """See `gateway.runtime.ports.Copier`."""
@@ -131,19 +131,19 @@ class TableCopier:
         for copy in self._plan.copies if self._routes.held else ():
             because = self._routes.held.get((copy.subscription, copy.target_oid))
             if because is not None:
-                self._altered |= self._states.start_over(copy, _OUTDATED, because=because)
+                self._altered |= self._states.start_over(copy, _ALTERED, because=because)
         for (subscription, oid), because in self._routes.lost.items():
             self._states.lose(subscription, oid, because)
         if (new_plan := self._routes.pop_new_plan()) is not None:
-            self._states.take(new_plan)
+            self._states.apply(new_plan)
         return self._states.all()
 
-    def place(self, last: Lsn, upto: Lsn, room: int) -> Placement | None:
+    def place(self, last: Lsn, until: Lsn, room: int) -> Placement | None:
         """See `gateway.runtime.ports.Copier`."""
-        self._take_notes()  # also when all is copied: a note that is left would keep the loop awake
+        self._pop_notes()  # also when all is copied: a note that stays would keep the loop awake
         if not self.unfinished:
             return None
-        if (due := self._workers.due(upto)) is None:
+        if (due := self._workers.due(until)) is None:
             return None
         job, chunk = due
         if job.copy.lacks_rewrite(chunk):
@@ -152,13 +152,13 @@ class TableCopier:
         parts = chunk.split(max(1, rows), job.source.key_positions)
         if parts is not None:
             chunk, rest = parts
-            self._workers.part(job, rest)
+            self._workers.keep_rest(job, rest)
         lsn = max(last, chunk.insert_lsn)
         return Placement(lsn, self._publish(job, chunk, lsn, whole=parts is None))
 
-    def _take_notes(self) -> None:
-        """Raise what a worker could not deal with; forget what all later snapshots see."""
-        snapshots, given_up = self._workers.take_notes()
+    def _pop_notes(self) -> None:
+        """Raise the failure of a worker; forget changes that all later snapshots see."""
+        snapshots, given_up = self._workers.pop_notes()
         for job, error in given_up:
             self._give_up(job, error)
         for snapshot in snapshots[-1:]:
@@ -167,7 +167,7 @@ class TableCopier:
     def _publish(
         self, job: CopyJob, chunk: Chunk, lsn: Lsn, *, whole: bool
     ) -> Iterator[list[Record]]:
-        """Yield the records of a chunk; not `whole`: more of what was read with it comes."""
+        """Yield the records of a chunk; `whole` unless a rest of it follows."""
         self._placing = True
         if not job.copy.started and not job.part:
             yield self._mark(job, lsn, state="copying", asked=None, published=0)
@@ -181,7 +181,7 @@ class TableCopier:
             yield records
         job.learn(chunk.size, made)
         for copy in job.copies:
-            sent = self._states.of(copy).published + job.take_published(copy.subscription)
+            sent = self._states.of(copy).published + job.pop_published(copy.subscription)
             self._states.set(copy, published=sent)
         report_quarantined(_LOG, self._counters, transaction.quarantined)
         self._placing = False
@@ -190,7 +190,7 @@ class TableCopier:
         else:
             fail_point("copy.between_chunks")
             self._set_progress(job)
-        self._tell(job)
+        self._report_progress(job)
         self._workers.placed(job, whole=whole)
         self._workers.forget(chunk.snapshot)
 
@@ -205,7 +205,7 @@ class TableCopier:
                 definition = fingerprint_of(self._plan, copy)
                 records += self._mark(job, lsn, [copy], state="ready", definition=definition)
                 if not self._states.of(copy).is_settled:
-                    # What partitions have brought that came meanwhile: the next attempt copies it.
+                    # Rows of partitions that were attached meanwhile: the next attempt copies them.
                     self._states.set(copy, progress=Progress())
                     self._altered = True
             event(
@@ -239,7 +239,7 @@ class TableCopier:
                 event(
                     _LOG,
                     logging.ERROR,
-                    "what was asked for of a table is not copied",
+                    "copy of a part of a table abandoned",
                     subscription=copy.subscription,
                     relation=job.table,
                     because=error.message,
@@ -255,7 +255,7 @@ class TableCopier:
         copies: Sequence[TableCopy] | None = None,
         **changes: object,
     ) -> list[Record]:
-        """Set the state of a table, and say so."""
+        """Set the state of a table, and return the COPY markers."""
         headers = HeaderMaker(lsn, None, None, None).make(lsn, 0, b"COPY")
         records = []
         for copy in job.copies if copies is None else copies:
@@ -271,10 +271,10 @@ class TableCopier:
         for copy in job.copies:
             # One that has to start over has lost its progress for good.
             is_held = (copy.subscription, copy.target_oid) in self._routes.held
-            if not is_held and not self._states.is_aside(copy):
+            if not is_held and not self._states.is_schema_refused(copy):
                 self._states.set(copy, progress=job.copy.progress)
 
-    def _tell(self, job: CopyJob) -> None:
+    def _report_progress(self, job: CopyJob) -> None:
         now = time.monotonic()
         if job.over or now - job.reported_at >= _REPORT_S:
             job.reported_at = now

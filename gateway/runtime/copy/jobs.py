@@ -87,7 +87,7 @@ class CopyJob:
         self.records_per_row = len(self.copies)
         self._counted = {counter.subscription: counter.copied for counter in self._counters()}
 
-    def take_published(self, subscription: str) -> int:
+    def pop_published(self, subscription: str) -> int:
         """Return how many rows a subscription has been sent since the last call."""
         now = sum(c.copied for c in self._counters() if c.subscription == subscription)
         before, self._counted[subscription] = self._counted.get(subscription, 0), now
@@ -104,10 +104,10 @@ class CopyJob:
         return bool(self.source.key) and not self.part
 
     def learn(self, rows: int, records: int) -> None:
-        """Take note of how many `records` so many `rows` have made.
+        """Note that `rows` rows have become `records` records.
 
-        Filters can let all rows of the next range pass that none of this one did, so that it is
-        believed by halves only.
+        A range without matching rows may be followed by one in which all match, so that the ratio
+        falls by half at most.
         """
         if rows:
             self.records_per_row = max(records / rows, self.records_per_row / 2, _LEAST)
@@ -145,8 +145,8 @@ def make_jobs(plan: Plan, states: CopyStates, routes: RelationRoutes) -> Iterato
         table = plan.tables[copies[0].target_oid]
         state = states.of(copies[0])
         route = routes.copy_route(copies, key_of(table, copies[0].columns) or ())
-        if any(map(states.is_aside, copies)):
-            copies = [copy for copy in copies if not states.is_aside(copy)]
+        if any(map(states.is_schema_refused, copies)):
+            copies = [copy for copy in copies if not states.is_schema_refused(copy)]
             if not copies:
                 continue
             route = routes.copy_route(copies, key_of(table, copies[0].columns) or ())

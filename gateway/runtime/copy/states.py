@@ -1,4 +1,4 @@
-"""How far the copies of a plan's tables are: what is committed with every watermark."""
+"""States of the copies of a plan's tables, as committed with every watermark."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ __all__ = ["CopyStates"]
 
 _LOG: Final = logging.getLogger(__name__)
 _REFUSED: Final = (
-    "a table is put aside, because the registry refuses its schema; its changes are in the error "
-    "topic, and it is copied anew at a start when the schema is accepted"
+    "a table is held: the registry refuses its schema; its changes are in the error topic, and it "
+    "is copied at a start when the schema is accepted"
 )
 
 
@@ -27,9 +27,9 @@ class CopyStates:
     """The states of all tables of a plan, one for each subscription that copies it.
 
     Args:
-        plan: In force.
-        states: As the watermark has them.
-        addresses: Know which tables are put aside.
+        plan: The plan in force.
+        states: States as committed with the watermark.
+        addresses: Addresses, which know the tables whose schema is refused.
     """
 
     def __init__(self, plan: Plan, states: tuple[CopyState, ...], addresses: Addresses) -> None:
@@ -44,7 +44,7 @@ class CopyStates:
         return self._states[key_of_copy(self._plan, copy)]
 
     def set(self, copy: TableCopy, **changes: object) -> CopyState:
-        """Change it; return what it is now."""
+        """Change the state of a table; return it."""
         key = key_of_copy(self._plan, copy)
         before = self._states[key]
         self._states[key] = after = replace(before, **changes)  # type: ignore[arg-type]
@@ -54,24 +54,24 @@ class CopyStates:
     def all(self) -> tuple[CopyState, ...]:
         """Return all of them; the same object from call to call, and at first, while none changes.
 
-        A table that is put aside is pending, whatever was set: it is copied from its beginning when
-        the registry takes its schema.
+        A table whose schema is refused is pending, whatever was set: it is copied from its
+        beginning when the registry accepts the schema.
         """
         for copy in self._plan.copies if self._addresses.refused else ():
-            if self.is_aside(copy):
+            if self.is_schema_refused(copy):
                 self.start_over(copy, _REFUSED)
         if self._changed:
             self._changed = False
             self._last = tuple(self._states.values())
         return self._last
 
-    def is_aside(self, copy: TableCopy) -> bool:
+    def is_schema_refused(self, copy: TableCopy) -> bool:
         """Whether the registry refuses the schema of the table for this subscription."""
         return (copy.subscription, copy.target_oid) in self._addresses.refused
 
-    def take(self, told: Plan) -> None:
-        """Remember how the tables are published from here on, as the stream has told."""
-        plan = replace(self._plan, publishes=told.publishes)
+    def apply(self, new_plan: Plan) -> None:
+        """Remember how the tables are published from here on, as DDL messages report."""
+        plan = replace(self._plan, publishes=new_plan.publishes)
         for copy in plan.copies:
             if self.of(copy).taken:
                 self.set(copy, taken=describe(plan, copy))

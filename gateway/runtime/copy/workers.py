@@ -1,8 +1,8 @@
-"""The threads that read what a copier places; what they and the loop share is guarded by one lock.
+"""Threads that read the chunks of tables; one lock guards what they share with the loop.
 
-A worker takes a table of its own as long as there is one that nobody has begun; then it helps with
-a large one, where the loop waits for what is read, and not the readers for the loop. A worker that
-loses its connection makes another and reads its range again; the stream does not notice.
+A worker begins a table of its own while there is one that no other has begun; then it helps with a
+large one, for which the loop waits, and not the readers for the loop. A worker that loses its
+connection opens another and reads its range again; the stream is not affected.
 """
 
 from __future__ import annotations
@@ -43,21 +43,21 @@ _GATE_S: Final = 0.1
 _FLUSH_S: Final = 0.1
 _JOIN_S: Final = 5.0
 _AHEAD: Final = 2
-"""Chunks of a table that are read, or being read, beside the one that is placed next."""
+"""Number of chunks of a table that are read ahead of the one that is placed next."""
 _SNAPSHOTS: Final = 16
 _LARGE: Final = 4
-"""A table of which so many chunks are left is read by several."""
+"""Number of remaining chunks from which several workers read one table."""
 
 
 class CopyWorkers:
     """Reads the chunks of `jobs`, from `start` to `close`.
 
     Args:
-        open_reader: Makes a connection for a worker; gets what is called while it waits.
-        retry_s: How long a worker waits before it tries again.
+        open_reader: Opens a connection for a worker; its argument is called during waits.
+        retry_s: Pause of a worker before it retries.
 
     Attributes:
-        altered: A table is not what it was when the jobs were made.
+        altered: Whether a table has changed since the jobs were made.
     """
 
     def __init__(
@@ -96,13 +96,13 @@ class CopyWorkers:
         ]
 
     def start(self) -> None:
-        """Let the threads begin."""
+        """Start the threads."""
         self._ended = False
         for thread in self._threads:
             thread.start()
 
     def close(self) -> None:
-        """Wait until they have ended."""
+        """Stop the threads, and wait until they have ended."""
         self._closed.set()
         self._notify()
         for thread in self._threads:
@@ -111,10 +111,10 @@ class CopyWorkers:
             os.close(self._write_fd)
         os.close(self._read_fd)
 
-    # What the loop asks
+    # Called by the loop
 
     def fileno(self) -> int:
-        """Readable when there is something to take."""
+        """Return a descriptor that is readable while there are notes to pop."""
         return self._read_fd
 
     def awaited(self) -> Lsn | None:
@@ -122,18 +122,18 @@ class CopyWorkers:
         with self._turn:
             return min((chunk.insert_lsn for _, chunk in self._chunks()), default=None)
 
-    def due(self, upto: Lsn) -> tuple[CopyJob, Chunk] | None:
-        """Return a chunk whose position has come; the caller places it, or a part of it."""
+    def due(self, until: Lsn) -> tuple[CopyJob, Chunk] | None:
+        """Return a chunk whose position has been reached; the caller places all or part of it."""
         with self._turn:
-            return next((e for e in self._chunks() if e[1].insert_lsn <= upto), None)
+            return next((e for e in self._chunks() if e[1].insert_lsn <= until), None)
 
-    def part(self, job: CopyJob, rest: Chunk) -> None:
-        """Leave the rest of a chunk that was due."""
+    def keep_rest(self, job: CopyJob, rest: Chunk) -> None:
+        """Replace a chunk that is due by its rest."""
         with self._turn:
-            job.front.part(rest)
+            job.front.keep_rest(rest)
 
     def placed(self, job: CopyJob, *, whole: bool) -> None:
-        """Take note that a chunk was placed; `whole`: no rest was left of it."""
+        """Note that a chunk was placed; `whole` if no rest of it is left."""
         request = job.copy.request()
         with self._turn:
             if whole:
@@ -144,19 +144,19 @@ class CopyWorkers:
             self._turn.notify_all()
 
     def end(self, job: CopyJob) -> None:
-        """Read nothing of a job any more."""
+        """End a job: nothing of it is read any more."""
         with self._turn:
             job.over = True
             job.front.abandon()
             self._turn.notify_all()
 
-    def take_notes(
+    def pop_notes(
         self,
     ) -> tuple[list[Snapshot], list[tuple[CopyJob, ConditionError | TableUnreadable]]]:
-        """Return what whatever is read from now on sees, and what cannot be copied.
+        """Return snapshots that all later ones include, and the jobs that cannot be copied.
 
         Raises:
-            Exception: what a worker could not deal with.
+            Exception: the failure of a worker.
         """
         if self._ended:
             return [], []  # asked for each transaction, and a read that finds nothing costs as much
@@ -171,10 +171,10 @@ class CopyWorkers:
         return _drained(self._snapshots), _drained(self._given_up)
 
     def forget(self, snapshot: Snapshot) -> None:
-        """Let copies forget what everything that is still to be placed sees.
+        """Let copies forget the changes that all chunks still to be placed see.
 
         Args:
-            snapshot: Seen by whatever is read from now on.
+            snapshot: A snapshot whose transactions everything read from now on sees.
         """
         with self._turn:
             floors = [(job, job.front.floor(snapshot)) for job in self._jobs if not job.over]
@@ -205,7 +205,7 @@ class CopyWorkers:
                 except ConditionError as error:
                     assert job is not None
                     if job.source.narrow:
-                        # A filter that raises; what evaluates it otherwise deals with the row.
+                        # A filter that raises: the rows are filtered by the gateway instead.
                         job.source = replace(job.source, narrow=())
                         event(_LOG, logging.WARNING, "reading all rows", because=error.message)
                         continue
@@ -222,13 +222,12 @@ class CopyWorkers:
                 except TableGone as error:
                     assert job is not None
                     if self._abandon(job, held):
-                        said = "the table is not copied"
-                        event(_LOG, logging.ERROR, said, because=error.message)
+                        event(_LOG, logging.ERROR, "table not copied", because=error.message)
                         self.end(job)
                         self._wake()
                     job = None
                 except TableChanged as error:
-                    event(_LOG, logging.WARNING, "starting anew", because=error.message)
+                    event(_LOG, logging.WARNING, "starting again", because=error.message)
                     self.altered = True
                     self._wake()
                     return
@@ -252,7 +251,7 @@ class CopyWorkers:
             raise TransientError("the copy is interrupted")
 
     def _next_job(self) -> CopyJob | None:
-        """Wait until there is something to begin or to help with; None: there will not be."""
+        """Wait for a job to begin or to help with; None when none is left."""
         with self._turn:
             while not self._closed.is_set():
                 if self._queue:
@@ -288,7 +287,7 @@ class CopyWorkers:
             self._turn.notify_all()
 
     def _wait_until_sure(self, reader: ChunkReader) -> None:
-        """Wait for the transactions that ran when this began; see `gateway.copy`."""
+        """Wait for the transactions that ran when the copy began; see `gateway.copy`."""
         began, waiting = time.monotonic(), False
         notice = WaitNotice(
             "the copy waits for transactions that are still running", reader.awaited
@@ -341,22 +340,22 @@ class CopyWorkers:
             self._closed.wait(max(0.0, self._not_before - time.monotonic()))
 
     def _read(self, reader: ChunkReader, job: CopyJob, claim: Claim, rows: int) -> Chunk:
-        """Read a range; if others wait for the one behind it, say first where that begins."""
+        """Read a range; if others wait for the next one, first find where that begins."""
         with self._turn:
             others = job.workers > 1 and not job.front.waiting
         if others and claim.request.ranged and not claim.settled:
             claim.request = reader.border(job.source, claim.request, rows)
-            if claim.request.upto is not None:
+            if claim.request.last is not None:
                 with self._turn:
-                    job.front.settle(claim, claim.request.upto, end=False)
+                    job.front.settle(claim, claim.request.last, end=False)
                     self._turn.notify_all()
         return reader.read(job.source, claim.request, rows)
 
     def _await_turn(self, reader: ChunkReader, job: CopyJob) -> Claim | None:
-        """Wait until a range may be read; None: there is nothing left for this worker.
+        """Wait until a range may be read; None when nothing is left for this worker.
 
-        The stream needs time to get to a chunk's place, on a gateway that lags as much as it lags;
-        meanwhile the next ones are read, no more than can be kept in memory.
+        The stream needs time to reach the place of a chunk, on a lagging gateway as much as its
+        lag; meanwhile the next ones are read, no more than memory can hold.
         """
         flushed = False
         while not job.over and not self._closed.is_set():
@@ -374,7 +373,7 @@ class CopyWorkers:
         return None
 
     def _claim(self, job: CopyJob) -> Claim | None:
-        """Claim a range: one after the other while the loop is busy, else beside each other."""
+        """Claim a range: one at a time while the loop is busy, otherwise several in parallel."""
         front = job.front
         is_read = front.outstanding - front.waiting
         if front.outstanding > _AHEAD or (is_read and front.waiting):
@@ -382,9 +381,9 @@ class CopyWorkers:
         return front.claim()
 
     def _abandon(self, job: CopyJob, held: list[Claim]) -> bool:
-        """End a job from a worker's range on; False: another worker has ended it.
+        """End a job from a worker's range on; return False if another worker has ended it.
 
-        Waits until what was read before is placed.
+        Waits until the chunks that were read before are placed.
         """
         with self._turn:
             is_ended = job.front.is_closed
@@ -414,8 +413,8 @@ class CopyWorkers:
 
 
 def _drained(entries: deque[_Entry]) -> list[_Entry]:
-    """Take what is there, from a deque that others append to meanwhile."""
-    taken = []
+    """Pop all entries from a deque to which other threads append."""
+    drained = []
     while entries:
-        taken.append(entries.popleft())
-    return taken
+        drained.append(entries.popleft())
+    return drained

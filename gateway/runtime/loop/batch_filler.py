@@ -108,8 +108,8 @@ class BatchFiller:
         self.copies_wait = room <= 0
         if self.copies_wait:
             return
-        upto = self._queue.next_lsn or received_lsn
-        placement = self.copier.place(self._commits.routed_lsn, upto, room)
+        until = self._queue.next_lsn or received_lsn
+        placement = self.copier.place(self._commits.routed_lsn, until, room)
         if placement is not None:
             self._placing = placement.records
             self._commits.reach(placement.lsn)

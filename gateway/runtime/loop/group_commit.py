@@ -315,7 +315,7 @@ class GroupCommit:
             # Whatever came before an idle position is inside, so that the position holds too.
             batch.end_lsn = max(batch.end_lsn, turn.position)
         published = batch.end_lsn if turn.busy else turn.published
-        idle = self._progress.behind(published, everyone=turn.hurry)
+        idle = self._progress.lagging(published, everyone=turn.hurry)
         self._progress.end_turns()
         self._progress.mark(idle, turn.ended, published)
         self._pieces = self._in_pieces = 0
@@ -362,7 +362,7 @@ class GroupCommit:
             turn.position > self.durable.end_lsn
             or (turn.copies is not None and turn.copies is not self.durable.copies)
             or turn.refusal != self.durable.refusal
-            or bool(self._progress.behind(turn.published, everyone=turn.hurry))
+            or bool(self._progress.lagging(turn.published, everyone=turn.hurry))
         )
 
     def due_at(self, turn: Turn) -> list[float]:

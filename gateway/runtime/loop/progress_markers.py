@@ -1,4 +1,4 @@
-"""Schedule of PROGRESS markers: who without new rows is told that it is complete, and when."""
+"""Schedule of PROGRESS markers for subscriptions without new rows."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class ProgressMarkers:
 
     A marker is a record in a partition of its own, which Kafka then has to mark as committed, too:
     those of a hundred subscriptions in one Kafka transaction keep everybody's rows waiting for 100
-    ms. So they take turns within the interval, some ten at a time.
+    ms. They therefore take turns within the interval, some ten at a time.
 
     Args:
         subscriptions: Their names.
@@ -32,7 +32,7 @@ class ProgressMarkers:
     ) -> None:
         self._interval_s = interval_s
         self._clock = clock
-        # What earlier runs have marked is not known: mark once at the start.
+        # The markers of earlier runs are not known: mark once at the start.
         self._marked: dict[str, Lsn] = dict.fromkeys(subscriptions, _NEVER)
         number = max(1, min(_MOST_TURNS, -(-len(subscriptions) // _IN_ONE_TURN)))
         self._turns = [subscriptions[turn::number] for turn in range(number)]
@@ -58,8 +58,8 @@ class ProgressMarkers:
             default=None,
         )
 
-    def behind(self, published: Lsn, *, everyone: bool = False) -> list[str]:
-        """Return those whose last marker is before `published` and whose turn it is."""
+    def lagging(self, published: Lsn, *, everyone: bool = False) -> list[str]:
+        """Return the subscriptions whose last marker is before `published` and whose turn it is."""
         now = self._clock()
         return [
             name

@@ -213,7 +213,7 @@ class ChunkReader:
             if source.key:
                 rows: Iterable[CopiedRow]
                 rows, last, size, skipped = self._read_keyed(source, request, limit)
-                end = not request.ranged or (request.upto is None and size + skipped < limit)
+                end = not request.ranged or (request.last is None and size + skipped < limit)
             else:
                 rows, last, end = self._spool(source), None, True
                 size = self.rows
@@ -249,7 +249,7 @@ class ChunkReader:
                 last, rows = self._border(source, listed(columns), where, limit)
         except psycopg.Error as error:
             raise copy_error(error, source.table, conditions=bool(source.where)) from None
-        return replace(request, upto=last, rows=rows)
+        return replace(request, last=last, rows=rows)
 
     def narrows(self, source: ChunkSource) -> bool:
         """Whether the server expects `narrow` to leave out enough rows to be worth a look at each.
@@ -288,7 +288,7 @@ class ChunkReader:
         size = skipped = 0
         if request.ranged:
             where = self._beyond(source, request)
-            last, skipped = request.upto, request.rows
+            last, skipped = request.last, request.rows
             if source.narrow and last is None:
                 last, skipped = self._border(source, order, where, limit)
             if last is not None:

@@ -4,8 +4,8 @@ One `Question` is one prepared statement. Its first use is without rows: where t
 fails on a constant part (``1 / 0 = 1``), that filter fails for every row and is not asked again.
 When a statement raises, its rows are halved until the one that raises is alone, and then each
 filter is asked alone; so only what PostgreSQL fails on is affected. A filter that takes too long
-for one row, twice, fails from then on: as long as it is asked, everybody waits. Where the server
-runs out of memory the rows are asked about once more; what runs out of it twice, fails.
+for one row, twice, fails from then on: as long as it is asked, everybody waits. If the server
+runs out of memory, the rows are asked about once more; a row that does it twice, fails.
 
 The session has the walsender's settings, so that values read as they were written; its search_path
 is the one under which filters are printed.

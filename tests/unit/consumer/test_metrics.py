@@ -14,7 +14,7 @@ from spark_consumer.metrics import PHASES, Figures, Pulse, exposition, health, r
 
 
 def test_figures_are_served_by_subscription() -> None:
-    figures = Figures(end_lsn=256, commit_time=1_500_000, records=7, cuts=2, tables_aside=1)
+    figures = Figures(end_lsn=256, commit_time=1_500_000, records=7, cuts=2, tables_held=1)
     figures.skipped = 3
     assert figures.lag == 0
     figures.waiting_since = int((time.time() - 60) * 1_000_000)
@@ -31,7 +31,7 @@ def test_figures_are_served_by_subscription() -> None:
     assert 'pgsluice_consumer_commit_timestamp_seconds{subscription="s\\"1"} 1.5' in text
     assert 'pgsluice_consumer_records_total{subscription="s\\"1"} 7' in text
     assert 'pgsluice_consumer_skipped_total{subscription="s\\"1"} 3' in text
-    assert 'pgsluice_consumer_tables_aside{subscription="s\\"1"} 1' in text
+    assert 'pgsluice_consumer_tables_held{subscription="s\\"1"} 1' in text
     lag = re.search(r'pgsluice_consumer_lag_seconds{subscription="s\\"1"} ([0-9.]+)', text)
     assert lag is not None and 60 <= float(lag[1]) < 120
     assert 'pgsluice_consumer_phase_seconds_total{subscription="s\\"1",phase="apply"} 0.0' in text

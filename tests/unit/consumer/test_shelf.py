@@ -1,4 +1,4 @@
-"""What is said of a table that is set aside."""
+"""Reasons and hints of held tables."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ def test_a_table_that_needs_a_copy_is_named_with_the_command_that_asks_for_it() 
     shelf = Shelf(session, DeltaFormat(), "warehouse", "s 1")
     shelf.names["topic"] = f"public.{part('order items')}"
 
-    why = shelf.aside("public.order-x0020-items", GONE)
+    why = shelf.hold("public.order-x0020-items", GONE)
 
     assert why.hint == (
         "copy the table again (pgsluice copy 'public.order items' --subscription 's 1'):"
         " it begins anew"
     )
-    assert shelf.aside("s.public.t", GONE).hint == GONE.hint
+    assert shelf.hold("s.public.t", GONE).hint == GONE.hint
 
 
 @given(st.text(min_size=1))

@@ -30,8 +30,8 @@ def scraped(of: Figures | None, *, safe_wal_bytes: int | None = None) -> dict[Sa
 
 def families(of: Figures | None, *, safe_wal_bytes: int | None = None) -> Iterator[Metric]:
     """What Prometheus makes of it."""
-    aside = CopyState("nsw", "public", "v", "held", reason="it has no identity")
-    tables = tables_of((*COPIES, aside), lambda c: len(c.table) + 8)
+    held = CopyState("nsw", "public", "v", "held", reason="it has no identity")
+    tables = tables_of((*COPIES, held), lambda c: len(c.table) + 8)
     shown = replace(status(safe_wal_bytes=safe_wal_bytes), tables=tables)
     exposition = Exposition(
         lambda: of, lambda: shown, lambda: {("warning", "sink.producer"): 2}, "s"

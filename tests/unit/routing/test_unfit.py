@@ -115,7 +115,7 @@ def test_an_unfit_value_concerns_those_that_publish_its_column_and_take_the_row(
         ),
     ],
 )
-def test_a_change_is_sent_or_put_aside_as_a_whole(
+def test_a_change_is_sent_or_quarantined_as_a_whole(
     change: Update | Delete, sent: list[str], effects: list[str]
 ) -> None:
     gateway = quarantining(publish(where="(a < 5)"), tables=[EVENTS_FULL])
@@ -182,7 +182,7 @@ def test_a_record_may_be_as_large_as_its_topic_takes(spare: int, effects: list[s
     assert (("s", "c") in taken(seen)) is (not effects)
 
 
-def test_halves_of_a_key_change_are_put_aside_together_and_not_counted() -> None:
+def test_halves_of_a_key_change_are_quarantined_together_and_not_counted() -> None:
     gateway = quarantining(publish(), most_bytes={TOPIC: 30_000})
     large = update(key_tuple(b"1", None, None), b"2", NEAR, b"x" * 40_000)
 
@@ -226,7 +226,7 @@ def test_an_oversized_record_stops_with_its_size_and_both_settings() -> None:
         assert setting in str(caught.value.hint)
 
 
-def test_a_logical_message_that_is_too_large_is_put_aside() -> None:
+def test_a_logical_message_that_is_too_large_is_quarantined() -> None:
     gateway = quarantining(
         publish(), prefixes=frozenset({"app"}), most_bytes={"gw.message": 20_000}
     )
@@ -257,7 +257,7 @@ def refusing(*quarantined: UnfitKind) -> Gateway:
     )
 
 
-def test_a_table_whose_schema_is_refused_is_put_aside_for_that_subscription() -> None:
+def test_a_table_whose_schema_is_refused_is_held_for_that_subscription() -> None:
     gateway = refusing("schema")
 
     seen = gateway.commit(
@@ -280,7 +280,7 @@ def test_a_table_whose_schema_is_refused_is_put_aside_for_that_subscription() ->
     ]
 
 
-def test_it_stays_aside_when_the_registry_takes_the_schema_later() -> None:
+def test_it_stays_held_when_the_registry_accepts_the_schema_later() -> None:
     gateway = refusing("schema")
     gateway.commit(relation_of(T1_TABLE), Insert(T1, (b"2", b"9")))
     gateway.schemas.register = Schemas.register.__get__(gateway.schemas)  # type: ignore[method-assign]
@@ -304,7 +304,7 @@ def test_a_refused_schema_stops_and_names_the_setting(when: str) -> None:
     assert '[on_error] schema = "quarantine"' in str(caught.value.hint)
 
 
-def test_operations_that_are_not_published_are_not_put_aside() -> None:
+def test_operations_that_are_not_published_are_not_quarantined() -> None:
     inserts = frozenset({Operation.INSERT})
     gateway = Gateway(
         [T1_TABLE],

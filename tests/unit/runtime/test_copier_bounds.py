@@ -77,16 +77,16 @@ class Large(Reader):
         last = min(4_000, first + limit) - 1
         if last < first:
             return request
-        return replace(request, upto=(b"%d" % last,), rows=last + 1 - first)
+        return replace(request, last=(b"%d" % last,), rows=last + 1 - first)
 
     def read(self, source: ChunkSource, request: ChunkRequest, limit: int) -> Chunk:
         first = 0 if request.after is None else int(request.after[0]) + 1
         keys = range(first, min(4_000, first + limit))
-        if request.upto is not None:
-            keys = range(first, int(request.upto[0]) + 1)
+        if request.last is not None:
+            keys = range(first, int(request.last[0]) + 1)
         lines = [b"%d\t%d\ttext\n" % (key, key % 50) for key in keys]
         last = (b"%d" % keys[-1],) if keys else None
-        end = request.upto is None and first + limit > 3_999
+        end = request.last is None and first + limit > 3_999
         return Chunk(request, lines, self.snapshot(), Lsn(100), last, end, len(lines))
 
 
@@ -134,7 +134,7 @@ class Together(Large):
 
     def read(self, source: ChunkSource, request: ChunkRequest, limit: int) -> Chunk:
         chunk = super().read(source, request, limit)
-        if chunk.last is not None and request.upto is not None:
+        if chunk.last is not None and request.last is not None:
             self.reading.add(chunk.last[0])
             if len(self.reading) > 1:
                 self.met.set()

@@ -191,7 +191,7 @@ class Reader:
             _, state = self._server.snapshot()
         after = -1 if request.after is None else int(request.after[0])
         ranged = sorted(key for key in state if key > after)[:limit]
-        return replace(request, upto=(b"%d" % ranged[-1],), rows=len(ranged)) if ranged else request
+        return replace(request, last=(b"%d" % ranged[-1],), rows=len(ranged)) if ranged else request
 
     def read(self, source: ChunkSource, request: ChunkRequest, limit: int) -> Chunk:
         with self._lock:
@@ -202,15 +202,15 @@ class Reader:
             after = -1 if request.after is None else int(request.after[0])
             behind = sorted(key for key in state if key > after) if request.ranged else []
             ranged = behind[:limit]
-            if request.upto is not None:
-                ranged = [key for key in behind if key <= int(request.upto[0])]
+            if request.last is not None:
+                ranged = [key for key in behind if key <= int(request.last[0])]
             return Chunk(
                 request,
                 [line(state[key]) for key in [*ranged, *sorted(again & state.keys())]],
                 snapshot,
                 Lsn(self._server.insert_lsn),
-                request.upto or ((b"%d" % ranged[-1],) if ranged else None),
-                request.upto is None and len(behind) < limit,
+                request.last or ((b"%d" % ranged[-1],) if ranged else None),
+                request.last is None and len(behind) < limit,
                 len(ranged),
             )
 

@@ -1,4 +1,4 @@
-"""What is committed of the copies: only what has changed, and what is put aside as pending."""
+"""What is committed of the copies: only what has changed, and what is held as pending."""
 
 from __future__ import annotations
 
@@ -51,17 +51,17 @@ def test_states_are_the_same_object_until_one_changes(addresses: Addresses) -> N
     assert [s.consistent_point for s in states.all()] == [6, 5]
 
 
-def test_a_table_that_is_put_aside_is_to_be_copied_from_its_beginning(
+def test_a_table_that_is_held_is_to_be_copied_from_its_beginning(
     addresses: Addresses, caplog: pytest.LogCaptureFixture
 ) -> None:
     states = ready(addresses)
     addresses.refused["s", T1] = SchemaRefusedError("refused")
 
-    aside, other = states.all()
+    held, other = states.all()
     states.all()
 
-    assert (aside.state, aside.consistent_point, aside.progress) == ("pending", None, Progress())
-    assert aside.definition == other.definition
+    assert (held.state, held.consistent_point, held.progress) == ("pending", None, Progress())
+    assert held.definition == other.definition
     assert other.state == "ready"
-    assert [r.message for r in caplog.records if "put aside" in r.message] != []
+    assert [r.message for r in caplog.records if "held" in r.message] != []
     assert len(caplog.records) == 1

@@ -22,7 +22,7 @@ class Clock:
 
 def taken(progress: ProgressMarkers, published: Lsn) -> list[str]:
     """Who gets a marker in a commit at this moment."""
-    idle = progress.behind(published)
+    idle = progress.lagging(published)
     progress.end_turns()
     progress.mark(idle, {}, published)
     return idle
@@ -77,14 +77,14 @@ def test_who_has_records_or_is_marked_needs_no_turn() -> None:
     clock = Clock()
     progress = ProgressMarkers(names(2), 1.0, clock)
     progress.mark(["s0"], {"s1": FIRST}, FIRST)
-    assert progress.behind(FIRST) == []
+    assert progress.lagging(FIRST) == []
     assert progress.due_at(FIRST, moved=False) is None
     assert progress.due_at(FIRST, moved=True) == pytest.approx(1000.0)
-    assert progress.behind(SECOND) == ["s0", "s1"]
+    assert progress.lagging(SECOND) == ["s0", "s1"]
 
 
 def test_everyone_is_marked_when_there_is_no_time_for_turns() -> None:
     clock = Clock()
     progress = ProgressMarkers(names(40), 1.0, clock)
     taken(progress, FIRST)
-    assert len(progress.behind(FIRST, everyone=True)) == 30
+    assert len(progress.lagging(FIRST, everyone=True)) == 30

@@ -46,9 +46,7 @@ def clock() -> ManualClock:
     return ManualClock()
 
 
-def test_what_was_set_aside_comes_before_what_comes_later(
-    clock: ManualClock, tmp_path: Path
-) -> None:
+def test_what_was_spooled_comes_before_what_comes_later(clock: ManualClock, tmp_path: Path) -> None:
     first, second, third = [row(1), row(2)], [row(3)], [row(4)]
     with Receiver(
         FakeSource([first, second, third]), spool_directory=tmp_path, clock=clock
@@ -107,7 +105,7 @@ def test_a_question_is_answered_when_it_arrives_and_not_again_later(clock: Manua
         assert everything(receiver) == [row(1), keepalive(50, reply_requested=False)]
 
 
-def test_a_server_that_insists_is_let_go_while_frames_are_set_aside(clock: ManualClock) -> None:
+def test_a_server_that_insists_is_let_go_while_frames_are_spooled(clock: ManualClock) -> None:
     class Insisting(FakeSource):
         def receive(self, limit: int) -> Sequence[bytes]:
             clock.advance(0.05)

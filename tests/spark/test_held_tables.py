@@ -102,7 +102,7 @@ class Scene:
         self.topics.create(topic)
 
 
-def test_tables_in_trouble_are_repaired_or_set_aside_and_the_others_go_on(
+def test_tables_that_fail_are_repaired_or_held_and_the_others_go_on(
     spark: SparkSession, kafka: str, registry: str, tmp_path: Path
 ) -> None:
     scene = Scene(kafka, registry, tmp_path)
@@ -138,13 +138,13 @@ def test_tables_in_trouble_are_repaired_or_set_aside_and_the_others_go_on(
         (REMADE, r"topic \S+ was made anew"),
         (RETYPED, r"column 'b' is string in the Delta table and int in the topic"),
     ]:
-        assert stopped.match(rf"table public\.{name} is set aside: [^;]*{reason}")
+        assert stopped.match(rf"table public\.{name} is held by the job: [^;]*{reason}")
         assert scene.keys(spark, name) == [1, 2, 3]
     assert scene.keys(spark, HEALTHY) == [1, 2, 3, 4, 5]
     for name in REPAIRED:
         assert scene.keys(spark, name) == [1, 2, 3, 4], name
     manifest = state_at(scene.name, at=None, warehouse=scene.settings.warehouse, spark=spark)
-    assert set(manifest.aside) == {"public.trimmed", "public.remade", "public.retyped"}
+    assert set(manifest.held_by_job) == {"public.trimmed", "public.remade", "public.retyped"}
     assert manifest.complete_lsn is None
 
     scene.copy(TRIMMED, REMADE)
