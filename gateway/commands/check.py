@@ -6,7 +6,7 @@ one run shows everything there is to repair.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from enum import Enum
@@ -155,7 +155,10 @@ def _source_findings(
     yield from _guarded("slot", lambda: _slot_findings(connection, settings, facts))
     if definitions is None:
         return
-    yield from _guarded("topics", lambda: _owner_findings(connection, settings, facts, definitions))
+    unread: dict[str, FatalError] = {}
+    yield from _guarded(
+        "topics", lambda: _owner_findings(connection, settings, facts, definitions, unread)
+    )
     plan = known_plan(settings, connection, definitions, facts)
     for warning in plan.warnings:
         yield Finding(Severity.WARNING, warning)
@@ -167,7 +170,7 @@ def _source_findings(
             "the other tables go on; this one is copied by itself when it can be published",
         )
     yield _fine(f"definitions: {len(plan.copies)} subscriber tables with an initial copy")
-    yield from _guarded("kafka", lambda: _topic_findings(settings, facts, plan))
+    yield from _guarded("kafka", lambda: _topic_findings(settings, facts, plan, unread))
     # Building the routes compiles every filter and every schema.
     routes = routes_of(connection, plan, facts, settings, CollectedSchemas())
     for row_filter, who in routes.filters.evaluations():
@@ -410,24 +413,31 @@ def _owner_findings(
     settings: Settings,
     facts: ServerFacts,
     definitions: Definitions,
+    unread: dict[str, FatalError],
 ) -> Iterator[Finding]:
-    """Say that the topics are this gateway's, or nobody's; another's is an error."""
+    """Say that the topics are this gateway's, or nobody's; another's is an error.
+
+    `unread` receives the errors of those of which that cannot be said.
+    """
     names = [subscription.name for subscription in definitions.subscriptions]
     with Registry(settings.registry) as registry:
-        refuse_foreign_topics(settings, connection, facts, registry, names)
-    yield _fine("topics: no other gateway writes to those of the subscriptions")
+        refuse_foreign_topics(settings, connection, facts, registry, names, refused=unread)
+    if not unread:
+        yield _fine("topics: no other gateway writes to those of the subscriptions")
 
 
-def _topic_findings(settings: Settings, facts: ServerFacts, plan: Plan) -> Iterator[Finding]:
+def _topic_findings(
+    settings: Settings, facts: ServerFacts, plan: Plan, unread: Mapping[str, FatalError]
+) -> Iterator[Finding]:
     """Say what Kafka has lost of what was written, and what its settings let it lose."""
     identity, progress = slot_identity(facts, settings), settings.topics.progress
     specs = table_topics(plan, settings)
     tables = [spec.name for spec in specs]
     markers = [transaction_topic(subscription.name) for subscription in plan.subscriptions]
     specs += shared_topics(plan, settings)
-    refused: dict[str, FatalError] = {}
+    refused = dict(unread)
     found = describe_topics(settings.kafka, [spec.name for spec in specs], refused=refused)
-    known = read_topics(settings.kafka, [*found, *refused])
+    known = read_topics(settings.kafka, [*found, *refused], refused=refused)
     missing = [s for s in specs if s.name not in found and s.name not in refused]
     refused |= unwritable(known) | uncreatable_topics(settings.kafka, missing)
     for name, error in sorted((unfit_topics(specs[:-1], found) | refused).items()):

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from confluent_kafka.admin._acl import AclBinding, AclOperation, AclPermissionType
+from confluent_kafka.admin._acl import AclBinding, AclBindingFilter, AclOperation, AclPermissionType
 from confluent_kafka.admin._resource import ResourcePatternType, ResourceType
 from confluent_kafka.cimpl import NewTopic
 
@@ -193,6 +193,77 @@ def test_rights_to_create_topics_are_checked_before_publications_are_changed(
     assert after == published
 
 
+def test_a_topic_of_markers_that_may_not_be_used_holds_its_own_subscription_alone(
+    secured: Secured, tmp_path: Path
+) -> None:
+    denied = {
+        "hidden.transaction": AclOperation.DESCRIBE,
+        "unset.transaction": AclOperation.DESCRIBE_CONFIGS,
+        "unread.transaction": AclOperation.READ,
+        "open.public.t2": AclOperation.DESCRIBE,
+    }
+    subscriptions = ("open", "hidden", "unset", "unread")
+    admin = secured.admin()
+    for subscription in subscriptions:
+        grant_documented_acls(admin, {"subscription": subscription})
+    for future in admin.create_topics([NewTopic(topic, 1) for topic in denied]).values():
+        future.result()
+    literal, deny = ResourcePatternType.LITERAL, AclPermissionType.DENY
+    acls = [
+        AclBinding(ResourceType.TOPIC, topic, literal, f"User:{GATEWAY}", "*", operation, deny)
+        for topic, operation in denied.items()
+    ]
+    for future in admin.create_acls(acls).values():
+        future.result()
+    project = secured.project(
+        tmp_path,
+        "CREATE PUBLICATION p FOR TABLE t1; CREATE PUBLICATION q FOR TABLE t2;"
+        + "".join(
+            f"CREATE SUBSCRIPTION {name} CONNECTION '' PUBLICATION p{', q' * (name == 'open')};"
+            for name in subscriptions
+        ),
+    )
+    project.slot = "markers"
+    project.extra = {**project.extra, "source": {"dsn": secured.postgres.dsn(DATABASE)}}
+    environment = secured.environment()
+    del environment["PGSLUICE_SOURCE__DSN_FILE"]
+    config = ("--config", str(project.write()))
+
+    with secured.postgres.connect(DATABASE) as connection, secured.reader() as reader:
+
+        def run() -> Ended:
+            row = connection.execute("SELECT pg_current_wal_insert_lsn()::text").fetchone()
+            return cli("run", "--endpos", str(row and row[0]), *config, environment=environment)
+
+        def rows(topic: str) -> list[tuple[object, ...]]:
+            return Rebuilt().apply(reader.read(topic)).rows()
+
+        checked = cli("check", *config, environment=environment)
+        first, again = run(), run()
+        open_rows, status = rows("open.public.t1"), cli("status", *config, environment=environment)
+        written = [reader.read(topic) for topic in denied]
+        for future in admin.delete_acls([_filter_of(acl) for acl in acls]).values():
+            future.result()
+        released = [run(), run()]
+        expected = connection.execute("SELECT a, b FROM t1").fetchall()
+
+        for ended in (first, again, *released):
+            assert ended.code == 0, ended.err
+        assert open_rows == expected
+        assert written == [[]] * len(denied)
+        assert (checked.code, status.code) == (1, 1), checked.out + status.out
+        for topic in denied:
+            assert f"{topic}: not authorised" in checked.out, checked.out
+        for name in subscriptions[1:]:
+            assert f"table public.t1 of subscription {name} is held: the topic of" in status.out
+        assert "table public.t2 of subscription open is held: " in status.out
+        assert checked.out.count("; all tables of its subscription are held") == 3, checked.out
+        for topic in (*(f"{name}.public.t1" for name in subscriptions), "open.public.t2"):
+            assert rows(topic), topic
+    with secured.postgres.connect(DATABASE) as connection:
+        connection.execute("SELECT pg_drop_replication_slot('markers')")
+
+
 def test_each_server_is_named_when_its_certificate_is_not_trusted(
     secured: Secured, project: GatewayProject, tmp_path: Path
 ) -> None:
@@ -283,6 +354,18 @@ def test_a_topic_that_may_not_be_written_is_named_also_when_others_were_produced
     assert type(errors[0]) is FatalError
     assert "not authorised" in errors[0].message
     assert may_not in errors[0].message
+
+
+def _filter_of(acl: AclBinding) -> AclBindingFilter:
+    return AclBindingFilter(
+        acl.restype,
+        acl.name,
+        acl.resource_pattern_type,
+        acl.principal,
+        acl.host,
+        acl.operation,
+        acl.permission_type,
+    )
 
 
 def make_sink(properties: dict[str, str]) -> TransactionalSink:

@@ -14,6 +14,7 @@ from typing import Final
 import psycopg
 
 from gateway.config import Settings
+from gateway.core.errors import FatalError
 from gateway.core.lsn import ZERO_LSN
 from gateway.core.records import Writer
 from gateway.sink.clients.identity import SlotIdentity
@@ -44,14 +45,18 @@ def refuse_foreign_topics(
     facts: ServerFacts,
     registry: Registry,
     subscriptions: Iterable[str],
+    *,
+    refused: dict[str, FatalError] | None = None,
 ) -> None:
     """Refuse to write where another gateway does; changes nothing.
+
+    `refused` is as in `gateway.sink.own_topics.owners.read_owners`: nothing is written there.
 
     Raises:
         ForeignTopics: names both.
         TransientError: Kafka or the registry does not answer.
     """
-    owners = read_owners(settings.kafka, registry, subscriptions)
+    owners = read_owners(settings.kafka, registry, subscriptions, refused=refused)
     refuse_foreign(
         writer_of(facts, settings),
         owners,

@@ -17,7 +17,7 @@ import psycopg
 from gateway.config import Settings
 from gateway.core.background import OnWait, keep_waiting
 from gateway.core.descriptors import wait_readable
-from gateway.core.errors import DefinitionError
+from gateway.core.errors import DefinitionError, FatalError
 from gateway.core.lsn import ZERO_LSN
 from gateway.core.records import Batch, CopyState, Watermark
 from gateway.definitions.combine import TableId
@@ -179,9 +179,19 @@ def register(
         TransientError: a server does not answer.
     """
     subscriptions = [subscription.name for subscription in plan.subscriptions]
-    refuse_foreign_topics(settings, connection, facts, registry, subscriptions)
     holds = settings.definitions.on_table_error == "hold"
-    topics = ensure_all_topics(settings, plan, timeout_s=TOPICS_TIMEOUT_S, holds=holds)
+    unread: dict[str, FatalError] = {}
+    refuse_foreign_topics(
+        settings,
+        connection,
+        facts,
+        registry,
+        subscriptions,
+        refused=unread if holds else None,
+    )
+    topics = ensure_all_topics(
+        settings, plan, timeout_s=TOPICS_TIMEOUT_S, holds=holds, denied=unread
+    )
     routing = routing_settings(settings, facts, plan, topics)
     if topics.refused:
         return topics, routing, dict(topics.refused)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Final
 
 from gateway.config import Settings
@@ -121,6 +122,7 @@ def ensure_all_topics(
     timeout_s: float,
     holds: bool = False,
     muted: Collection[str] = (),
+    denied: Mapping[str, FatalError] = MappingProxyType({}),
 ) -> Topics:
     """Create or check every topic; return what they allow.
 
@@ -131,6 +133,7 @@ def ensure_all_topics(
         holds: Tables whose topic cannot be had, or is not as it must be, can be held; so can all
             tables of a subscription whose topic of markers is so.
         muted: Subscriptions that are known to be so; the plan has none of their tables.
+        denied: Errors of topics that are known already, by name.
 
     Raises:
         ConfigError: two tables would share a topic, or names collide.
@@ -149,7 +152,7 @@ def ensure_all_topics(
         settings.kafka, specs, timeout_s=timeout_s, refused=refused if holds else None
     )
     known = read_topics(settings.kafka, found, timeout_s=timeout_s)
-    denied = {**refused, **unwritable(known)}
+    denied = {**denied, **refused, **unwritable(known)}
     for name, error in denied.items():
         if not holds or (name not in markers and name not in (spec.name for spec in tables)):
             raise error

@@ -80,8 +80,8 @@ _TOPIC_IN_TEXT: Final = re.compile(r"ProduceRequest for (\S+) \[")
 
 RIGHTS: Final = (
     "grant Describe and Write on the topics and on the transactional.id, DescribeConfigs on the "
-    "topics, Read on the progress topic, Describe on the group, and Create where topics are to be "
-    "made; docs/operations.md has them as a table"
+    "topics, Read on the progress topic and those of markers, Describe on the group, and Create "
+    "where topics are to be made; docs/operations.md has them as a table"
 )
 """Hint for a principal with insufficient rights."""
 

@@ -112,15 +112,24 @@ def read_owners(
     subscriptions: Iterable[str],
     *,
     timeout_s: float = _TIMEOUT_S,
+    refused: dict[str, FatalError] | None = None,
 ) -> dict[str, Owner]:
     """Return the owner of each subscription's topics; subscriptions without one are left out.
+
+    Args:
+        kafka: librdkafka properties of the user.
+        registry: Registry with the schemas of markers.
+        subscriptions: Names of the subscriptions.
+        timeout_s: When to give up, in seconds.
+        refused: Receives the errors of marker topics that may not be described or read, by name,
+            instead of raising them.
 
     Raises:
         TransientError: Kafka or the registry does not answer in time.
         FatalError: one of them refuses access.
     """
     topics = {transaction_topic(name): name for name in subscriptions}
-    existing = describe_topics(kafka, list(topics))
+    existing = describe_topics(kafka, list(topics), refused=refused)
     if not existing:
         return {}
     doing = "reading the last markers"
@@ -132,8 +141,16 @@ def read_owners(
     try:
         left, look = list(existing), _FIRST_LOOK
         while left:
-            tails, whole = _read_tails(consumer, left, look, registered, deadline)
+            tails, whole, denied = _read_tails(consumer, left, look, registered, deadline)
+            if denied and refused is None:
+                raise next(iter(denied.values()))
+            for topic, error in denied.items():
+                assert refused is not None
+                refused[topic] = error
+                left.remove(topic)
             for topic, said in tails.items():
+                if topic in denied:
+                    continue
                 # For a CLAIM alone, the previous owner matters.
                 if any(one is not None and not one.is_claim for one in said) or topic in whole:
                     owner = owner_of(filter(None, said))
@@ -156,8 +173,11 @@ def _read_tails(
     look: int,
     registered: RegisteredSchemas,
     deadline: float,
-) -> tuple[dict[str, list[Said | None]], set[str]]:
-    """Return the markers in the last `look` offsets of each topic, and the topics fully read."""
+) -> tuple[dict[str, list[Said | None]], set[str], dict[str, FatalError]]:
+    """Return the markers in the last `look` offsets of each topic.
+
+    And the topics that were read as a whole, and the errors of those that may not be read.
+    """
     whole: set[str] = set()
     places = []
     for topic in topics:
@@ -173,6 +193,7 @@ def _read_tails(
     consumer.assign(places)
     tails: dict[str, list[Said | None]] = {topic: [] for topic in topics}
     left, unreadable = set(topics), Counter[str]()
+    denied: dict[str, FatalError] = {}
     while left:
         message = consumer.poll(min(_POLL_S, _rest(deadline)))
         if message is None:
@@ -186,8 +207,13 @@ def _read_tails(
         elif error.code() == KafkaError._PARTITION_EOF:
             left.discard(topic)
         elif not error.retriable() and error.code() != KafkaError._ALL_BROKERS_DOWN:
-            raise classify_kafka_error(error, doing="reading the last markers", topic=topic)
-    return tails, whole
+            doing = f"reading the last markers of topic {topic}"
+            failure = classify_kafka_error(error, doing=doing)
+            if topic not in left or not isinstance(failure, FatalError):
+                raise failure
+            denied[topic] = failure
+            left.discard(topic)
+    return tails, whole, denied
 
 
 def _rest(deadline: float) -> float:

@@ -46,15 +46,25 @@ class KnownTopic:
 
 
 def read_topics(
-    kafka: Mapping[str, str | int | bool], topics: Iterable[str], *, timeout_s: float = 10.0
+    kafka: Mapping[str, str | int | bool],
+    topics: Iterable[str],
+    *,
+    timeout_s: float = 10.0,
+    refused: dict[str, FatalError] | None = None,
 ) -> dict[str, KnownTopic]:
     """Return the topics that exist, by name.
+
+    Args:
+        kafka: librdkafka properties of the user.
+        topics: Names of the topics.
+        timeout_s: Timeout of the request, in seconds.
+        refused: Receives the errors of topics that may not be described, instead of raising them.
 
     Raises:
         TransientError: Kafka does not answer in time.
         FatalError: not authorised.
     """
-    names = sorted(topics)
+    names = sorted(set(topics))
     if not names:
         return {}
     admin = make_client(AdminClient, admin_properties(kafka))
@@ -69,7 +79,10 @@ def read_topics(
         except KafkaException as raised:
             error: KafkaError = raised.args[0]
             if error.code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
-                raise classify_kafka_error(error, doing=doing) from None
+                failure = classify_kafka_error(error, doing=doing)
+                if refused is None or not isinstance(failure, FatalError):
+                    raise failure from None
+                refused[name] = failure
             continue
         except TimeoutError:
             raise TransientError(f"{doing}: no answer within {timeout_s:.0f} s") from None

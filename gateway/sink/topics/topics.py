@@ -19,6 +19,7 @@ from gateway.core.errors import FatalError, GatewayError, TransientError
 from gateway.sink.clients.client_errors import PATIENCE_S, Complaints
 from gateway.sink.clients.failures import classify_kafka_error, is_refusal
 from gateway.sink.clients.properties import admin_properties, make_client
+from gateway.sink.topics.topic_ids import read_topics
 
 __all__ = [
     "TopicDescription",
@@ -106,7 +107,7 @@ def ensure_topics(
     Args:
         kafka: librdkafka properties of the user.
         topics: Required topics; names are unique.
-        timeout_s: Timeout of each of the (at most four) requests, in seconds.
+        timeout_s: Timeout of each of the few requests, in seconds.
         refused: Receives the errors of single topics, by name, instead of raising them. An existing
             topic with a fault is returned nevertheless.
 
@@ -188,9 +189,9 @@ def describe_topics(
     Args:
         kafka: librdkafka properties of the user.
         names: Names of the topics.
-        timeout_s: Timeout of each of the two requests, in seconds.
-        refused: Receives the errors of topics whose settings may not be read, instead of raising
-            them.
+        timeout_s: Timeout of each of the (at most three) requests, in seconds.
+        refused: Receives the errors of topics that may not be described, or whose settings may not
+            be read, instead of raising them.
 
     Raises:
         TransientError: Kafka does not answer in time.
@@ -201,6 +202,9 @@ def describe_topics(
     complaints = Complaints()
     admin = make_client(AdminClient, admin_properties(kafka), complaints)
     metadata = _list_topics(admin, complaints, timeout_s)
+    # One that may not be described is not listed, as if it did not exist: it is asked for by name.
+    unlisted = [name for name in names if name not in metadata.topics]
+    read_topics(kafka, unlisted, timeout_s=timeout_s, refused=refused)
     found = [
         name for name in names if name in metadata.topics and _has_leaders(metadata.topics[name])
     ]
