@@ -17,7 +17,7 @@ from gateway.definitions.model import Definitions, Plan
 from gateway.monitor.health import refused
 from gateway.runtime.planning.plan import read_definitions, read_plan
 from gateway.runtime.planning.setup import slot_identity
-from gateway.sink.delivery.producer import Recovered
+from gateway.sink.delivery.recovered import Recovered
 from gateway.sink.own_topics.progress import read_progress
 from gateway.source.session.connection import connect, server_facts
 

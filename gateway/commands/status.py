@@ -17,7 +17,7 @@ from gateway.definitions.server import SUFFIXES
 from gateway.monitor.status import KAFKA, SOURCE, Severity, Status, TableStatus, tables_of
 from gateway.runtime.planning.plan import read_definitions
 from gateway.runtime.planning.setup import slot_identity
-from gateway.sink.delivery.producer import Recovered
+from gateway.sink.delivery.recovered import Recovered
 from gateway.sink.own_topics.progress import read_progress, read_slots
 from gateway.sink.topics.topics import describe_topics
 from gateway.source.catalog.tables import estimated_rows

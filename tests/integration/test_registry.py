@@ -9,7 +9,8 @@ import pytest
 
 from gateway.core.errors import ConfigError, FatalError, SchemaRefusedError, TransientError
 from gateway.core.records import Batch
-from gateway.sink.delivery.producer import Recovered, TransactionalSink
+from gateway.sink.delivery.producer import TransactionalSink
+from gateway.sink.delivery.recovered import Recovered
 from gateway.sink.own_topics.progress import KafkaProgress, read_progress
 from gateway.sink.registry.registry import Registry
 from tests.support.sink_scene import Topics, finish

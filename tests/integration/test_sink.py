@@ -27,7 +27,8 @@ from gateway.core.errors import (
 from gateway.core.lsn import Lsn
 from gateway.core.records import Batch, Record
 from gateway.envelope.progress import decode_key
-from gateway.sink.delivery.producer import Recovered, TransactionalSink
+from gateway.sink.delivery.producer import TransactionalSink
+from gateway.sink.delivery.recovered import Recovered
 from gateway.sink.own_topics.progress import KafkaProgress, read_compacted, read_progress
 from gateway.sink.topics.topic_ids import read_topic_ids
 from gateway.sink.topics.topics import TopicSpec, describe_topics, ensure_topics

@@ -23,7 +23,7 @@ from gateway.envelope.progress import (
     encode_request,
 )
 from gateway.sink.clients.identity import SlotIdentity
-from gateway.sink.delivery.producer import Recovered
+from gateway.sink.delivery.recovered import Recovered
 from gateway.sink.own_topics.progress import read_progress
 from gateway.sink.own_topics.requests import send
 from gateway.sink.registry.registry import Registry

@@ -25,11 +25,13 @@ from gateway.envelope.headers import HeaderMaker
 from gateway.envelope.markers import encode_copy
 from gateway.pgoutput.messages import LogicalMessage, Relation
 from gateway.pgoutput.relations import Relations
+from gateway.routing.build.copy_routes import copy_route
 from gateway.routing.build.projections import Projection, Projections
 from gateway.routing.build.publication_history import PublicationHistory, Publishes
 from gateway.routing.build.relation_check import mismatch_of, targets_of
 from gateway.routing.build.route_builder import RouteBuilder
 from gateway.routing.build.topics import Addresses
+from gateway.routing.build.watched_copies import WatchedCopies
 from gateway.routing.ports import (
     CatalogReader,
     Evaluator,
@@ -39,7 +41,7 @@ from gateway.routing.ports import (
     UnexpectedFilterError,
 )
 from gateway.routing.row.binary_rows import RowToText, compile_row
-from gateway.routing.row.copied_rows import CopyRoute, CopyWatch
+from gateway.routing.row.copied_rows import CopyRoute
 from gateway.routing.row.filters import Asking, Filters
 from gateway.routing.row.native import compile_rows
 from gateway.routing.row.projection_route import ProjectionRoute
@@ -61,6 +63,7 @@ class RelationRoutes:
     Attributes:
         copy_invalidated: Whether a relation has changed whose table is being copied.
         addresses: Topics that records go to.
+        copies: Copies in progress.
         projections: Known tables and their projections.
         held: Reasons, by subscription and OID, for tables that no longer match their copies: the
             key or values changed, or the rows could not be published in their new shape.
@@ -93,8 +96,7 @@ class RelationRoutes:
         self._new_plan: Plan | None = None
         self.evaluator = evaluator
         self.copy_invalidated = False
-        self._watched: dict[int, list[tuple[CopyRoute, ChunkedCopy]]] = {}
-        self._whole: dict[tuple[str, int], ChunkedCopy] = {}
+        self.copies = WatchedCopies()
         self._settings = settings
         self._catalog = catalog
         self.projections = Projections(plan, catalog)
@@ -164,9 +166,9 @@ class RelationRoutes:
             self._adopt(plan)
         if self._relations.learn(relation):
             self.by_oid.pop(relation.relation_oid, None)
-            if before is not None and any(self._watched.values()):
+            if before is not None:
                 targets = {p.target_oid for p in self._publishes.get(relation.relation_oid, ())}
-                self.copy_invalidated |= any(self._watched.get(target) for target in targets)
+                self.copy_invalidated |= not targets.isdisjoint(self.copies.tables)
 
     def _adopt(self, plan: Plan) -> None:
         """Publish the tables that are already published as `plan` says.
@@ -225,7 +227,7 @@ class RelationRoutes:
         self._new_plan = plan
         if self._now != before:
             self.history.add(commit_lsn, before)
-            copied = {oid for oid, watched in self._watched.items() if watched}
+            copied = self.copies.tables
             self.copy_invalidated |= any(
                 copied & {p.target_oid for p in (*before.get(oid, ()), *self._now.get(oid, ()))}
                 for oid in before.keys() | self._now.keys()
@@ -234,8 +236,7 @@ class RelationRoutes:
 
     def _apply_rewritten(self, oids: Iterable[int], xid: int | None) -> None:
         for target in targets_of(self._publishes, oids):
-            copy = self._whole.get(target)
-            if copy is None or xid is None or not copy.rewrite(xid):
+            if not self.copies.rewrite(target, xid):
                 self.copy_rewritten([target])
 
     def copy_rewritten(self, targets: Iterable[tuple[str, int]]) -> None:
@@ -272,7 +273,8 @@ class RelationRoutes:
         name = f"{relation.namespace}.{relation.name}"
         sent = [(column.name, column.type_oid) for column in relation.columns]
         to_text = self._to_text(relation_oid, name, sent)
-        watches = self._watches(relation, names)
+        target_oids = {p.target_oid for p in self._publishes.get(relation_oid, ())}
+        watches = self.copies.watches(target_oids, names)
         compiled = None
         if to_text is None and asking is None and not watches:
             compiled = compile_rows(relation_oid, names, projection_routes, self.filters)
@@ -307,53 +309,13 @@ class RelationRoutes:
         return found
 
     def copy_route(self, copies: Sequence[TableCopy], key: Sequence[str]) -> CopyRoute:
-        """Prepare the copy of one table for the subscriptions of `copies`; `key` is its key.
-
-        The filters are evaluated as for the stream: the row as the copy finally has it decides, not
-        the row as the server had it when it was read.
-        """
-        table = self.projections.tables[copies[0].target_oid]
-        wanted = {*key}.union(*(copy.columns for copy in copies))
-        for copy in copies:
-            wanted.update(*(self.filters.of(clause).columns for clause in copy.filters))
-        columns = tuple(column.name for column in table.columns if column.name in wanted)
-        asking = self.filters.asking(({Operation.INSERT: c.filters} for c in copies), columns)
-        projections: dict[tuple[str, ...], list[TableCopy]] = {}
-        for copy in copies:
-            projections.setdefault(copy.columns, []).append(copy)
-        projection_routes = []
-        for published, sharing in projections.items():
-            projection = self.projections.stored(table, published)
-            encoder = self._builder.encoder(projection, columns)
-            targets = [
-                self._copy_target(copy, projection, encoder, columns, asking) for copy in sharing
-            ]
-            projection_routes.append(
-                self._builder.route(projection, encoder, targets, str(table), columns)
-            )
-        compiled = None
-        if asking is None:
-            compiled = compile_rows(table.oid, columns, projection_routes, self.filters)
-        return CopyRoute(table, columns, tuple(key), tuple(projection_routes), asking, compiled)
-
-    def _copy_target(
-        self,
-        copy: TableCopy,
-        projection: Projection,
-        encoder: EnvelopeEncoder,
-        columns: Sequence[str],
-        asking: Asking | None,
-    ) -> Target:
-        insert = Operation.INSERT
-        lookup = self.filters.lookup(copy.filters, columns)
-        return self._builder.target(
-            copy.subscription,
-            projection,
-            encoder,
-            frozenset({insert, Operation.TRUNCATE}),
-            {insert: self.filters.passes(copy.filters, columns, asking)},
-            {} if lookup is None else {insert: lookup},
-            {insert: copy.filters},
+        """Prepare the copy of one table for the subscriptions of `copies`; `key` is its key."""
+        return copy_route(
+            copies,
+            key,
+            projections=self.projections,
+            filters=self.filters,
+            builder=self._builder,
         )
 
     @property
@@ -369,16 +331,13 @@ class RelationRoutes:
             copy: Copy that receives the changes.
             whole: Tables that it copies completely.
         """
-        self._watched.setdefault(route.table.oid, []).append((route, copy))
-        self._whole |= {(each.subscription, each.target_oid): copy for each in whole}
+        self.copies.add(route, copy, whole)
         self._forget_routes(route.table.oid)
 
     def unwatch(self, route: CopyRoute, copy: ChunkedCopy) -> None:
         """Undo `watch`."""
-        oid = route.table.oid
-        self._watched[oid] = [each for each in self._watched[oid] if each[1] is not copy]
-        self._whole = {target: each for target, each in self._whole.items() if each is not copy}
-        self._forget_routes(oid)
+        self.copies.remove(route, copy)
+        self._forget_routes(route.table.oid)
 
     def _forget_routes(self, target_oid: int) -> None:
         """Drop the routes of all relations published as a table; they are rebuilt on demand."""
@@ -388,20 +347,7 @@ class RelationRoutes:
 
     def truncate_copies(self, oids: Sequence[int], xid: int) -> None:
         """Pass a TRUNCATE that names `oids` to the copies."""
-        named = frozenset(oids)
-        for target_oid, watched in self._watched.items():
-            leaves = self.projections.tables[target_oid].leaves
-            if target_oid in named or (leaves and named.issuperset(leaves)):
-                for _, copy in watched:
-                    copy.truncate(xid)
-
-    def _watches(self, relation: Relation, names: Sequence[str]) -> list[CopyWatch]:
-        targets = {p.target_oid for p in self._publishes.get(relation.relation_oid, ())}
-        return [
-            CopyWatch(copy, route.columns, names)
-            for target in sorted(targets)
-            for route, copy in self._watched.get(target, ())
-        ]
+        self.copies.truncate(oids, xid, self.projections.tables)
 
     def register_all(
         self, holdable: Collection[tuple[str, int]] = ()
@@ -454,8 +400,7 @@ class RelationRoutes:
             for clauses in publish.filters.values():
                 for clause in clauses:
                     read |= self.filters.of(clause).columns
-            for route, _ in self._watched.get(publish.target_oid, ()):
-                read.update(route.columns)
+            read.update(self.copies.columns(publish.target_oid))
         return compile_row(name, columns, read, self._catalog.type_info)
 
     def _projection_routes(

@@ -55,11 +55,13 @@ from gateway.runtime.planning.setup import (
     warn_of_risks,
 )
 from gateway.runtime.planning.untrusted_texts import believable, refused_requests
-from gateway.sink.delivery.producer import Recovered, TransactionalSink
+from gateway.sink.delivery.producer import TransactionalSink
+from gateway.sink.delivery.recovered import Recovered
 from gateway.sink.registry.registry import Registry
 from gateway.source.catalog.partitions import partition_conditions
 from gateway.source.provisioning.privileges import why_unreadable
 from gateway.source.session.connection import connect
+from gateway.source.stream.connection import ReplicationConnection
 from gateway.source.stream.slot import is_reading
 
 __all__ = ["Attempt"]
@@ -93,90 +95,128 @@ class Attempt:
             TransientError: what failed may pass; nothing was acknowledged that is not in Kafka.
             FatalError: a person must act.
         """
-        process, carried, settings = self._process, self._carried, self._process.settings
-        was_down, carried.was_down = carried.was_down, True  # unless it ends in good order
-        process.counters.enter("starting")
+        carried = self._carried
+        was_down, carried.was_down = carried.was_down, True  # cleared on a clean end
+        self._process.counters.enter("starting")
         with ExitStack() as stack:
-            connection = stack.enter_context(
-                connect(settings.source.dsn, on_wait=self._look_at_the_clock)
-            )
-            registry = Registry(settings.registry, on_wait=self._look_at_the_clock)
-            stack.callback(registry.close)
-            setup = set_up(settings, connection, registry, carried.definitions, carried.faults)
-            carried.warned |= warn_of_risks(setup.risks, carried.warned)
-            evaluator = process.evaluator(self._look_at_the_clock)
-            stack.callback(evaluator.close)
-            outside = Outside(connection, registry, evaluator)
-            slot = SlotStart(process, settings, setup, outside, self._look_at_the_clock)
-            made: Lsn | None = None
-            if look(slot.facts()) is not None:
-                lock_first_start(connection, settings.source.slot)
-                if (first_start := look(slot.facts())) is not None:
-                    made = slot.make(first_start.because)
-            identity = slot_identity(setup.facts, settings)
-            process.standby.begin(identity, setup.definitions.fingerprint)
-            try:
-                stream = start_stream(
-                    connection,
-                    settings.source.slot,
-                    slot.start,
-                    stopping=process.stopping,
-                    pause=partial(self._stand_by, connection),
-                    why_not=process.standby.why_not,
-                )
-            except DefinitionsChanged:
-                carried.definitions = None
-                return Outcome.START_ANEW
+            slot, made = self._prepare(stack)
+            stream = self._acquire(slot)
             if stream is None:
                 return Outcome.START_ANEW
             fail_point("start.slot_taken")
-            receiver = stack.enter_context(
-                Receiver(
-                    stream,
-                    spool_directory=settings.gateway.spool_directory,
-                    feedback_interval_s=settings.limits.feedback_interval_s,
-                )
-            )
-            sink = make_sink(
-                settings,
-                setup.facts,
-                registry,
-                batch_bytes=setup.batch_bytes,
-                on_away=process.counters.set_away,
-            )
-            # When Kafka is back from an outage, who has the slot decides whose turn it is.
-            source = settings.source
-            sink.resume_while(partial(is_reading, source.dsn, source.slot, stream.backend_pid))
-            # The stream goes first: a server that is stopping does not wait for Kafka.
-            stack.callback(lambda: sink.close(process.close_timeout_s()))
-            stack.callback(receiver.close)
+            receiver, sink = self._open(stack, slot, stream)
             with receiver.attended():
-                recovered = sink.open(OPEN_TIMEOUT_S, stopping=process.stopping)
-                recovered = believable(connection, recovered, process.counters)
-                if _is_superseded(carried.definitions, recovered):
-                    carried.definitions = None
-                    process.standby.supersede()
-                    return Outcome.START_ANEW
-                if process.standby.refuses(recovered.watermark):
-                    return Outcome.START_ANEW
-                settings, setup, lost = hold_lost(
-                    settings,
-                    setup,
-                    outside,
-                    recovered,
-                    carried.lost,
-                    carried.faults,
-                    was_down=was_down,
-                )
-                slot = replace(slot, settings=settings, setup=setup)
-                going_on = self._take_over(slot, receiver, sink, made, recovered, lost)
-                if going_on is not None:
-                    going_on = self._accept_requests(slot, sink, recovered, going_on)
-            if going_on is None:
+                begun = self._begin(slot, receiver, sink, made, was_down=was_down)
+            if begun is None:
                 return Outcome.START_ANEW
+            slot, going_on, recovered = begun
             return self._stream(slot, receiver, sink, going_on, recovered)
 
-    def _take_over(
+    def _prepare(self, stack: ExitStack) -> tuple[SlotStart, Lsn | None]:
+        """Make the plan, and the slot where there is none.
+
+        Returns:
+            The slot with its plan, and where it begins if it was made now.
+        """
+        process, carried, settings = self._process, self._carried, self._process.settings
+        connection = stack.enter_context(
+            connect(settings.source.dsn, on_wait=self._look_at_the_clock)
+        )
+        registry = Registry(settings.registry, on_wait=self._look_at_the_clock)
+        stack.callback(registry.close)
+        setup = set_up(settings, connection, registry, carried.definitions, carried.faults)
+        carried.warned |= warn_of_risks(setup.risks, carried.warned)
+        evaluator = process.evaluator(self._look_at_the_clock)
+        stack.callback(evaluator.close)
+        outside = Outside(connection, registry, evaluator)
+        slot = SlotStart(process, settings, setup, outside, self._look_at_the_clock)
+        made: Lsn | None = None
+        if look(slot.facts()) is not None:
+            lock_first_start(connection, settings.source.slot)
+            if (first_start := look(slot.facts())) is not None:
+                made = slot.make(first_start.because)
+        return slot, made
+
+    def _acquire(self, slot: SlotStart) -> ReplicationConnection | None:
+        """Start the slot's stream, standing by while another gateway reads it; None: start anew."""
+        process, setup, connection = self._process, slot.setup, slot.outside.connection
+        identity = slot_identity(setup.facts, slot.settings)
+        process.standby.begin(identity, setup.definitions.fingerprint)
+        try:
+            return start_stream(
+                connection,
+                slot.settings.source.slot,
+                slot.start,
+                stopping=process.stopping,
+                pause=partial(self._stand_by, connection),
+                why_not=process.standby.why_not,
+            )
+        except DefinitionsChanged:
+            self._carried.definitions = None
+            return None
+
+    def _open(
+        self, stack: ExitStack, slot: SlotStart, stream: ReplicationConnection
+    ) -> tuple[Receiver, TransactionalSink]:
+        """Attend to the stream, and make the sink; both are closed in the order that is safe."""
+        process, settings, setup = self._process, slot.settings, slot.setup
+        receiver = stack.enter_context(
+            Receiver(
+                stream,
+                spool_directory=settings.gateway.spool_directory,
+                feedback_interval_s=settings.limits.feedback_interval_s,
+            )
+        )
+        sink = make_sink(
+            settings,
+            setup.facts,
+            slot.outside.registry,
+            batch_bytes=setup.batch_bytes,
+            on_away=process.counters.set_away,
+        )
+        # When Kafka is back from an outage, who has the slot decides whose turn it is.
+        source = settings.source
+        sink.resume_while(partial(is_reading, source.dsn, source.slot, stream.backend_pid))
+        # The stream goes first: a server that is stopping does not wait for Kafka.
+        stack.callback(lambda: sink.close(process.close_timeout_s()))
+        stack.callback(receiver.close)
+        return receiver, sink
+
+    def _begin(
+        self,
+        slot: SlotStart,
+        receiver: Receiver,
+        sink: TransactionalSink,
+        made: Lsn | None,
+        *,
+        was_down: bool,
+    ) -> tuple[SlotStart, GoOn, Recovered] | None:
+        """Fence a predecessor, decide by what it has left, and commit that; None: start anew."""
+        process, carried = self._process, self._carried
+        recovered = sink.open(OPEN_TIMEOUT_S, stopping=process.stopping)
+        recovered = believable(slot.outside.connection, recovered, process.counters)
+        if _is_superseded(carried.definitions, recovered):
+            carried.definitions = None
+            process.standby.supersede()
+            return None
+        if process.standby.refuses(recovered.watermark):
+            return None
+        settings, setup, lost = hold_lost(
+            slot.settings,
+            slot.setup,
+            slot.outside,
+            recovered,
+            carried.lost,
+            carried.faults,
+            was_down=was_down,
+        )
+        slot = replace(slot, settings=settings, setup=setup)
+        going_on = self._decide(slot, receiver, sink, made, recovered, lost)
+        if going_on is None:
+            return None
+        return slot, self._accept_requests(slot, sink, recovered, going_on), recovered
+
+    def _decide(
         self,
         slot: SlotStart,
         receiver: Receiver,

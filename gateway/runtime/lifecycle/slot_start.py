@@ -20,7 +20,8 @@ from gateway.runtime.loop.receiver import Receiver
 from gateway.runtime.planning.ownership import claim_topics
 from gateway.runtime.planning.routes import Outside
 from gateway.runtime.planning.setup import Setup, commit_claim, make_sink, slot_identity
-from gateway.sink.delivery.producer import Recovered, TransactionalSink
+from gateway.sink.delivery.producer import TransactionalSink
+from gateway.sink.delivery.recovered import Recovered
 from gateway.sink.own_topics.progress import read_progress, read_systems
 from gateway.source.provisioning.own_publications import check_publications, ensure_publications
 from gateway.source.stream.connection import ReplicationConnection

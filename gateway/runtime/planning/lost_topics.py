@@ -38,7 +38,7 @@ from gateway.runtime.planning.setup import (
     slot_identity,
     with_topics,
 )
-from gateway.sink.delivery.producer import Recovered
+from gateway.sink.delivery.recovered import Recovered
 from gateway.sink.own_topics.requests import forget_offsets
 from gateway.sink.registry.registry import Registry
 from gateway.sink.topics.log_bounds import read_log_bounds

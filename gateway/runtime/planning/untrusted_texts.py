@@ -21,7 +21,7 @@ from gateway.core.records import CopyRequest, CopyState
 from gateway.definitions.model import Plan
 from gateway.definitions.requests import concerned
 from gateway.observe import Counters, event
-from gateway.sink.delivery.producer import Recovered
+from gateway.sink.delivery.recovered import Recovered
 from gateway.source.filters.conditions import check_condition, refuse_text
 
 __all__ = ["believable", "refused_requests"]

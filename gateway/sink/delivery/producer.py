@@ -21,16 +21,15 @@ if it still has them and knows that no other gateway has acquired the slot (`res
 from __future__ import annotations
 
 import contextlib
-import logging
 import os
 import queue
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from operator import itemgetter
 from types import MappingProxyType, TracebackType
-from typing import Final, Protocol, Self
+from typing import Final, Self
 
 from gateway.core.errors import (
     FatalError,
@@ -40,67 +39,28 @@ from gateway.core.errors import (
     TransientError,
 )
 from gateway.core.failpoints import fail_point
-from gateway.core.records import RESENDABLE, Batch, CopyRequest, Cut, Record, Watermark
-from gateway.observe import event
+from gateway.core.records import RESENDABLE, Batch, Cut
 from gateway.sink.clients.identity import SlotIdentity
 from gateway.sink.delivery.away import Away
+from gateway.sink.delivery.deadline import Deadline
 from gateway.sink.delivery.offsets import Ledger
+from gateway.sink.delivery.recovered import (
+    ProgressStore,
+    Recovered,
+    is_same,
+    is_same_watermark,
+)
+from gateway.sink.delivery.topic_identity import TopicIdentity
 from gateway.sink.delivery.transactions import KafkaTransactions
-from gateway.sink.topics.topic_ids import other_topics, read_topic_ids
 
-__all__ = ["ProgressStore", "Recovered", "TransactionalSink"]
+__all__ = ["TransactionalSink"]
 
-_LOG: Final = logging.getLogger(__name__)
 _ABORT_S: Final = 5.0
 _JOIN_S: Final = 5.0  # the abort, and releasing the producer
 _READ_S: Final = 60.0
 _PAUSE_S: Final = 0.5
-_REMIND_S: Final = 30.0
-_LOOK_S: Final = 3.0
 _COMPARE_S: Final = 60.0
-_DESCRIBE_S: Final = 3.0
 _TOPIC: Final = itemgetter(0)
-
-
-class ProgressStore(Protocol):
-    """Store of the watermark: `gateway.sink.own_topics.progress.KafkaProgress`."""
-
-    @property
-    def topic(self) -> str:
-        """Topic that keeps the watermark."""
-
-    def encode(
-        self, watermark: Watermark, done_requests: Iterable[CopyRequest] = ()
-    ) -> list[Record]:
-        """Return the records of a watermark, which also remove `done_requests`."""
-
-    def encode_offsets(
-        self, offsets: Mapping[str, tuple[int, ...]], topic_ids: Mapping[str, str]
-    ) -> list[Record]:
-        """Return the records of the next offsets of some topics; the index is the partition."""
-
-    def read(self, timeout_s: float) -> Recovered:
-        """Return the last committed state."""
-
-
-@dataclass(frozen=True, slots=True)
-class Recovered:
-    """State committed by a predecessor.
-
-    Attributes:
-        watermark: Watermark; None if there never was one.
-        offsets: Offsets after the last record of each partition, by topic; the index is the
-            partition.
-        requests: Requests not accepted yet, in the order of their arrival.
-        unreadable: Skipped records that no gateway has written, with the reason.
-        topic_ids: Kafka's IDs of the topics written to, including those of markers, by name.
-    """
-
-    watermark: Watermark | None
-    offsets: Mapping[str, tuple[int, ...]]
-    requests: tuple[CopyRequest, ...] = ()
-    unreadable: tuple[str, ...] = ()
-    topic_ids: Mapping[str, str] = field(default_factory=dict)
 
 
 class TransactionalSink:
@@ -136,7 +96,7 @@ class TransactionalSink:
         self._patience_s = patience_s
         self._clock = clock
         self._ends: Mapping[str, tuple[int, ...]] = {}
-        self._topic_ids: Mapping[str, str] = {}
+        self._topics = TopicIdentity(kafka, interval_s=compare_s, clock=clock)
         self._ledger = Ledger({})
         self._committed: Recovered | None = None
         self._transactions = self._connect()
@@ -146,13 +106,7 @@ class TransactionalSink:
         self._outcome: tuple[Batch, Exception | None] | None = None
         self._busy = False
         self._failed = False
-        self._deadline = 0.0
-        self._remind_at = 0.0
-        self._reminded = False
-        self._look_at = 0.0
-        self._compare_s = compare_s
-        self._compare_at = clock() + compare_s
-        self._lost: LostRecordsError | None = None
+        self._deadline = Deadline(clock)
         self._away = Away(on_away, clock)
         self._missing: set[str] = set()
         self._marker_topics: set[str] = set()
@@ -176,12 +130,12 @@ class TransactionalSink:
             TransientError: Kafka cannot be reached within `timeout_s`, or `stopping` said so.
             FatalError: not authorised, a newer gateway, or a progress record of another format.
         """
-        self._wait_for(timeout_s)
+        self._deadline.start(timeout_s)
         self._stopping = stopping
         self._transactions.start()
         self._stopping = lambda: False
         fail_point("start.fenced")
-        recovered = self._read(max(1.0, self._deadline - self._clock()))
+        recovered = self._read(max(1.0, self._deadline.rest_s))
         self._worker.start()
         self._started = True
         return recovered
@@ -208,7 +162,7 @@ class TransactionalSink:
                 no longer has offsets of them.
             topic_ids: Kafka's IDs of the topics written to.
         """
-        self._ends, self._topic_ids = ends, topic_ids
+        self._ends, self._topics.ids = ends, topic_ids
         if self._committed is not None:
             known = {t: o for t, o in self._committed.offsets.items() if t not in ends}
             self._committed = replace(self._committed, offsets=known)
@@ -313,7 +267,7 @@ class TransactionalSink:
             if self._look():
                 self._transactions.complaints.clear()
                 self._away.over()
-                self._compare()
+                self._topics.check_periodically()
 
     def _look(self) -> bool:
         """Probe Kafka; return whether it answers."""
@@ -328,7 +282,7 @@ class TransactionalSink:
     def _abort(self, timeout_s: float) -> Exception | None:
         """Abort the open transaction; return a fencing error, which outweighs others, or None."""
         # If left open, it would hide everybody's progress until the broker ends it.
-        self._wait_for(timeout_s)
+        self._deadline.start(timeout_s)
         try:
             self._transactions.abort()
         except GatewayError as error:
@@ -341,13 +295,13 @@ class TransactionalSink:
         Returns:
             The error that ends the sink, for the pipeline's thread to raise.
         """
-        self._compare()
-        if self._lost is not None:
-            return self._lost
+        self._topics.check_periodically()
+        if self._topics.lost is not None:
+            return self._topics.lost
         if self._pieces is not None:
             keeps = batch.kept and len(self._pieces) < RESENDABLE
             self._pieces = [*self._pieces, batch] if keeps else None
-        self._wait_for(self._patience_s)
+        self._deadline.start(self._patience_s)
         pieces: list[Batch] | None = [batch]
         timed_out = resumed = False
         while pieces and (error := self._send_all(pieces)) is not None:
@@ -376,7 +330,7 @@ class TransactionalSink:
         if batch.watermark is not None:
             ids = {} if self._committed is None else self._committed.topic_ids
             if batch.cut is not None:
-                ids = self._topic_ids
+                ids = self._topics.ids
             offsets = self._ledger.next_offsets()
             self._committed = Recovered(batch.watermark, offsets, topic_ids=ids)
             self._pieces = []
@@ -424,12 +378,12 @@ class TransactionalSink:
             )
         self._transactions.produce(self._ledger.close(cut))
         changed = {**self._new_markers(), **self._ledger.pop_changed()}
-        self._transactions.produce(self._progress.encode_offsets(changed, self._topic_ids))
+        self._transactions.produce(self._progress.encode_offsets(changed, self._topics.ids))
 
     def _new_markers(self) -> dict[str, tuple[int, ...]]:
         """Return the marker topics whose IDs are to be kept; they have no offsets there."""
         known = {} if self._committed is None else self._committed.topic_ids
-        now = {topic: self._topic_ids.get(topic) for topic in self._marker_topics}
+        now = {topic: self._topics.ids.get(topic) for topic in self._marker_topics}
         return {topic: () for topic, one in now.items() if one and known.get(topic) != one}
 
     def _resume(self, failure: GatewayError) -> list[Batch] | None:
@@ -465,43 +419,16 @@ class TransactionalSink:
         """Compare the committed state with the previous one; see `_resume`."""
         assert self._pieces
         before, last = self._committed, self._pieces[-1].watermark
-        self._look_for_others()
+        self._topics.check()
         found = self._read(_READ_S)
-        if _same(found, before):
+        if is_same(found, before):
             return self._pieces
-        if last is not None and _same_watermark(found.watermark, last):
+        if last is not None and is_same_watermark(found.watermark, last):
             return None
         raise FatalError(
             "the watermark in Kafka is neither the last one nor the next one",
             hint="another gateway has written for the same slot; start this one again",
         )
-
-    def _compare(self) -> None:
-        """Check periodically whether a topic was replaced by another one of its name.
-
-        One request covers all topics. Other errors will show with the next batch.
-        """
-        if self._lost is None and self._clock() >= self._compare_at:
-            self._compare_at = self._clock() + self._compare_s
-            try:
-                self._look_for_others(_DESCRIBE_S)
-            except LostRecordsError as lost:
-                self._lost = lost
-            except GatewayError as error:
-                event(_LOG, logging.DEBUG, "topics are not compared", error=error.message)
-
-    def _look_for_others(self, within_s: float = 10.0) -> None:
-        """Raise if a topic was replaced by another one of its name.
-
-        Raises:
-            LostRecordsError: a topic was replaced.
-            TransientError: Kafka does not answer.
-        """
-        now = read_topic_ids(self._kafka, self._topic_ids, timeout_s=within_s)
-        if lost := other_topics(self._topic_ids, now):
-            raise LostRecordsError(
-                f"topic {', '.join(lost)}: somebody has deleted it and made it again", topics=lost
-            )
 
     def _connect(self) -> KafkaTransactions:
         return KafkaTransactions(
@@ -517,42 +444,16 @@ class TransactionalSink:
         self._ledger = Ledger(self._committed.offsets, self._ends)
         return self._committed
 
-    def _wait_for(self, seconds: float) -> None:
-        """Set the total timeout of the following calls."""
-        now = self._clock()
-        self._deadline, self._remind_at = now + seconds, now + _REMIND_S
-        self._look_at, self._reminded = now + _LOOK_S, False
-
     def _is_late(self) -> bool:
-        now = self._clock()
-        if now >= self._look_at and self._started:
+        if self._started and self._deadline.pop_look():
             # librdkafka waits silently for a topic that was deleted.
-            self._look_at = now + _LOOK_S
             known = self._ledger.open_topics | self._marker_topics
             self._missing = self._transactions.missing(known) if self._look() else set()
             if self._missing:
                 return True
-            if self._away.named and not self._reminded:
-                self._remind_at = now
-        if now >= self._remind_at:
-            self._remind_at, self._reminded = now + _REMIND_S, True
-            self._away.waits(self._reason(), give_up_in_s=self._deadline - now)
-        stopped = self._stop_at is not None and now >= self._stop_at
-        return stopped or now >= self._deadline or self._stopping()
-
-
-def _same(found: Recovered, before: Recovered | None) -> bool:
-    return (
-        before is not None
-        and found.offsets == before.offsets
-        and _same_watermark(found.watermark, before.watermark)
-    )
-
-
-def _same_watermark(one: Watermark | None, other: Watermark | None) -> bool:
-    """Whether they are equal except for the order of the copies."""
-    if one is None or other is None:
-        return one is other
-    return replace(one, copies=()) == replace(other, copies=()) and set(one.copies) == set(
-        other.copies
-    )
+            if self._away.named:
+                self._deadline.remind_now()
+        if self._deadline.pop_reminder():
+            self._away.waits(self._reason(), give_up_in_s=self._deadline.rest_s)
+        stopped = self._stop_at is not None and self._clock() >= self._stop_at
+        return stopped or self._deadline.rest_s <= 0 or self._stopping()

@@ -57,8 +57,8 @@ from gateway.sink.clients.client_errors import Complaints
 from gateway.sink.clients.failures import classify_kafka_error
 from gateway.sink.clients.identity import SlotIdentity
 from gateway.sink.clients.properties import admin_properties, consumer_properties, make_client
-from gateway.sink.delivery.producer import Recovered
 from gateway.sink.delivery.record_limits import record_bytes
+from gateway.sink.delivery.recovered import Recovered
 from gateway.sink.reading.decoding import unframed
 from schemas import load
 
@@ -78,7 +78,7 @@ _LOG: Final = logging.getLogger(__name__)
 
 
 class KafkaProgress:
-    """`gateway.sink.delivery.producer.ProgressStore` in one topic.
+    """`gateway.sink.delivery.recovered.ProgressStore` in one topic.
 
     Args:
         kafka: librdkafka properties of the user.

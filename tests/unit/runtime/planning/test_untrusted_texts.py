@@ -8,7 +8,7 @@ import pytest
 
 from gateway.observe import Counters
 from gateway.runtime.planning.untrusted_texts import believable
-from gateway.sink.delivery.producer import Recovered
+from gateway.sink.delivery.recovered import Recovered
 
 RECORDS = 1000
 

@@ -1,0 +1,75 @@
+"""Routes of copied rows: built once for each copy."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from gateway.definitions.model import Operation, TableCopy
+from gateway.envelope.envelope import EnvelopeEncoder
+from gateway.routing.build.projections import Projection, Projections
+from gateway.routing.build.route_builder import RouteBuilder
+from gateway.routing.row.copied_rows import CopyRoute
+from gateway.routing.row.filters import Asking, Filters
+from gateway.routing.row.native import compile_rows
+from gateway.routing.row.targets import Target
+
+__all__ = ["copy_route"]
+
+
+def copy_route(
+    copies: Sequence[TableCopy],
+    key: Sequence[str],
+    *,
+    projections: Projections,
+    filters: Filters,
+    builder: RouteBuilder,
+) -> CopyRoute:
+    """Prepare the copy of one table for the subscriptions of `copies`; `key` is its key.
+
+    The filters are evaluated as for the stream: the row as the copy finally has it decides, not the
+    row as the server had it when it was read.
+    """
+    table = projections.tables[copies[0].target_oid]
+    wanted = {*key}.union(*(copy.columns for copy in copies))
+    for copy in copies:
+        wanted.update(*(filters.of(clause).columns for clause in copy.filters))
+    columns = tuple(column.name for column in table.columns if column.name in wanted)
+    asking = filters.asking(({Operation.INSERT: c.filters} for c in copies), columns)
+    by_columns: dict[tuple[str, ...], list[TableCopy]] = {}
+    for copy in copies:
+        by_columns.setdefault(copy.columns, []).append(copy)
+    projection_routes = []
+    for published, sharing in by_columns.items():
+        projection = projections.stored(table, published)
+        encoder = builder.encoder(projection, columns)
+        targets = [
+            _target(copy, projection, encoder, columns, asking, filters, builder)
+            for copy in sharing
+        ]
+        projection_routes.append(builder.route(projection, encoder, targets, str(table), columns))
+    compiled = None
+    if asking is None:
+        compiled = compile_rows(table.oid, columns, projection_routes, filters)
+    return CopyRoute(table, columns, tuple(key), tuple(projection_routes), asking, compiled)
+
+
+def _target(
+    copy: TableCopy,
+    projection: Projection,
+    encoder: EnvelopeEncoder,
+    columns: Sequence[str],
+    asking: Asking | None,
+    filters: Filters,
+    builder: RouteBuilder,
+) -> Target:
+    insert = Operation.INSERT
+    lookup = filters.lookup(copy.filters, columns)
+    return builder.target(
+        copy.subscription,
+        projection,
+        encoder,
+        frozenset({insert, Operation.TRUNCATE}),
+        {insert: filters.passes(copy.filters, columns, asking)},
+        {} if lookup is None else {insert: lookup},
+        {insert: copy.filters},
+    )

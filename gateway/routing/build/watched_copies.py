@@ -1,0 +1,68 @@
+"""Copies in progress, by the table whose published changes they receive."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from gateway.copy import ChunkedCopy
+from gateway.definitions.model import Table, TableCopy
+from gateway.routing.row.copied_rows import CopyRoute, CopyWatch
+
+__all__ = ["WatchedCopies"]
+
+
+class WatchedCopies:
+    """Copies that are shown every published change of their tables."""
+
+    def __init__(self) -> None:
+        self._by_table: dict[int, list[tuple[CopyRoute, ChunkedCopy]]] = {}
+        self._whole: dict[tuple[str, int], ChunkedCopy] = {}
+
+    @property
+    def tables(self) -> frozenset[int]:
+        """OIDs of the tables that are being copied."""
+        return frozenset(self._by_table)
+
+    def add(self, route: CopyRoute, copy: ChunkedCopy, whole: Iterable[TableCopy]) -> None:
+        """Add `copy`, which reads by `route`; `whole`: the tables that it copies completely."""
+        self._by_table.setdefault(route.table.oid, []).append((route, copy))
+        self._whole |= {(each.subscription, each.target_oid): copy for each in whole}
+
+    def remove(self, route: CopyRoute, copy: ChunkedCopy) -> None:
+        """Undo `add`, if that has not been done."""
+        oid = route.table.oid
+        left = [each for each in self._by_table.pop(oid, ()) if each[1] is not copy]
+        if left:
+            self._by_table[oid] = left
+        self._whole = {target: each for target, each in self._whole.items() if each is not copy}
+
+    def columns(self, target_oid: int) -> Iterator[str]:
+        """Yield the columns that the copies of a table read."""
+        for route, _ in self._by_table.get(target_oid, ()):
+            yield from route.columns
+
+    def watches(self, target_oids: Iterable[int], names: Sequence[str]) -> list[CopyWatch]:
+        """Return what shows rows with the columns `names` to the copies of some tables."""
+        return [
+            CopyWatch(copy, route.columns, names)
+            for target in sorted(target_oids)
+            for route, copy in self._by_table.get(target, ())
+        ]
+
+    def truncate(self, oids: Sequence[int], xid: int, tables: Mapping[int, Table]) -> None:
+        """Pass a TRUNCATE that names `oids` to the copies; `tables` are the known ones, by OID."""
+        named = frozenset(oids)
+        for target_oid, watched in self._by_table.items():
+            leaves = tables[target_oid].leaves
+            if target_oid in named or (leaves and named.issuperset(leaves)):
+                for _, copy in watched:
+                    copy.truncate(xid)
+
+    def rewrite(self, target: tuple[str, int], xid: int | None) -> bool:
+        """Pass the rewrite of a table by transaction `xid` to its copy.
+
+        Returns:
+            Whether the copy goes on; False: there is none, or it has rows from before the rewrite.
+        """
+        copy = self._whole.get(target)
+        return copy is not None and xid is not None and copy.rewrite(xid)

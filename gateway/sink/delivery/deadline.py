@@ -1,0 +1,56 @@
+"""Deadline of the sink's calls to Kafka, with the times at which to look and to report."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+__all__ = ["Deadline"]
+
+_LOOK_S: Final = 3.0
+_REMINDER_S: Final = 30.0
+
+
+class Deadline:
+    """Total timeout of the calls since `start`; not thread-safe.
+
+    Args:
+        clock: Seconds, monotonic.
+    """
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._at = 0.0
+        self._look_at = 0.0
+        self._remind_at = 0.0
+        self._reminded = False
+
+    def start(self, seconds: float) -> None:
+        """Start: the following calls have `seconds` in all."""
+        now = self._clock()
+        self._at, self._remind_at, self._reminded = now + seconds, now + _REMINDER_S, False
+        self._look_at = now + _LOOK_S
+
+    @property
+    def rest_s(self) -> float:
+        """Seconds left; negative when it has passed."""
+        return self._at - self._clock()
+
+    def pop_look(self) -> bool:
+        """Return whether it is time to look at Kafka; if so, the next time is set."""
+        if self._clock() < self._look_at:
+            return False
+        self._look_at = self._clock() + _LOOK_S
+        return True
+
+    def remind_now(self) -> None:
+        """Make the first reminder due."""
+        if not self._reminded:
+            self._remind_at = self._clock()
+
+    def pop_reminder(self) -> bool:
+        """Return whether it is time to report the wait; if so, the next time is set."""
+        if self._clock() < self._remind_at:
+            return False
+        self._remind_at, self._reminded = self._clock() + _REMINDER_S, True
+        return True
