@@ -41,7 +41,10 @@ def message(lsn: int, content: bytes) -> bytes:
 
 @dataclass
 class Bench:
-    """One pipeline on fakes; `stop_after` turns without frames it is told to stop."""
+    """One pipeline on fakes, told to stop `stop_after` turns after the last frames.
+
+    Or when it has committed up to `stop_at`.
+    """
 
     source: FakeSource
     receiver: Receiver
@@ -75,6 +78,7 @@ def bench(request: pytest.FixtureRequest) -> Iterator[BenchFactory]:
         subscriptions: Sequence[str] = ("s",),
         routed: Sequence[str] = ("s",),
         stop_after: int = 20,
+        stop_at: int | None = None,
         switch: Switch | None = None,
         confirmed: int | None = None,
         series: bool = True,
@@ -88,6 +92,8 @@ def bench(request: pytest.FixtureRequest) -> Iterator[BenchFactory]:
         def stopping() -> bool:
             nonlocal asked
             asked += 1
+            if stop_at is not None:
+                return pipeline.durable.end_lsn >= stop_at
             return asked > len(turns) + stop_after
 
         receiver = Receiver(source, clock=clock)
@@ -270,7 +276,7 @@ def test_what_has_few_records_for_each_of_many_topics_is_committed_less_often(
     # A turn takes a millisecond and more: of a slow broker, a piece takes more than two seconds.
     limits = LimitsTable(max_batch_records=1000)
     frames = [f for xid in range(1, 1001) for f in transaction(xid, 1000 * xid, rows=49)]
-    b = bench([frames], sink=FakeSink(delay=delay), limits=limits, stop_after=200_000)
+    b = bench([frames], sink=FakeSink(delay=delay), limits=limits, stop_at=1_000_010)
     b.router.topics = topics
 
     b.pipeline.run()
@@ -291,7 +297,7 @@ def test_of_many_topics_more_is_gathered_so_that_each_gets_a_request_worth_sendi
     # After each turn a batch is older than max_batch_ms, which does not cut it short here.
     limits = LimitsTable(max_batch_records=2_000, max_batch_ms=1)
     frames = [f for xid in range(1, 5_001) for f in transaction(xid, 1000 * xid, rows=4)]
-    b = bench([frames], limits=limits, stop_after=200_000)
+    b = bench([frames], limits=limits, stop_at=5_000_010)
     b.router.topics = topics
 
     b.pipeline.run()
