@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from typing import Any, Final, Self
+from typing import Any, Final
 
 import psycopg
 from psycopg import sql
 
 from gateway.copy.lines import CopyRow, split_copy_line
+from gateway.core.closing import Closing
 from gateway.core.errors import FatalError, TransientError
 from gateway.core.lsn import Lsn, parse_lsn
 from gateway.source.session.connection import classify_server_error, connect
@@ -28,7 +29,7 @@ _POSITION: Final = """
     SELECT coalesce(pg_catalog.pg_replication_origin_progress(%s, false), '0/0')::pg_catalog.text"""
 
 
-class NativeReader:
+class NativeReader(Closing):
     """A connection to the database of a native subscription. Close it.
 
     Args:
@@ -59,10 +60,8 @@ class NativeReader:
             )
         self._oid = oid
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
+    def close(self) -> None:
+        """Close the connection."""
         self._connection.close()
 
     def open(self) -> Lsn:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Self
+from typing import Any, Final
 
 import psycopg
 from psycopg import sql
 
 from gateway.copy import Key, Snapshot
 from gateway.copy.lines import CopyRow, split_copy_line
+from gateway.core.closing import Closing
 from gateway.core.lsn import Lsn, parse_lsn
 from gateway.definitions.model import FilterClause, Table
 from gateway.source.copy.key_columns import KeyColumn, among, compared, listed, sorted_columns
@@ -45,7 +46,7 @@ class SourceTable:
     key: tuple[str, ...]
 
 
-class SourceReader:
+class SourceReader(Closing):
     """A connection to the source. Close it.
 
     Raises:
@@ -63,10 +64,8 @@ class SourceReader:
         )
         self._chunk_rows = chunk_rows
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
+    def close(self) -> None:
+        """Close the connection."""
         self._connection.close()
 
     def position(self) -> Lsn:

@@ -30,9 +30,9 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from types import TracebackType
-from typing import Final, Self
+from typing import Final
 
+from gateway.core.closing import Closing
 from gateway.core.descriptors import wait_readable
 from gateway.core.errors import TransientError
 from gateway.core.lsn import ZERO_LSN, Lsn, format_lsn
@@ -58,17 +58,17 @@ _REMIND_S: Final = 60.0
 _POSITION: Final = struct.Struct(">xQ")  # wal_start of XLogData, wal_end of a keepalive
 
 
-class Receiver:
+class Receiver(Closing):
     """A started `Source`, read on while the loop has no room. Not thread safe, but for `attended`.
 
     Args:
-        source: Started; closed with this.
-        spool_directory: For frames that wait; None: the system's temporary directory.
+        source: A started source; it is closed with the receiver.
+        spool_directory: Directory of frames that wait; None for the system's temporary directory.
         feedback_interval_s: A standby status update at least this often while `attended`.
         clock: Seconds, monotonic.
 
     Attributes:
-        heard_at: When something came from the server last, on that clock.
+        heard_at: Time of the last message from the server, by that clock.
     """
 
     def __init__(
@@ -103,12 +103,12 @@ class Receiver:
 
     @property
     def waiting(self) -> bool:
-        """Whether `receive` has something without the server's doing."""
+        """Whether `receive` returns something even if the server sends nothing."""
         return bool(self._disk_queue) or bool(self._unstored)
 
     @property
     def reads(self) -> bool:
-        """Whether it is of use to wait for what the server sends."""
+        """Whether to wait for data from the server."""
         return not self._unstored and not self._waits
 
     @property
@@ -118,7 +118,7 @@ class Receiver:
 
     @property
     def silent_for_s(self) -> float:
-        """When the server has said nothing for so long it is given up; 0: never."""
+        """Seconds of silence after which the server counts as lost; 0 for never."""
         return self._source.silent_for_s
 
     def receive(self) -> Sequence[bytes]:
@@ -144,7 +144,7 @@ class Receiver:
         return received
 
     def defer(self) -> None:
-        """Note that the loop has no room now. When that lasts, it does what `spool` does.
+        """Note that the loop has no room; if that lasts, spool.
 
         Raises:
             TransientError, SlotError, FatalError: as `spool`.
@@ -154,7 +154,7 @@ class Receiver:
             self.spool()
 
     def spool(self) -> int:
-        """Move what has arrived to disk; return the number of frames.
+        """Move received frames to disk; return their number.
 
         Raises:
             TransientError: the connection is gone, or the server is stopping and insists on a
@@ -176,7 +176,7 @@ class Receiver:
         return len(frames)
 
     def send_feedback(self, flush_lsn: Lsn, *, reply_requested: bool = False) -> None:
-        """Send a standby status update: `flush_lsn` is safe, and all that has come is received.
+        """Send a standby status update: `flush_lsn` is in Kafka, all frames so far are received.
 
         Raises:
             TransientError: the connection is gone.
@@ -198,7 +198,7 @@ class Receiver:
         if self._keepalives.insists(wal_end, self._flush_lsn, self._clock()):
             raise TransientError(
                 "the source server is stopping and waits for a confirmation of "
-                f"{format_lsn(wal_end)}, which cannot be given yet: everything up to "
+                f"{format_lsn(wal_end)}, which cannot be given yet: everything until "
                 f"{format_lsn(self._flush_lsn)} is safe in Kafka",
                 hint="nothing is lost, the rest is read again from the slot; what holds it "
                 "back is a prepared transaction (pg_prepared_xacts), or Kafka",
@@ -206,7 +206,7 @@ class Receiver:
 
     @contextmanager
     def attended(self) -> Iterator[None]:
-        """Let a thread read and answer while the block does something that may take long.
+        """Let a thread read and answer while the block runs, which may take long.
 
         Nothing else of this object may be used in the block.
 
@@ -230,7 +230,7 @@ class Receiver:
             raise failure[0]
 
     def finish(self, timeout_s: float) -> None:
-        """End the stream in order: the server has read the last feedback, or time is up."""
+        """End the stream, once the server has read the last feedback or time is up."""
         self._source.finish(timeout_s)
         self._disk_queue.close()
 
@@ -238,17 +238,6 @@ class Receiver:
         """Close the connection and free the disk."""
         self._source.close()
         self._disk_queue.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        value: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def _attend(self, ended: int, failure: list[Exception]) -> None:
         next_feedback = self._clock()
@@ -266,7 +255,7 @@ class Receiver:
                 if ended in ready:
                     return
         except Exception as error:
-            # At once: a server that is stopping does not wait for the end of the block.
+            # Immediately: a server that is stopping does not wait for the end of the block.
             self._source.close()
             failure.append(error)
 
@@ -277,7 +266,7 @@ class Receiver:
             self._received_lsn = max(self._received_lsn, Lsn(position))
 
     def _answered(self, frame: bytes) -> bytes:
-        """Answer a keepalive that asks for it; what is kept of it asks no more."""
+        """Answer a keepalive that asks for it; return it without the request."""
         tag = frame[0] if frame else None
         if tag == XLOGDATA_TAG:
             self._keepalives.reset()
@@ -299,12 +288,12 @@ class Receiver:
                 event(
                     _LOG,
                     logging.ERROR,
-                    "no room on disk for what the server sends: reading pauses, the slot keeps it",
+                    "spool full: reading paused, the slot retains WAL",
                     error=error.message,
                     hint=error.hint or "",
                 )
         else:
             if self._remind_at:
                 self._remind_at = 0.0
-                event(_LOG, logging.INFO, "there is room on disk again: reading goes on")
+                event(_LOG, logging.INFO, "spool has room again: reading resumed")
             self._unstored = []

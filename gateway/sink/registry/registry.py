@@ -6,11 +6,11 @@ import json
 import logging
 import re
 from collections.abc import Mapping
-from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final
 from urllib.parse import urlsplit
 
 from gateway.core.background import OnWait, call_in_background, keep_waiting
+from gateway.core.closing import Closing
 from gateway.core.errors import (
     ConfigError,
     FatalError,
@@ -41,7 +41,7 @@ _DEFAULTS: Final[Mapping[str, float]] = {
 _USER_IN_URL: Final = re.compile(r"//[^/@\s]*@")
 
 
-class Registry:
+class Registry(Closing):
     """`gateway.routing.ports.SchemaIds` that remembers what it has registered.
 
     Every subject is given the compatibility level BACKWARD before its first schema, unless the
@@ -83,17 +83,6 @@ class Registry:
         self._ids: dict[tuple[str, str], int] = {}
         self._known_subjects: set[str] = set()
         self._is_backward: bool | None = None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def close(self) -> None:
         """Close the connections that are kept open between requests."""

@@ -17,8 +17,7 @@ import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import TracebackType
-from typing import IO, Any, Final, Self
+from typing import IO, Any, Final
 
 import psycopg
 from psycopg import pq, sql
@@ -26,6 +25,7 @@ from psycopg import pq, sql
 from gateway.copy import Chunk, ChunkRequest, CopiedRow, Key, Snapshot
 from gateway.copy.lines import key_of_line, split_copy_line
 from gateway.core.background import OnWait, keep_waiting
+from gateway.core.closing import Closing
 from gateway.core.errors import TransientError
 from gateway.core.lsn import Lsn, parse_lsn
 from gateway.definitions.model import Table
@@ -100,7 +100,7 @@ class ChunkSource:
         return tuple(self.columns.index(name) for name in self.key)
 
 
-class ChunkReader:
+class ChunkReader(Closing):
     """A connection that reads chunks. Not thread-safe.
 
     Args:
@@ -404,17 +404,6 @@ class ChunkReader:
     def close(self) -> None:
         """End the connection."""
         self._connection.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        value: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
 
 
 class _SpooledRows:
