@@ -1,4 +1,4 @@
-"""The daemon: attempts, one after the other, until told to stop.
+"""The daemon: attempts, one after the other, until it is stopped.
 
 Every attempt (`gateway.runtime.lifecycle.attempt`) begins from nothing but the configuration, the
 server and the watermark in Kafka, so that a retry is the same as a restart. What may pass is tried
@@ -32,7 +32,7 @@ __all__ = ["Daemon"]
 
 _LOG: Final = logging.getLogger(__name__)
 _STEADY_S: Final = 60.0
-"""A stream that has lasted this long worked, also when there was nothing to commit."""
+"""Seconds after which a stream counts as working, even if it had nothing to commit."""
 _CLOSE_S: Final = 1.0
 _ENDLESS: Final = frozenset({Outcome.REACHED_SWITCH, Outcome.START_ANEW})
 
@@ -41,13 +41,13 @@ class Daemon:
     """Runs the gateway.
 
     Args:
-        stopping: Asked often; True ends the run in good order.
-        pause: Waits for so many seconds, or until `stopping` may have changed.
-        reload: True once after a person asked for the definitions to be read anew.
-        report_copy: Told how far the copies of tables are.
+        stopping: Called often; True ends the run in good order.
+        pause: Waits for a number of seconds, or until `stopping` may have changed.
+        reload: Returns True once after a request to read the definitions again.
+        report_copy: Called with the progress of each copy.
 
     Attributes:
-        counters: Read by others only as they are posted.
+        counters: Counters, which others only read as they are posted.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class Daemon:
         self._carried = Carried()
 
     def run(self) -> Outcome:
-        """Run until stopped or at endpos; try again after what may pass.
+        """Run until stopped or at endpos; retry after transient errors.
 
         Raises:
             TransientError: nothing has worked for ``limits.retry_for_s``.
@@ -101,7 +101,7 @@ class Daemon:
             before = self.counters.durable_lsn
             attempt = Attempt(self._process, self._carried)
             if tried:
-                clear_up()  # what the attempt before has left
+                clear_up()  # cycles left by the attempt before
             tried = True
             try:
                 outcome = attempt.run()
@@ -116,7 +116,7 @@ class Daemon:
                 if error is None:
                     raise
                 if self._stopping():
-                    break  # what is not committed was not acknowledged either
+                    break  # nothing uncommitted was acknowledged
                 self._carried.ask_server |= isinstance(error, UnexpectedFilterError)
                 if isinstance(error, LostRecordsError):
                     self._carried.lost |= error.topics
@@ -150,7 +150,7 @@ class Daemon:
         return self._stop_by is not None and time.monotonic() >= self._stop_by
 
     def _close_timeout_s(self) -> float:
-        """How long an open Kafka transaction may still take: what is left of the shutdown."""
+        """Return the seconds left for an open Kafka transaction during the shutdown."""
         if self._stop_by is None:
             return self._settings.limits.shutdown_timeout_s
         return max(_CLOSE_S, self._stop_by - time.monotonic())

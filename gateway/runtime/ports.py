@@ -29,7 +29,7 @@ class Source(Protocol):
     """A started replication stream.
 
     Attributes:
-        silent_for_s: When the server has said nothing for so long it is given up; 0: never.
+        silent_for_s: Seconds of silence after which the server counts as lost; 0 for never.
     """
 
     silent_for_s: float
@@ -38,7 +38,7 @@ class Source(Protocol):
         """Readable when the server has sent something."""
 
     def receive(self, limit: int) -> Sequence[bytes]:
-        """Take what has arrived, at most `limit` frames, without waiting.
+        """Return received frames, at most `limit`, without waiting.
 
         A frame is one CopyData payload: ``w`` XLogData (25 bytes of header: tag, wal_start,
         wal_end, send time; then one pgoutput message) or ``k`` keepalive (tag, wal_end, send time,
@@ -55,10 +55,10 @@ class Source(Protocol):
         """Send a standby status update with flush = apply = `flush_lsn`.
 
         Args:
-            flush_lsn: What is safe; the slot moves to it.
-            write_lsn: What has been received; at least `flush_lsn`, which None stands for. Without
-                it the server asks without a pause while flush is behind.
-            reply_requested: The server is to answer with a keepalive.
+            flush_lsn: LSN that is safe; the slot moves to it.
+            write_lsn: LSN that has been received, at least `flush_lsn`, which is also the default.
+                Without it the server asks without a pause while flush lags.
+            reply_requested: Whether the server is to answer with a keepalive.
 
         Raises:
             TransientError: the connection is gone.
@@ -79,13 +79,13 @@ class Sink(Protocol):
 
     @property
     def busy(self) -> bool:
-        """A submitted batch has not been collected yet."""
+        """Whether a submitted batch has not been collected yet."""
 
     def submit(self, batch: Batch) -> None:
         """Hand over `batch` and return at once; only when not `busy`."""
 
     def collect(self) -> Batch | None:
-        """Return the batch that has finished since, or None; never waits.
+        """Return a batch that has finished, or None, without waiting.
 
         With a watermark, it is committed: durable in Kafka and visible to ``read_committed``.
 
@@ -99,22 +99,22 @@ class TransactionRouter(Protocol):
     """Turns transactions into records; see `gateway.routing.Router`.
 
     Attributes:
-        ended: Per subscription, the end of the last transaction that got an END marker.
-        awaits: What `route` waits for is there when this descriptor is readable; None: for nothing.
+        ended: End of the last transaction that got an END marker, by subscription.
+        awaits: Descriptor that is readable once `route` can go on; None if it waits for nothing.
     """
 
     ended: dict[str, Lsn]
     awaits: int | None
 
     def foresee(self, item: Transaction | PreparedTransaction) -> None:
-        """Take what will be routed, or marked, after all that was foreseen before."""
+        """Announce an item that will be routed, or marked, after all announced before."""
 
     @property
     def feeds(self) -> Sequence[Feed]:
         """The topics of every subscription; the same object from call to call."""
 
     def route(self, transaction: Transaction) -> Iterator[list[Record]]:
-        """Yield its records in bounded pieces; an empty one means: go on later, see `awaits`."""
+        """Yield its records in bounded pieces; after an empty one go on later, see `awaits`."""
 
     def route_series(self, series: Series, room: int) -> RoutedSeries | None:
         """Return records of some of its transactions, `room` or a few more.
@@ -123,7 +123,7 @@ class TransactionRouter(Protocol):
         """
 
     def learn(self, event: Transaction | PreparedTransaction) -> None:
-        """Take in what a transaction announces, without its rows."""
+        """Apply the relations that a transaction announces, without its rows."""
 
     def route_standalone(self, message: StandaloneMessage) -> list[Record]:
         """Return the records of a non-transactional message."""
@@ -141,29 +141,29 @@ class TransactionRouter(Protocol):
         """Return, per table since the last call, the records made for the error topic."""
 
     def pop_ignored(self) -> Mapping[Reason, int]:
-        """Return, by reason since the last call, the DDL messages that were not believed."""
+        """Return, by reason since the last call, the number of DDL messages that were refused."""
 
 
 class Switch(Protocol):
-    """Says when the loop has to end so that other definitions can take over at one LSN."""
+    """Decides when the loop ends, so that other definitions can come into force at one LSN."""
 
     def holds(self) -> bool:
-        """Return whether nothing must be received now, because that LSN is about to be chosen."""
+        """Return whether receiving has to stop, because that LSN is about to be chosen."""
 
     def confirm_hold(self) -> None:
         """Note that the loop receives nothing until `holds` returns False or `point` is known."""
 
     def point(self) -> Lsn | None:
-        """Return the LSN, when it is known: no transaction that ends after it may be published."""
+        """Return the LSN after which no transaction may end that is published, once known."""
 
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """Records that have their place between two transactions.
+    """Records that are placed between two transactions.
 
     Attributes:
-        lsn: Their position.
-        records: In bounded pieces.
+        lsn: Position of the records.
+        records: The records, in bounded pieces.
     """
 
     lsn: Lsn
@@ -174,7 +174,7 @@ class Copier(Protocol):
     """Copies tables while the stream goes on (`gateway.runtime.copy.coordinator`)."""
 
     def fileno(self) -> int:
-        """Readable when there may be something to place."""
+        """Return a descriptor that is readable when there may be something to place."""
 
     @property
     def unfinished(self) -> bool:
@@ -185,14 +185,14 @@ class Copier(Protocol):
         """Whether a new plan is needed to go on."""
 
     def awaited(self) -> Lsn | None:
-        """Return the first position that something waits for."""
+        """Return the first position for which something waits."""
 
     def place(self, last: Lsn, until: Lsn, room: int) -> Placement | None:
-        """Return what can be published now, between two transactions.
+        """Return the records to publish now, between two transactions.
 
         Args:
-            last: Everything published so far ends at or before it.
-            until: Everything that commits before it has been published.
+            last: LSN at or before which everything published so far ends.
+            until: LSN before which every commit has been published.
             room: Number of records there is room for, kept as far as it can be foreseen.
 
         Raises:
@@ -200,7 +200,7 @@ class Copier(Protocol):
         """
 
     def states(self) -> tuple[CopyState, ...]:
-        """Return what is to be committed with everything that was published so far.
+        """Return the states to commit with everything published so far.
 
         The same object from call to call while nothing changes.
         """

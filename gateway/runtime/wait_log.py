@@ -1,4 +1,4 @@
-"""Says in the log whom the gateway waits for: each when it is its turn, then now and then."""
+"""Log lines that name whom the gateway waits for: each once, and again at intervals."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ _SAY_S: Final = 10.0
 
 
 class WaitNotice:
-    """Call it often while something waits.
+    """Called often while something waits.
 
     Args:
-        message: The constant text of the log line.
-        look: Asks the server whom; None where it does not say.
+        message: Constant text of the log line.
+        look: Asks the server for whom; None if it does not say.
     """
 
     def __init__(self, message: str, look: Callable[[], Wait | None]) -> None:
@@ -32,7 +32,7 @@ class WaitNotice:
         self._said: tuple[str, float] = ("", 0.0)
 
     def __call__(self, waited_s: float) -> None:
-        """Look, and say it, when it is time; `waited_s`: for how long it has waited by now."""
+        """Look, and log it, when it is time; `waited_s` is the time waited so far."""
         if waited_s - self._looked_s < _LOOK_S:
             return
         self._looked_s = waited_s

@@ -165,11 +165,11 @@ def test_a_full_disk_pauses_reading_and_the_gateway_goes_on_by_itself(
         resource.prlimit(gateway.pid, resource.RLIMIT_FSIZE, (BUFFER_BYTES, unlimited[1]))
         broker.kill()
         load.wait_for(500)
-        gateway.wait_for("no room on disk")
+        gateway.wait_for("spool full")
         load.wait_for(500)
         assert reader(server, s.slot) == reading, "it is answered all the same"
         resource.prlimit(gateway.pid, resource.RLIMIT_FSIZE, unlimited)
-        gateway.wait_for("there is room on disk again")
+        gateway.wait_for("spool has room again")
         broker.restart()
         caught_up(server, s.slot)
     assert gateway.terminate() == 0

@@ -13,7 +13,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import Final
+from typing import Final, Self
 
 from gateway.config import CopyTable
 from gateway.copy import Chunk, Progress
@@ -91,7 +91,7 @@ class TableCopier:
         self._altered = False
         self.faults: dict[TableId, Fault] = {}
 
-    def __enter__(self) -> TableCopier:
+    def __enter__(self) -> Self:
         if not self._jobs and not self._routes.addresses.refused:
             event(_LOG, logging.INFO, "all tables are copied")
         self._workers.start()

@@ -1,4 +1,4 @@
-"""What comes into force at one position: definitions, and the tables that are to be copied."""
+"""Changes that come into force at one position: definitions, and tables to copy."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ from gateway.source.session.connection import connect
 from gateway.source.stream.connection import ReplicationConnection
 from gateway.source.stream.options import Protocol
 
-__all__ = ["begin", "make_slot", "put_into_force", "take_requests"]
+__all__ = ["begin", "create_slot", "put_into_force", "take_requests"]
 
 _LOG: Final = logging.getLogger(__name__)
 _LOOK_S: Final = 5.0
 _WAITS: Final = "the slot waits for transactions that are still running"
 
 
-def make_slot(settings: Settings, protocol: Protocol, on_wait: OnWait) -> Lsn:
+def create_slot(settings: Settings, protocol: Protocol, on_wait: OnWait) -> Lsn:
     """Create the slot; return its consistent point.
 
     Raises:
-        SlotBusyError: another gateway has made it meanwhile.
+        SlotBusyError: another gateway has created it meanwhile.
         TransientError: transactions that were running have not ended in time.
     """
     replication = ReplicationConnection(settings.source.dsn, on_wait=on_wait)
@@ -75,14 +75,14 @@ def begin(
 ) -> Watermark:
     """Commit the first watermark of a new slot: all tables of `plan` are pending.
 
-    COPY markers say so before any PROGRESS has a position: what a consumer has then is not
-    complete, however far the stream is. `names`: of topics, as in `put_into_force`.
+    COPY markers say so before any PROGRESS has a position: a consumer's tables are incomplete
+    then, however far the stream is. `names`: topics, as in `put_into_force`.
 
     Raises:
-        TransientError: an edge failed, or `stopping` said so.
+        TransientError: an edge failed, or `stopping` is true.
     """
     first = replace(watermark, copies=copy_states(plan, (), reconcile=True, names=names))
-    _tell_held((), first.copies)
+    _log_held((), first.copies)
     point = watermark.end_lsn
     records = _pending(first.copies, point, routes)
     everyone = [subscription.name for subscription in plan.subscriptions]
@@ -103,23 +103,23 @@ def put_into_force(
     reconcile: bool,
     stopping: Callable[[], bool],
 ) -> Watermark:
-    """Let `plan` count from the watermark on: markers, and the states of all tables, committed.
+    """Put `plan` into force at the watermark: commit markers and the states of all tables.
 
     Args:
-        plan: The new one.
+        plan: The new plan.
         names: ``[topics] names``.
-        definitions: Their fingerprint.
-        watermark: Everything up to it is in Kafka, under the definitions before.
-        routes: Of `plan`.
-        sink: Not busy.
+        definitions: Fingerprint of the definitions.
+        watermark: Watermark that Kafka has committed under the definitions before.
+        routes: Routes of `plan`.
+        sink: A sink that is not busy.
         reconcile: See `copy_states`.
-        stopping: Asked while waiting; True gives up.
+        stopping: Called while waiting; True abandons the commit.
 
     Returns:
-        What is committed now.
+        The watermark that is committed now.
 
     Raises:
-        TransientError: an edge failed, or `stopping` said so: the old definitions count.
+        TransientError: an edge failed, or `stopping` is true: the old definitions stay in force.
     """
     point = watermark.end_lsn
     states = copy_states(plan, watermark.copies, reconcile=reconcile, names=names)
@@ -151,7 +151,7 @@ def put_into_force(
         for s in states
     )
     after = replace(watermark, definitions=definitions, copies=states, refusal=None)
-    _tell_held(watermark.copies, states)
+    _log_held(watermark.copies, states)
     cut = Cut(point, routes.addresses.feeds, None, published)
     _commit(sink, Batch(records, after, cut), stopping)
     fail_point("copy.announced")
@@ -166,7 +166,7 @@ def put_into_force(
     return after
 
 
-def _tell_held(before: Iterable[CopyState], states: Iterable[CopyState]) -> None:
+def _log_held(before: Iterable[CopyState], states: Iterable[CopyState]) -> None:
     """Log the tables that were never published and are held from now on."""
     known = {(state.subscription, state.schema, state.table) for state in before}
     for state in states:
@@ -193,25 +193,26 @@ def take_requests(
     unfit: Mapping[str, str],
     stopping: Callable[[], bool],
 ) -> Watermark:
-    """Let be copied what somebody asks for, and what new partitions have brought.
+    """Accept requests for copies, and copy the rows of new partitions.
 
-    All in one Kafka transaction with the end of the requests.
+    The states are committed in one Kafka transaction with the end of the requests.
 
     Args:
-        plan: In force.
-        watermark: What is committed.
-        asked: In the order in which they came.
-        conditions: What the rows of partitions fulfil that have come to trees under copy, by OID.
+        plan: The plan in force.
+        watermark: The committed watermark.
+        asked: Requests in the order in which they came.
+        conditions: Conditions that select the rows of partitions attached to trees under copy, by
+            OID.
         unreadable: Tables that cannot be read, by OID: requests for them are refused.
-        sink: Not busy.
-        unfit: By the name of a request, why its condition cannot be followed.
-        stopping: Asked while waiting; True gives up.
+        sink: A sink that is not busy.
+        unfit: Reason, by the name of a request, for which its condition cannot be used.
+        stopping: Called while waiting; True abandons the commit.
 
     Returns:
-        What is committed now.
+        The watermark that is committed now.
 
     Raises:
-        TransientError: an edge failed, or `stopping` said so: the requests are there still.
+        TransientError: an edge failed, or `stopping` is true: the requests stay.
     """
     states, refused = requests.apply_requests(
         plan, watermark.copies, asked, conditions, unreadable, unfit
@@ -219,11 +220,11 @@ def take_requests(
     after = replace(watermark, copies=states)
     _commit(sink, Batch([], after, done_requests=asked), stopping)
     for because in refused:
-        event(_LOG, logging.WARNING, "a request for a copy is refused", because=because)
+        event(_LOG, logging.WARNING, "copy request refused", because=because)
     event(
         _LOG,
         logging.INFO,
-        "requests for copies are taken",
+        "copy requests accepted",
         requests=len(asked),
         new_partitions=len(conditions),
     )
@@ -231,7 +232,7 @@ def take_requests(
 
 
 def _pending(states: Iterable[CopyState], point: Lsn, routes: RelationRoutes) -> list[Record]:
-    """Return the COPY markers of those that are to be copied."""
+    """Return the COPY markers of tables that are to be copied."""
     headers = HeaderMaker(point, None, None, None).make(point, 0, b"COPY")
     return [
         routes.addresses.marker(

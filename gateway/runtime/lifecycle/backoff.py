@@ -1,4 +1,4 @@
-"""Whether to try again after a failure, and when. Pure but for what it remembers."""
+"""Retry policy: whether an attempt is repeated after a failure, and when."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ __all__ = ["Retries"]
 FIRST_PAUSE_S: Final = 0.5
 LONGEST_PAUSE_S: Final = 15.0
 FENCES: Final = 3
-"""So often in a row, with the slot ours each time, the other one must read another server."""
+"""Number of fencings in a row, each while this gateway has the slot, that prove another server."""
 
 
 class Retries:
-    """Remembers since when nothing has worked.
+    """State of retries: since when attempts have failed, and the next pause.
 
     Args:
         retry_for_s: Give up when nothing has worked for this long.
-        slot: Its name, for messages.
+        slot: Name of the slot, for messages.
     """
 
     def __init__(self, retry_for_s: float, slot: str) -> None:
@@ -37,10 +37,10 @@ class Retries:
         """Return the seconds to wait before the next attempt.
 
         Args:
-            error: What ended this one.
+            error: Error that ended this one.
             now: Seconds, monotonic.
-            worked: It got somewhere first: committed something, or streamed for a while.
-            stood_by: Another process had the slot at its beginning.
+            worked: Whether it committed something, or streamed for a while, before that.
+            stood_by: Whether another process had the slot at its beginning.
 
         Raises:
             TransientError: `error`, because nothing has worked for `retry_for_s`.
@@ -56,7 +56,7 @@ class Retries:
         return pause_s
 
     def _count_fences(self, error: TransientError, stood_by: bool) -> None:
-        """Two gateways on copies of one server both have the slot: neither would ever stand by."""
+        """Detect two gateways on copies of one server, which both have the slot."""
         if not isinstance(error, FencedError):
             self._fences = 0
             return

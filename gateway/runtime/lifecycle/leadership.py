@@ -1,8 +1,8 @@
-"""Who leads: the gateway whose connection streams from the slot. Everyone else stands by.
+"""Leader election by the slot: the gateway that streams from it leads, all others stand by.
 
-PostgreSQL gives a slot to one connection at a time, and takes it back when that connection ends or
-has not answered for wal_sender_timeout. So the slot is the lock of the whole gateway: who does not
-get it changes nothing, in Kafka neither.
+PostgreSQL gives a slot to one connection at a time, and releases it when that connection ends or
+has not answered for wal_sender_timeout. This makes the slot the lock of the whole gateway: without
+it, a gateway changes nothing, nor anything in Kafka.
 """
 
 from __future__ import annotations
@@ -40,17 +40,17 @@ ORDER BY 1
 
 
 class StoppedWaiting(Exception):
-    """The gateway was told to stop while it stood by."""
+    """Raised when the gateway is to stop while it stands by."""
 
 
 def lock_first_start(connection: psycopg.Connection, slot: str) -> None:
-    """Let nobody else make the slot for as long as `connection` lasts.
+    """Lock the creation of the slot for as long as `connection` lasts.
 
-    There is no slot yet to be the lock; an advisory lock of the session is. Any role can take that,
-    so it only counts when a role has it that could make a slot.
+    Without a slot, an advisory lock of the session is the lock. Any role can acquire it, and it
+    only counts if its holder may create a slot.
 
     Raises:
-        SlotBusyError: another gateway is making it; try again soon.
+        SlotBusyError: another gateway is creating it; try again soon.
         TransientError: the connection is gone.
     """
     try:
@@ -69,7 +69,7 @@ def lock_first_start(connection: psycopg.Connection, slot: str) -> None:
     ]
     if gateways or not holders:
         who = f": {gateways[0]} has its lock" if gateways else ""
-        raise SlotBusyError(f'another gateway is about to make replication slot "{slot}"{who}')
+        raise SlotBusyError(f'another gateway is about to create replication slot "{slot}"{who}')
     for pid, role, _ in holders:
         event(
             _LOG,
@@ -90,21 +90,21 @@ def start_stream(
     pause: Callable[[float], None],
     why_not: Callable[[], str | None],
 ) -> ReplicationConnection | None:
-    """Take the slot, standing by while another process has it.
+    """Acquire the slot, standing by while another process has it.
 
     Args:
         connection: For looking at the slot.
-        slot: Its name.
+        slot: Name of the slot.
         start: Opens a connection and starts streaming; raises `SlotBusyError` while it cannot.
-        stopping: Asked between two looks.
-        pause: Waits for so many seconds, or until `stopping` may have changed.
-        why_not: Why a slot that is free is left alone; None: it is not.
+        stopping: Called between two looks.
+        pause: Waits for a number of seconds, or until `stopping` may have changed.
+        why_not: Returns why this standby leaves a free slot alone, or None.
 
     Returns:
-        The started stream; None when the slot has gone meanwhile.
+        The started stream; None if the slot no longer exists.
 
     Raises:
-        StoppedWaiting: `stopping` said so.
+        StoppedWaiting: `stopping` returned True.
         GatewayError: as `start` and `slot_status`.
     """
     waited_s = 0.0

@@ -1,4 +1,4 @@
-"""State of a process: shared by its attempts, and carried from one to the next."""
+"""State of a process that its attempts share, and state carried from one to the next."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ class Process:
 
     Attributes:
         endpos: As in `gateway.runtime.loop.pipeline.Pipeline`.
-        stopping: Asked often; True ends the attempt in good order.
-        pause: Waits for so many seconds, or until `stopping` may have changed.
-        reload: True once after a person asked for the definitions to be read again.
+        stopping: Called often; True ends the attempt in good order.
+        pause: Waits for a number of seconds, or until `stopping` may have changed.
+        reload: Returns True once after a request to read the definitions again.
         report_copy: Called with the progress of each copy.
-        close_timeout_s: How long an open Kafka transaction may take at the end.
-        time_is_up: Whether stopping has taken as long as it may.
-        standby: Says whether a failover would change what is published.
-        held_looks: Says when to look at held tables.
+        close_timeout_s: Returns the seconds that an open Kafka transaction may take at the end.
+        time_is_up: Returns whether the shutdown timeout has passed.
+        standby: Comparison of what this gateway would publish with what is published.
+        held_looks: Schedule of retries of held tables.
     """
 
     settings: Settings
@@ -49,7 +49,7 @@ class Process:
     held_looks: HeldLooks
 
     def give_up_waiting(self, *, streaming: bool) -> None:
-        """Give up waiting for a server: at once when nothing streams yet, else when time is up.
+        """Stop waiting for a server: at once before the stream has begun, else when time is up.
 
         Raises:
             TransientError: the gateway is to stop.
@@ -58,23 +58,24 @@ class Process:
             raise TransientError("interrupted, because the gateway is stopping")
 
     def evaluator(self, on_wait: Callable[[], None]) -> ServerEvaluator:
-        """Return an evaluator of row filters whose questions are counted; not open."""
+        """Return an evaluator of row filters, not yet open, whose rows are counted."""
         asked = self.counters.count_evaluated
         return make_evaluator(self.settings, on_wait=on_wait, asked=asked)
 
 
 @dataclass(slots=True)
 class Carried:
-    """Left by an attempt to the next one.
+    """State that an attempt leaves to the next one.
 
     Attributes:
-        was_down: No attempt has streamed up to the next one, or it failed: any time may have
-            passed since.
-        ask_server: Filters that the server evaluates may appear.
-        lost: Topics that were found to lack records, and whose tables are not being copied yet.
-        warned: Risks of topics that the log has named.
-        definitions: Those in force, where a gateway has streamed; None: as the file has them.
-        faults: Of tables that a copy could not read; they are held until definitions take over.
+        was_down: Whether time may have passed since the last stream: none has run yet, or it
+            failed.
+        ask_server: Whether filters that the server evaluates may appear.
+        lost: Topics that lack records, whose tables are not being copied yet.
+        warned: Risks of topics that have been logged.
+        definitions: Definitions in force, once a gateway has streamed; None for those of the file.
+        faults: Faults of tables that a copy could not read; they are held until other definitions
+            come into force.
     """
 
     was_down: bool = True

@@ -1,4 +1,4 @@
-"""The gateway's slot at a start: what is known of it, how it is made, read and given up."""
+"""The gateway's slot at a start: gathering facts, creating, streaming, dropping."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gateway.core.lsn import Lsn
 from gateway.definitions.ddl.alterations import PREFIXES
 from gateway.definitions.server import SUFFIXES
 from gateway.observe import event
-from gateway.runtime.lifecycle.activation import make_slot
+from gateway.runtime.lifecycle.activation import create_slot
 from gateway.runtime.lifecycle.process import Process
 from gateway.runtime.lifecycle.start_decision import Facts, StartOver
 from gateway.runtime.loop.receiver import Receiver
@@ -33,7 +33,7 @@ __all__ = ["OPEN_TIMEOUT_S", "SlotStart"]
 _LOG: Final = logging.getLogger(__name__)
 _READ_S: Final = 30.0
 OPEN_TIMEOUT_S: Final = 60.0
-"""How long a producer may take to fence its predecessor."""
+"""Seconds that a producer may take to fence its predecessor."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,10 +41,10 @@ class SlotStart:
     """The slot of ``[source] slot``, for one attempt.
 
     Attributes:
-        settings: With the topics that renamed tables keep.
-        setup: What the configuration means.
-        outside: With the connection to the source server.
-        on_wait: Called while a server is waited for.
+        settings: Settings, with the topics that renamed tables keep.
+        setup: Plan, topics and routing of the configuration.
+        outside: The connection to the source server, the registry and the evaluator.
+        on_wait: Called while waiting for a server.
     """
 
     process: Process
@@ -54,9 +54,9 @@ class SlotStart:
     on_wait: OnWait
 
     def facts(self, recovered: Recovered | None = None) -> Facts:
-        """Gather what a start is decided by; the server last, because it only moves forward.
+        """Gather the facts of a start; the server last, because it only moves forward.
 
-        `recovered` is what the sink has read, when it is open; None: look for it, claim nothing.
+        `recovered` is the progress that an open sink has read; None to read it without a claim.
         """
         source, setup, outside = self.settings.source, self.setup, self.outside
         fingerprint = setup.definitions.fingerprint
@@ -67,10 +67,10 @@ class SlotStart:
             identity = slot_identity(setup.facts, self.settings)
             recovered = read_progress(kafka, topic, identity, _READ_S, settled=False)
             if recovered.watermark is None and slot is not None:
-                # Its claim may be in a Kafka transaction that is just being committed.
+                # Its claim may be in a Kafka transaction that is being committed.
                 recovered = read_progress(kafka, topic, identity, _READ_S)
             elif slot is None and recovered.watermark is not None:
-                # Another gateway may have made it, and streamed, while Kafka was read.
+                # Another gateway may have created it, and streamed, while Kafka was read.
                 slot = slot_status(outside.connection, source.slot)
             elif recovered.watermark is None:
                 elsewhere = read_systems(kafka, topic, identity, fingerprint, _READ_S)
@@ -87,10 +87,10 @@ class SlotStart:
         )
 
     def make(self, because: str | None) -> Lsn:
-        """Claim the slot in Kafka and make it; return its consistent point."""
+        """Claim the slot in Kafka and create it; return its consistent point."""
         setup, outside = self.setup, self.outside
         if because is not None:
-            event(_LOG, logging.WARNING, "all tables are copied anew", because=because)
+            event(_LOG, logging.WARNING, "all tables are copied again", because=because)
         outside.routes(setup.plan, setup.routing).register_all()
         self.claim()
         self.ensure_publications()
@@ -101,17 +101,17 @@ class SlotStart:
         finally:
             sink.close(self.process.close_timeout_s())
         fail_point("start.claimed")
-        return make_slot(self.settings, setup.protocol, self.on_wait)
+        return create_slot(self.settings, setup.protocol, self.on_wait)
 
     def claim(self) -> None:
-        """Claim the topics of all subscriptions; refused where they are another gateway's."""
+        """Claim the topics of all subscriptions; refused if they are another gateway's."""
         setup, outside = self.setup, self.outside
         muted = setup.routing.muted
         names = [s.name for s in setup.plan.subscriptions if s.name not in muted]
         claim_topics(self.settings, outside.connection, setup.facts, outside.registry, names)
 
     def give_up(self, receiver: Receiver, sink: TransactionalSink, decision: StartOver) -> None:
-        """Drop a slot that is proven to be ours; the next attempt makes it again."""
+        """Drop a slot that is proven to be ours; the next attempt creates it again."""
         setup, name = self.setup, self.settings.source.slot
         event(_LOG, logging.WARNING, "starting over", slot=name, because=decision.because)
         commit_claim(sink, setup.facts.timeline, setup.definitions.fingerprint)
@@ -123,7 +123,7 @@ class SlotStart:
             replication.close()
 
     def start(self) -> ReplicationConnection:
-        """Start its stream: from here on nobody else leads."""
+        """Start the stream of the slot: from here on no other gateway leads."""
         setup = self.setup
         source = ReplicationConnection(
             self.settings.source.dsn,
@@ -133,7 +133,7 @@ class SlotStart:
         try:
             return source.start(
                 self.settings.source.slot,
-                # All of them: what is still to be read may have been published by another one.
+                # All of them: WAL that is still to be read may belong to another publication.
                 [self.settings.source.slot + suffix for suffix in SUFFIXES],
                 version=setup.protocol.version,
                 streaming=setup.protocol.streaming,
@@ -147,16 +147,16 @@ class SlotStart:
             raise
 
     def ensure_publications(self) -> None:
-        """Make the publications that the slot is read with, as the plan has them."""
+        """Create or alter the publications of the slot as the plan needs them."""
         connection, plan = self.outside.connection, self.setup.plan
         prefix = self.settings.source.slot
         for line in ensure_publications(connection, plan, prefix=prefix):
             event(_LOG, logging.INFO, "publication", detail=line)
         for line in check_publications(connection, plan, prefix=prefix):
-            # Only what takes away is left, when the role may not do it.
+            # Only removals are left, which the role may not do.
             event(
                 _LOG,
                 logging.WARNING,
-                "a publication has more than is read",
+                "a publication has more than the plan needs",
                 hint=f"let its owner run: {line}",
             )

@@ -1,9 +1,9 @@
-"""Whether a gateway that stands by may take over: a failover changes nothing of what is published.
+"""Conditions of a failover: a standby that becomes leader changes nothing of what is published.
 
 Definitions change by a reload, or by a start. A gateway that has seen another one lead since it
 began compares its own definitions with those in force; while they differ it says so, is not ready,
-and leaves the slot alone. A start that only waits until the server has noticed that its predecessor
-is gone is no standby: nobody leads, and no reply reaches the server.
+and leaves the slot alone. A start that only waits until the server notices that its predecessor
+has ended is no standby: no gateway leads, and no reply reaches the server.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _UNCOPIED: Final = ("pending", "copying")
 
 
 class DefinitionsChanged(Exception):
-    """The definitions file is no longer what the attempt began with."""
+    """Raised when the definitions file differs from the one with which the attempt began."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,9 +44,9 @@ class _Found:
     """The result of one comparison with the definitions in force.
 
     Attributes:
-        watermark: As committed by whoever leads; None: there is none.
+        watermark: Watermark as committed by the leader, or None.
         file: Fingerprint of the definitions file.
-        unreadable: Why the file cannot be read; empty: it can.
+        unreadable: Reason for which the file cannot be read, or empty.
     """
 
     watermark: Watermark | None
@@ -55,14 +55,14 @@ class _Found:
 
 
 class Standby:
-    """Compares what this gateway would publish with what is published, as long as it stands by.
+    """Comparison of what a standby would publish with what is published.
 
     It lasts as long as the daemon; only the thread of the loop calls it.
 
     Args:
         settings: The configuration.
-        counters: Told why this gateway does not take over.
-        reload: True once after a person asked for the definitions to be put into force.
+        counters: Counters that show why this gateway does not become leader.
+        reload: Returns True once after a request to put the definitions into force.
     """
 
     def __init__(self, settings: Settings, counters: Counters, reload: Callable[[], bool]) -> None:
@@ -72,7 +72,7 @@ class Standby:
         self._identity: SlotIdentity | None = None
         self._fingerprint = ""
         self._led = False  # another gateway, since this one began or led itself
-        self._told = False
+        self._requested = False
         self._sign: object = None
         self._why: str | None = None
         self._found: _Found | None = None
@@ -80,24 +80,24 @@ class Standby:
         self._look_at = 0.0
 
     def begin(self, identity: SlotIdentity, fingerprint: str) -> None:
-        """Note what an attempt begins with.
+        """Begin an attempt.
 
         Args:
-            identity: Of the slot.
-            fingerprint: Of the definitions with which this attempt would take over.
+            identity: Identity of the slot.
+            fingerprint: Fingerprint of the definitions with which this attempt would lead.
         """
         self._identity, self._fingerprint = identity, fingerprint
         self._sign, self._found, self._look_at = None, None, 0.0
 
     def wait(self, connection: psycopg.Connection) -> None:
-        """Look at who leads and at what is in force, without waiting for Kafka.
+        """Check who leads and which definitions are in force, without waiting for Kafka.
 
         Raises:
-            DefinitionsChanged: the attempt would take over with definitions that are neither those
-                in force nor those of the file.
+            DefinitionsChanged: the attempt would lead with definitions that are neither those in
+                force nor those of the file.
             TransientError: the connection is gone.
         """
-        self._told |= self._reload()
+        self._requested |= self._reload()
         sign = reader_sign(connection, self._settings.source.slot)
         self._led |= self._sign is not None and sign is not None and sign != self._sign
         self._sign = sign or self._sign
@@ -113,11 +113,11 @@ class Standby:
         self._show()
 
     def why_not(self) -> str | None:
-        """Return why this gateway does not take over; None: it may."""
-        return self._why if self._led and not self._told else None
+        """Return why this gateway does not become leader, or None."""
+        return self._why if self._led and not self._requested else None
 
     def refuses(self, watermark: Watermark | None) -> bool:
-        """Whether taking over at `watermark` would change what is published.
+        """Whether leading from `watermark` on would change what is published.
 
         `watermark` is read while nobody else can lead: another gateway may have changed the
         definitions after the last look.
@@ -129,12 +129,12 @@ class Standby:
         return self.why_not() is not None
 
     def supersede(self) -> None:
-        """Note that another gateway has led: other definitions are in force than this one had."""
+        """Note that another gateway has led, so that its definitions are in force."""
         self._led = True
 
     def lead(self) -> None:
         """Note that this gateway leads now."""
-        self._led = self._told = False
+        self._led = self._requested = False
         self._why = None
         self._show()
 
@@ -164,7 +164,7 @@ class Standby:
     # The thread
 
     def _look(self) -> None:
-        """Read what is in force and the file; Kafka may take its time to answer."""
+        """Read the definitions in force and the file; Kafka may answer late."""
         identity, settings = self._identity, self._settings
         assert identity is not None
         try:

@@ -1,4 +1,4 @@
-"""What a start does: one pure decision from slot, watermark, server, plan and policy.
+"""Decision of a start, from slot, watermark, server, plan and policy. Pure.
 
 The slot is the lock. Before it is touched, `look` says whether it may be: a slot that is not proven
 to be this gateway's is left alone, and where there is none, one may have to be made. While it is
@@ -8,11 +8,11 @@ held, and nobody else can move slot or watermark, `decide` says what to do.
     another's       any          any                  refuse
     no              no           any                  first start
     no              0            any                  first start: the one before died early
-    no              yes          continues it         lost: stop, or copy anew by policy
+    no              yes          continues it         lost: stop, or copy again by policy
     yes             no           any                  refuse: not ours as far as Kafka knows
     yes             0            any                  first start died early: start over
-    yes, lost       yes          continues it         lost: stop, or copy anew by policy
-    yes, beyond it  yes          continues it         lost: stop, or copy anew by policy
+    yes, lost       yes          continues it         lost: stop, or copy again by policy
+    yes, beyond it  yes          continues it         lost: stop, or copy again by policy
     yes             yes          continues it         go on
     any             yes          does not             refuse: restored, replaced, promoted with loss
     any             yes          standby that lags    wait
@@ -21,8 +21,8 @@ held, and nobody else can move slot or watermark, `decide` says what to do.
 A watermark of 0 is the claim that a gateway commits before it makes its slot: it proves that a slot
 found later is its own, and that nothing was streamed from it.
 
-Why the server is compared with the watermark: everything up to the watermark is dropped as known. A
-server whose history differs before that point would have its new transactions dropped.
+The server is compared with the watermark because everything until the watermark is dropped as
+known: a server whose history differs before that point would have its new transactions dropped.
 """
 
 from __future__ import annotations
@@ -52,19 +52,19 @@ __all__ = [
 
 LostSlotPolicy: TypeAlias = Literal["stop", "resync"]
 
-_START_OVER: Final = "`pgsluice slot drop`, then `pgsluice run` copies all tables anew"
+_START_OVER: Final = "`pgsluice slot drop`, then `pgsluice run` copies all tables again"
 
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What a start is decided by.
+    """Facts that decide a start.
 
     Attributes:
-        slot: None: there is none of this name.
-        watermark: As committed in Kafka for this server, database and slot; None: never.
+        slot: The slot of this name, or None.
+        watermark: Watermark in Kafka for this server, database and slot, or None.
         elsewhere: System identifiers of other servers of which Kafka has a watermark for the same
             database, slot and definitions.
-        definitions: Fingerprint of the definitions as they are now.
+        definitions: Fingerprint of the current definitions.
         topic_names: ``[topics] names``.
     """
 
@@ -81,10 +81,10 @@ class Facts:
 
 @dataclass(frozen=True, slots=True)
 class FirstStart:
-    """Claim the slot with a watermark of 0, make it, copy.
+    """Claim the slot with a watermark of 0, create it, copy.
 
     Attributes:
-        because: Why this is not the first time, or None.
+        because: Reason for starting over, or None for the very first start.
     """
 
     because: str | None = None
@@ -95,7 +95,7 @@ class StartOver:
     """Commit a watermark of 0, drop the slot, and start for the first time.
 
     Attributes:
-        because: What happened, for the log.
+        because: The reason, for the log.
     """
 
     because: str
@@ -106,10 +106,11 @@ class GoOn:
     """Stream on from the watermark.
 
     Attributes:
-        watermark: With the copy states that hold from now on.
-        confirmed_lsn: Where the slot's stream begins; None: it is new.
-        rewritten: Other definitions are to be put into force there first.
-        altered: The same definitions mean other tables than they did; to be put into force as well.
+        watermark: The watermark, with the copy states that apply from now on.
+        confirmed_lsn: LSN where the slot's stream begins; None for a new slot.
+        rewritten: Whether other definitions are to be put into force there first.
+        altered: Whether the same definitions select other tables than before; these are to be put
+            into force as well.
     """
 
     watermark: Watermark
@@ -122,7 +123,7 @@ Decision: TypeAlias = FirstStart | StartOver | GoOn
 
 
 def look(facts: Facts) -> FirstStart | None:
-    """Return how to make the slot; None: it is there, and may be taken.
+    """Return how to create the slot; None if it exists, and may be used.
 
     Raises:
         SlotError, TransientError: as `decide`.
@@ -140,7 +141,7 @@ def decide(facts: Facts) -> Decision:
 
     Raises:
         SlotError: a person must act: the slot is another's, or changes since the watermark are
-            gone, or the server is not the one that the watermark speaks of.
+            gone, or the server is not the one of the watermark.
         TransientError: a standby has not yet replayed what Kafka has.
     """
     slot, watermark = facts.slot, facts.watermark
@@ -176,16 +177,16 @@ def _check_ours(slot: SlotStatus, facts: Facts) -> None:
 
 
 def _loss(name: str, slot: SlotStatus | None, watermark: Watermark) -> str | None:
-    """Say why changes since the watermark cannot be read any more; None: they can."""
+    """Return why changes since the watermark can no longer be read, or None."""
     reached = format_lsn(watermark.end_lsn)
     if slot is None:
         return (
-            f'replication slot "{name}" is gone; Kafka has its changes up to {reached}, and those '
+            f'replication slot "{name}" is gone; Kafka has its changes until {reached}, and those '
             "since are lost"
         )
     if slot.lost:
         why = slot.invalidation_reason or "its WAL was removed"
-        return f'replication slot "{name}" is lost ({why}); Kafka has its changes up to {reached}'
+        return f'replication slot "{name}" is lost ({why}); Kafka has its changes until {reached}'
     if slot.confirmed_flush_lsn is None:
         return f'replication slot "{name}" was not created to its end, but Kafka has {reached}'
     if slot.confirmed_flush_lsn > watermark.end_lsn:
@@ -207,9 +208,9 @@ def _go_on(facts: Facts, watermark: Watermark, confirmed_lsn: Lsn | None) -> GoO
 
 
 def _tables_of(states: Iterable[CopyState]) -> set[tuple[str, str, str, int, str]]:
-    told = ("missing", "held", "pending")
+    distinct = ("missing", "held", "pending")
     return {
-        (s.subscription, s.schema, s.table, s.oid, s.state if s.state in told else "")
+        (s.subscription, s.schema, s.table, s.oid, s.state if s.state in distinct else "")
         for s in states
     }
 
@@ -227,7 +228,7 @@ def _check_history(watermark: Watermark, server: ServerPosition) -> None:
     if differs is not None:
         raise SlotError(
             f"the changes in Kafka are not from this source server: {differs}; Kafka has "
-            f"everything up to {format_lsn(reached)} on timeline {timeline}, the server is at "
+            f"everything until {format_lsn(reached)} on timeline {timeline}, the server is at "
             f"{format_lsn(server.wal_end)} on timeline {server.timeline}",
             hint="it was restored from a backup, replaced, or promoted without its last changes. "
             "Point source.dsn at the right server; or, when this one is to stay, "
@@ -258,7 +259,7 @@ def _not_proven(facts: Facts) -> FatalError:
         hint="when it does (another cluster in [kafka], or another [topics] progress): put that "
         "setting back. When it is another program's: choose another [source] slot. Only when "
         "nobody needs it any more: `pgsluice slot drop --force`, then `pgsluice run` copies all "
-        "tables anew",
+        "tables again",
     )
 
 
@@ -269,5 +270,5 @@ def _replaced(facts: Facts) -> FatalError:
         f'that slot "{facts.name}" has been read from so far ({others})',
         hint="point source.dsn at the right server; or, when this one is to take its place, "
         f"`pgsluice slot drop --system-identifier {facts.elsewhere[0]}` forgets the other one, and "
-        "`pgsluice run` copies all tables anew",
+        "`pgsluice run` copies all tables again",
     )

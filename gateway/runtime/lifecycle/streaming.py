@@ -1,10 +1,10 @@
-"""The loop of an attempt, and the requests for copies that are taken between two runs of it.
+"""Streaming phase of an attempt: runs of the loop, with copy requests accepted between them.
 
 A request ends a run of the loop in good order: everything routed is in Kafka then. The states that
 follow from it are committed, and the loop goes on with the same stream, the same relations and a
 new copier, for which this is a beginning like any other: nothing that was published before has to
-be shown to it. What is out of order meanwhile (a table that was altered, or is put aside) needs a
-new plan; then the attempt ends, and the next one takes the requests as well.
+be shown to it. A table that was altered or is held meanwhile needs a new plan; then the attempt
+ends, and the next one accepts the requests as well.
 """
 
 from __future__ import annotations
@@ -48,15 +48,15 @@ _LOG: Final = logging.getLogger(__name__)
 
 @dataclass(slots=True, kw_only=True)
 class Streaming:
-    """Runs once, on a stream that has begun.
+    """One run, on a stream that has begun.
 
     Attributes:
-        slot: With the setup of the attempt.
-        reader: Asked for the plan according to DDL messages.
-        watermark: What is in Kafka.
+        slot: The slot, with the setup of the attempt.
+        reader: Reader of the plan, which follows DDL messages.
+        watermark: The watermark that Kafka has committed.
         done_requests: Names of the requests that have been accepted.
-        faults: Of tables that the copy could not read.
-        takeover: What takes over where it ended with `Outcome.REACHED_SWITCH`.
+        faults: Faults of tables that the copy could not read.
+        takeover: Definitions to put into force after `Outcome.REACHED_SWITCH`.
     """
 
     process: Process
@@ -71,7 +71,7 @@ class Streaming:
     faults: dict[TableId, Fault] = field(default_factory=dict)
 
     def run(self, confirmed_lsn: Lsn | None) -> Outcome:
-        """Return why it ended; `confirmed_lsn` is where the slot stood, None: it is new.
+        """Stream; return why it ended. `confirmed_lsn` is that of the slot, None for a new one.
 
         Raises:
             TransientError: an edge failed.
@@ -111,9 +111,11 @@ class Streaming:
     def _run(
         self, pipeline: Pipeline
     ) -> tuple[Outcome, tuple[CopyRequest, ...], Mapping[str, str]]:
-        """Run the loop; return why it ended, and the requests with which it can go on.
+        """Run the loop once.
 
-        And why some of these cannot be followed, by name.
+        Returns:
+            Why it ended, the requests with which it can go on, and the reasons, by name, for
+            which some of these cannot be used.
         """
         setup = self.slot.setup
         with ExitStack() as stack:
@@ -188,7 +190,7 @@ class Streaming:
         self.done_requests.update(request.name for request in asked)
 
     def _copies(self) -> Sequence[CopyState]:
-        """How far the copies are, for other threads."""
+        """Return the states of all copies, for other threads."""
         posted = self.process.counters.posted
         loop = None if posted is None else posted.loop
         return self.watermark.copies if loop is None else loop.copies
@@ -221,7 +223,7 @@ class Streaming:
         settings, evaluator = self.slot.settings, None
         copying = any(not state.is_settled for state in self.watermark.copies)
         if copying and self.routes.filters.ask_server:
-            # The stream's own is asked about one transaction while another is routed.
+            # The stream has its own, which may be busy with another transaction.
             evaluator = stack.enter_context(closing(self.process.evaluator(self.slot.on_wait)))
             evaluator.open()
         return TableCopier(

@@ -1,7 +1,7 @@
-"""Which transactions of the stream are routed, and what may be confirmed of it.
+"""Admission of transactions: which are routed, and which LSN may be confirmed.
 
-Nothing is routed that Kafka has already, and nothing that ends after the loop's end. What Kafka has
-is decided at the commit, by its end; and the slot sends some of that again after a restart.
+Nothing is routed that Kafka has already, and nothing that ends after the loop's end. Whether Kafka
+has a transaction is decided at the commit, by its end; the slot sends some again after a restart.
 """
 
 from __future__ import annotations
@@ -14,23 +14,23 @@ from gateway.runtime.loop.transaction_queue import Item, end_of
 from gateway.transactions import PreparedTransaction, RolledBack, Series, Transaction
 from gateway.transactions.holds import PrepareHolds
 
-__all__ = ["Admission", "Verdict"]
+__all__ = ["Admission", "Disposition"]
 
 
-class Verdict(Enum):
-    """Verdict on an event of the stream."""
+class Disposition(Enum):
+    """What is done with an event of the stream."""
 
     QUEUE = "to be routed"
-    KNOWN = "in Kafka already; only the relations that it announces are news"
+    KNOWN = "in Kafka already; only the relations that it announces are new"
     BEYOND = "ends after the loop's end"
     SPLIT = "a series whose transactions are judged one by one"
 
 
 class Admission:
-    """Judges a stream from its beginning.
+    """Admission of the events of one stream, from its beginning.
 
     Args:
-        started_at: What ends at or before it is in Kafka.
+        started_at: LSN until which everything is in Kafka.
         history: Refuses a stream that does not continue what Kafka has.
 
     Attributes:
@@ -43,12 +43,12 @@ class Admission:
         self._holds = PrepareHolds()
         self.received_lsn = started_at
 
-    def judge(self, event: Item | Series, limit: Lsn | None) -> Verdict:
+    def judge(self, event: Item | Series, limit: Lsn | None) -> Disposition:
         """Return what is done with the next event of the stream.
 
         Args:
-            event: Not a keepalive.
-            limit: Where the loop ends; None: it does not.
+            event: An event that is no keepalive.
+            limit: LSN where the loop ends, or None.
 
         Raises:
             SlotError: the stream does not continue what Kafka has.
@@ -64,7 +64,7 @@ class Admission:
                     or begins_at <= self._started_at
                     or not self._history.begins_after(begins_at)
                 ):
-                    return Verdict.SPLIT
+                    return Disposition.SPLIT
                 self.advance(end_lsn)
             case Transaction():
                 self._history.check(event)
@@ -76,8 +76,8 @@ class Admission:
             case RolledBack():
                 self._holds.roll_back(event.gid, event.xid)
         if beyond:
-            return Verdict.BEYOND
-        return Verdict.QUEUE if end_lsn > self._started_at else Verdict.KNOWN
+            return Disposition.BEYOND
+        return Disposition.QUEUE if end_lsn > self._started_at else Disposition.KNOWN
 
     def advance(self, lsn: Lsn) -> None:
         """Note that everything that ends at or before `lsn` has been received.
@@ -89,7 +89,7 @@ class Admission:
         self.received_lsn = max(self.received_lsn, lsn)
 
     def flush_lsn(self, durable: Lsn) -> Lsn:
-        """Return what is safe in Kafka, as far as this server has sent it.
+        """Return the LSN until which everything that this server has sent is in Kafka.
 
         Args:
             durable: Everything that ends at or before it is in Kafka.

@@ -1,4 +1,4 @@
-"""Fills the batch: routes what the queue has, and places rows of copies between transactions."""
+"""Filling of batches: routes queued transactions, and places rows of copies between them."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ class BatchFiller:
     """Moves records from `queue` and `copier` to `commits`; one transaction or placement at a time.
 
     Attributes:
-        copier: Has rows of copies; None: nothing is copied.
-        copies_wait: Whether rows of copies may be there for which the batch has no room.
+        copier: Source of the rows of copies, or None.
+        copies_wait: Whether rows of copies may wait for which the batch has no room.
     """
 
     def __init__(
@@ -66,8 +66,8 @@ class BatchFiller:
 
         Args:
             enough: Number of records in the batch.
-            received_lsn: Everything that commits before it has been received.
-            draining: No more rows of copies are placed.
+            received_lsn: LSN before which every commit has been received.
+            draining: Whether no more rows of copies are placed.
 
         Returns:
             Whether it stopped because all rows of a placement have gone out.
@@ -144,7 +144,7 @@ class BatchFiller:
         return True
 
     def _route_series(self) -> bool:
-        """Route short transactions in one go, where nothing may have its place between them."""
+        """Route a series of short transactions at once, unless rows of copies may come between."""
         series = self._queue.series
         if series is None or (self.copier is not None and self.copier.unfinished):
             return False
@@ -178,7 +178,7 @@ class BatchFiller:
         self._count(1)
 
     def _count(self, transactions: int) -> None:
-        """Count transactions, and report what of them was lost or put into the error topic."""
+        """Count transactions, and report their lost values and quarantined changes."""
         self._counters.transactions += transactions
         for table, rows in self._router.pop_lost_values().items():
             self._counters.lost_values += rows

@@ -7,8 +7,8 @@ therefore worth gathering; how long that may take is bounded, because what is ga
 visible yet.
 
 Rows of copies and live changes share a Kafka transaction, and a change waits for the one on its way
-and then for its own. How many rows of copies a commit may have follows from how long those before
-have taken.
+and then for its own. The number of copied rows in a commit follows from the duration of the commits
+before.
 """
 
 from __future__ import annotations
@@ -85,15 +85,15 @@ class CommitCost:
     quiet_s: float = 1.0
 
     def worth_commit(self, partitions: int) -> int:
-        """Return how many records are worth a commit to so many partitions."""
+        """Return the number of records that are worth a commit to `partitions` partitions."""
         return round(self.partition_records / self.partition_share) * partitions
 
     def worth_requests(self, partitions: int) -> int:
-        """Return how many records are worth a request to each of so many partitions."""
+        """Return the number of records that are worth a request to each of `partitions`."""
         return round(self.request_records / self.request_share) * partitions
 
     def batch_records(self, usual: int, partitions: int) -> int:
-        """Return how many records make a batch full.
+        """Return the number of records with which a batch is full.
 
         Args:
             usual: Number for few partitions.
@@ -115,13 +115,13 @@ class CommitCost:
         """Return what is done with `batch` while the sink is free.
 
         Args:
-            batch: Its partitions are counted where it is full, whole, and more waits.
-            now: Of the clock of `batch`.
+            batch: The batch; its partitions are counted if it is full and whole, and more waits.
+            now: Time, by the clock of `batch`.
             max_age_s: Age at which a batch is committed as a rule.
             most_pieces: Number of full batches of copied rows in one Kafka transaction.
-            idle: The stream has nothing more to give.
-            waiting: There are transactions that are not routed yet.
-            quiet: No transactions come that would wait for the commit.
+            idle: Whether the stream has nothing more to give.
+            waiting: Whether there are transactions that are not routed yet.
+            quiet: Whether no transactions come that would wait for the commit.
         """
         due_at = self.due_at(batch, now, max_age_s=max_age_s, waiting=waiting)
         if not batch.full and (due_at is None or (now < due_at and (waiting or not idle))):
@@ -157,10 +157,10 @@ class CommitCost:
         return (batch.opened_at if batch.pieces else batch.since) + self.longest_spread_s
 
     def mixed_records(self, before: int, copied: int, took_s: float, most: int) -> int:
-        """Return how many copied rows a commit may have while transactions come.
+        """Return the number of copied rows that a commit may have while transactions come.
 
         Args:
-            before: What this has returned last; `least_copied` at first.
+            before: Last result of this function; `least_copied` at first.
             copied: Number of copied rows in the last batch.
             took_s: Duration of its commit, in seconds.
             most: Largest number.
@@ -168,10 +168,10 @@ class CommitCost:
         if 2 * copied < before:
             return before  # others have taken the time
         wanted = self.mixed_s * copied / max(0.001, took_s)
-        # What took too long is believed sooner than what took less.
+        # A commit that took too long counts for more than one that took less.
         learnt = before + (wanted - before) / (2 if wanted < before else 8)
         return int(min(max(self.least_copied, learnt), most))
 
 
 MEASURED: Final = CommitCost()
-"""As measured with one broker (decisions 19, 44 and 45)."""
+"""Costs as measured with one broker (decisions 19, 44 and 45)."""

@@ -18,7 +18,7 @@ class DiskQueue:
     """First in, first out, in segments that are freed as soon as they are read.
 
     Args:
-        directory: Where to; None: the system's temporary directory.
+        directory: Directory of the files; None for the system's temporary directory.
     """
 
     def __init__(self, directory: Path | None, *, segment_bytes: int = _SEGMENT_BYTES) -> None:
@@ -33,7 +33,7 @@ class DiskQueue:
 
     @property
     def size(self) -> int:
-        """Bytes on disk, what was read of the first segment included."""
+        """Bytes on disk, including those of the first segment that have been read."""
         return sum(segment.size for segment in self._segments)
 
     def append(self, frames: Sequence[bytes]) -> None:

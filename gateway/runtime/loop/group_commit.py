@@ -4,12 +4,12 @@ A batch is ready when the sink is free and either the stream has nothing more to
 bound is reached; when exactly is in `gateway.runtime.loop.commit_cost`. A source transaction that
 is larger than a batch goes over in pieces of one Kafka transaction; so do rows of copies while no
 transactions come, since a flush and a commit for each batch would take as long as the rows
-themselves; and so, while more transactions wait, does a batch with few records for each of many
-partitions, each of which costs the broker at every commit.
+themselves; and, while more transactions wait, a batch with few records for each of many partitions,
+each of which costs the broker at every commit.
 
 A position without records is committed, too, as a watermark with PROGRESS markers, at most once per
-progress interval: so consumers know that they are complete, and the slot moves on while other
-databases of the cluster write.
+progress interval: this is how consumers know that they are complete, and how the slot moves on
+while other databases of the cluster write.
 """
 
 from __future__ import annotations
@@ -50,13 +50,13 @@ class _Gathering:
 
     Attributes:
         end_lsn: End of the last transaction that is wholly inside, or of a piece before.
-        whole: No transaction is partly inside, so it can be committed.
-        since: When its first record came, in the loop's clock.
-        most: How many records are enough.
-        partitions: How many these are for; 0: not counted yet.
-        copied: How many of the records are of copies.
-        commit_time: Of the last transaction that ends inside.
-        last: The last one that ends inside and changes rows.
+        whole: Whether no transaction is partly inside, so that it can be committed.
+        since: Time of its first record, by the loop's clock.
+        most: Number of records with which it is full.
+        partitions: Number of partitions of the records; 0 until counted.
+        copied: Number of records of copies.
+        commit_time: Commit time of the last transaction that ends inside.
+        last: The last transaction that ends inside and changes rows.
     """
 
     records: list[Record]
@@ -80,15 +80,15 @@ class Turn:
     """State of the loop in a turn in which the sink is free.
 
     Attributes:
-        position: Everything that ends at or before it has been routed, when nothing waits.
-        published: Consumers may be told that everything up to it is there, when nothing waits.
+        position: LSN until which everything has been routed, if nothing waits.
+        published: LSN that may be reported to consumers as complete, if nothing waits.
         idle: Whether the stream has nothing more to give now.
         waiting: Whether there are transactions that are not routed yet.
         routing: Whether one is being routed.
         hurry: Whether progress does not wait for its interval.
-        copies: States that go with the next watermark; None: those of the last one.
-        refusal: Of changed definitions.
-        ended: Per subscription, the end of the last transaction that got an END marker.
+        copies: States that go with the next watermark; None for those of the last one.
+        refusal: Refusal of changed definitions, or None.
+        ended: End of the last transaction that got an END marker, by subscription.
         feeds: Topics of every subscription.
     """
 
@@ -113,8 +113,8 @@ class GroupCommit:
     """Records that have been routed and are not committed yet.
 
     Args:
-        watermark: What Kafka has committed.
-        subscriptions: Those that get PROGRESS markers.
+        watermark: The watermark that Kafka has committed.
+        subscriptions: Subscriptions that get PROGRESS markers.
         clock: Seconds, monotonic.
         cost: Decides when a batch is ready.
 
@@ -150,7 +150,7 @@ class GroupCommit:
         self._progress = ProgressMarkers(subscriptions, limits.progress_interval_s, clock)
 
     def go_on_from(self, watermark: Watermark) -> None:
-        """Take over the watermark that somebody else has committed; nothing is gathered or open."""
+        """Continue from a watermark that was committed elsewhere; nothing is gathered or open."""
         assert self.is_empty
         self.durable = watermark
 
@@ -161,17 +161,17 @@ class GroupCommit:
 
     @property
     def records(self) -> int:
-        """How many are gathered."""
+        """Number of gathered records."""
         return len(self._batch.records)
 
     @property
     def size(self) -> int:
-        """Bytes that are gathered."""
+        """Number of gathered bytes."""
         return self._batch.size
 
     @property
     def oldest(self) -> int | None:
-        """When the first transaction that was routed and is not committed was, at the source."""
+        """Commit time, at the source, of the first transaction that is routed and not in Kafka."""
         return self._oldest if self._oldest_committing is None else self._oldest_committing
 
     @property
@@ -184,15 +184,15 @@ class GroupCommit:
 
     @property
     def room(self) -> int:
-        """How many records fit in before a bound is reached."""
+        """Number of records that fit in before a bound is reached."""
         return self._batch.most - len(self._batch.records)
 
     @property
     def room_for_copies(self) -> int:
-        """How many records of copies may still be added to this batch.
+        """Number of records of copies that may still be added to this batch.
 
-        Where transactions come as well, a batch is to be through soon, because the next ones wait
-        for it; how many records that are follows from how long the batches before have taken.
+        While transactions come, a batch has to be committed soon, because the next ones wait for
+        it; the number follows from the duration of the batches before.
         """
         most = self._batch.most
         if not self.is_quiet:
@@ -210,7 +210,7 @@ class GroupCommit:
         return not self._batch.records and not self._pieces
 
     def add(self, records: list[Record], *, whole: bool = True) -> None:
-        """Add records; not `whole`: more of the same transaction come."""
+        """Add records; `whole` unless more of the same transaction follow."""
         batch = self._batch
         if not whole:
             batch.whole = False
@@ -232,7 +232,7 @@ class GroupCommit:
         self._batch.end_lsn = max(self._batch.end_lsn, end_lsn)
 
     def begin(self, transaction: Transaction) -> None:
-        """Note which one is being routed, for what is said when Kafka finds it too large."""
+        """Note which transaction is being routed, for the error when Kafka finds it too large."""
         self._began_at = self._clock()
         if self._oldest is None:
             self._oldest = transaction.commit_time
@@ -260,7 +260,7 @@ class GroupCommit:
         self._batch.last = routed.last
 
     def next_batch(self, turn: Turn) -> Batch | None:
-        """Return what the sink, which is free, is to be given now; None: nothing."""
+        """Return the batch to give to the sink, which is free, or None."""
         batch, had_pieces = self._batch, self._pieces > 0
         handover = self._cost.decide(
             self._gathered(turn.waiting),
@@ -283,7 +283,7 @@ class GroupCommit:
         else:
             return None
         now = self._clock()
-        # Of a piece it would say nothing: its commit is to come, or was that of others, too.
+        # A piece has no duration of its own: it is committed later, or with others.
         self._handed_over = now, 0 if self._pieces or had_pieces else batch.copied
         self._batch = _Gathering([], 0, batch.end_lsn, batch.whole, now, self._usual)
         return made
@@ -305,14 +305,14 @@ class GroupCommit:
         )
 
     def _is_surely_large(self) -> bool:
-        """Whether more pieces will come, as it seems, than the sink keeps."""
+        """Whether more pieces are likely to come than the sink keeps."""
         most = RESENDABLE * self._usual
         return self._largest is not None and self._largest.message_count > most
 
     def _last_piece(self, batch: _Gathering, turn: Turn) -> Batch:
         """Return the batch that commits the Kafka transaction."""
         if not turn.busy:
-            # Whatever came before an idle position is inside, so that the position holds too.
+            # Everything before an idle position is inside, so that the position holds too.
             batch.end_lsn = max(batch.end_lsn, turn.position)
         published = batch.end_lsn if turn.busy else turn.published
         idle = self._progress.lagging(published, everyone=turn.hurry)

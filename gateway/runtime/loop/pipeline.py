@@ -30,7 +30,7 @@ from gateway.core.failpoints import fail_point
 from gateway.core.lsn import ZERO_LSN, Lsn
 from gateway.core.records import Watermark
 from gateway.observe import Counters, LoopState
-from gateway.runtime.loop.admission import Admission, Verdict
+from gateway.runtime.loop.admission import Admission, Disposition
 from gateway.runtime.loop.batch_filler import BatchFiller
 from gateway.runtime.loop.group_commit import GroupCommit, Turn
 from gateway.runtime.loop.history_check import HistoryCheck
@@ -62,7 +62,7 @@ AHEAD_BYTES: Final = 4 << 20
 
 
 _ASK_S: Final = 0.02
-"""How often the server is asked how far it is while rows of a copy wait for that."""
+"""Interval at which the server is asked for its position while rows of a copy wait for it."""
 
 
 class Outcome(Enum):
@@ -75,15 +75,15 @@ class Outcome(Enum):
 
 
 class Pipeline:
-    """Replicates from a started source until told to stop.
+    """Replicates from a started source until it is stopped.
 
     Args:
         watermark: What Kafka has committed; transactions that end at or before it are dropped.
         subscriptions: Those that get PROGRESS markers.
         endpos: Publish every transaction with ``end_lsn`` <= this and none after, then end.
-        stopping: Asked once per turn; what is complete is committed, then the loop ends.
+        stopping: Called once per turn; on True the loop commits what is complete, and ends.
         switch: Asked once per turn; its point ends the loop as an earlier endpos would.
-        renew: Asked once per turn; True ends the loop, so that it is started anew.
+        renew: Called once per turn; True ends the loop, so that it is started again.
         copier: Copies tables meanwhile. Until it has finished, endpos does not end the loop.
         history: Refuses a stream that does not continue what Kafka has.
         clock: Seconds, monotonic.
@@ -141,10 +141,10 @@ class Pipeline:
         """Prepare to run, for the first time or where the loop ended with `Outcome.START_ANEW`.
 
         Args:
-            watermark: In Kafka, at the position where the loop ended.
-            copier: Made for it.
-            switch: As for a new one, and so is `renew`.
-            renew: See there.
+            watermark: Watermark in Kafka, at the position where the loop ended.
+            copier: Copier made for that position.
+            switch: As in the constructor.
+            renew: As in the constructor.
         """
         self._copier, self._switch, self._renew = copier, switch, renew
         self._filler.copier = copier
@@ -193,7 +193,7 @@ class Pipeline:
     def _outcome(self) -> Outcome:
         if self._position.passed and self._position.switched:
             return Outcome.REACHED_SWITCH
-        if self._needs_new_plan():  # what was put aside last is copied before endpos ends the loop
+        if self._needs_new_plan():  # a table held last is copied before endpos ends the loop
             return Outcome.START_ANEW
         return Outcome.REACHED_ENDPOS if self._position.passed else Outcome.STOPPED
 
@@ -203,7 +203,7 @@ class Pipeline:
         return self._commits.durable
 
     def _receive(self) -> int:
-        """Receive what has come, if there is room for it; return the number of frames."""
+        """Receive frames, if there is room for them; return their number."""
         held = self._follow_switch()
         if self._draining:
             return 0
@@ -221,7 +221,7 @@ class Pipeline:
         return len(frames)
 
     def _follow_switch(self) -> bool:
-        """End where other definitions take over; return whether nothing may be received yet."""
+        """End where other definitions come into force; return whether receiving has to wait."""
         if self._switch is None or self._position.switched:
             return False
         # In this order: the point is there before the switch lets the loop go.
@@ -234,21 +234,21 @@ class Pipeline:
         return held
 
     def _accept(self, event: Event) -> None:
-        """Queue what the assembler has made, unless it is known already or after the loop's end."""
+        """Queue an event of the assembler, unless Kafka has it or it is after the loop's end."""
         if isinstance(event, KeepaliveEvent):
             self._accept_keepalive(event)
             return
         verdict = self._admission.judge(event, self._limit())
-        if verdict is Verdict.SPLIT:
+        if verdict is Disposition.SPLIT:
             assert isinstance(event, Series)
             while event:
                 self._accept(event.pop())
             return
-        if verdict is Verdict.BEYOND:
+        if verdict is Disposition.BEYOND:
             # Where the record of a PREPARE begins is not known.
             known = isinstance(event, Transaction | StandaloneMessage)
             self._position.end(position_of(event) if known else ZERO_LSN)
-        queued = verdict is Verdict.QUEUE and not self._position.passed
+        queued = verdict is Disposition.QUEUE and not self._position.passed
         if queued:
             self._queue.append(event)
         match event:
@@ -273,12 +273,12 @@ class Pipeline:
             self._receiver.answer(wal_end, self._flush_lsn())
 
     def _limit(self) -> Lsn | None:
-        """Where the loop ends, as things are."""
+        """Return the LSN at which the loop ends, if nothing changes."""
         copying = self._copier is not None and self._copier.unfinished
         return self._position.limit(copying=copying)
 
     def _awaits_endpos(self) -> bool:
-        """Whether the server is to be asked often how far it is."""
+        """Whether to ask the server often for its position."""
         return not self._position.passed and self._limit() is not None
 
     def _end_if_reached(self) -> None:
@@ -293,7 +293,7 @@ class Pipeline:
         """Add records to the batch until it is full or nothing waits.
 
         No more than `RECORDS_PER_TURN` and a piece, so that sink and clock are looked at; no less,
-        or more would be received than is routed, up to `max_buffer_bytes`.
+        or more would be received than is routed, until `max_buffer_bytes`.
         """
         enough = self._commits.records + RECORDS_PER_TURN
         placed = True
@@ -305,7 +305,7 @@ class Pipeline:
                 self._end_if_reached()
 
     def _collect(self) -> None:
-        """Collect what the sink has finished."""
+        """Collect a batch that the sink has finished."""
         try:
             batch = self._sink.collect()
         except KafkaTransactionTimeout as error:
@@ -396,7 +396,7 @@ class Pipeline:
         return self._renew() or (self._copier is not None and self._copier.altered)
 
     def _awaits_place(self) -> bool:
-        """Whether rows of a copy wait for the stream to get to their place."""
+        """Whether rows of a copy wait until the stream reaches their position."""
         if self._copier is None or self._draining or self._queue:
             return False
         awaited = self._copier.awaited()
@@ -411,7 +411,7 @@ class Pipeline:
         self._next_feedback = self._clock() + interval
 
     def _wait(self) -> None:
-        """Wait for either edge, until the next thing that the clock makes due."""
+        """Wait for either edge, until the next timer is due."""
         due = [self._next_feedback]
         if not self._sink.busy:
             due += self._commits.due_at(self._turn())

@@ -1,4 +1,4 @@
-"""What the loop counts and tells of itself, so that the loop has only to say when.
+"""Counters and figures of the loop; the loop only decides when they are posted.
 
 Totals per table are taken when a Kafka transaction is handed over, and count when it is committed:
 what is shown is in Kafka. All of it is done a few times a second at most, whatever the load.
@@ -24,7 +24,7 @@ class Reporter:
     """Counts for one loop.
 
     Args:
-        router: Of the loop; its totals begin at 0.
+        router: Router of the loop; its totals begin at 0.
         clock: Seconds, monotonic.
     """
 
@@ -57,7 +57,7 @@ class Reporter:
             self._next_tally = self._clock() + _EVERY_S
 
     def committed(self) -> None:
-        """Count what was handed over."""
+        """Count the records that were handed over."""
         counters = self._counters
         if self._records:
             counters.commit_seconds.add(self._clock() - self._began)
@@ -68,7 +68,7 @@ class Reporter:
             self._committing = None
 
     def post(self, state: LoopState, *, settled: bool) -> None:
-        """Let others see the figures; `settled`: all that was routed is committed."""
+        """Post the figures; `settled` if everything routed is committed."""
         if settled:
             self._count(self._router.tally())
         self._counters.post(state)

@@ -1,4 +1,4 @@
-"""Notices that the server is stopping and waits for us. Pure.
+"""Detection of a server that is stopping and waits for feedback, by its keepalives. Pure.
 
 On a fast shutdown a walsender ends only when the client has confirmed everything that was sent; it
 asks again as soon as an answer arrives. While a prepared transaction holds the confirmation back,
@@ -21,7 +21,7 @@ GAP_S: Final = 0.5
 """A question that comes sooner than this after the answer to the same one before is impatient."""
 
 PATIENCE_S: Final = 4.0
-"""How long that must go on: a commit to Kafka that is under way is usually done before."""
+"""Duration after which it counts; a commit to Kafka that is under way is usually done before."""
 
 
 class ShutdownKeepalives:
@@ -39,11 +39,11 @@ class ShutdownKeepalives:
         self._wal_end = None
 
     def insists(self, wal_end: Lsn, flush_lsn: Lsn, now: float) -> bool:
-        """Take in a question that is being answered with `flush_lsn`; is the server stopping?
+        """Note a request that is answered with `flush_lsn`; return whether the server is stopping.
 
         Args:
             wal_end: Position of the keepalive.
-            flush_lsn: What the answer confirms.
+            flush_lsn: LSN that the answer confirms.
             now: Seconds, monotonic.
         """
         if flush_lsn >= wal_end:

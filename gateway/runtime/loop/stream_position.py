@@ -1,4 +1,4 @@
-"""How far the loop is in the stream, and where it ends. Pure; the pipeline's own.
+"""Position of the loop in the stream, and its end. Pure; owned by the pipeline.
 
 A position inside a commit record must never be confirmed: after a restart the server skips a
 transaction whose commit record begins before the confirmed position. An endpos can lie there, and
@@ -22,12 +22,12 @@ class StreamPosition:
     """Position of one loop.
 
     Attributes:
-        reached: Everything that ends at or before it has been received; it can be committed when
-            nothing waits to be routed.
-        endpos: No transaction that ends after it is published; None: there is no end.
-        passed: Whether everything up to endpos has been received; nothing more is accepted.
-        switched: Whether endpos is where other definitions take over.
-        promised: Published as complete, although the watermark must not stand there.
+        reached: LSN until which everything has been received; it can be committed when nothing
+            waits to be routed.
+        endpos: LSN after whose transactions the loop ends, or None.
+        passed: Whether everything until endpos has been received; nothing more is accepted.
+        switched: Whether other definitions come into force at endpos.
+        promised: LSN that is published as complete, although the watermark must not stand there.
     """
 
     reached: Lsn
@@ -38,14 +38,14 @@ class StreamPosition:
 
     @property
     def published(self) -> Lsn:
-        """Consumers may be told that everything up to it is there when nothing waits."""
+        """LSN that may be reported to consumers as complete when nothing waits."""
         return max(self.reached, self.promised)
 
     def limit(self, *, copying: bool) -> Lsn | None:
-        """Return where the loop ends as things are; None: it goes on.
+        """Return the LSN at which the loop ends if nothing changes, or None.
 
         Args:
-            copying: Tables are still to be copied, which a given endpos waits for.
+            copying: Whether tables are still to be copied, for which a given endpos waits.
         """
         return None if copying and not self.switched else self.endpos
 
@@ -54,16 +54,16 @@ class StreamPosition:
         self.reached = max(self.reached, lsn)
 
     def switch_at(self, point: Lsn) -> None:
-        """Let other definitions take over at `point`, which is after all that was received."""
+        """Let other definitions come into force at `point`, which is after everything received."""
         if self.endpos is None or point < self.endpos:
             self.switched, self.endpos = True, point
 
     def end(self, next_lsn: Lsn | None = None) -> None:
-        """Note that everything up to endpos has been received.
+        """Note that everything until endpos has been received.
 
         Args:
-            next_lsn: Where the first commit record after it begins; 0: not known; None: it is known
-                that none begins before endpos and ends after it.
+            next_lsn: Beginning of the first commit record after it; 0 if not known; None if none
+                begins before endpos and ends after it.
         """
         assert self.endpos is not None
         if self.passed:

@@ -23,7 +23,7 @@ class TransactionQueue:
     """First in, first out.
 
     Attributes:
-        memory: Bytes that wait.
+        memory: Number of bytes that wait in memory.
     """
 
     def __init__(self) -> None:
@@ -38,30 +38,30 @@ class TransactionQueue:
 
     @property
     def series(self) -> Series | None:
-        """Short transactions that are next; who has routed some of them calls `settle`."""
+        """The series that is next, or None; call `settle` after routing part of it."""
         item = self._items[0] if self._items else None
         return item if isinstance(item, Series) else None
 
     @property
     def next_lsn(self) -> Lsn | None:
-        """Everything that commits before it has been popped; None: the queue is empty."""
+        """LSN before which every commit has been popped; None if the queue is empty."""
         return position_of(self._items[0]) if self._items else None
 
     @property
     def oldest(self) -> int | None:
-        """When the first transaction that waits was committed, at the source."""
+        """Commit time, at the source, of the first transaction that waits."""
         waiting = (item for item in self._items if isinstance(item, Transaction | Series))
         return next((item.commit_time for item in waiting), None)
 
     def append(self, item: Item | Series) -> None:
-        """Add what the stream has next."""
+        """Append the next item of the stream."""
         self._items.append(item)
         match item:
             case Transaction() | Series():
                 self.memory += item.memory
 
     def pop(self) -> Item:
-        """Remove and return what is to be routed next."""
+        """Remove and return the item that is routed next."""
         item = self._items[0]
         if isinstance(item, Series):
             transaction = item.pop()
@@ -73,13 +73,13 @@ class TransactionQueue:
         return item
 
     def settle(self, series: Series) -> None:
-        """Remove the series that is next when nothing of it is left."""
+        """Remove the series that is next if nothing of it is left."""
         if not series:
             self._items.popleft()
             self.memory -= series.memory
 
     def drop_after(self, lsn: Lsn) -> bool:
-        """Remove what ends after `lsn`; return whether there was anything."""
+        """Remove the items that end after `lsn`; return whether there were any."""
         kept: list[Item] = []
         dropped = False
         while self._items:
@@ -101,7 +101,7 @@ def end_of(item: Item | Series) -> Lsn:
 
 
 def position_of(item: Item | Series) -> Lsn:
-    """Return the LSN before which everything commits that is before `item` in the stream."""
+    """Return the LSN before which everything ahead of `item` in the stream commits."""
     match item:
         case Transaction() | Series():
             return item.commit_lsn

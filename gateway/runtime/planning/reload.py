@@ -22,7 +22,7 @@ import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, Self
 
 import psycopg
 from psycopg import sql
@@ -163,7 +163,7 @@ class Reloader:
         self._held_looks = held_looks
         self._thread = threading.Thread(target=self._run, name="pgsluice reload", daemon=True)
 
-    def __enter__(self) -> Reloader:
+    def __enter__(self) -> Self:
         self._thread.start()
         return self
 

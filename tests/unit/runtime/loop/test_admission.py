@@ -10,7 +10,7 @@ from gateway.core.errors import SlotError
 from gateway.core.lsn import Lsn
 from gateway.core.records import LastCommit, Watermark
 from gateway.pgoutput.messages import LogicalMessage
-from gateway.runtime.loop.admission import Admission, Verdict
+from gateway.runtime.loop.admission import Admission, Disposition
 from gateway.runtime.loop.history_check import HistoryCheck
 from gateway.runtime.loop.transaction_queue import Item
 from gateway.transactions import (
@@ -23,7 +23,7 @@ from gateway.transactions import (
 )
 from tests.unit.runtime.loop.test_pipeline import transaction
 
-QUEUE, KNOWN, BEYOND, SPLIT = Verdict
+QUEUE, KNOWN, BEYOND, SPLIT = Disposition
 START = Lsn(1000)
 LAST = LastCommit(Lsn(990), 6, 0)
 
@@ -76,7 +76,7 @@ KINDS = [
     ],
 )
 def test_what_ends_after_the_watermark_and_before_the_limit_is_routed(
-    kind: Callable[[int], Item], end_lsn: int, limit: int | None, verdict: Verdict
+    kind: Callable[[int], Item], end_lsn: int, limit: int | None, verdict: Disposition
 ) -> None:
     given = None if limit is None else Lsn(limit)
 
@@ -94,7 +94,7 @@ def test_what_ends_after_the_watermark_and_before_the_limit_is_routed(
     ],
 )
 def test_a_series_is_split_where_one_of_it_needs_a_decision(
-    commit_lsn: int, limit: int | None, verdict: Verdict
+    commit_lsn: int, limit: int | None, verdict: Disposition
 ) -> None:
     series = one(commit_lsn, series=True)
     if not isinstance(series, Series):
