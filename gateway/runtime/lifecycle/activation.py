@@ -28,14 +28,14 @@ from gateway.source.session.connection import connect
 from gateway.source.stream.connection import ReplicationConnection
 from gateway.source.stream.options import Protocol
 
-__all__ = ["begin", "create_slot", "put_into_force", "take_requests"]
+__all__ = ["begin", "create_replication_slot", "put_into_force", "take_requests"]
 
 _LOG: Final = logging.getLogger(__name__)
 _LOOK_S: Final = 5.0
 _WAITS: Final = "the slot waits for transactions that are still running"
 
 
-def create_slot(settings: Settings, protocol: Protocol, on_wait: OnWait) -> Lsn:
+def create_replication_slot(settings: Settings, protocol: Protocol, on_wait: OnWait) -> Lsn:
     """Create the slot; return its consistent point.
 
     Raises:

@@ -13,7 +13,7 @@ from gateway.core.lsn import Lsn
 from gateway.definitions.ddl.alterations import PREFIXES
 from gateway.definitions.server import SUFFIXES
 from gateway.observe import event
-from gateway.runtime.lifecycle.activation import create_slot
+from gateway.runtime.lifecycle.activation import create_replication_slot
 from gateway.runtime.lifecycle.process import Process
 from gateway.runtime.lifecycle.start_decision import Facts, StartOver
 from gateway.runtime.loop.receiver import Receiver
@@ -101,7 +101,7 @@ class SlotStart:
         finally:
             sink.close(self.process.close_timeout_s())
         fail_point("start.claimed")
-        return create_slot(self.settings, setup.protocol, self.on_wait)
+        return create_replication_slot(self.settings, setup.protocol, self.on_wait)
 
     def claim(self) -> None:
         """Claim the topics of all subscriptions; refused if they are another gateway's."""
