@@ -130,6 +130,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.seeded)
 
 
+@pytest.hookimpl(tryfirst=True)  # before xdist says that the units may be handed out
 def pytest_collection_finish(session: pytest.Session) -> None:
     servers = session.config.stash[_servers]
     if _given(session.config) is not None and isinstance(servers, SharedServers):
