@@ -32,7 +32,7 @@ def interface_of(name: str) -> str:
     """Return a digest of all that a module is compiled from, and of what it shares with Python.
 
     Args:
-        name: Of the folder with its sources.
+        name: Name of the folder with its sources.
 
     Raises:
         OSError: it is not all there.
@@ -47,7 +47,7 @@ def load_compiled(name: str, *, library: str | None = None) -> ModuleType | str:
     """Return a module, or why there is none.
 
     Args:
-        name: Of the folder with its sources.
+        name: Name of the folder with its sources.
         library: The file that has loaded what the module calls; None: it calls nothing.
     """
     try:

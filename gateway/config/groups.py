@@ -18,8 +18,8 @@ def choose_group(settings: Settings, name: str | None) -> Settings:
     """Return the settings of the gateway that is meant.
 
     Args:
-        settings: As loaded.
-        name: Of a group; None where there are none.
+        settings: Settings as loaded.
+        name: Name of a group; None if there are none.
 
     Raises:
         ConfigError: there is no such group, or there are groups and none is named.

@@ -17,11 +17,11 @@ C(P) and R(P) agree about it.
 
 Placed rows are R(P)'s. Every transaction that S sees has its commit record before H, because it was
 written before S was taken; so S's rows are some of the transactions before P applied, and the
-others are exactly those that the copy itself has been shown and S does not see. Of two changes of
-one row the second is made by a transaction that sees the first, so they may be applied afterwards
-in commit order. Each names its row by the key it had (`bytes` of the key's text, which stay the
-same until an UPDATE says otherwise), so no comparison of keys is ever made here, whatever type or
-collation they have.
+others are exactly those that the copy itself has been shown and S does not see. If two changes
+concern one row, the second is made by a transaction that sees the first, so they may be applied
+afterwards in commit order. Each names its row by the key it had (`bytes` of the key's text, which
+stay the same until an UPDATE says otherwise), so no comparison of keys is ever made here, whatever
+type or collation they have.
 
 A settled key stays settled: consumers apply the stream's changes by the rule that an UPDATE or
 DELETE of a row they do not have is skipped, and for a settled key that is what the row itself says.

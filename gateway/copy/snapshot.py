@@ -40,10 +40,10 @@ class Snapshot:
         return cls(int(low), int(high), None if in_recovery else running)
 
     def sees(self, xid: int) -> bool:
-        """Whether it sees what the committed transaction `xid` has done; 32 bits as in the stream.
+        """Whether it sees the committed transaction `xid`; 32 bits as in the stream.
 
-        Where it is not known, the answer is no. That is allowed: what was seen is made up for once
-        more then, in order, to the same end.
+        If that is not known, the answer is no. This is allowed: the changes are then applied once
+        more, in order, with the same result.
 
         The stream names top-level transactions, and so does a snapshot. The 64-bit id is the one
         nearest to xmax, as the server itself decides between two ids.

@@ -2,7 +2,7 @@
 
 A column becomes its length as a signed 32-bit big-endian integer and the bytes of its canonical
 text; NULL is the length -1 and nothing else (as in PostgreSQL's binary COPY). Columns follow each
-other in the order of the key. So ('ab', 'c') differs from ('a', 'bc').
+other in the order of the key. Hence ('ab', 'c') differs from ('a', 'bc').
 """
 
 from __future__ import annotations

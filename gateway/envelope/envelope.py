@@ -43,10 +43,10 @@ CONNECTOR: Final = "postgresql"
 Snapshot: TypeAlias = Literal["false", "true", "first"]
 
 SourcePrefix: TypeAlias = tuple[bytes, bytes | None, bytes]
-"""``source`` up to ``origin``; ``transaction.id`` behind its branch index, or None; ``ts_ms``."""
+"""``source`` until ``origin``; ``transaction.id`` after its branch index, or None; ``ts_ms``."""
 
 _Encoded: TypeAlias = tuple[bytes, bytes, bytes | None, bytes]
-"""``source`` before and behind the table, ``transaction.id`` or None, ``ts_ms``."""
+"""``source`` before and after the table, ``transaction.id`` or None, ``ts_ms``."""
 
 _NULL: Final = b"\x00"
 _PRESENT: Final = b"\x02"
@@ -66,24 +66,24 @@ def wire_prefix(schema_id: int) -> bytes:
 
 @cache
 def gateway_part(version_: str, gateway: str, db: str) -> bytes:
-    """Encode what ``source`` says of the gateway."""
+    """Encode the fields of ``source`` that describe the gateway."""
     return b"".join(map(encode_text, (version_, CONNECTOR, gateway, db)))
 
 
 @dataclass(slots=True)
 class TransactionContext:
-    """What all records of a transaction share. Nobody changes it: see `Transaction`.
+    """Fields that all records of a transaction share. Not to be changed: see `Transaction`.
 
     Attributes:
         gateway: Name of the gateway (``source.name``).
         db: The source database.
-        version: Of this package.
+        version: Version of this package.
         xid: None for records of a snapshot: then ``transaction`` and ``txId`` are null.
-        commit_lsn: For a snapshot its consistent point.
-        commit_time: Microseconds since 2000-01-01 00:00 UTC; for a snapshot when it was taken.
+        commit_lsn: LSN of the commit record; for a snapshot its consistent point.
+        commit_time: Microseconds since 2000-01-01 00:00 UTC; for a snapshot its time.
         origin: Name of the replication origin, or None.
         snapshot: ``true`` for the records of an initial copy, ``first`` for its ``t`` record.
-        ts_ms: When the gateway worked on it, in milliseconds since 1970-01-01 00:00 UTC.
+        ts_ms: Time at which the gateway processed it, in milliseconds since 1970-01-01 00:00 UTC.
     """
 
     gateway: str
@@ -99,17 +99,17 @@ class TransactionContext:
 
     @property
     def gateway_part(self) -> bytes:
-        """What ``source`` says of the gateway."""
+        """Encoded fields of ``source`` that describe the gateway."""
         return gateway_part(self.version, self.gateway, self.db)
 
     @property
     def commit_ms(self) -> int:
-        """When it was committed, in milliseconds since 1970-01-01 00:00 UTC."""
+        """Commit time, in milliseconds since 1970-01-01 00:00 UTC."""
         return (self.commit_time + EPOCH_SHIFT_US) // 1000
 
     @property
     def encoded(self) -> _Encoded:
-        """What all records share: encoded once, a transaction may touch many tables."""
+        """Encoded fields of all records: encoded once, as a transaction may touch many tables."""
         if self._encoded is None:
             self._encoded = self._encode()
         return self._encoded
@@ -132,14 +132,14 @@ class TransactionContext:
 
 
 class EnvelopeEncoder:
-    """Everything that turns the tuples of one relation into keys and values of one table.
+    """Encoders from the tuples of one relation to keys and values of one table.
 
-    One for each published table, column list and layout of tuples.
+    There is one for each published table, column list and layout of tuples.
 
     Args:
-        table_schema: Of the table that the rows are published under.
-        table_name: Its name.
-        columns: Its published columns, in its order.
+        table_schema: Schema of the table under which the rows are published.
+        table_name: Name of that table.
+        columns: Published columns of that table, in its order.
         key: Names of the key's columns, ``()`` for the whole row, None for no key.
         identity: Names of the replica identity's columns, for `encode_old`.
         replica_identity: ``d``, ``n``, ``f`` or ``i``: ``source.identity``.
@@ -148,9 +148,9 @@ class EnvelopeEncoder:
 
     Attributes:
         schema: The table as Avro.
-        value_schema: What is to be registered for values.
-        key_schema: The same for keys, or None.
-        has_tombstones: A delete can be followed by a tombstone: the key names columns.
+        value_schema: Schema to register for values.
+        key_schema: Schema to register for keys, or None.
+        has_tombstones: Whether a tombstone can follow a delete: the key consists of columns.
         encode_row: Tuple -> record ``Value``.
         encode_old: The same with the identity columns only.
         encode_key: Tuple -> record ``Key``, or None without a key.
@@ -158,7 +158,7 @@ class EnvelopeEncoder:
         encode_unchanged: Tuple -> Avro array of the names of unchanged TOAST columns.
         identity: Names of the replica identity's columns.
         indexes: For each field, the position of its column in the tuples.
-        table_part: What ``source`` says of the table.
+        table_part: Encoded fields of ``source`` that describe the table.
 
     Raises:
         SchemaError: see `describe`.
@@ -209,7 +209,7 @@ class EnvelopeEncoder:
         self.table_part = b"".join(map(encode_text, (table_schema, table_name, replica_identity)))
 
     def begin(self, context: TransactionContext) -> SourcePrefix:
-        """Put together what this table's records of one transaction share."""
+        """Return the encoded fields that this table's records of one transaction share."""
         gateway, transaction, transaction_id, processed = context.encoded
         return gateway + self.table_part + transaction, transaction_id, processed
 
@@ -229,14 +229,14 @@ class EnvelopeEncoder:
 
         Args:
             op: ``c``, ``u``, ``d``, ``t`` or ``r``.
-            before: What `encode_row` or `encode_old` made of the old tuple, or None.
-            after: What `encode_row` made of the new tuple, or None.
-            prefix: Of the transaction, from `begin`.
-            lsn: Of the change.
-            seq: Its number.
-            total_order: Changes of the transaction up to this one.
-            data_collection_order: Those of them that were of this table.
-            unchanged: What `encode_unchanged` made of the new tuple.
+            before: The old tuple as encoded by `encode_row` or `encode_old`, or None.
+            after: The new tuple as encoded by `encode_row`, or None.
+            prefix: Prefix of the transaction, from `begin`.
+            lsn: LSN of the change.
+            seq: Number of the change in its transaction.
+            total_order: Number of changes of the transaction until this one, inclusive.
+            data_collection_order: Number of those that concern this table.
+            unchanged: Names of unchanged columns, from `encode_unchanged`.
         """
         source, transaction_id, processed = prefix
         if before is None:

@@ -40,13 +40,13 @@ def _low_format(high: int) -> bytes:
 
 
 class HeaderMaker:
-    """Makes the headers of the records of one transaction.
+    """Maker of the headers of the records of one transaction.
 
     Args:
-        commit_lsn: Of the transaction; of a snapshot record, its consistent point.
+        commit_lsn: LSN of the commit; for snapshot records, the consistent point.
         xid: None for snapshot records and for messages outside transactions.
         origin: Name of the replication origin, if any.
-        gid: Of a prepared transaction, if it was one.
+        gid: GID of a prepared transaction, or None.
     """
 
     __slots__ = ("_after_rekey", "_before_seq", "_high", "_low_format", "_shared")
@@ -79,7 +79,7 @@ class HeaderMaker:
         """Return a new list of headers, to be shared but not changed.
 
         Args:
-            lsn: Of the change.
+            lsn: LSN of the change.
             seq: See docs/envelope.md.
             op: One of ``c u d t r``, ``m`` for a logical message, or a marker's kind.
             rekey: ``old`` or ``new`` on the halves of a key change.

@@ -110,7 +110,7 @@ def encode_end(transaction: bytes, topics: Sequence[tuple[str, int]] = ()) -> by
     """Encode the END marker of one subscription.
 
     Args:
-        transaction: What `encode_end_of` returned.
+        transaction: The transaction, as encoded by `encode_end_of`.
         topics: Pairs of a table's topic and the number of records of the transaction there.
     """
     if len(topics) == 1:  # as most have: a transaction can have a marker for each of many
@@ -126,7 +126,7 @@ def encode_end(transaction: bytes, topics: Sequence[tuple[str, int]] = ()) -> by
 def encode_progress(
     end_lsn: int, *, commit_time: int | None = None, offsets: Sequence[PartitionOffsets] = ()
 ) -> bytes:
-    """Encode a PROGRESS marker: everything up to `end_lsn` has been published; time as for END.
+    """Encode a PROGRESS marker: everything until `end_lsn` has been published; time as for END.
 
     `offsets` are what the Kafka transaction has written to the subscription's table topics.
     """
@@ -145,7 +145,7 @@ def encode_progress(
 
 
 def encode_reload(end_lsn: int, definitions: str) -> bytes:
-    """Encode a RELOAD marker: `definitions`, a fingerprint, are in force behind `end_lsn`."""
+    """Encode a RELOAD marker: `definitions`, a fingerprint, are in force after `end_lsn`."""
     return _marker("RELOAD", end_lsn, definitions=definitions)
 
 

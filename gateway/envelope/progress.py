@@ -1,8 +1,8 @@
-"""What a gateway has committed, as records of the progress topic.
+"""Progress that a gateway has committed, as records of the progress topic.
 
-A record for the position, one for each copy, one for each table's topic, and one for each request
-that waits; so that a commit writes no more than has changed. Avro bytes without the wire format's
-prefix, by schemas/progress.avsc.
+There is a record for the position, one for each copy, one for each table's topic, and one for each
+pending request, so that a commit writes no more than has changed. Avro bytes without the wire
+format's prefix, by schemas/progress.avsc.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ ProgressKind: TypeAlias = Literal["position", "copy", "offsets", "request"]
 
 @dataclass(frozen=True, slots=True)
 class ProgressKey:
-    """What a record is about; `name` is empty for the position."""
+    """Key of a record: kind and name of its subject; `name` is empty for the position."""
 
     system_identifier: str
     database: str

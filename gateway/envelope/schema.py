@@ -31,11 +31,11 @@ NumericMode: TypeAlias = Literal["decimal", "string"]
 """``[types] numeric``: whether numeric(p, s) becomes an Avro decimal or its text."""
 
 MAX_DECIMAL_PRECISION: Final = 38
-"""What Spark, Flink and Connect can hold."""
+"""Largest precision that Spark, Flink and Connect support."""
 
 
 class ColumnLike(Protocol):
-    """What has to be known of a column; `gateway.definitions.model.Column` has it."""
+    """Properties of a column that a schema depends on; see `gateway.definitions.model.Column`."""
 
     @property
     def name(self) -> str: ...  # noqa: D102
@@ -60,7 +60,7 @@ class ColumnLike(Protocol):
 
 
 class KeyKind(Enum):
-    """What identifies a row in the topic."""
+    """Kinds of keys that identify a row in the topic."""
 
     COLUMNS = "columns"
     """The columns of the primary key or of the identity's index; never NULL."""
@@ -77,8 +77,8 @@ class Field:
     Attributes:
         name: The Avro name.
         type: How the type under any domains is carried.
-        precision: Of a decimal; else 0.
-        scale: Of a decimal; else 0.
+        precision: Precision of a decimal; else 0.
+        scale: Scale of a decimal; else 0.
     """
 
     column: str
@@ -95,8 +95,8 @@ class TableSchema:
     Attributes:
         fields: One per published column, in the order that was given.
         key_fields: The fields of the key record in its order; empty without a key.
-        value_schema: Of record ``Envelope``. Not to be changed.
-        key_schema: Of record ``Key``, or None. Not to be changed.
+        value_schema: Schema of record ``Envelope``. Not to be changed.
+        key_schema: Schema of record ``Key``, or None. Not to be changed.
     """
 
     schema: str
@@ -189,7 +189,7 @@ def _avro_type(field: Field) -> str | dict[str, Any]:
 
 
 def _properties(column: ColumnLike) -> dict[str, Any]:
-    """What stands beside the type: what a consumer needs to follow a change of the columns."""
+    """Return the properties beside the type that let a consumer follow changes of the columns."""
     found: dict[str, Any] = {"pg_type": column.type_name}
     if column.attnum:
         found["pg_attnum"] = column.attnum

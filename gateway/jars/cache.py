@@ -1,7 +1,7 @@
 """The folder where everything that is downloaded is kept, outside the project.
 
-``$PGSLUICE_CACHE`` when it is set, else ``pgsluice`` in the user's cache folder. What lies in it
-can be deleted at any time while nothing runs; it is fetched again.
+``$PGSLUICE_CACHE`` when it is set, else ``pgsluice`` in the user's cache folder. Its
+contents can be deleted at any time while nothing runs; they are fetched again.
 """
 
 import fcntl
@@ -40,7 +40,7 @@ def cache_folder() -> Path:
 def locked(name: str) -> Iterator[None]:
     """Hold the cache's lock ``name``; wait while another process holds it.
 
-    The lock goes with the process: a holder that was killed leaves nothing behind.
+    The lock goes with the process: a holder that was killed leaves nothing to clean up.
     """
     folder = cache_folder() / "locks"
     folder.mkdir(exist_ok=True)

@@ -1,7 +1,7 @@
 """SHA-256 of every file that Ivy may fetch: ``ivy.sha256``, beside ``ivy.xml``.
 
 A line is ``<sha256>  <configuration>/<file>``; ``make jars`` writes them again after a change of
-``ivy.xml``. A repository that gives another file than on that day, or one more, is not believed.
+``ivy.xml``. A repository that gives another file than on that day, or one more, is refused.
 """
 
 from __future__ import annotations

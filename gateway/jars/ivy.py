@@ -1,7 +1,7 @@
 """Fetch the jars that ``ivy.xml`` names into the cache folder.
 
 The resolver is the Ivy that ships inside pyspark, so that Java and Python are all that has to be
-there. Ivy's own default repository and settings are used. What it gives has to be exactly what
+there. Ivy's own default repository and settings are used. The result has to be exactly what
 ``ivy.sha256`` lists, file by file (`gateway.jars.checksums`); anything else is refused before
 it is unpacked or run. Each configuration is a folder of its own whose name carries a hash of its
 dependencies and checksums: a folder that exists is complete (it is filled under another name and
@@ -91,7 +91,7 @@ def jars(configuration: str, *, say: Callable[[str], None] = _say) -> list[Path]
 
 
 def manifest_path() -> Path:
-    """Where ``ivy.xml`` is: at the root of a checkout, or in an installation's data folder.
+    """Return the path of ``ivy.xml``: in the root of a checkout, or in an installation's data.
 
     Raises:
         ConfigError: it is in neither place.

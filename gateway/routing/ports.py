@@ -43,11 +43,11 @@ class Replanner(Protocol):
         `again` is the OID of the announced relation if it has been announced before.
         """
 
-    def believe(self, message: LogicalMessage, xid: int | None) -> bytes:
+    def authenticate(self, message: LogicalMessage, xid: int | None) -> bytes:
         """Return the body of a DDL message found in transaction `xid` of the stream.
 
         Raises:
-            UnbelievedError: it was not written by the event triggers.
+            UntrustedMessageError: it was not written by the event triggers.
             TransientError: the server cannot be asked.
         """
 
@@ -55,7 +55,7 @@ class Replanner(Protocol):
         """Return the plan in force after a DDL message about altered publications, or None.
 
         Raises:
-            UnbelievedError: it cannot be parsed.
+            UntrustedMessageError: it cannot be parsed.
             TransientError: the server cannot be asked.
         """
 

@@ -1,8 +1,8 @@
 """The daemon: attempts, one after the other, until it is stopped.
 
 Every attempt (`gateway.runtime.lifecycle.attempt`) begins from nothing but the configuration, the
-server and the watermark in Kafka, so that a retry is the same as a restart. What may pass is tried
-again with growing pauses, until nothing has worked for ``limits.retry_for_s``.
+server and the watermark in Kafka, so that a retry is the same as a restart. Transient errors
+are retried with growing pauses, until nothing has worked for ``limits.retry_for_s``.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _LOG: Final = logging.getLogger(__name__)
 _STEADY_S: Final = 60.0
 """Seconds after which a stream counts as working, even if it had nothing to commit."""
 _CLOSE_S: Final = 1.0
-_ENDLESS: Final = frozenset({Outcome.REACHED_SWITCH, Outcome.START_ANEW})
+_ENDLESS: Final = frozenset({Outcome.REACHED_SWITCH, Outcome.START_AGAIN})
 
 
 class Daemon:

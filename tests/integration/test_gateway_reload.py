@@ -319,7 +319,7 @@ def test_a_watch_that_fails_for_no_known_reason_ends_the_loop_with_that(
             definitions,
             counters=Counters(),
             before="",
-            tells=False,
+            reports_ddl=False,
             stream_plan=lambda: None,
             names={},
             copies=tuple,

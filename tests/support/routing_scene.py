@@ -229,7 +229,7 @@ class Gateway:
 
     refused_filters = 0
 
-    def believe(self, message: LogicalMessage, xid: int | None) -> bytes:
+    def authenticate(self, message: LogicalMessage, xid: int | None) -> bytes:
         """See `gateway.routing.ports.Replanner`."""
         return message.content
 

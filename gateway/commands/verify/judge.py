@@ -24,15 +24,15 @@ from spark_consumer.verify.spool import Spool
 from spark_consumer.verify.text import Row, mark, plain_text, value_text
 from spark_consumer.verify.window import DisturbedError
 
-__all__ = ["Verdict", "against_native", "against_source"]
+__all__ = ["Comparison", "against_native", "against_source"]
 
 _LOG: Final = logging.getLogger(__name__)
 _ROUNDS: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
-    """Verdict on a table.
+class Comparison:
+    """Result of the comparison of a table.
 
     Attributes:
         name: ``schema.table``.
@@ -123,7 +123,7 @@ class _Table:
 
 def against_source(
     reader: SourceReader, rebuilt: RebuiltTables, targets: Sequence[Target]
-) -> tuple[Manifest, list[Verdict]]:
+) -> tuple[Manifest, list[Comparison]]:
     """Compare tables with the source, at the state that is returned.
 
     Raises:
@@ -132,7 +132,7 @@ def against_source(
     """
     with ExitStack() as stack:
         manifest = rebuilt.now(reader.position())
-        tables, verdicts = _begun(rebuilt, manifest, targets, stack)
+        tables, comparisons = _begun(rebuilt, manifest, targets, stack)
         for table in tables:
             _read(reader, table)
         for number in range(1, _ROUNDS + 1 if tables else 0):
@@ -147,7 +147,7 @@ def against_source(
                 break
             if number < _ROUNDS:
                 _LOG.info("looking again: %s", "; ".join(_unsettled(tables)))
-        return manifest, _judged(tables, verdicts)
+        return manifest, _judged(tables, comparisons)
 
 
 def _unsettled(tables: Iterable[_Table]) -> Iterator[str]:
@@ -160,9 +160,9 @@ def _unsettled(tables: Iterable[_Table]) -> Iterator[str]:
 
 def _begun(
     rebuilt: RebuiltTables, manifest: Manifest, targets: Sequence[Target], stack: ExitStack
-) -> tuple[list[_Table], list[Verdict]]:
+) -> tuple[list[_Table], list[Comparison]]:
     tables: list[_Table] = []
-    verdicts: list[Verdict] = []
+    comparisons: list[Comparison] = []
     for target in targets:
         state = manifest.tables.get(target.name)
         reason = target.reason and f"not compared: {target.reason}"
@@ -173,17 +173,17 @@ def _begun(
         elif state is None:
             reason = "there is no such table in the warehouse"
         if reason or state is None:
-            verdicts.append(Verdict(target.name, False, (str(reason),)))
+            comparisons.append(Comparison(target.name, False, (str(reason),)))
             continue
         columns = rebuilt.read(target.name, state).schema
         if sorted(columns.names) != sorted(target.columns):
             there, wanted = ", ".join(columns.names), ", ".join(target.columns)
             line = f"different: it has the columns ({there}) instead of ({wanted})"
-            verdicts.append(Verdict(target.name, False, (line,)))
+            comparisons.append(Comparison(target.name, False, (line,)))
             continue
         spool = stack.enter_context(Spool())
         tables.append(_Table(target, columns, state, spool))
-    return tables, verdicts
+    return tables, comparisons
 
 
 def _read(reader: SourceReader, table: _Table) -> None:
@@ -270,7 +270,7 @@ def _compare(
 
 def against_native(
     reader: NativeReader, rebuilt: RebuiltTables, targets: Sequence[Target]
-) -> tuple[Manifest, list[Verdict]]:
+) -> tuple[Manifest, list[Comparison]]:
     """Compare tables with those of a native subscriber, at the state that is returned.
 
     Raises:
@@ -278,18 +278,18 @@ def against_native(
         ConsumerError: the tables, or their topics, cannot.
     """
     for number in range(1, _ROUNDS + 1):
-        manifest, tables, verdicts = _native_round(reader, rebuilt, targets)
+        manifest, tables, comparisons = _native_round(reader, rebuilt, targets)
         if number == _ROUNDS or all(table.settled for table in tables):
             break
-    return manifest, _judged(tables, verdicts)
+    return manifest, _judged(tables, comparisons)
 
 
 def _native_round(
     reader: NativeReader, rebuilt: RebuiltTables, targets: Sequence[Target]
-) -> tuple[Manifest, list[_Table], list[Verdict]]:
+) -> tuple[Manifest, list[_Table], list[Comparison]]:
     with ExitStack() as stack:
         position = reader.open()
-        tables, verdicts = _begun(rebuilt, rebuilt.before(position), targets, stack)
+        tables, comparisons = _begun(rebuilt, rebuilt.before(position), targets, stack)
         for table in tables:
             source = table.target.table
             table.fill(reader.rows(source.schema, source.name, table.columns.names))
@@ -297,7 +297,7 @@ def _native_round(
         for table in tables:
             with _noting(table, last):
                 _compare_native(table, rebuilt, position, last)
-        return last, tables, verdicts
+        return last, tables, comparisons
 
 
 def _compare_native(table: _Table, rebuilt: RebuiltTables, position: Lsn, last: Manifest) -> None:
@@ -310,8 +310,8 @@ def _compare_native(table: _Table, rebuilt: RebuiltTables, position: Lsn, last: 
     table.difference = compare(rebuilt.read(table.name, end), expected)
 
 
-def _judged(tables: Iterable[_Table], verdicts: Iterable[Verdict]) -> list[Verdict]:
-    found = list(verdicts)
+def _judged(tables: Iterable[_Table], comparisons: Iterable[Comparison]) -> list[Comparison]:
+    found = list(comparisons)
     for table in tables:
         difference = table.difference
         if table.fault is not None:
@@ -324,5 +324,5 @@ def _judged(tables: Iterable[_Table], verdicts: Iterable[Verdict]) -> list[Verdi
         else:
             lines = [f"equal: {difference.rows} rows"]
         equal = difference is not None and table.settled and table.fault is None
-        found.append(Verdict(table.name, equal, tuple(lines)))
-    return sorted(found, key=lambda verdict: verdict.name)
+        found.append(Comparison(table.name, equal, tuple(lines)))
+    return sorted(found, key=lambda comparison: comparison.name)

@@ -91,7 +91,7 @@ def read_alteration(content: bytes, wanted: Collection[str]) -> Alteration:
         wanted: Names of publications; others are ignored.
 
     Raises:
-        UnbelievedError: it cannot be parsed.
+        UntrustedMessageError: it cannot be parsed.
     """
     try:
         said = json.loads(content)
@@ -122,7 +122,7 @@ def rewritten(content: bytes) -> frozenset[int]:
     """Return the OIDs of a rewritten table and of the trees that it belongs to.
 
     Raises:
-        UnbelievedError: it cannot be parsed.
+        UntrustedMessageError: it cannot be parsed.
     """
     try:
         return frozenset(map(_oid, json.loads(content)["tables"]))

@@ -24,7 +24,7 @@ from gateway.core.errors import GatewayError
 from gateway.core.lsn import Lsn, parse_lsn
 from gateway.pgoutput.messages import LogicalMessage
 
-__all__ = ["REASONS", "Key", "Reason", "UnbelievedError", "open_message", "unreadable"]
+__all__ = ["REASONS", "Key", "Reason", "UntrustedMessageError", "open_message", "unreadable"]
 
 Reason: TypeAlias = Literal["forged", "unreadable", "filter", "unexpected"]
 REASONS: Final[tuple[Reason, ...]] = ("forged", "unreadable", "filter", "unexpected")
@@ -43,7 +43,7 @@ class Key:
     outer: bytes = field(repr=False)
 
 
-class UnbelievedError(Exception):
+class UntrustedMessageError(Exception):
     """A DDL message is ignored as a whole.
 
     Attributes:
@@ -57,9 +57,9 @@ class UnbelievedError(Exception):
         self.reason: Reason = reason
 
 
-def unreadable(prefix: str, error: Exception) -> UnbelievedError:
+def unreadable(prefix: str, error: Exception) -> UntrustedMessageError:
     """Return the error to raise for a message that cannot be parsed."""
-    return UnbelievedError(
+    return UntrustedMessageError(
         "unreadable", f"a logical message with prefix {prefix!r} does not read: {error}"
     )
 
@@ -73,7 +73,7 @@ def open_message(message: LogicalMessage, xid: int | None, keys: Collection[Key]
         keys: Current and earlier keys of the event triggers.
 
     Raises:
-        UnbelievedError: the event triggers have not written it, or it cannot be parsed.
+        UntrustedMessageError: the event triggers have not written it, or it cannot be parsed.
     """
     code, body = message.content[:_CODE], message.content[_CODE + 1 :]
     text = message.prefix.encode() + b"\n" + body
@@ -84,7 +84,7 @@ def open_message(message: LogicalMessage, xid: int | None, keys: Collection[Key]
         for key in keys
     )
     if not proven:
-        raise UnbelievedError("forged", "its code is not the event triggers'")
+        raise UntrustedMessageError("forged", "its code is not the event triggers'")
     try:
         said: Any = json.loads(body)
         xid_text, lsn_text = said["xid"], said["lsn"]
@@ -94,7 +94,7 @@ def open_message(message: LogicalMessage, xid: int | None, keys: Collection[Key]
     except (ValueError, LookupError, TypeError, RecursionError, GatewayError) as error:
         raise unreadable(message.prefix, error) from None
     if xid is None or written % _XIDS != xid % _XIDS or not _is_near(began, message.lsn):
-        raise UnbelievedError("forged", f"it was written in transaction {written}")
+        raise UntrustedMessageError("forged", f"it was written in transaction {written}")
     return body
 
 

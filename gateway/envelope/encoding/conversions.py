@@ -1,9 +1,9 @@
 """Conversions by name: PostgreSQL's text of a value to what its Avro type holds, and to the bytes.
 
 schemas/types.toml says which type has which conversion. Each function takes the bytes of a value
-that is not NULL. What Avro can hold as it is (text) is never decoded. A fault raises ValueError, or
-ValueFormatError where a hint helps; the row encoder adds relation and column. `value_encoder` gives
-no index of a union's branch.
+that is not NULL. Values that Avro holds as they are (text) are never decoded. A fault raises
+ValueError, or ValueFormatError where a hint helps; the row encoder adds relation and column.
+`value_encoder` gives no index of a union's branch.
 
 Source: PostgreSQL's output functions, with DateStyle ISO, bytea_output hex and
 extra_float_digits 1 or more, as the gateway's sessions set them.
@@ -101,7 +101,7 @@ def unscaled_decimal(text: bytes, precision: int, scale: int) -> int:
         if text[-scale - 1 : -scale] == b".":
             return int(text[: -scale - 1] + text[-scale:])
     except ValueError:
-        pass  # NaN or a fault: told apart below
+        pass  # NaN or a fault: distinguished below
     try:
         number = Decimal(text.decode("ascii"))
         if number.is_finite():

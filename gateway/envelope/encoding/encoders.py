@@ -168,7 +168,7 @@ class _Seconds(dict[bytes, int]):
 
 _SECONDS_LIMIT: Final = 1 << 14
 
-# What generated source may name. Every "U_" is its namesake behind a union's branch index.
+# Names for generated source. Every "U_" is its namesake after a union's branch index.
 _SIZES: Final = tuple(encode_long(n) for n in range(32))
 _NAMESPACE: Final[dict[str, Any]] = {
     "join": b"".join,

@@ -119,7 +119,7 @@ def _zigzag(head: str, prefix: str) -> list[str]:
 def _timestamp(name: str, head: str, text: str, prefix: str) -> list[str]:
     """Write microseconds since 1970, doubled (zigzag).
 
-    The usual form, six digits behind the point and the zone UTC, is read by its whole second,
+    The usual form, six digits after the point and the zone UTC, is read by its whole second,
     which neighbouring rows share. The number is cut in two before it is used: Python computes
     with integers below 2**30 much faster. Years 1970 to 2540 have eight bytes; the rest, and the
     infinities, go the long way.
@@ -148,7 +148,7 @@ def _struct(name: str, head: str, read: str, prefix: str) -> str:
 
 
 def _decimal(field: Field, head: str, text: str, prefix: str) -> list[str]:
-    """A column numeric(p, s) prints exactly s digits behind its point; NaN has none."""
+    """A column numeric(p, s) prints exactly s digits after its point; NaN has none."""
     precision, scale = field.precision, field.scale
     if scale == 0:
         read = [f"n = int({text})"]

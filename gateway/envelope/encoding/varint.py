@@ -34,7 +34,7 @@ LENGTHS: Final = TAILS[::2]
 """A length, as zigzag varint, for lengths below 2**13."""
 
 UNION_LENGTHS: Final = tuple(b"\x02" + length for length in LENGTHS)
-"""The same behind the index of the second branch of ``["null", T]``."""
+"""The same after the index of the second branch of ``["null", T]``."""
 
 
 def encode_long(n: int) -> bytes:

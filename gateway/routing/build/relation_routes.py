@@ -15,7 +15,7 @@ from gateway.core.errors import SchemaError, SchemaRefusedError
 from gateway.core.lsn import Lsn
 from gateway.core.records import CopyState, Record
 from gateway.definitions.ddl.alterations import PREFIX, rewritten
-from gateway.definitions.ddl.messages import Reason, UnbelievedError
+from gateway.definitions.ddl.messages import Reason, UntrustedMessageError
 from gateway.definitions.model import Operation, Plan, Publish, TableCopy
 from gateway.definitions.tables.keys import key_of
 from gateway.definitions.tables.remembered import key_signature
@@ -211,12 +211,12 @@ class RelationRoutes:
             return
         before, refused = self._now, self._reader.refused_filters
         try:
-            content = self._reader.believe(message, xid)
+            content = self._reader.authenticate(message, xid)
             if message.prefix != PREFIX:
                 self._apply_rewritten(rewritten(content), xid)
                 return
             plan = self._reader.apply_ddl(content, commit_lsn)
-        except UnbelievedError as error:
+        except UntrustedMessageError as error:
             self.ignored[error.reason] += 1
             return
         if self._reader.refused_filters > refused:

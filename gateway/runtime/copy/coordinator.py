@@ -4,7 +4,7 @@
     read chunks ────────── due ───────────► place() between two transactions, after the chunk's
     wait until one is placed ◄── placed ─── position: its records, and how far the copy is now
 
-What a chunk is and why this is exact: `gateway.copy`. The threads: `gateway.runtime.copy.workers`.
+Definition of chunks, and proof: `gateway.copy`. The threads: `gateway.runtime.copy.workers`.
 Only the loop looks into a `ChunkedCopy`.
 """
 

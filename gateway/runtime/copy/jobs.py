@@ -1,4 +1,4 @@
-"""What is to be copied: one job for each table and all subscriptions that are equally far."""
+"""Copy jobs: one for each table and all subscriptions with the same progress."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ _LEAST: Final = 0.001
 
 @dataclass(frozen=True, slots=True)
 class CopyStanding:
-    """How far the copy of a table is.
+    """Progress of the copy of a table.
 
     Attributes:
-        subscriptions: Their names.
-        rows: Read so far.
-        estimate: Of all rows of the table, by the server's statistics; None: it has none.
-        rows_per_second: Since the copy began, or went on.
+        subscriptions: Names of the subscriptions.
+        rows: Number of rows read so far.
+        estimate: Number of all rows by the server's statistics; None if it has none.
+        rows_per_second: Rate since the copy began, or was resumed.
     """
 
     subscriptions: tuple[str, ...]
@@ -41,19 +41,19 @@ class CopyStanding:
 
     @property
     def seconds_left(self) -> int | None:
-        """What is left of the estimate at this rate; None: not known."""
+        """Seconds that the rest takes at this rate; None if not known."""
         if self.estimate is None or not self.rows_per_second:
             return None
         return max(0, round((self.estimate - self.rows) / self.rows_per_second))
 
 
 CopyReport = Callable[[CopyStanding], None]
-"""Told now and then."""
+"""Called at intervals."""
 
 
 @dataclass(slots=True, eq=False)
 class CopyJob:
-    """The copy of one table for the subscriptions that are equally far.
+    """The copy of one table for the subscriptions with the same progress.
 
     Attributes:
         part: The condition of the rows that are copied once more, of a table that stays ready;

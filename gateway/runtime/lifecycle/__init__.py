@@ -1,5 +1,5 @@
-"""One attempt from start to end, and who makes it: leader, standby, the pause before the next.
+"""An attempt from start to end; leader and standby; the pause before the next attempt.
 
-What a start needs before it touches the slot is prepared in `gateway.runtime.planning`; what
-happens between two frames is in `gateway.runtime.loop`.
+Preparations of a start, before it touches the slot, are in `gateway.runtime.planning`; the loop
+between two frames is in `gateway.runtime.loop`.
 """

@@ -28,7 +28,7 @@ from gateway.source.session.connection import connect
 from gateway.source.stream.connection import ReplicationConnection
 from gateway.source.stream.options import Protocol
 
-__all__ = ["begin", "create_replication_slot", "put_into_force", "take_requests"]
+__all__ = ["accept_requests", "begin", "create_replication_slot", "put_into_force"]
 
 _LOG: Final = logging.getLogger(__name__)
 _LOOK_S: Final = 5.0
@@ -182,7 +182,7 @@ def _log_held(before: Iterable[CopyState], states: Iterable[CopyState]) -> None:
             )
 
 
-def take_requests(
+def accept_requests(
     plan: Plan,
     watermark: Watermark,
     asked: tuple[CopyRequest, ...],

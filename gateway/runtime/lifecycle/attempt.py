@@ -1,20 +1,20 @@
 """One attempt: from nothing but the configuration to a running loop, and to its end.
 
-Order, because each step relies on the one before:
+The steps, each of which relies on the one before:
 
-    1. definitions, plan, topics: what the configuration and the server say; nothing is changed
+    1. definitions, plan, topics: read from configuration and server; nothing is changed
     2. a first look (`gateway.runtime.lifecycle.start_decision`): a slot that is not ours is left
-       alone; a first start claims it in Kafka and makes it
-    3. the slot's stream is started: from here on nobody else leads
+       alone; a first start claims it in Kafka and creates it
+    3. the slot's stream is started: from here on no other gateway leads
        (`gateway.runtime.lifecycle.leadership`), and the server is answered all the time
        (`gateway.runtime.loop.receiver`)
     4. `init_transactions` fences a predecessor that may still be writing; then the watermark is
-       read, and the decision is made again with what nobody else can change now
-    5. stream, until stopped, or until definitions take over at one LSN
+       read, and the decision is made again with facts that no other gateway can change now
+    5. stream, until stopped, or until other definitions come into force at one LSN
 
 Publications exist before the slot's first position, because pgoutput looks them up as of the
 position it decodes. They are changed only when all filters and schemas have been accepted, or the
-slot would lack changes that the old definitions take.
+slot would lack changes that the old definitions publish.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from gateway.core.records import Watermark
 from gateway.definitions.model import Definitions
 from gateway.definitions.requests import new_partitions, oids_of
 from gateway.observe import event
-from gateway.runtime.lifecycle.activation import begin, put_into_force, take_requests
+from gateway.runtime.lifecycle.activation import accept_requests, begin, put_into_force
 from gateway.runtime.lifecycle.leadership import lock_first_start, start_stream
 from gateway.runtime.lifecycle.process import Carried, Process
 from gateway.runtime.lifecycle.slot_start import OPEN_TIMEOUT_S, SlotStart
@@ -54,7 +54,7 @@ from gateway.runtime.planning.setup import (
     slot_identity,
     warn_of_risks,
 )
-from gateway.runtime.planning.untrusted_texts import believable, refused_requests
+from gateway.runtime.planning.untrusted_texts import refused_requests, trusted_progress
 from gateway.sink.delivery.producer import TransactionalSink
 from gateway.sink.delivery.recovered import Recovered
 from gateway.sink.registry.registry import Registry
@@ -70,15 +70,15 @@ _LOG: Final = logging.getLogger(__name__)
 
 
 class Attempt:
-    """Runs once.
+    """One attempt, which runs once.
 
     Args:
-        process: Shared by all attempts.
-        carried: Left by the attempt before; changed for the next one.
+        process: State that all attempts share.
+        carried: State left by the attempt before; changed for the next one.
 
     Attributes:
         stood_by: Whether another process had the slot at first.
-        streaming_since: When the loop began, in seconds of the monotonic clock; None: not yet.
+        streaming_since: Time at which the loop began, in monotonic seconds, or None.
     """
 
     def __init__(self, process: Process, carried: Carried) -> None:
@@ -88,11 +88,11 @@ class Attempt:
         self.streaming_since: float | None = None
 
     def run(self) -> Outcome:
-        """Return why it ended.
+        """Run the attempt; return why it ended.
 
         Raises:
-            StoppedWaiting: `stopping` said so before the loop began.
-            TransientError: what failed may pass; nothing was acknowledged that is not in Kafka.
+            StoppedWaiting: `stopping` returned True before the loop began.
+            TransientError: a transient failure; nothing was acknowledged that is not in Kafka.
             FatalError: a person must act.
         """
         carried = self._carried
@@ -102,21 +102,21 @@ class Attempt:
             slot, made = self._prepare(stack)
             stream = self._acquire(slot)
             if stream is None:
-                return Outcome.START_ANEW
+                return Outcome.START_AGAIN
             fail_point("start.slot_taken")
             receiver, sink = self._open(stack, slot, stream)
             with receiver.attended():
                 begun = self._begin(slot, receiver, sink, made, was_down=was_down)
             if begun is None:
-                return Outcome.START_ANEW
+                return Outcome.START_AGAIN
             slot, going_on, recovered = begun
             return self._stream(slot, receiver, sink, going_on, recovered)
 
     def _prepare(self, stack: ExitStack) -> tuple[SlotStart, Lsn | None]:
-        """Make the plan, and the slot where there is none.
+        """Make the plan, and create the slot if there is none.
 
         Returns:
-            The slot with its plan, and where it begins if it was made now.
+            The slot with its plan, and its consistent point if it was created now.
         """
         process, carried, settings = self._process, self._carried, self._process.settings
         connection = stack.enter_context(
@@ -138,7 +138,7 @@ class Attempt:
         return slot, made
 
     def _acquire(self, slot: SlotStart) -> ReplicationConnection | None:
-        """Start the slot's stream, standing by while another gateway reads it; None: start anew."""
+        """Start the stream of the slot, standing by while another gateway reads it, or return None."""
         process, setup, connection = self._process, slot.setup, slot.outside.connection
         identity = slot_identity(setup.facts, slot.settings)
         process.standby.begin(identity, setup.definitions.fingerprint)
@@ -158,7 +158,7 @@ class Attempt:
     def _open(
         self, stack: ExitStack, slot: SlotStart, stream: ReplicationConnection
     ) -> tuple[Receiver, TransactionalSink]:
-        """Attend to the stream, and make the sink; both are closed in the order that is safe."""
+        """Open receiver and sink, which are closed in the safe order."""
         process, settings, setup = self._process, slot.settings, slot.setup
         receiver = stack.enter_context(
             Receiver(
@@ -174,7 +174,7 @@ class Attempt:
             batch_bytes=setup.batch_bytes,
             on_away=process.counters.set_away,
         )
-        # When Kafka is back from an outage, who has the slot decides whose turn it is.
+        # After an outage of Kafka, the slot decides which gateway goes on.
         source = settings.source
         sink.resume_while(partial(is_reading, source.dsn, source.slot, stream.backend_pid))
         # The stream goes first: a server that is stopping does not wait for Kafka.
@@ -191,10 +191,10 @@ class Attempt:
         *,
         was_down: bool,
     ) -> tuple[SlotStart, GoOn, Recovered] | None:
-        """Fence a predecessor, decide by what it has left, and commit that; None: start anew."""
+        """Fence a predecessor, decide by its progress, and commit that; None to start again."""
         process, carried = self._process, self._carried
         recovered = sink.open(OPEN_TIMEOUT_S, stopping=process.stopping)
-        recovered = believable(slot.outside.connection, recovered, process.counters)
+        recovered = trusted_progress(slot.outside.connection, recovered, process.counters)
         if _is_superseded(carried.definitions, recovered):
             carried.definitions = None
             process.standby.supersede()
@@ -225,7 +225,7 @@ class Attempt:
         recovered: Recovered,
         lost: Collection[str],
     ) -> GoOn | None:
-        """Decide by the watermark, nobody else writing; None: the slot was given up, start anew.
+        """Decide by the watermark, with no other writer; None if the slot was dropped.
 
         `lost`: topics whose tables are copied again.
         """
@@ -236,7 +236,7 @@ class Attempt:
         # Before anything is written; again, as it may have been long since the first look.
         slot.claim()
         sink.begin_after(unknown_ends(settings, setup, recovered), setup.topic_ids)
-        # For the whole plan: what cannot be published is refused before anything is done.
+        # For the whole plan: tables that cannot be published are refused before anything is done.
         routes = outside.routes(setup.plan, setup.routing, ask_server=self._carried.ask_server)
         routes.register_all()
         for (subscription, _), error in routes.addresses.refused.items():
@@ -281,12 +281,12 @@ class Attempt:
     def _accept_requests(
         self, slot: SlotStart, sink: TransactionalSink, recovered: Recovered, going_on: GoOn
     ) -> GoOn:
-        """Commit what is to be copied on request, and because of new partitions."""
+        """Commit the copies that are due for requests and for new partitions."""
         plan, connection = slot.setup.plan, slot.outside.connection
         found = new_partitions(plan, going_on.watermark.copies)
         if not (found or recovered.requests):
             return going_on
-        watermark = take_requests(
+        watermark = accept_requests(
             plan,
             going_on.watermark,
             recovered.requests,
@@ -315,7 +315,7 @@ class Attempt:
             setup.plan,
             going_on.watermark,
             before=setup.catalog,
-            tells=setup.tells,
+            reports_ddl=setup.reports_ddl,
             since=going_on.confirmed_lsn or ZERO_LSN,
         )
         streaming = Streaming(

@@ -139,7 +139,7 @@ class SlotStart:
                 streaming=setup.protocol.streaming,
                 two_phase=setup.protocol.two_phase,
                 binary=setup.protocol.binary,
-                messages=setup.tells or bool(self.settings.messages.prefixes),
+                messages=setup.reports_ddl or bool(self.settings.messages.prefixes),
                 prefixes=PREFIXES.union(self.settings.messages.prefixes),
             )
         except BaseException:

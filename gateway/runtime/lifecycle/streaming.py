@@ -26,7 +26,7 @@ from gateway.routing import Router
 from gateway.routing.build.relation_routes import RelationRoutes
 from gateway.routing.row.native import why_interpreted
 from gateway.runtime.copy.coordinator import TableCopier
-from gateway.runtime.lifecycle.activation import take_requests
+from gateway.runtime.lifecycle.activation import accept_requests
 from gateway.runtime.lifecycle.process import Process
 from gateway.runtime.lifecycle.slot_start import SlotStart
 from gateway.runtime.loop.history_check import HistoryCheck
@@ -34,7 +34,7 @@ from gateway.runtime.loop.memory import clear_up
 from gateway.runtime.loop.pipeline import Outcome, Pipeline
 from gateway.runtime.loop.receiver import Receiver
 from gateway.runtime.planning.plan import PlanReader
-from gateway.runtime.planning.reload import Reloader, Takeover
+from gateway.runtime.planning.reload import PreparedDefinitions, Reloader
 from gateway.sink.delivery.batches import why_one_by_one
 from gateway.sink.delivery.producer import TransactionalSink
 from gateway.source.copy.chunk_reader import ChunkReader
@@ -67,7 +67,7 @@ class Streaming:
     sink: TransactionalSink
     watermark: Watermark
     done_requests: set[str]
-    takeover: Takeover | None = None
+    takeover: PreparedDefinitions | None = None
     faults: dict[TableId, Fault] = field(default_factory=dict)
 
     def run(self, confirmed_lsn: Lsn | None) -> Outcome:
@@ -127,13 +127,13 @@ class Streaming:
                     setup.definitions,
                     counters=self.process.counters,
                     before=setup.catalog,
-                    tells=setup.tells,
+                    reports_ddl=setup.reports_ddl,
                     stream_plan=self.reader.stream_plan,
                     names=setup.names,
                     copies=self._copies,
                     requested=self.process.reload,
                     held_looks=self.process.held_looks,
-                    taken=self.done_requests,
+                    accepted=self.done_requests,
                 )
             )
             with self.receiver.attended():
@@ -149,7 +149,7 @@ class Streaming:
             self.faults |= copier.faults
             if self.faults and self.slot.settings.definitions.on_table_error == "stop":
                 raise FatalError(next(iter(self.faults.values())).reason)
-            asked = reloader.requests if outcome is Outcome.START_ANEW else ()
+            asked = reloader.requests if outcome is Outcome.START_AGAIN else ()
             if (
                 copier.altered
                 or self.routes.needs_replan
@@ -158,7 +158,7 @@ class Streaming:
             ):
                 asked = ()
             if outcome is Outcome.REACHED_SWITCH:
-                self.takeover = reloader.take()
+                self.takeover = reloader.prepared()
             if asked:
                 # The stream goes on, and threads may take their time to end.
                 with self.receiver.attended():
@@ -177,7 +177,7 @@ class Streaming:
 
     def _accept(self, asked: tuple[CopyRequest, ...], unfit: Mapping[str, str]) -> None:
         with self.receiver.attended():
-            self.watermark = take_requests(
+            self.watermark = accept_requests(
                 self.slot.setup.plan,
                 self.watermark,
                 asked,

@@ -18,7 +18,7 @@ __all__ = ["Admission", "Disposition"]
 
 
 class Disposition(Enum):
-    """What is done with an event of the stream."""
+    """Treatment of an event of the stream."""
 
     QUEUE = "to be routed"
     KNOWN = "in Kafka already; only the relations that it announces are new"

@@ -156,18 +156,18 @@ class CommitCost:
     def _spread_until(self, batch: Gathered) -> float:
         return (batch.opened_at if batch.pieces else batch.since) + self.longest_spread_s
 
-    def mixed_records(self, before: int, copied: int, took_s: float, most: int) -> int:
+    def mixed_records(self, before: int, copied: int, duration_s: float, most: int) -> int:
         """Return the number of copied rows that a commit may have while transactions come.
 
         Args:
             before: Last result of this function; `least_copied` at first.
             copied: Number of copied rows in the last batch.
-            took_s: Duration of its commit, in seconds.
+            duration_s: Duration of its commit, in seconds.
             most: Largest number.
         """
         if 2 * copied < before:
             return before  # others have taken the time
-        wanted = self.mixed_s * copied / max(0.001, took_s)
+        wanted = self.mixed_s * copied / max(0.001, duration_s)
         # A commit that took too long counts for more than one that took less.
         learnt = before + (wanted - before) / (2 if wanted < before else 8)
         return int(min(max(self.least_copied, learnt), most))

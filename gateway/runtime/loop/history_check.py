@@ -1,17 +1,17 @@
-"""Whether the stream continues what Kafka has.
+"""Check that the stream continues the history that Kafka has.
 
 Everything that ends at or before the watermark is dropped as known. On a server that was restored
 from a copy of its files the WAL has passed the watermark again with other transactions; system
-identifier and timeline are the same there, and those would be dropped without a word. So the
-watermark has the last transaction that changed rows, and two things must hold for the beginning of
-a stream:
+identifier and timeline are the same there, and those would be dropped without a word. The
+watermark therefore has the last transaction that changed rows, and two things must hold for the
+beginning of a stream:
 
 1. It comes again, with its xid and its time, unless it was confirmed: a slot sends every
    transaction whose commit record begins at or after its confirmed position.
 2. No other transaction that changes rows lies between it and the watermark.
 
-What is in Kafka and not in this stream violates the first, what is in this stream and not in Kafka,
-although the watermark covers it, the second.
+A transaction in Kafka that is not in this stream violates the first, one in this stream that is not
+in Kafka, although the watermark covers it, the second.
 
 Source: SnapBuildXactNeedsSkip in PostgreSQL's snapbuild.c.
 """
@@ -30,7 +30,7 @@ class HistoryCheck:
     """Watches a stream from its beginning.
 
     Args:
-        watermark: What Kafka has.
+        watermark: Watermark that Kafka has.
         confirmed_lsn: The slot's position at the stream's start; None: the slot is new.
 
     Attributes:

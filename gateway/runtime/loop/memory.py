@@ -1,4 +1,4 @@
-"""What is done about memory that an attempt has left, and how rarely while the loop runs."""
+"""Release of memory that attempts leave, and tuning of garbage collection for the loop."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ __all__ = ["clear_up", "give_back_large_blocks", "rare_collections"]
 _M_MMAP_THRESHOLD: Final = -3  # malloc.h
 _M_ARENA_MAX: Final = -8
 _ARENAS: Final = 1
-"""Heaps of glibc, which by itself makes up to eight for each core. What is freed by another thread
-than has allocated it goes back to the heap that it came from, so more of them would gain little."""
+"""Heaps of glibc, which by itself makes up to eight for each core. Memory that another thread frees
+goes back to its own heap, so that more heaps would gain little."""
 _LARGE_BLOCK: Final = 4 << 20
 
 _OBJECTS: Final = 500_000
-"""More than wait in batches: with a fifth of it, the search took a twentieth of the loop's time."""
+"""More objects than wait in batches: with a fifth of it, collections cost 5% of the loop's time."""
 
 
 @contextmanager
 def rare_collections() -> Iterator[None]:
-    """Keep the search for reference cycles out of the loop.
+    """Make garbage collections rare while the loop runs.
 
-    Records make none. But thousands of them wait in a batch, and Python would go through them,
-    and through everything that the start-up has made, again and again.
+    Records form no cycles, but thousands of them wait in a batch, and Python would search them and
+    everything that the start-up has created again and again.
     """
     thresholds = gc.get_threshold()
     gc.freeze()
@@ -39,11 +39,11 @@ def rare_collections() -> Iterator[None]:
 
 
 def give_back_large_blocks() -> None:
-    """Have the C library return each large block when it is freed, and make one heap.
+    """Let the C library return each large block when it is freed, and use one heap.
 
-    By itself glibc learns from each large block that is freed, and keeps as much from then on. And
-    each attempt has threads of its own, whose heaps grew by 0.8 MB an attempt, up to 30 MB. Once in
-    a process, before its threads begin.
+    By itself glibc raises its threshold with each large block that is freed. And each attempt has
+    threads of its own, whose heaps grew by 0.8 MB an attempt, up to 30 MB. To be called once in a
+    process, before its threads begin.
     """
     with suppress(AttributeError, OSError):  # another C library
         ctypes.CDLL(None).mallopt(_M_MMAP_THRESHOLD, _LARGE_BLOCK)
@@ -51,12 +51,11 @@ def give_back_large_blocks() -> None:
 
 
 def clear_up() -> None:
-    """Free what has ended and left cycles behind, which would stay with its clients' sockets.
+    """Free cycles of ended objects, which would stay with their clients' sockets.
 
-    And return freed memory to the system, where the C library can: each attempt has threads of its
-    own, and glibc gives their allocations to heaps of their own. What one attempt has freed is not
-    what the next one takes, and a gateway that is cut off again and again would grow, with less and
-    less of it in use.
+    Freed memory is returned to the system as well, if the C library can: each attempt has threads
+    of its own, and glibc serves them from heaps of their own. The next attempt uses others, and a
+    gateway that is cut off again and again would grow, with less and less of it in use.
     """
     gc.collect()
     with suppress(AttributeError, OSError):  # another C library

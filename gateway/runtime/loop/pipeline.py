@@ -8,7 +8,7 @@ Kafka. Everything else here exists to keep that sentence true and cheap.
       ▲                                                                            │
       └───────────────────────────── flush LSN ◄───────── committed watermark ─────┘
 
-What is handed to the sink, and when, is in `gateway.runtime.loop.group_commit`.
+The decision what is handed to the sink, and when, is in `gateway.runtime.loop.group_commit`.
 
 Position, endpos and draining are the loop's own; its parts are given values and return values.
 
@@ -71,15 +71,16 @@ class Outcome(Enum):
     STOPPED = "stopped"
     REACHED_ENDPOS = "reached endpos"
     REACHED_SWITCH = "reached switch"
-    START_ANEW = "starting anew"
+    START_AGAIN = "starting again"
 
 
 class Pipeline:
     """Replicates from a started source until it is stopped.
 
     Args:
-        watermark: What Kafka has committed; transactions that end at or before it are dropped.
-        subscriptions: Those that get PROGRESS markers.
+        watermark: Watermark that Kafka has committed; transactions that end at or before it are
+            dropped.
+        subscriptions: Subscriptions that get PROGRESS markers.
         endpos: Publish every transaction with ``end_lsn`` <= this and none after, then end.
         stopping: Called once per turn; on True the loop commits what is complete, and ends.
         switch: Asked once per turn; its point ends the loop as an earlier endpos would.
@@ -138,7 +139,7 @@ class Pipeline:
         switch: Switch | None,
         renew: Callable[[], bool],
     ) -> None:
-        """Prepare to run, for the first time or where the loop ended with `Outcome.START_ANEW`.
+        """Prepare to run, for the first time or where the loop ended with `Outcome.START_AGAIN`.
 
         Args:
             watermark: Watermark in Kafka, at the position where the loop ended.
@@ -194,7 +195,7 @@ class Pipeline:
         if self._position.passed and self._position.switched:
             return Outcome.REACHED_SWITCH
         if self._needs_new_plan():  # a table held last is copied before endpos ends the loop
-            return Outcome.START_ANEW
+            return Outcome.START_AGAIN
         return Outcome.REACHED_ENDPOS if self._position.passed else Outcome.STOPPED
 
     @property
@@ -238,17 +239,17 @@ class Pipeline:
         if isinstance(event, KeepaliveEvent):
             self._accept_keepalive(event)
             return
-        verdict = self._admission.judge(event, self._limit())
-        if verdict is Disposition.SPLIT:
+        disposition = self._admission.judge(event, self._limit())
+        if disposition is Disposition.SPLIT:
             assert isinstance(event, Series)
             while event:
                 self._accept(event.pop())
             return
-        if verdict is Disposition.BEYOND:
+        if disposition is Disposition.BEYOND:
             # Where the record of a PREPARE begins is not known.
             known = isinstance(event, Transaction | StandaloneMessage)
             self._position.end(position_of(event) if known else ZERO_LSN)
-        queued = verdict is Disposition.QUEUE and not self._position.passed
+        queued = disposition is Disposition.QUEUE and not self._position.passed
         if queued:
             self._queue.append(event)
         match event:

@@ -3,7 +3,7 @@
 A position inside a commit record must never be confirmed: after a restart the server skips a
 transaction whose commit record begins before the confirmed position. An endpos can lie there, and
 so can the LSN at which other definitions take over; what is confirmed then is where the first
-commit record after it begins, or less. What comes later in the stream does not change that.
+commit record after it begins, or less. Later parts of the stream do not change that.
 
 Source: SnapBuildXactNeedsSkip, which is given the start of the commit record.
 """

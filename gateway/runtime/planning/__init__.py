@@ -1,5 +1,5 @@
-"""What an attempt or a reload needs before anything streams: plan, topics, owners, checks.
+"""Preparation of an attempt or a reload: plan, topics, owners, checks.
 
-What is wrong with single tables is found here and holds these tables; only what concerns every
-table refuses a start. How the plan follows from definitions is pure, in `gateway.definitions`.
+Faults of single tables are found here, and hold these tables; only faults that concern every table
+refuse a start. How the plan follows from definitions is pure, in `gateway.definitions`.
 """

@@ -1,7 +1,7 @@
-"""Times at which held tables are looked at again: ever more rarely, from one attempt to the next.
+"""Schedule of retries of held tables, at growing intervals that last over attempts.
 
-What is held for a reason that only a copy has shown is copied again for that, which ends an attempt
-when it fails once more. Times that began again with each attempt would copy it for ever.
+A table held for a reason that only a copy has shown is copied again, which ends an attempt when it
+fails once more. Intervals that began again with each attempt would copy it for ever.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from typing import Final
 __all__ = ["HeldLooks"]
 
 _FIRST: Final = 4
-"""Looks at the catalog before the first look at what is held."""
+"""Number of looks at the catalog before the first retry."""
 _ALIVE_S: Final = 30.0
 _MOST_S: Final = 600.0
 
 
 class HeldLooks:
-    """Lasts as long as the daemon.
+    """Schedule of retries; lasts as long as the daemon.
 
     Args:
         interval_s: ``definitions.watch_interval_s``.
@@ -29,12 +29,12 @@ class HeldLooks:
         self._next: float | None = None
 
     def due(self, now: float, *, held: bool, settled: bool) -> bool:
-        """Whether what is held is to be looked at now, in seconds of the monotonic clock.
+        """Whether held tables are to be retried now.
 
         Args:
-            now: Seconds.
-            held: Something is held, or refused.
-            settled: All tables are copied, so that nothing is held as far as that is known.
+            now: Seconds of the monotonic clock.
+            held: Whether a table is held, or definitions are refused.
+            settled: Whether all tables are copied, so that none is about to be held.
         """
         if not held:
             if settled:

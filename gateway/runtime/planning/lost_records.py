@@ -1,8 +1,8 @@
-"""Lost records of topics: acknowledged by Kafka, and not there any more. Pure.
+"""Lost records of topics: acknowledged by Kafka, and no longer there. Pure.
 
-The progress topic knows behind which record each partition ended. A partition that ends before that
-has lost records, whatever the reason: the topic was deleted and made again, or a replica that was
-behind has become the leader. What was removed from the beginning is retention's affair.
+The progress topic knows the end of each partition. A partition that ends before that has lost
+records, whatever the reason: the topic was deleted and made again, or a lagging replica has become
+the leader. Removal from the beginning is retention, and no loss.
 """
 
 from __future__ import annotations
@@ -34,18 +34,18 @@ _NOT_THERE = frozenset({"pending", "missing", "held", "gone"})
 def lost_records(
     written: Mapping[str, Sequence[int]], bounds: Mapping[str, Sequence[LogBounds]]
 ) -> dict[str, str]:
-    """Return the topics that have lost records, and what is seen of it.
+    """Return the topics that have lost records, and the evidence.
 
     Args:
-        written: By topic, behind the last record of each partition, as it was committed.
-        bounds: What the partitions have now; topics that are not in it are not looked at.
+        written: Committed end offset of each partition, by topic.
+        bounds: Current bounds of the partitions; topics that are not in it are not checked.
     """
     found = {}
     for topic, parts in bounds.items():
         for number, (known, now) in enumerate(zip(written.get(topic, ()), parts, strict=False)):
             if now.end < known:
                 found[topic] = (
-                    f"partition {number} ends at offset {now.end}, and records up to {known} were "
+                    f"partition {number} ends at offset {now.end}, and records until {known} were "
                     "written: it was deleted, or a replica that lacked them has become the leader"
                 )
                 break
@@ -60,9 +60,9 @@ def lost_markers(
     """Return the subscriptions that have published, and whose marker topic has never had a record.
 
     Args:
-        subscriptions: Their names.
-        states: Of all tables, as committed.
-        bounds: Of the marker topics.
+        subscriptions: Names of the subscriptions.
+        states: Committed states of all tables.
+        bounds: Bounds of the marker topics.
     """
     published = {state.subscription for state in states if state.state not in _NOT_THERE}
     return {
@@ -102,8 +102,8 @@ def changed_partitions(
     """Return the topics that have another number of partitions than when they were written to.
 
     Args:
-        now: By topic, its partitions.
-        known: By topic, what was kept of each partition at the last write.
+        now: Number of partitions, by topic.
+        known: End offset of each partition at the last write, by topic.
     """
     return {
         topic: f"topic {topic} has {partitions} partitions, it had {before}: records of one key "

@@ -1,10 +1,9 @@
-"""Topics that have lost records: found at a start, and after an attempt that has met one.
+"""Topics that have lost records: found at a start, and after an attempt that met one.
 
-See `gateway.runtime.planning.lost_records` for what counts as lost. By ``[topics]
-on_lost_records``, their
-tables are pending then, which is committed before what was known of the topics is forgotten: a
-crash in between finds it again. Or they are held until somebody asks for a copy, as is a table
-whose topic has other partitions than it had: what was known of the topic is kept for as long.
+`gateway.runtime.planning.lost_records` defines what is lost. By ``[topics] on_lost_records``, their
+tables are pending then, which is committed before the known ends of the topics are forgotten: a
+crash in between finds the loss again. Or they are held until a copy is requested, as is a table
+whose topic has another number of partitions; the known ends are kept for as long.
 """
 
 from __future__ import annotations
@@ -51,11 +50,11 @@ _LOG: Final = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class LostTopics:
-    """Measures for topics that are not what they were when they were written to.
+    """Measures for topics that have changed since they were written to.
 
     Attributes:
-        topics: Those whose tables are copied again.
-        faults: Of tables that are to be held until somebody asks for their copy.
+        topics: Topics whose tables are copied again.
+        faults: Faults of tables that are held until their copy is requested.
     """
 
     topics: frozenset[str] = frozenset()
@@ -72,18 +71,18 @@ def hold_lost(
     *,
     was_down: bool,
 ) -> tuple[Settings, Setup, frozenset[str]]:
-    """Return settings and setup for what was committed, and whose topics are to be copied again.
+    """Return settings and setup for the committed state, and the topics that are copied again.
 
-    The setup has what is recalled, and not the tables that are held for what became of their
-    topics; the settings have the topics that renamed tables keep.
+    The setup has the recalled tables, without those that are held for their topics; the settings
+    have the topics that renamed tables keep.
 
     Args:
         settings: The configuration.
-        setup: As it follows from that alone.
-        outside: With the connection to the source.
-        recovered: What was committed.
+        setup: Setup as it follows from the configuration alone.
+        outside: The connection to the source, and the registry.
+        recovered: Committed progress.
         seen: As in `find_lost`.
-        faults: Of tables that are held for something else.
+        faults: Faults of tables that are held for other reasons.
         was_down: As in `gateway.runtime.planning.setup.recall`.
 
     Raises:
@@ -106,12 +105,12 @@ def hold_lost(
 def find_lost(
     settings: Settings, setup: Setup, recovered: Recovered, seen: Collection[str]
 ) -> LostTopics:
-    """Find the topics that lack what was written to them, or have other partitions; say so.
+    """Find and log the topics that lack records, or have another number of partitions.
 
     Args:
         settings: The configuration.
-        setup: What it means; all topics exist.
-        recovered: What was committed.
+        setup: Setup of that configuration; all topics exist.
+        recovered: Committed progress.
         seen: Topics that an attempt before has found to lack records.
 
     Raises:
@@ -156,7 +155,7 @@ def _found(
     seen: Collection[str],
     held: Mapping[str, CopyState],
 ) -> Iterator[tuple[TableId, str, HeldCause, str]]:
-    """Yield table, topic and what has happened to it, of the tables of the plan."""
+    """Yield table, topic, cause and reason of each table of the plan with a lost topic."""
     assert recovered.watermark is not None
     plan, names, partitions = setup.plan, setup.routing.topic_names, setup.routing.partitions
     muted = setup.routing.muted
@@ -193,7 +192,7 @@ def forget_lost(
     recovered: Recovered,
     lost: Collection[str],
 ) -> None:
-    """Forget where the topics ended that have lost records, now that their copies are due.
+    """Forget the ends of topics that have lost records, now that their copies are pending.
 
     Raises:
         TransientError: Kafka does not answer.
@@ -206,7 +205,7 @@ def forget_lost(
 def unknown_ends(
     settings: Settings, setup: Setup, recovered: Recovered, lost: Collection[str] = ()
 ) -> dict[str, tuple[int, ...]]:
-    """Return where partitions end now, of topics of which nothing is known that counts.
+    """Return the current ends of partitions, for topics without a known end.
 
     Raises:
         TransientError: Kafka does not answer.

@@ -1,4 +1,4 @@
-"""Ownership of the topics: that no other gateway writes there, before this one does.
+"""Ownership of topics: no other gateway writes to them once this one does.
 
 Identity is the source's system identifier, database and slot: a restart, a failover to another
 process or to a promoted standby, and a slot that is made again have the same. A server after
@@ -35,7 +35,7 @@ def _identity(facts: ServerFacts, settings: Settings) -> SlotIdentity:
 
 
 def writer_of(facts: ServerFacts, settings: Settings) -> Writer:
-    """Return who this gateway is, as markers name it."""
+    """Return this gateway's identity, as markers name it."""
     return Writer(*_identity(facts, settings).key, settings.gateway.name)
 
 
@@ -48,7 +48,7 @@ def refuse_foreign_topics(
     *,
     refused: dict[str, FatalError] | None = None,
 ) -> None:
-    """Refuse to write where another gateway does; changes nothing.
+    """Refuse topics to which another gateway writes; changes nothing.
 
     `refused` is as in `gateway.sink.own_topics.owners.read_owners`: nothing is written there.
 
@@ -73,7 +73,7 @@ def claim_topics(
     registry: Registry,
     subscriptions: Iterable[str],
 ) -> None:
-    """Make sure that the topics are this gateway's, before its first record goes there.
+    """Claim the topics for this gateway, before its first record goes there.
 
     Raises:
         ForeignTopics: another gateway's; perhaps it was quicker.

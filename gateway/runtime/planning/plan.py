@@ -1,11 +1,12 @@
-"""The plan: what the definitions mean on the source server, now and as its catalog changes.
+"""The plan of the definitions on the source server, read at a start and as its catalog changes.
 
 A publication of the database can be altered, and partitions come and go, while the gateway runs.
-pgoutput decodes each change with the catalog of its moment; what the gateway reads is the catalog
-of now. The two are the same as long as the gateway keeps up; one that is behind takes the changes
-before the last alteration by the last definition already. Not so what was dropped, or had left the
-publications when an attempt began: it stays as it was until the stream has passed its end. And not
-so where an event trigger has the stream tell of alterations: each counts at its place then.
+pgoutput decodes each change with the catalog of that time; the gateway reads the current catalog.
+The two are the same as long as the gateway keeps up; a gateway that lags applies the last
+definition to changes before the last alteration, too. There are two exceptions. Tables that were
+dropped, or had left the publications when an attempt began, stay as they were until the stream has
+passed their end. And with an event trigger the stream reports alterations: each counts at its place
+then.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from gateway.definitions.ddl.effects import (
     published_of,
     untouched,
 )
-from gateway.definitions.ddl.messages import Key, UnbelievedError, open_message
+from gateway.definitions.ddl.messages import Key, UntrustedMessageError, open_message
 from gateway.definitions.groups import only_group
 from gateway.definitions.model import Catalog, Definitions, Fault, Plan, Table
 from gateway.definitions.sql.parser import parse_definitions
@@ -68,7 +69,7 @@ def read_definitions(settings: Settings) -> Definitions:
 
     Raises:
         ConfigError: the file cannot be read.
-        DefinitionError: it does not parse, or says what is not supported.
+        DefinitionError: it does not parse, or uses something that is not supported.
     """
     path = settings.definitions.file
     try:
@@ -101,7 +102,7 @@ def read_plan(
     faults: Mapping[TableId, Fault] = MappingProxyType({}),
     rights: bool = True,
 ) -> Plan:
-    """Return what follows from the definitions on this server.
+    """Return the plan of the definitions on this server.
 
     A table that cannot be published is held, where such tables are to be held, unless the file
     names it and is new: then it may be a mistake, and the definitions are refused as a whole. A
@@ -111,14 +112,13 @@ def read_plan(
     Args:
         settings: The configuration.
         connection: To the source.
-        definitions: As parsed.
-        watermark: Which tables have been published: with it a table that is listed and was dropped
-            is no error; nor is one that was altered so that it cannot be published any more.
-        ddl_state: Publications and trees at a position of the stream; without it they are as of
-            now.
-        known: The tables that were published there.
-        faults: Tables that are held for what only their registration has shown, and why.
-        rights: Tables are about to be copied and published: hold those that the role may not.
+        definitions: Parsed definitions.
+        watermark: Watermark, which knows the published tables: with it a listed table may have been
+            dropped, or altered so that it can no longer be published.
+        ddl_state: Publications and trees at a position of the stream; None for the current ones.
+        known: Tables that were published there.
+        faults: Faults of tables that only their registration has shown.
+        rights: Whether to hold tables that the role may not copy or publish.
 
     Raises:
         DefinitionError: the definitions cannot be served.
@@ -149,7 +149,7 @@ def _vetted(
     *,
     rights: bool,
 ) -> Plan:
-    """Make the plan without the tables that are to be held."""
+    """Return the plan without the tables that are to be held."""
     states = () if watermark is None else watermark.copies
     same = watermark is not None and watermark.definitions == definitions.fingerprint
     published = {(s.subscription, s.schema, s.table) for s in states if same or s.state == "held"}
@@ -188,41 +188,42 @@ def recalled_plan(
     watermark: Watermark,
     *,
     was_down: bool,
-    tells: bool = False,
+    reports_ddl: bool = False,
 ) -> Plan:
-    """Return `plan` with what was published of relations that were dropped meanwhile.
+    """Return `plan` with the relations that were dropped meanwhile, as they were published.
 
-    And, where the gateway `was_down`, of those that have left a publication or a tree. Where one
-    attempt has followed another at once there was no time for that, and it would count too late.
-    Where the stream `tells` how publications are altered, all is as it was until it does.
+    If the gateway `was_down`, those that have left a publication or a tree are included as well.
+    Between two attempts without a pause there was no time for that, and it would count too late.
+    If the stream `reports_ddl` how publications are altered, everything is as it was until it does.
 
     Raises:
         TransientError: the connection is gone.
     """
-    states = [_believed(connection, state) for state in watermark.copies]
+    states = [_checked(connection, state) for state in watermark.copies]
     return recall(
         plan,
         states,
         existing_relations(connection, oids_of(states)),
-        same_definitions=(was_down or tells) and definitions.fingerprint == watermark.definitions,
-        exactly=tells,
+        same_definitions=(was_down or reports_ddl)
+        and definitions.fingerprint == watermark.definitions,
+        exactly=reports_ddl,
     )
 
 
-def _believed(connection: psycopg.Connection, state: CopyState) -> CopyState:
-    """Return a state without what it remembers, where that is not what a gateway has written."""
+def _checked(connection: psycopg.Connection, state: CopyState) -> CopyState:
+    """Return a state, without its description if that is not what a gateway writes."""
     try:
         filters, collations = texts_of(state)
         check_filters(connection, filters)
         because = next((c for c in collations if not is_collation(c)), None)
-    except (ValueError, KeyError, TypeError, AttributeError, UnbelievedError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, UntrustedMessageError) as error:
         because = str(error)
     if because is None:
         return state
     event(
         _LOG,
         logging.WARNING,
-        "how a table was published is ignored: Kafka has it in a form that no gateway writes",
+        "description of a table ignored: no gateway writes what Kafka has",
         subscription=state.subscription,
         relation=f"{state.schema}.{state.table}",
         because=because,
@@ -236,16 +237,16 @@ def _oids_of(ddl_state: DdlState, known: Mapping[int, Table]) -> set[int]:
 
 
 class PlanReader:
-    """Reads the plan of one definitions text anew, for as long as an attempt lasts.
+    """Reader of the plan of one definitions text, for as long as an attempt lasts.
 
     Args:
-        plan: As it was read at the start, with what was recalled.
-        before: What `gateway.source.catalog.watch.whole_digest` said before that.
-        tells: The stream tells how publications of the database are altered.
+        plan: Plan as read at the start, with recalled tables.
+        before: Value of `gateway.source.catalog.watch.whole_digest` before that.
+        reports_ddl: Whether the stream reports how publications of the database are altered.
         since: Position where the stream begins.
 
     Attributes:
-        refused_filters: Number of DDL messages with a filter that was not believed.
+        refused_filters: Number of DDL messages with a filter that was refused.
     """
 
     def __init__(
@@ -257,7 +258,7 @@ class PlanReader:
         watermark: Watermark,
         *,
         before: str,
-        tells: bool = False,
+        reports_ddl: bool = False,
         since: Lsn = ZERO_LSN,
     ) -> None:
         self._settings = settings
@@ -267,7 +268,7 @@ class PlanReader:
         self._watermark = watermark
         self._watch = CatalogWatch(definitions, before)
         self._left = {relation_oid for _, relation_oid in plan.earlier}
-        self._tells = tells
+        self._reports_ddl = reports_ddl
         self._since = max(since, watermark.end_lsn)
         self._published = published_of(definitions)
         self.refused_filters = 0
@@ -282,40 +283,39 @@ class PlanReader:
         }
 
     def now(self, again: int | None) -> Plan | None:
-        """Return the plan as of now; None when it is as it was, or cannot be made.
+        """Return the current plan; None if it has not changed, or cannot be made.
 
-        Relations that were dropped are in it as they were: the stream may still have rows of them.
-        So are those that had left a publication or a tree when the attempt began, each until the
-        stream announces it once more, as it does behind such a change.
+        Dropped relations are in it as they were: the stream may still have rows of them. The same
+        holds for those that had left a publication or a tree when the attempt began, each until the
+        stream announces it once more, as it does after such a change.
 
         Args:
-            again: The OID of the relation that is announced now, and was before.
+            again: OID of the relation that is announced now, and was before.
 
         Raises:
             TransientError: the connection is gone.
         """
         changed = self._watch.has_changed(self._connection, self._plan)
         changed = changed or (again is not None and self._has_unseen_changes(again))
-        if not changed and (self._tells or again not in self._left):
+        if not changed and (self._reports_ddl or again not in self._left):
             return None
         if again is not None:
             self._left.discard(again)
         return self._read()
 
     def _has_unseen_changes(self, relation_oid: int) -> bool:
-        """Whether what a relation is published as has changed, and the relation reads the same."""
+        """Whether the targets of a relation have changed, and its Relation message has not."""
         publishes = (p for p in self._plan.publishes if p.relation_oid == relation_oid)
         targets = {publish.target_oid for publish in publishes}
         return bool(targets) and has_unseen_changes(self._connection, self._plan, targets)
 
     def apply_ddl(self, content: bytes, commit_lsn: Lsn) -> Plan | None:
-        """Return the plan from a message on that tells how publications were altered.
+        """Return the plan from a DDL message on; None if it has not changed, or cannot be made.
 
-        None when it is as it was, or cannot be made. A table whose filter cannot be checked is as
-        in the catalog.
+        A table whose filter cannot be checked is published as in the catalog.
 
         Raises:
-            UnbelievedError: it does not read.
+            UntrustedMessageError: it cannot be parsed.
             TransientError: the connection is gone.
         """
         now = read_alteration(content, self._published)
@@ -337,7 +337,7 @@ class PlanReader:
         """Return filters of a message that cannot be checked, or that no publication can have."""
         try:
             check_filters(self._connection, now.filters)
-        except UnbelievedError:
+        except UntrustedMessageError:
             pass
         else:
             return set()
@@ -347,13 +347,12 @@ class PlanReader:
         ):
             try:
                 check_filters(self._connection, [relation.where or ""])
-            except UnbelievedError as error:
+            except UntrustedMessageError as error:
                 found.add(relation.where or "")
                 event(
                     _LOG,
                     logging.WARNING,
-                    "a table is published as in the catalog: the filter that a DDL message has for "
-                    "it cannot be checked",
+                    "table published as in the catalog: a DDL message's filter cannot be checked",
                     publication=name,
                     oid=relation.table_oid,
                     because=str(error).partition("\n")[0],
@@ -361,21 +360,21 @@ class PlanReader:
         self.refused_filters += 1
         return found
 
-    def believe(self, message: LogicalMessage, xid: int | None) -> bytes:
+    def authenticate(self, message: LogicalMessage, xid: int | None) -> bytes:
         """Return the body of a DDL message that the event triggers have written.
 
-        The key is looked up again when it does not fit, once in a while: any role can write
-        messages that do not fit any.
+        The key is looked up again when it does not match, at intervals: any role can write messages
+        that match none.
 
         Raises:
-            UnbelievedError: somebody else has written it, or it does not read.
+            UntrustedMessageError: the event triggers have not written it, or it cannot be parsed.
             TransientError: the connection is gone.
         """
-        if not self._tells:  # or somebody has just made the triggers; the next attempt listens
-            raise UnbelievedError("unexpected", "there were no event triggers at the start")
+        if not self._reports_ddl:  # or the triggers are new: the next attempt reads their messages
+            raise UntrustedMessageError("unexpected", "there were no event triggers at the start")
         try:
             return open_message(message, xid, self._keys)
-        except UnbelievedError as error:
+        except UntrustedMessageError as error:
             if error.reason != "forged" or time.monotonic() < self._next_look:
                 raise
         self._next_look = time.monotonic() + _KEY_LOOK_S
@@ -390,7 +389,7 @@ class PlanReader:
         return None if self._ddl_state is None else self._plan
 
     def settle(self, plan: Plan, definitions: Definitions, read_at: Lsn) -> Plan:
-        """Return a plan that takes over, with what the stream has told since it was read."""
+        """Return a plan that comes into force, with the DDL messages since it was read."""
         same = definitions.fingerprint == self._definitions.fingerprint
         if same and self._ddl_at > read_at:
             return as_published(plan, self._plan.publishes)
@@ -415,7 +414,7 @@ class PlanReader:
             event(
                 _LOG,
                 logging.ERROR,
-                "the catalog has changed so that the definitions are refused, the old ones stay",
+                "definitions refused after a change of the catalog, the old ones stay in force",
                 error=error.message,
                 hint=error.hint or "",
             )
@@ -432,7 +431,7 @@ class PlanReader:
             ]
             before = replace(before, publishes=tuple(kept))
         plan = with_retired(plan, before, gone | self._left, self._left, stay)
-        if self._tells and ddl_state is None:
+        if self._reports_ddl and ddl_state is None:
             plan = with_retired(plan, before, before.tables, before.tables)
         if plan == self._plan and not unseen_changes(self._plan.tables, plan):
             return None

@@ -28,7 +28,7 @@ __all__ = ["local_refusals", "plan_refusals", "server_refusals"]
 
 
 def local_refusals(settings: Settings) -> Iterator[tuple[str, GatewayError]]:
-    """Yield why a gateway cannot start on this machine, and the part that is at fault."""
+    """Yield the part at fault and the reason for which a gateway cannot start on this machine."""
     for part, check in _LOCAL:
         try:
             check(settings)
@@ -39,7 +39,7 @@ def local_refusals(settings: Settings) -> Iterator[tuple[str, GatewayError]]:
 def server_refusals(
     settings: Settings, connection: psycopg.Connection, facts: ServerFacts
 ) -> Iterator[tuple[str, GatewayError]]:
-    """Yield why a gateway cannot start on this server.
+    """Yield the reasons for which a gateway cannot start on this server.
 
     Raises:
         TransientError: the connection is gone.
@@ -69,7 +69,7 @@ def server_refusals(
 def plan_refusals(
     settings: Settings, connection: psycopg.Connection, plan: Plan
 ) -> Iterator[tuple[str, GatewayError]]:
-    """Yield why `plan` cannot be put into force on this server.
+    """Yield the reasons for which `plan` cannot be put into force on this server.
 
     Raises:
         TransientError: the connection is gone.

@@ -1,18 +1,18 @@
-"""Changed definitions while the gateway runs: noticed, checked, and put into force at one LSN.
+"""Reload: changed definitions are noticed, checked, and put into force at one LSN.
 
-A thread of its own with a connection of its own, so that the loop never waits for it. It is asked
-by SIGHUP or by `pgsluice reload` (a NOTIFY on the source server), and looks at the catalog now and
-then. `pgsluice copy` asks in the same way for a look at the requests for copies, which are in
-Kafka. What it does for definitions, in this order:
+It has a thread and a connection of its own, so that the loop never waits for it. SIGHUP or
+`pgsluice reload` (a NOTIFY on the source server) requests a reload; the catalog is read at
+intervals as well. `pgsluice copy` requests in the same way that the copy requests in Kafka are
+read. Changed definitions come into force in these steps:
 
     1. read the definitions, make the plan, build all routes: what would be refused at a start is
        refused here, and the old definitions stay in force
-    2. make topics, and add the tables to the gateway's publications that the new plan needs
-    3. hold the loop, and take the present end of the WAL as the LSN
-    4. let the loop go on up to that LSN, where it ends with `Outcome.REACHED_SWITCH`
+    2. create topics, and add the tables to the gateway's publications that the new plan needs
+    3. hold the loop, and choose the present end of the WAL as the LSN
+    4. let the loop go on until that LSN, where it ends with `Outcome.REACHED_SWITCH`
 
 The daemon then puts the definitions into force (`gateway.runtime.lifecycle.activation`) and starts
-anew; the tables that have to come are copied while the stream goes on.
+again; new tables are copied while the stream goes on.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ from gateway.source.provisioning.trigger_installation import has_ddl_messages
 from gateway.source.session.blockers import session_name
 from gateway.source.session.connection import connect, server_facts, wal_flush_lsn
 
-__all__ = ["LOOK_FOR_REQUESTS", "Reloader", "Takeover", "channel_of"]
+__all__ = ["LOOK_FOR_REQUESTS", "PreparedDefinitions", "Reloader", "channel_of"]
 
 _LOG: Final = logging.getLogger(__name__)
 _LISTEN_S: Final = 0.25
@@ -62,26 +62,26 @@ _ALIVE_S: Final = 30.0
 _RETRY_S: Final = 5.0
 _JOIN_S: Final = 5.0
 _READ_S: Final = 30.0
-_MOST_SAID: Final = 20_000
-"""Characters of a refusal that are kept with the watermark."""
+_MOST_KEPT: Final = 20_000
+"""Number of characters of a refusal that are kept with the watermark."""
 
 
 LOOK_FOR_REQUESTS: Final = "copy"
-"""What a NOTIFY says that asks only for a look at the requests in Kafka."""
+"""Payload of a NOTIFY that only asks to read the requests in Kafka."""
 
 
 def channel_of(slot: str) -> str:
-    """Return the channel of NOTIFY on which the gateway of a slot is asked to reload."""
+    """Return the channel of NOTIFY by which a slot's gateway is asked to reload."""
     return f"pgsluice_{slot}"
 
 
 @dataclass(frozen=True, slots=True)
-class Takeover:
-    """Definitions that can take over at `point`.
+class PreparedDefinitions:
+    """Definitions that can come into force at `point`.
 
     Attributes:
-        reconcile: Tables that exist under other definitions are copied.
-        read_at: The catalog was read behind it.
+        reconcile: Whether tables that exist under other definitions are copied.
+        read_at: LSN after which the catalog was read.
     """
 
     definitions: Definitions
@@ -93,28 +93,29 @@ class Takeover:
 
 
 class _Ended(Exception):
-    """The loop has ended for another reason."""
+    """Raised in the thread when the loop has ended."""
 
 
 class Reloader:
-    """A `gateway.runtime.ports.Switch`. Start it with `with`; it has ended when the block has.
+    """A `gateway.runtime.ports.Switch`, whose thread runs within its `with` block.
 
     Args:
-        watermark: In force, with the states of all copies.
-        plan: In force.
-        counters: Told of definitions that are refused.
-        before: What `gateway.source.catalog.watch.whole_digest` said before the plan was read.
-        tells: Whether the stream is read with what it tells of publications.
-        stream_plan: Plan according to DDL messages; where it is wrong, the next look corrects it.
-        names: ``[topics] names`` as they are configured.
-        copies: How far the copies of all tables are by now.
-        requested: Asked often; True once after a person asked for the definitions to be read.
-        held_looks: Says when to look at what is held.
-        taken: Names of requests that may still be there, although they have been taken.
+        watermark: Watermark in force, with the states of all copies.
+        plan: Plan in force.
+        counters: Counters that show refused definitions.
+        before: Value of `gateway.source.catalog.watch.whole_digest` before the plan was read.
+        reports_ddl: Whether the stream reports how publications are altered.
+        stream_plan: Returns the plan according to DDL messages; the next look corrects errors in
+            it.
+        names: ``[topics] names`` as configured.
+        copies: Returns the current states of all copies.
+        requested: Called often; returns True once after a request to read the definitions.
+        held_looks: Schedule of retries of held tables.
+        accepted: Names of accepted requests, which may still be in Kafka.
 
     Attributes:
-        requests: For copies, that have come; the loop is ended for them.
-        unfit: By the name of one, why its condition cannot be followed.
+        requests: Requests for copies; the loop ends for them.
+        unfit: Reason, by the name of a request, for which its condition cannot be used.
     """
 
     def __init__(
@@ -126,13 +127,13 @@ class Reloader:
         *,
         counters: Counters,
         before: str,
-        tells: bool,
+        reports_ddl: bool,
         stream_plan: Callable[[], Plan | None],
         names: Mapping[str, str],
         copies: Callable[[], Sequence[CopyState]],
         requested: Callable[[], bool],
         held_looks: HeldLooks,
-        taken: Collection[str] = (),
+        accepted: Collection[str] = (),
     ) -> None:
         self._settings = settings
         self._watermark = watermark
@@ -141,7 +142,7 @@ class Reloader:
         self._requested = requested
         self._catalog = CatalogWatch(definitions, before)
         self._shapes = ShapeWatch()
-        self._tells = tells
+        self._reports_ddl = reports_ddl
         self._stream_plan = stream_plan
         self._compared: Plan | None = None
         self._names = names
@@ -150,15 +151,15 @@ class Reloader:
         self._ended = threading.Event()
         self._hold = False
         self._held = threading.Event()
-        self._takeover: Takeover | None = None
+        self._prepared: PreparedDefinitions | None = None
         self._found = False
         self._failure: Exception | None = None
-        # Behind those that were taken more may have come, whose NOTIFY nobody has heard.
-        self._look_for_requests = bool(taken)
-        self._taken = taken
+        # More may have come after the accepted ones, with a NOTIFY that was not received.
+        self._look_for_requests = bool(accepted)
+        self._accepted = accepted
         self.requests: tuple[CopyRequest, ...] = ()
         self._counters = counters
-        self._read = ""  # fingerprint of the definitions that are looked at
+        self._read = ""  # fingerprint of the definitions that are being checked
         self.unfit: Mapping[str, str] = {}
         self._held_looks = held_looks
         self._thread = threading.Thread(target=self._run, name="pgsluice reload", daemon=True)
@@ -171,13 +172,13 @@ class Reloader:
         self._ended.set()
         self._thread.join(_JOIN_S)
 
-    # What the loop asks
+    # Called by the loop
 
     def holds(self) -> bool:
         """See `gateway.runtime.ports.Switch`.
 
         Raises:
-            Exception: what the thread could not deal with.
+            Exception: the failure of the thread.
         """
         if self._failure is not None:
             raise self._failure
@@ -189,15 +190,15 @@ class Reloader:
 
     def point(self) -> Lsn | None:
         """See `gateway.runtime.ports.Switch`."""
-        return None if self._takeover is None else self._takeover.point
+        return None if self._prepared is None else self._prepared.point
 
-    def take(self) -> Takeover:
-        """Return what takes over at `point`."""
-        assert self._takeover is not None
-        return self._takeover
+    def prepared(self) -> PreparedDefinitions:
+        """Return the definitions that come into force at `point`."""
+        assert self._prepared is not None
+        return self._prepared
 
     def is_asked_to_copy(self) -> bool:
-        """Whether the loop has to end, so that the requests for copies are taken."""
+        """Whether the loop has to end, so that requests for copies are accepted."""
         return bool(self.requests)
 
     # The thread
@@ -217,12 +218,12 @@ class Reloader:
                 message = error.message if isinstance(error, GatewayError) else "connection lost"
                 event(_LOG, logging.WARNING, "definitions are not watched", error=message)
                 self._ended.wait(_RETRY_S)
-            except Exception as error:  # or nobody would look after the definitions any more
+            except Exception as error:  # handed to the loop, which raises it
                 self._failure = error
                 break
 
     def _watch(self, connection: psycopg.Connection) -> None:
-        # Nothing can be notified on a standby: whoever asks is noticed at the next look.
+        # A standby has no NOTIFY: requests are found at the next look.
         is_deaf = server_facts(connection).in_recovery
         if not is_deaf:
             name = sql.Identifier(channel_of(self._settings.source.slot))
@@ -250,8 +251,8 @@ class Reloader:
                 self._ended.wait(_RETRY_S)
 
     def _look(self, connection: psycopg.Connection) -> None:
-        """See whether the catalog has changed, since the last look or since the plan was read."""
-        # What has departed is let go once the stream has passed it: by a plan that is without.
+        """Check whether the catalog has changed since the last look or since the plan was read."""
+        # Retired relations are dropped, by a plan without them, once the stream has passed them.
         retired = self._catalog.is_new and bool(self._plan.earlier)
         changed = self._catalog.has_changed(connection, self._plan)
         changed |= self._shapes.has_changed(connection, self._plan)
@@ -260,17 +261,17 @@ class Reloader:
         self._compared = stream_plan
         held = bool(self._plan.held or self._counters.refusal)
         settled = all(state.is_settled for state in self._copies())
-        # A role that was granted, or a schema that the registry takes now, is in no digest.
+        # Granted roles, and schemas that the registry accepts now, are in no digest.
         self._pending |= self._held_looks.due(time.monotonic(), held=held, settled=settled)
 
     def _consider(self, connection: psycopg.Connection, *, asked: bool) -> bool:
-        """Look for new definitions and prepare them; return False when it is to be tried again."""
+        """Look for new definitions and prepare them; return False to retry."""
         try:
-            # Set before the loop is let go: it must not receive beyond the point.
-            self._takeover = self._prepare(connection, asked=asked)
-            self._found = self._takeover is not None
+            # Set before the loop is released: it must not receive beyond the point.
+            self._prepared = self._prepare(connection, asked=asked)
+            self._found = self._prepared is not None
             if self._look_for_requests and not self._found:
-                # They can need a start, which definitions that are refused would end.
+                # Requests can need a start, which refused definitions would end.
                 requests = self._read_requests(connection)
                 self.unfit = refused_requests(connection, self._plan, requests)
                 self.requests = requests
@@ -279,7 +280,7 @@ class Reloader:
             self._accept()
         except TransientError as error:
             hint = {"hint": error.hint} if error.hint else {}
-            event(_LOG, logging.WARNING, "reload put off", error=error.message, **hint)
+            event(_LOG, logging.WARNING, "reload postponed", error=error.message, **hint)
             return False
         except GatewayError as error:
             self._refuse(error)
@@ -290,15 +291,15 @@ class Reloader:
         return True
 
     def _refuse(self, error: GatewayError) -> None:
-        """Let everybody see that definitions are refused, and since when; log it once."""
+        """Post that definitions are refused, and since when; log it once."""
         before, now_ms = self._counters.refusal, time.time_ns() // 1_000_000
-        same = before is not None and before.message == error.message[:_MOST_SAID]
+        same = before is not None and before.message == error.message[:_MOST_KEPT]
         self._counters.refusal = Refusal(
             before.since_ms if before is not None else now_ms,
             now_ms,
             self._read,
-            error.message[:_MOST_SAID],
-            (error.hint or "")[:_MOST_SAID],
+            error.message[:_MOST_KEPT],
+            (error.hint or "")[:_MOST_KEPT],
         )
         if not same:
             event(
@@ -320,7 +321,9 @@ class Reloader:
             after_s=round(time.time() - before.since_ms / 1000),
         )
 
-    def _prepare(self, connection: psycopg.Connection, *, asked: bool) -> Takeover | None:
+    def _prepare(
+        self, connection: psycopg.Connection, *, asked: bool
+    ) -> PreparedDefinitions | None:
         settings = self._settings
         self._read = ""
         definitions = read_definitions(settings)
@@ -337,7 +340,7 @@ class Reloader:
                 if asked:
                     event(_LOG, logging.INFO, "nothing has changed in the definitions")
                 return None
-            # Nothing may be refused any more later.
+            # Everything that can be refused is refused here.
             with Registry(settings.registry, on_wait=self._go_on) as registry:
                 _, routing, more = register(settings, connection, plan, facts, registry)
                 if not more and (added := _added(self._plan, plan) - routing.muted):
@@ -349,7 +352,7 @@ class Reloader:
             event(_LOG, logging.INFO, "publication", detail=line)
         self._hold_loop()
         point = wal_flush_lsn(connection)
-        return Takeover(definitions, plan, routing, reconcile, point, read_at)
+        return PreparedDefinitions(definitions, plan, routing, reconcile, point, read_at)
 
     def _differs(
         self,
@@ -359,32 +362,32 @@ class Reloader:
         rewritten: bool,
         reconcile: bool,
     ) -> bool:
-        """Whether `plan` is to be put into force instead of the one that is."""
+        """Whether `plan` is to be put into force instead of the present one."""
         before = self._current().copies  # not as they were when this loop began: all were pending
         states = copy_states(plan, before, reconcile=reconcile, names=settings.topics.names)
         pending = [(_table_of(s), s.definition) for s in before if s.state == "pending"]
         late = any(
             s.state == "pending" and (_table_of(s), s.definition) not in pending for s in states
         )
-        tells, stream_plan = has_ddl_messages(connection), self._stream_plan()
+        reports_ddl, stream_plan = has_ddl_messages(connection), self._stream_plan()
         same_publishes = stream_plan is None or _publishes_of(stream_plan) == _publishes_of(plan)
-        same = _same(self._plan, plan) and same_publishes and tells == self._tells
+        same = _same(self._plan, plan) and same_publishes and reports_ddl == self._reports_ddl
         return rewritten or late or not same
 
     def _current(self) -> Watermark:
-        """The watermark that the loop began with, and how far the copies have come since."""
+        """Return the watermark with which the loop began, with the current states of the copies."""
         return replace(self._watermark, copies=tuple(self._copies()))
 
     def _read_requests(self, connection: psycopg.Connection) -> tuple[CopyRequest, ...]:
-        """Return the requests that are in Kafka and were not taken."""
+        """Return the requests that are in Kafka and were not accepted."""
         settings = self._settings
         identity = slot_identity(server_facts(connection), settings)
         topic = settings.topics.progress
         found = read_progress(settings.kafka, topic, identity, _READ_S, settled=False)
-        return tuple(request for request in found.requests if request.name not in self._taken)
+        return tuple(request for request in found.requests if request.name not in self._accepted)
 
     def _hold_loop(self) -> None:
-        """Make the loop receive nothing more, and wait until it does not."""
+        """Stop the loop from receiving, and wait until it has stopped."""
         self._held.clear()
         self._hold = True
         while not self._held.wait(0.1):
@@ -410,7 +413,7 @@ def _publishes_of(plan: Plan) -> list[Publish]:
 
 
 def _same(before: Plan, after: Plan) -> bool:
-    """Whether two plans take the same changes in the same way, and ask the same of the server."""
+    """Whether two plans publish the same, and need the same from the server."""
     return (
         before.publishes,
         before.copies,

@@ -1,4 +1,4 @@
-"""Routes of a plan: the one place where the gateway builds them, whoever asks."""
+"""Construction of the routes of a plan, for the daemon and for commands."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def relation_routes(
 
 @dataclass(frozen=True, slots=True)
 class Outside:
-    """What routing asks, for as long as an attempt lasts."""
+    """Connections that routing uses for as long as an attempt lasts."""
 
     connection: psycopg.Connection
     registry: Registry
@@ -68,7 +68,7 @@ class Outside:
         reader: PlanReader | None = None,
         ask_server: bool = False,
     ) -> RelationRoutes:
-        """Make the routes of `plan`; `reader` reads it anew, `ask_server` as there."""
+        """Build the routes of `plan`; `reader` reads it again, `ask_server` as there."""
         return relation_routes(
             plan,
             routing,
@@ -83,7 +83,7 @@ class Outside:
 def routing_settings(
     settings: Settings, facts: ServerFacts, plan: Plan, topics: Topics
 ) -> RoutingSettings:
-    """Return what routing needs of the configuration."""
+    """Return the settings of routing."""
     return RoutingSettings(
         gateway=settings.gateway.name,
         database=facts.database,

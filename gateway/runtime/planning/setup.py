@@ -1,7 +1,7 @@
-"""What an attempt needs before it touches the slot: the plan, topics, the producer.
+"""Setup of an attempt before it touches the slot: the plan, topics, the producer.
 
-Each function here derives from the configuration and the plan alone, so that commands which run
-nothing (`check`, `schemas`, `slot drop`) stand on the same ground as the daemon.
+Each function here depends on the configuration and the plan alone, so that commands which run
+nothing (`check`, `schemas`, `slot drop`) see the same as the daemon.
 """
 
 from __future__ import annotations
@@ -67,13 +67,13 @@ _SHORTEST_PATIENCE_S: Final = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Setup:
-    """What the configuration means on the servers, before anything is done.
+    """Plan, topics and routing of a configuration on the servers, before anything is done.
 
     Attributes:
-        catalog: What `gateway.source.catalog.watch.whole_digest` said before the plan was read.
-        tells: The stream tells how publications of the database are altered.
-        names: ``[topics] names`` as they are configured.
-        risks: How Kafka could lose what it has acknowledged.
+        catalog: Value of `gateway.source.catalog.watch.whole_digest` before the plan was read.
+        reports_ddl: Whether the stream reports how publications of the database are altered.
+        names: ``[topics] names`` as configured.
+        risks: Ways in which Kafka could lose acknowledged records.
         topic_ids: Kafka's ID of each topic of a table or of markers.
     """
 
@@ -84,7 +84,7 @@ class Setup:
     protocol: Protocol
     batch_bytes: int | None
     catalog: str
-    tells: bool
+    reports_ddl: bool
     names: Mapping[str, str]
     risks: tuple[Risk, ...]
     topic_ids: Mapping[str, str]
@@ -101,11 +101,11 @@ def set_up(
 
     Args:
         settings: The configuration.
-        connection: To the source.
-        registry: Gets the schemas.
-        definitions: Those in force, of a gateway that has streamed; None: as the file has them.
-            Changed ones are for `gateway.runtime.planning.reload`, which may refuse them.
-        faults: Of tables that are to be held.
+        connection: Connection to the source.
+        registry: Registry for the schemas.
+        definitions: Definitions in force, of a gateway that has streamed; None for those of the
+            file. Changed ones are left to `gateway.runtime.planning.reload`, which may refuse them.
+        faults: Faults of tables that are to be held.
 
     Raises:
         ForeignTopics: those of a subscription are another gateway's; nothing was created.
@@ -123,11 +123,11 @@ def set_up(
             event(
                 _LOG,
                 logging.INFO,
-                "CONNECTION is not used, source.dsn is",
+                "CONNECTION ignored: source.dsn is used",
                 subscription=subscription.name,
             )
     catalog = whole_digest(connection, definitions)
-    tells = has_ddl_messages(connection)
+    reports_ddl = has_ddl_messages(connection)
     watermark = published_before(settings, connection, definitions, facts)
     refused = dict(faults)
     while True:
@@ -151,7 +151,7 @@ def set_up(
         protocol,
         size,
         catalog,
-        tells,
+        reports_ddl,
         names,
         topics.risks,
         topics.ids,
@@ -168,9 +168,9 @@ def register(
     """Create or check the topics, register the schemas and compile the filters of a plan.
 
     Returns:
-        What the topics allow, the settings of routing, and the tables that have to be held since
-        their topic cannot be used or the registry refuses their schemas, with the reason: the plan
-        is to be made without them.
+        The limits of the topics, the settings of routing, and the faults of tables that have to be
+        held because their topic cannot be used or the registry refuses their schemas: the plan is
+        to be made without them.
 
     Raises:
         ForeignTopics: those of a subscription are another gateway's; nothing was created.
@@ -203,7 +203,7 @@ def register(
 def _holdable(settings: Settings, plan: Plan) -> frozenset[TableId]:
     """Return the tables that are held when the registry refuses their schema.
 
-    Of one that the file names, `[on_error] schema` says what happens.
+    For one that the file names, `[on_error] schema` decides.
     """
     return plan.open_ended if settings.definitions.on_table_error == "hold" else frozenset()
 
@@ -224,10 +224,9 @@ def known_plan(
 def published_before(
     settings: Settings, connection: psycopg.Connection, definitions: Definitions, facts: ServerFacts
 ) -> Watermark | None:
-    """Return what is in Kafka of this slot, if the plan depends on it; reading it takes time.
+    """Return the watermark of this slot in Kafka, if the plan depends on it; reading takes time.
 
-    It does where a table is held or the definitions are refused: which tables have been published
-    decides then.
+    It does if a table is held or the definitions are refused: the published tables decide then.
 
     Raises:
         DefinitionError: the definitions cannot be served.
@@ -239,11 +238,11 @@ def published_before(
             return None
     except DefinitionError as error:
         refused = error
-        # Said now, since Kafka may be away for long.
+        # Logged now, since Kafka may be away for long.
         event(
             _LOG,
             logging.WARNING,
-            "the definitions do not fit the source now; looking in Kafka whether they did",
+            "definitions do not fit the source now; checking in Kafka whether they did",
             error=error.message,
         )
     topic, identity = settings.topics.progress, slot_identity(facts, settings)
@@ -266,14 +265,14 @@ def recall(
     *,
     was_down: bool,
 ) -> Setup:
-    """Return `setup` with the tables that are gone and of which the stream may have rows.
+    """Return `setup` with the dropped tables of which the stream may have rows.
 
-    `was_down`: for so long that what has left a publication meanwhile may have rows from before.
+    `was_down`: whether tables may have left a publication meanwhile, and have rows from before.
 
     Raises:
         TransientError: a server does not answer.
     """
-    # A muted subscription has no topic for what the stream may have of its tables.
+    # A muted subscription has no topic for rows of such tables.
     muted = setup.routing.muted
     states = tuple(state for state in watermark.copies if state.subscription not in muted)
     plan = recalled_plan(
@@ -282,7 +281,7 @@ def recall(
         setup.plan,
         replace(watermark, copies=states),
         was_down=was_down,
-        tells=setup.tells,
+        reports_ddl=setup.reports_ddl,
     )
     if plan == setup.plan and settings.topics.names == setup.routing.topic_names:
         return setup
@@ -296,9 +295,9 @@ def recall(
 def with_topics(
     settings: Settings, plan: Plan, states: Iterable[CopyState], names: Mapping[str, str]
 ) -> Settings:
-    """Return `settings` with the topics of renamed tables, where these are kept.
+    """Return `settings` with the topics of renamed tables, if these are kept.
 
-    `names`: ``[topics] names`` as they are configured.
+    `names`: ``[topics] names`` as configured.
     """
     if settings.topics.on_rename == "follow":
         return settings
@@ -307,9 +306,9 @@ def with_topics(
 
 
 def warn_of_risks(risks: Iterable[Risk], warned: Collection[str]) -> frozenset[str]:
-    """Log in one line how Kafka could lose what it has acknowledged; return what was named.
+    """Log in one line how Kafka could lose acknowledged records; return the logged risks.
 
-    Nothing where all of it is in `warned`. What is only worth knowing is for `check`.
+    Nothing is logged if all are in `warned`. Minor risks are left to `check`.
     """
     grave = [risk for risk in risks if risk.grave]
     named = frozenset(risk.hint for risk in grave)
@@ -343,7 +342,7 @@ def make_evaluator(
     on_wait: OnWait = keep_waiting,
     asked: Callable[[int], None] = lambda rows: None,
 ) -> ServerEvaluator:
-    """Make what asks a server about row filters; not yet connected. `asked` as there."""
+    """Return an evaluator of row filters, not yet connected; `asked` as there."""
     source = settings.source.dsn
     return ServerEvaluator(
         settings.filters.dsn or source,
@@ -355,7 +354,7 @@ def make_evaluator(
 
 
 def slot_identity(facts: ServerFacts, settings: Settings) -> SlotIdentity:
-    """Return under which key this gateway's watermark stands in Kafka."""
+    """Return the identity under which Kafka has this gateway's watermark."""
     return SlotIdentity(facts.system_identifier, facts.database, settings.source.slot)
 
 
@@ -367,13 +366,13 @@ def make_sink(
     batch_bytes: int | None = None,
     on_away: Callable[[str], None] = lambda why: None,
 ) -> TransactionalSink:
-    """Make the producer of this gateway's slot; not yet opened.
+    """Return the producer of this gateway's slot, not yet open.
 
     Args:
         settings: The configuration.
-        facts: Of the source server.
-        registry: For the schemas of the watermark.
-        batch_bytes: Of a batch of records at most; None: as the producer has it.
+        facts: Facts of the source server.
+        registry: Registry for the schemas of the watermark.
+        batch_bytes: Largest size of a batch of records; None for the producer's default.
         on_away: As there.
 
     Raises:

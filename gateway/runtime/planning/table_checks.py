@@ -1,8 +1,9 @@
-"""What is wrong with single tables of a plan, beside what PostgreSQL's own rules refuse.
+"""Checks of single tables of a plan, beyond those of PostgreSQL's own rules.
 
-FOR ALL TABLES takes in whatever anybody creates, so that a fault of one table must be known before
-something is done for all: its topic's name, its schema, its filter, and the rights that the gateway
-has on it. A table with a fault is held; what concerns every table is left to who meets it.
+FOR ALL TABLES includes whatever any role creates, so that a fault of one table must be known before
+something is done for all: its topic's name, its schema, its filter, and the gateway's rights on it.
+A table with a fault is held; faults that concern every table are left to the caller that meets
+them.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ from gateway.source.stream.options import wants_binary
 __all__ = ["adding", "find_faults", "reserved_topics"]
 
 _LOCKED_S: Final = 5
-"""ALTER PUBLICATION waits for a lock that long."""
+"""Seconds for which ALTER PUBLICATION waits for a lock."""
 
 
 def find_faults(
@@ -49,14 +50,14 @@ def find_faults(
     *,
     rights: bool,
 ) -> dict[TableId, Fault]:
-    """Return why tables of `plan` cannot be published, by subscription and OID.
+    """Return the faults of tables of `plan` that cannot be published, by subscription and OID.
 
     Args:
         settings: The configuration.
-        connection: To the source.
-        plan: As the definitions and the catalog make it.
-        states: Of all tables, as committed.
-        rights: Ask for those of the role as well: tables are about to be copied and published.
+        connection: Connection to the source.
+        plan: Plan of the definitions and the catalog.
+        states: Committed states of all tables.
+        rights: Whether to check those of the role as well, before a copy.
 
     Raises:
         TransientError: the connection is gone.
@@ -73,7 +74,7 @@ def find_faults(
 
 
 def reserved_topics(settings: Settings, plan: Plan) -> list[str]:
-    """Return the topics that are no table's."""
+    """Return the topics that belong to no table."""
     gateway = settings.gateway.name
     return [
         *(transaction_topic(subscription.name) for subscription in plan.subscriptions),
@@ -114,7 +115,7 @@ def _shape_faults(
 def _until_asked(
     settings: Settings, states: Iterable[CopyState]
 ) -> Iterator[tuple[TableId, Fault]]:
-    """The tables that are held until somebody asks for their copy, or gives them another topic."""
+    """Yield tables that are held until their copy is requested, or they get another topic."""
     copied = "lost" if settings.topics.on_lost_records == "copy" else ""
     for state in states:
         if state.cause in ("", copied):
@@ -126,7 +127,7 @@ def _until_asked(
 
 
 def _oversized(settings: Settings, plan: Plan) -> Iterator[tuple[TableId, Fault]]:
-    """The tables whose definition does not fit into a record of the progress topic."""
+    """Yield tables whose definition does not fit into a record of the progress topic."""
     most_bytes = record_bytes(settings.kafka) // 2
     for table_id, size in oversized(plan, most_bytes).items():
         yield (
@@ -165,7 +166,7 @@ def _why_no_filter(
 def _unreadable(
     connection: psycopg.Connection, plan: Plan, states: tuple[CopyState, ...]
 ) -> dict[TableId, Fault]:
-    """The tables that are still to be copied and may not be read; a copied one is not read."""
+    """Return tables that are still to be copied and may not be read."""
     ready = {(state.subscription, state.oid) for state in states if state.state == "ready"}
     to_copy = {(copy.subscription, copy.target_oid) for copy in plan.copies} - ready
     why = why_unreadable(connection, {oid for _, oid in to_copy})
@@ -173,12 +174,12 @@ def _unreadable(
 
 
 def _not_ours(connection: psycopg.Connection, plan: Plan, prefix: str) -> dict[TableId, Fault]:
-    """The tables that cannot be put into the gateway's own publications now.
+    """Return tables that cannot be added to the gateway's own publications now.
 
-    No statement of this role's can do it, or somebody holds a lock on one for long.
+    The role has no right to it, or another session holds a lock on one for long.
 
-    Nothing where the publications themselves are not there and cannot be made, or where no table
-    would be left: then the rights concern every table, and the start says which are needed.
+    Nothing is returned if the publications themselves neither exist nor can be created, or if no
+    table would be left: then the rights concern every table, and the start names them.
     """
     names = [prefix + suffix for suffix in SUFFIXES]
     existing = read_existing(connection, names)
@@ -214,12 +215,12 @@ def _not_ours(connection: psycopg.Connection, plan: Plan, prefix: str) -> dict[T
 
 
 def adding(publication: str, table: Table) -> str:
-    """Return the statement, in one line, by which its owner puts a table into a publication."""
+    """Return the statement, in one line, by which its owner adds a table to a publication."""
     return one_line(f"ALTER PUBLICATION {quote_identifier(publication)} ADD TABLE ONLY {table.sql}")
 
 
 def _locked(connection: psycopg.Connection, oids: Collection[int]) -> dict[int, str]:
-    """The tables on which others hold a lock for longer than a statement would wait."""
+    """Return tables on which others hold a lock for longer than a statement would wait."""
     if lock_holders(connection, oids, vacuum=False) is None:
         return {}
     found = {oid: lock_holders(connection, [oid], vacuum=False) for oid in sorted(oids)}
@@ -231,7 +232,7 @@ def _locked(connection: psycopg.Connection, oids: Collection[int]) -> dict[int, 
 
 
 def _targets_by_member(plan: Plan) -> Mapping[int, set[TableId]]:
-    """Who is published by which member of the gateway's own publications."""
+    """Return the tables that each member of the gateway's own publications publishes."""
     found: dict[int, set[TableId]] = defaultdict(set)
     for publish in plan.publishes:
         table_id = (publish.subscription, publish.target_oid)

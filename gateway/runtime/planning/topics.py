@@ -1,4 +1,4 @@
-"""Topics that a plan needs: made where they are missing, checked where they are not."""
+"""Topics that a plan needs: missing ones are created, the others are checked."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from gateway.sink.topics.topics import TopicSpec, ensure_topics, progress_topic_
 __all__ = ["TOPICS_TIMEOUT_S", "Topics", "ensure_all_topics", "shared_topics", "table_topics"]
 
 TOPICS_TIMEOUT_S: Final = 10.0
-"""How long creating and checking topics may take."""
+"""Seconds that creating and checking topics may take."""
 
 _SILENT: Final = "the topic of its subscription's markers cannot be used"
 
@@ -36,11 +36,11 @@ class Topics:
     """Limits, IDs and faults of the topics of a plan.
 
     Attributes:
-        partitions: Of each table's topic.
-        most_bytes: Of a record, by topic: `gateway.core.records.wire_size`.
-        batch_bytes: Of a batch of records for any of them; None: as large as the producer makes it.
-        risks: How Kafka could lose what it has acknowledged.
-        refused: Tables whose topic cannot be had or is not as it must be, and why.
+        partitions: Number of partitions of each table's topic.
+        most_bytes: Largest size of a record, by topic: `gateway.core.records.wire_size`.
+        batch_bytes: Largest size of a batch for any of them; None for the producer's default.
+        risks: Ways in which Kafka could lose acknowledged records.
+        refused: Faults of tables whose topic cannot be used.
         ids: Kafka's ID of each topic of a table or of markers.
         muted: Subscriptions whose topic of markers cannot be used; all their tables are in
             `refused`, unless the plan has none of them.
@@ -94,7 +94,7 @@ def _specs_by_table(plan: Plan, settings: Settings) -> dict[TableId, TopicSpec]:
 
 
 def shared_topics(plan: Plan, settings: Settings) -> list[TopicSpec]:
-    """Return the topics that are no table's; the last one has the progress."""
+    """Return the topics that belong to no table; the last one is that of progress."""
     factor = settings.topics.replication_factor
     names = [transaction_topic(s.name) for s in plan.subscriptions]
     if settings.messages.prefixes:
@@ -124,15 +124,16 @@ def ensure_all_topics(
     muted: Collection[str] = (),
     denied: Mapping[str, FatalError] = MappingProxyType({}),
 ) -> Topics:
-    """Create or check every topic; return what they allow.
+    """Create or check every topic; return their limits and faults.
 
     Args:
         settings: The configuration.
-        plan: Whose topics these are.
-        timeout_s: For each of a few requests.
-        holds: Tables whose topic cannot be had, or is not as it must be, can be held; so can all
-            tables of a subscription whose topic of markers is so.
-        muted: Subscriptions that are known to be so; the plan has none of their tables.
+        plan: Plan with the tables.
+        timeout_s: Timeout of each of a few requests.
+        holds: Whether tables whose topic cannot be used can be held, and all tables of a
+            subscription whose topic of markers cannot be used.
+        muted: Subscriptions whose topic of markers is known to be so; the plan has none of their
+            tables.
         denied: Errors of topics that are known already, by name.
 
     Raises:

@@ -1,7 +1,7 @@
-"""Foreign texts: conditions and filters out of the progress topic, judged before they are used.
+"""Untrusted texts: conditions and filters of the progress topic, checked before they are used.
 
-The topic is open to whoever may write there. What comes out of it has the shape of what a gateway
-writes (`gateway.envelope.progress`); here the source says whether its expressions may stand in a
+Any client with write access can write to the topic. Its records have the shape of a gateway's
+(`gateway.envelope.progress`); here the source checks whether their expressions may be part of a
 statement, by the rules for what a person types.
 """
 
@@ -24,18 +24,18 @@ from gateway.observe import Counters, event
 from gateway.sink.delivery.recovered import Recovered
 from gateway.source.filters.conditions import check_condition, refuse_text
 
-__all__ = ["believable", "refused_requests"]
+__all__ = ["refused_requests", "trusted_progress"]
 
 _LOG: Final = logging.getLogger(__name__)
 _MOST_NAMED: Final = 20
-"""Who may write to the topic may write many; the log, and the page, are for others as well."""
+"""Number of problems in the log: a writer of the topic could cause any number of them."""
 _LONGEST: Final = 500
 
 
-def believable(
+def trusted_progress(
     connection: psycopg.Connection, recovered: Recovered, counters: Counters
 ) -> Recovered:
-    """Return `recovered` without texts that may not stand in a statement; say what was passed over.
+    """Return `recovered` without texts that may not be part of a statement; log those ignored.
 
     Raises:
         TransientError: the connection is gone.
@@ -78,7 +78,7 @@ def _filters(taken: str) -> Iterable[str]:
 def refused_requests(
     connection: psycopg.Connection, plan: Plan, requests: Sequence[CopyRequest]
 ) -> Mapping[str, str]:
-    """Return, by the name of a request, why its condition cannot be followed."""
+    """Return, by the name of a request, the reason for which its condition is refused."""
     refused: dict[str, str] = {}
     for request in requests:
         if not request.where or request.cancel:

@@ -15,7 +15,7 @@ from typing import Final
 
 from confluent_kafka import KafkaError
 
-__all__ = ["PATIENCE_S", "Complaints", "RepeatFilter"]
+__all__ = ["PATIENCE_S", "ErrorCallback", "RepeatFilter"]
 
 PATIENCE_S: Final = 4.0
 """Seconds for which a call is retried on brokers that refuse authentication."""
@@ -26,7 +26,7 @@ _SAY_NOTHING: Final = frozenset(
 _NUMBERS: Final = re.compile(r"\d+")
 
 
-class Complaints:
+class ErrorCallback:
     """Last error of one client; its ``error_cb``, which `poll` calls."""
 
     def __init__(self) -> None:

@@ -86,13 +86,13 @@ RIGHTS: Final = (
 """Hint for a principal with insufficient rights."""
 
 
-def is_refusal(complaint: KafkaError) -> bool:
+def is_refusal(error: KafkaError) -> bool:
     """Whether a broker answers and refuses us, which retrying will not change."""
-    if complaint.code() == KafkaError._SSL:
+    if error.code() == KafkaError._SSL:
         # A handshake can also end because the broker goes down.
-        return "verif" in complaint.str() or "alert" in complaint.str()
+        return "verif" in error.str() or "alert" in error.str()
     # The token endpoint may be temporarily unavailable.
-    return complaint.code() in _AUTHENTICATION and "acquire" not in complaint.str()
+    return error.code() in _AUTHENTICATION and "acquire" not in error.str()
 
 
 def is_fenced(error: KafkaError) -> bool:
@@ -111,7 +111,7 @@ def classify_kafka_error(
     doing: str,
     transactional_id: str = "",
     topic: str | None = None,
-    complaint: KafkaError | None = None,
+    reported: KafkaError | None = None,
 ) -> GatewayError:
     """Return the gateway's error for a Kafka error.
 
@@ -120,11 +120,11 @@ def classify_kafka_error(
         doing: Current activity of the gateway, such as "committing".
         transactional_id: Transactional id, for the message about a fenced producer.
         topic: Topic at fault, if the caller knows it.
-        complaint: Last error of the client's connections; used if `error` only says that Kafka
+        reported: Last error of the client's connections; used if `error` only says that Kafka
             could not be reached.
     """
-    if complaint is not None and error.code() in _UNREACHABLE:
-        error = complaint
+    if reported is not None and error.code() in _UNREACHABLE:
+        error = reported
     code = error.code()
     text = " ".join(error.str().split())
     if topic is None and (match := _TOPIC_IN_TEXT.search(text)):

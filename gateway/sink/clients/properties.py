@@ -12,7 +12,7 @@ from confluent_kafka import KafkaException
 
 from gateway.core.errors import ConfigError
 from gateway.core.shortage import shortage
-from gateway.sink.clients.client_errors import Complaints, RepeatFilter
+from gateway.sink.clients.client_errors import ErrorCallback, RepeatFilter
 
 __all__ = [
     "DEFAULT_BATCH_BYTES",
@@ -188,9 +188,9 @@ _PROPERTY_IN_TEXT: Final = re.compile(r'property:? "([a-z0-9._]+)"')
 def make_client(
     kind: Callable[[dict[str, Any]], _Client],
     properties: Mapping[str, Any],
-    complaints: Complaints | None = None,
+    errors: ErrorCallback | None = None,
 ) -> _Client:
-    """Construct a client of `kind` that reports its errors to `complaints`.
+    """Construct a client of `kind` that reports its errors to `errors`.
 
     Raises:
         ConfigError: librdkafka does not know a property, or rejects its value. The message names
@@ -198,7 +198,7 @@ def make_client(
         TransientError: threads or descriptors have run out.
     """
     try:
-        return kind({**properties, **({} if complaints is None else {"error_cb": complaints})})
+        return kind({**properties, **({} if errors is None else {"error_cb": errors})})
     except (KafkaException, TypeError, ValueError) as error:
         if passing := shortage(error):
             raise passing from None

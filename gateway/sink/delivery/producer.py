@@ -28,9 +28,10 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from operator import itemgetter
-from types import MappingProxyType, TracebackType
-from typing import Final, Self
+from types import MappingProxyType
+from typing import Final
 
+from gateway.core.closing import Closing
 from gateway.core.errors import (
     FatalError,
     GatewayError,
@@ -63,7 +64,7 @@ _COMPARE_S: Final = 60.0
 _TOPIC: Final = itemgetter(0)
 
 
-class TransactionalSink:
+class TransactionalSink(Closing):
     """`gateway.runtime.ports.Sink` on one Kafka producer at a time.
 
     Args:
@@ -224,17 +225,6 @@ class TransactionalSink:
         os.close(self._read_fd)
         self._read_fd = -1
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        value: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
-
     # The worker thread. It also aborts and releases the producer: the caller that closes the sink
     # may be handling an exception, see `gateway.sink.delivery.transactions`.
 
@@ -265,7 +255,7 @@ class TransactionalSink:
                 return self._inbox.get(timeout=self._away.pause_s)
             # Here no exception is being handled: see `gateway.sink.delivery.transactions`.
             if self._look():
-                self._transactions.complaints.clear()
+                self._transactions.connection_errors.clear()
                 self._away.over()
                 self._topics.check_periodically()
 
@@ -276,8 +266,8 @@ class TransactionalSink:
         return answered
 
     def _reason(self) -> str:
-        complaint = self._transactions.complaints.last
-        return "no answer to a request" if complaint is None else complaint.str()
+        reported = self._transactions.connection_errors.last
+        return "no answer to a request" if reported is None else reported.str()
 
     def _abort(self, timeout_s: float) -> Exception | None:
         """Abort the open transaction; return a fencing error, which outweighs others, or None."""
@@ -410,9 +400,9 @@ class TransactionalSink:
 
     def _verdict(self, failure: GatewayError) -> GatewayError:
         """Distinguish a slow Kafka transaction from one during which Kafka was away."""
-        complaint = self._transactions.complaints.last
-        if isinstance(failure, KafkaTransactionTimeout) and complaint is not None:
-            return TransientError(f"{failure.message}; {complaint.str()}")
+        reported = self._transactions.connection_errors.last
+        if isinstance(failure, KafkaTransactionTimeout) and reported is not None:
+            return TransientError(f"{failure.message}; {reported.str()}")
         return failure
 
     def _left_to_send(self) -> list[Batch] | None:

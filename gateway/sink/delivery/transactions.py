@@ -26,7 +26,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from gateway.core.errors import GatewayError, KafkaTransactionTimeout, LostRecordsError
 from gateway.core.records import Record
-from gateway.sink.clients.client_errors import PATIENCE_S, Complaints
+from gateway.sink.clients.client_errors import PATIENCE_S, ErrorCallback
 from gateway.sink.clients.failures import classify_kafka_error, is_fenced, is_missing, is_refusal
 from gateway.sink.clients.properties import make_client, producer_properties
 from gateway.sink.delivery.batches import ProduceBatch, make_batches
@@ -53,7 +53,7 @@ class KafkaTransactions:
     """One transactional producer. After an error it must be replaced.
 
     Attributes:
-        complaints: Last error of its connections.
+        connection_errors: Last error of its connections.
         fenced: Whether another gateway has taken over.
 
     Args:
@@ -78,9 +78,9 @@ class KafkaTransactions:
         self._id = transactional_id
         properties = producer_properties(kafka, transactional_id)
         self._timeout_s = float(properties["transaction.timeout.ms"]) / 1000
-        self.complaints = Complaints()
+        self.connection_errors = ErrorCallback()
         self._producer, self._produce_batch = make_batches(
-            lambda complete: make_client(Producer, complete, self.complaints), properties
+            lambda complete: make_client(Producer, complete, self.connection_errors), properties
         )
         self._report = report
         self._late = late
@@ -280,7 +280,7 @@ class KafkaTransactions:
             self._go_on(error, doing, began_at)
             if error.code() not in (KafkaError._TIMED_OUT, KafkaError._TIMED_OUT_QUEUE):
                 time.sleep(_BACKOFF_S)  # the client's own back-off ends with the call
-        self.complaints.clear()
+        self.connection_errors.clear()
 
     def _call(
         self, operation: Callable[[Producer, float], _Result], timeout_s: float
@@ -294,8 +294,8 @@ class KafkaTransactions:
 
     def _go_on(self, error: KafkaError, doing: str, began_at: float) -> None:
         """Return, or raise `error` if waiting longer is pointless."""
-        complaint = self.complaints.last
-        refused = complaint is not None and is_refusal(complaint)
+        reported = self.connection_errors.last
+        refused = reported is not None and is_refusal(reported)
         if self._late() or (refused and self._clock() - began_at >= PATIENCE_S):
             raise self._classify(error, doing)
 
@@ -349,7 +349,7 @@ class KafkaTransactions:
             doing=doing,
             transactional_id=self._id,
             topic=topic,
-            complaint=self.complaints.last,
+            reported=self.connection_errors.last,
         )
 
 

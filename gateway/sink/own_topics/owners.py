@@ -30,7 +30,7 @@ from gateway.envelope.envelope import wire_prefix
 from gateway.envelope.headers import HeaderMaker
 from gateway.envelope.markers import encode_claim, encode_writer
 from gateway.observe import event
-from gateway.sink.clients.client_errors import Complaints
+from gateway.sink.clients.client_errors import ErrorCallback
 from gateway.sink.clients.failures import classify_kafka_error
 from gateway.sink.clients.properties import consumer_properties, make_client
 from gateway.sink.own_topics.requests import send
@@ -134,8 +134,8 @@ def read_owners(
         return {}
     doing = "reading the last markers"
     registered = RegisteredSchemas(registry)
-    complaints = Complaints()
-    consumer = make_client(Consumer, consumer_properties(kafka), complaints)
+    connection_errors = ErrorCallback()
+    consumer = make_client(Consumer, consumer_properties(kafka), connection_errors)
     deadline = time.monotonic() + timeout_s
     found: dict[str, Owner] = {}
     try:
@@ -161,7 +161,9 @@ def read_owners(
                     left.remove(topic)
             look *= _FARTHER
     except KafkaException as raised:
-        raise classify_kafka_error(raised.args[0], doing=doing, complaint=complaints.last) from None
+        raise classify_kafka_error(
+            raised.args[0], doing=doing, reported=connection_errors.last
+        ) from None
     finally:
         consumer.close()
     return found

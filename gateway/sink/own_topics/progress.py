@@ -53,7 +53,7 @@ from gateway.envelope.progress import (
 )
 from gateway.observe import event
 from gateway.routing.ports import SchemaIds
-from gateway.sink.clients.client_errors import Complaints
+from gateway.sink.clients.client_errors import ErrorCallback
 from gateway.sink.clients.failures import classify_kafka_error
 from gateway.sink.clients.identity import SlotIdentity
 from gateway.sink.clients.properties import admin_properties, consumer_properties, make_client
@@ -423,8 +423,8 @@ def _end_offset(
 ) -> int:
     deadline = time.monotonic() + timeout_s
     doing = f"reading topic {topic}"
-    complaints = Complaints()
-    admin = make_client(AdminClient, admin_properties(kafka), complaints)
+    connection_errors = ErrorCallback()
+    admin = make_client(AdminClient, admin_properties(kafka), connection_errors)
     partition = TopicPartition(topic, 0)
     while True:
         rest = max(0.1, deadline - time.monotonic())
@@ -441,7 +441,7 @@ def _end_offset(
             if error.code() not in _UNSETTLED or time.monotonic() >= deadline:
                 admin.poll(0)
                 raise classify_kafka_error(
-                    error, doing=doing, topic=topic, complaint=complaints.last
+                    error, doing=doing, topic=topic, reported=connection_errors.last
                 ) from None
             time.sleep(_POLL_S)
         except TimeoutError:

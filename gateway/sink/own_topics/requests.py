@@ -10,7 +10,7 @@ from confluent_kafka import KafkaError, Message, Producer
 from gateway.core.errors import TransientError
 from gateway.core.records import CopyRequest, Record
 from gateway.routing.ports import SchemaIds
-from gateway.sink.clients.client_errors import Complaints
+from gateway.sink.clients.client_errors import ErrorCallback
 from gateway.sink.clients.failures import classify_kafka_error
 from gateway.sink.clients.identity import SlotIdentity
 from gateway.sink.clients.properties import make_client, sender_properties
@@ -73,13 +73,13 @@ def send(kafka: Mapping[str, str | int | bool], records: Iterable[Record], doing
         if error is not None:
             failed.append((error, message.topic() or ""))
 
-    complaints = Complaints()
-    producer = make_client(Producer, sender_properties(kafka), complaints)
+    connection_errors = ErrorCallback()
+    producer = make_client(Producer, sender_properties(kafka), connection_errors)
     for topic, partition, key, value, headers in records:
         producer.produce(topic, value, key, partition, on_delivery=delivered, headers=[*headers])
     waiting = producer.flush(_TIMEOUT_S)
     if failed:
         error, topic = failed[0]
-        raise classify_kafka_error(error, doing=doing, topic=topic, complaint=complaints.last)
+        raise classify_kafka_error(error, doing=doing, topic=topic, reported=connection_errors.last)
     if waiting:
         raise TransientError(f"{doing}: no answer in {_TIMEOUT_S:.0f} s")

@@ -12,7 +12,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._listoffsets import OffsetSpec
 
 from gateway.core.errors import TransientError
-from gateway.sink.clients.client_errors import Complaints
+from gateway.sink.clients.client_errors import ErrorCallback
 from gateway.sink.clients.failures import classify_kafka_error
 from gateway.sink.clients.properties import admin_properties, make_client
 
@@ -57,11 +57,11 @@ def read_log_bounds(
     places = [TopicPartition(t, p) for t, count in topics.items() for p in range(count)]
     if not places:
         return {}
-    complaints = Complaints()
-    admin = make_client(AdminClient, admin_properties(kafka), complaints)
+    connection_errors = ErrorCallback()
+    admin = make_client(AdminClient, admin_properties(kafka), connection_errors)
     deadline = time.monotonic() + timeout_s
-    starts = _offsets(admin, complaints, places, OffsetSpec.earliest(), deadline)  # type: ignore[no-untyped-call]
-    ends = _offsets(admin, complaints, places, OffsetSpec.latest(), deadline)  # type: ignore[no-untyped-call]
+    starts = _offsets(admin, connection_errors, places, OffsetSpec.earliest(), deadline)  # type: ignore[no-untyped-call]
+    ends = _offsets(admin, connection_errors, places, OffsetSpec.latest(), deadline)  # type: ignore[no-untyped-call]
     return {
         topic: tuple(LogBounds(starts[topic, p], ends[topic, p]) for p in range(count))
         for topic, count in topics.items()
@@ -70,7 +70,7 @@ def read_log_bounds(
 
 def _offsets(
     admin: AdminClient,
-    complaints: Complaints,
+    connection_errors: ErrorCallback,
     places: list[TopicPartition],
     spec: OffsetSpec,
     deadline: float,
@@ -89,7 +89,7 @@ def _offsets(
                 if error.code() not in _UNSETTLED or time.monotonic() >= deadline:
                     admin.poll(0)
                     raise classify_kafka_error(
-                        error, doing=doing, topic=place.topic, complaint=complaints.last
+                        error, doing=doing, topic=place.topic, reported=connection_errors.last
                     ) from None
                 left.append(place)
             except TimeoutError:

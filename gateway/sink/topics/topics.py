@@ -16,7 +16,7 @@ from confluent_kafka.admin._resource import ResourceType
 from confluent_kafka.cimpl import NewTopic
 
 from gateway.core.errors import FatalError, GatewayError, TransientError
-from gateway.sink.clients.client_errors import PATIENCE_S, Complaints
+from gateway.sink.clients.client_errors import PATIENCE_S, ErrorCallback
 from gateway.sink.clients.failures import classify_kafka_error, is_refusal
 from gateway.sink.clients.properties import admin_properties, make_client
 from gateway.sink.topics.topic_ids import read_topics
@@ -199,9 +199,9 @@ def describe_topics(
     """
     if not names:
         return {}
-    complaints = Complaints()
-    admin = make_client(AdminClient, admin_properties(kafka), complaints)
-    metadata = _list_topics(admin, complaints, timeout_s)
+    connection_errors = ErrorCallback()
+    admin = make_client(AdminClient, admin_properties(kafka), connection_errors)
+    metadata = _list_topics(admin, connection_errors, timeout_s)
     # One that may not be described is not listed, as if it did not exist: it is asked for by name.
     unlisted = [name for name in names if name not in metadata.topics]
     read_topics(kafka, unlisted, timeout_s=timeout_s, refused=refused)
@@ -231,7 +231,9 @@ def describe_topics(
     return described
 
 
-def _list_topics(admin: AdminClient, complaints: Complaints, timeout_s: float) -> ClusterMetadata:
+def _list_topics(
+    admin: AdminClient, connection_errors: ErrorCallback, timeout_s: float
+) -> ClusterMetadata:
     """List the topics on first contact with a cluster; refused access is reported at once."""
     deadline = time.monotonic() + timeout_s
     while True:
@@ -239,12 +241,12 @@ def _list_topics(admin: AdminClient, complaints: Complaints, timeout_s: float) -
         try:
             return admin.list_topics(timeout=min(left_s, PATIENCE_S))
         except KafkaException as raised:
-            admin.poll(0)  # takes the complaints
-            error, complaint = raised.args[0], complaints.last
-            refused = complaint is not None and is_refusal(complaint)
+            admin.poll(0)  # calls back with errors
+            error, reported = raised.args[0], connection_errors.last
+            refused = reported is not None and is_refusal(reported)
             if refused or time.monotonic() >= deadline:
                 raise classify_kafka_error(
-                    error, doing="listing topics", complaint=complaint
+                    error, doing="listing topics", reported=reported
                 ) from None
 
 

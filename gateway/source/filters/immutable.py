@@ -8,7 +8,7 @@ from typing import Any, Final
 import psycopg
 
 from gateway.core.errors import FilterError
-from gateway.definitions.ddl.messages import UnbelievedError
+from gateway.definitions.ddl.messages import UntrustedMessageError
 from gateway.rowfilter.permitted import functions_of
 from gateway.source.session.connection import classify_server_error
 
@@ -34,7 +34,7 @@ def check_filters(connection: psycopg.Connection[Any], texts: Iterable[str]) -> 
     """Pass filters that a publication of this server could have.
 
     Raises:
-        UnbelievedError: one of them no publication can have.
+        UntrustedMessageError: one of them no publication can have.
         TransientError: the connection is gone.
     """
     functions: set[str] = set()
@@ -42,7 +42,7 @@ def check_filters(connection: psycopg.Connection[Any], texts: Iterable[str]) -> 
         try:
             functions |= functions_of(text)
         except FilterError as error:
-            raise UnbelievedError("filter", error.message) from None
+            raise UntrustedMessageError("filter", error.message) from None
     if not functions:
         return
     try:
@@ -51,4 +51,4 @@ def check_filters(connection: psycopg.Connection[Any], texts: Iterable[str]) -> 
         shown = error.diag.message_primary or str(error)
         raise classify_server_error(error.sqlstate, shown, doing="checking a filter") from None
     if row is not None:
-        raise UnbelievedError("filter", f"function {row[0]} is not a built-in immutable one")
+        raise UntrustedMessageError("filter", f"function {row[0]} is not a built-in immutable one")

@@ -17,7 +17,6 @@ import re
 import struct
 import time
 from collections.abc import Collection, Container, Sequence
-from types import TracebackType
 from typing import Final, Literal, Self
 
 import psycopg
@@ -25,6 +24,7 @@ from psycopg import pq
 from psycopg.pq import abc
 
 from gateway.core.background import OnWait, keep_waiting
+from gateway.core.closing import Closing
 from gateway.core.errors import ConfigError, GatewayError, TransientError
 from gateway.core.failpoints import fail_point
 from gateway.core.lsn import ZERO_LSN, Lsn, format_lsn, parse_lsn
@@ -44,7 +44,7 @@ from gateway.source.stream.commands import (
 )
 from gateway.source.stream.errors import classify_result, missing_publication, primary_message
 from gateway.source.stream.large_messages import LARGE, frame_of
-from gateway.source.stream.receiver_timeout import SilenceWatch, Verdict
+from gateway.source.stream.receiver_timeout import Liveness, SilenceWatch
 
 __all__ = [
     "OUTPUT_PLUGIN",
@@ -68,7 +68,7 @@ def highest_protocol_version(server_version: int) -> int:
     return 4 if server_version >= 160000 else 3 if server_version >= 150000 else 2
 
 
-class ReplicationConnection:
+class ReplicationConnection(Closing):
     """A walsender of the source database; a `gateway.runtime.ports.Source` once started.
 
     Not thread safe. The settings that decide how values read as text are fixed here, in the
@@ -350,12 +350,12 @@ class ReplicationConnection:
 
     def _judge_silence(self) -> None:
         match self._silence.judge(time.monotonic()):
-            case Verdict.ASK:
+            case Liveness.ASK:
                 self._send_update(reply_requested=True)
-            case Verdict.LOST:
+            case Liveness.LOST:
                 self._failure = self._lost("the server says nothing, and does not answer")
                 raise self._failure
-            case Verdict.WAIT:
+            case Liveness.WAIT:
                 pass
 
     def send_feedback(
@@ -402,17 +402,6 @@ class ReplicationConnection:
     def close(self) -> None:
         """Close the connection."""
         self._session.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        value: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def _send_update(self, *, reply_requested: bool) -> None:
         flush, write = self._flush_lsn, self._write_lsn

@@ -127,7 +127,7 @@ def test_endpos_does_not_end_the_loop_before_all_tables_are_copied(run: Run) -> 
 def test_a_table_that_was_altered_ends_the_loop_in_good_order(run: Run) -> None:
     outcome, values = run([transaction(7, 2000)], FakeCopier([(1500, b"rows")], altered=True))
 
-    assert outcome is Outcome.START_ANEW
+    assert outcome is Outcome.START_AGAIN
     assert b"rows" not in values
 
 
@@ -249,7 +249,7 @@ def test_a_second_run_goes_on_in_the_middle_of_a_transaction_with_another_copier
             clock=ManualClock(),
         )
         pipeline.begin(pipeline.durable, first, switch=None, renew=renew)
-        assert pipeline.run() is Outcome.START_ANEW
+        assert pipeline.run() is Outcome.START_AGAIN
         assert [r[3] for batch in sink.committed for r in batch.records] == [b"7", b"END 7"]
         taken = replace(pipeline.durable, copies=second.states())
 

@@ -11,7 +11,7 @@ import pytest
 from gateway.core.lsn import Lsn
 from gateway.definitions.ddl.alterations import read_alteration
 from gateway.definitions.ddl.effects import DdlState, apply_ddl, catalog_at, concerns, untouched
-from gateway.definitions.ddl.messages import UnbelievedError
+from gateway.definitions.ddl.messages import UntrustedMessageError
 from gateway.definitions.model import (
     Catalog,
     FilterClause,
@@ -312,5 +312,5 @@ WRONG = ("[1e400]", "[NaN]", "[-1]", "[4294967296]", "[true]", '["x"]', "null")
     ],
 )
 def test_a_message_that_does_not_read_is_an_error(content: bytes) -> None:
-    with pytest.raises(UnbelievedError, match="does not read"):
+    with pytest.raises(UntrustedMessageError, match="does not read"):
         read_alteration(content, NAMES)

@@ -389,7 +389,7 @@ class Refused(Reader):
 def test_a_table_that_was_altered_ends_the_attempt_in_good_order() -> None:
     attempt = Attempt(Server(Random(1), full=False), Random(1))
 
-    assert attempt.run(None, reader=Altered) is Outcome.START_ANEW
+    assert attempt.run(None, reader=Altered) is Outcome.START_AGAIN
 
 
 def test_what_a_person_has_to_put_right_ends_the_run() -> None:

@@ -46,7 +46,7 @@ def test_a_partition_that_ends_before_what_was_written_has_lost_records(
 def test_what_is_seen_of_it_names_the_partition_and_both_offsets() -> None:
     (why,) = lost_records({"t": (5, 7)}, {"t": ends(5, 3)}).values()
 
-    assert "partition 1" in why and "offset 3" in why and "up to 7" in why
+    assert "partition 1" in why and "offset 3" in why and "until 7" in why
 
 
 STATES = (

@@ -7,7 +7,7 @@ from typing import Any, cast
 import pytest
 
 from gateway.observe import Counters
-from gateway.runtime.planning.untrusted_texts import believable
+from gateway.runtime.planning.untrusted_texts import trusted_progress
 from gateway.sink.delivery.recovered import Recovered
 
 RECORDS = 1000
@@ -17,7 +17,7 @@ def test_however_many_and_long_they_are_the_log_is_short(caplog: pytest.LogCaptu
     counters = Counters()
     recovered = Recovered(None, {}, (), unreadable=("copy " + "x" * 1_000_000,) * RECORDS)
 
-    believable(cast("Any", None), recovered, counters)
+    trusted_progress(cast("Any", None), recovered, counters)
 
     said = [str(getattr(record, "fields", "")) for record in caplog.records]
     assert 1 < len(said) < 50

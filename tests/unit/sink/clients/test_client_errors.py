@@ -8,7 +8,7 @@ import pytest
 from confluent_kafka import KafkaError
 
 from gateway.core.errors import FatalError, GatewayError, TransientError
-from gateway.sink.clients.client_errors import Complaints, RepeatFilter
+from gateway.sink.clients.client_errors import ErrorCallback, RepeatFilter
 from gateway.sink.clients.failures import classify_kafka_error, is_refusal
 from tests.support.fakes import ManualClock
 
@@ -27,12 +27,12 @@ from tests.support.fakes import ManualClock
 def test_a_time_out_is_classified_by_what_it_is_about(
     code: int, text: str, kind: type[GatewayError]
 ) -> None:
-    complaints = Complaints()
-    complaints(KafkaError(code, text))
-    complaints(KafkaError(KafkaError._ALL_BROKERS_DOWN, "1/1 brokers are down"))
+    connection_errors = ErrorCallback()
+    connection_errors(KafkaError(code, text))
+    connection_errors(KafkaError(KafkaError._ALL_BROKERS_DOWN, "1/1 brokers are down"))
 
     error = classify_kafka_error(
-        KafkaError(KafkaError._TIMED_OUT), doing="committing", complaint=complaints.last
+        KafkaError(KafkaError._TIMED_OUT), doing="committing", reported=connection_errors.last
     )
 
     assert type(error) is kind
@@ -43,7 +43,7 @@ def test_an_error_that_says_what_it_is_about_is_not_blamed_on_connections() -> N
     refused = KafkaError(KafkaError._AUTHENTICATION, "wrong password")
 
     error = classify_kafka_error(
-        KafkaError(KafkaError.MSG_SIZE_TOO_LARGE), doing="committing", topic="t", complaint=refused
+        KafkaError(KafkaError.MSG_SIZE_TOO_LARGE), doing="committing", topic="t", reported=refused
     )
 
     assert "larger than Kafka accepts (topic t)" in str(error)
