@@ -49,6 +49,6 @@ def _filled(bench: Bench, rows: int) -> Bench:
     assert found is not None
     for first in range(0, rows, _PIECE):
         piece = bench.plain(bench.rows("r", first, min(_PIECE, rows - first)))
-        table.write(piece, found.commit, found, empty=False, anew=False)
+        table.write(piece, found.commit, found, empty=False, recreate=False)
         found = Found(table.version(), found.commit)
     return bench

@@ -68,7 +68,7 @@ def _parser() -> argparse.ArgumentParser:
         "--subscription", action="append", metavar="NAME", help="only this one; may be repeated"
     )
     parser.add_argument(
-        "--endpos", type=_lsn, metavar="LSN", help="stop when all tables are complete up to LSN"
+        "--endpos", type=_lsn, metavar="LSN", help="stop when all tables are complete until LSN"
     )
     parser.add_argument(
         "--available-now",

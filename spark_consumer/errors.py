@@ -25,15 +25,15 @@ __all__ = [
 ]
 
 COPY_AGAIN: Final = "copy the table again"
-"""In a hint about one table; where the table's name is known, the command stands behind it."""
+"""In a hint about one table; where the table's name is known, the command follows it."""
 
 
 class ConsumerError(Exception):
     """Base of the tree.
 
     Attributes:
-        message: What is wrong and where, in one line, without secrets and without column values.
-        hint: What to do next, or None.
+        message: The failure and its place, in one line, without secrets and without column values.
+        hint: The remedy, or None.
     """
 
     def __init__(self, message: str, *, hint: str | None = None) -> None:

@@ -18,12 +18,12 @@ __all__ = ["PHASES", "Figures", "Pulse", "exposition", "health", "readiness", "s
 _CONTENT: Final = "text/plain; version=0.0.4; charset=utf-8"
 PHASES: Final = ("stream", "plan", "apply", "manifest", "maintenance")
 _STALE_S: Final = 300.0
-"""A job of which nothing is seen for so long hangs: one step takes less, a cut is bounded."""
+"""Seconds without a sign of life after which a job hangs: one step takes less, a cut is bounded."""
 
 
 @dataclass(slots=True)
 class Figures:
-    """What is known of one subscription's part of the job.
+    """Figures of one subscription in the job.
 
     Attributes:
         end_lsn: LSN until which the tables are complete, those that are held excepted.

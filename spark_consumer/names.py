@@ -41,7 +41,7 @@ def table_folder(warehouse: str, subscription: str, name: str) -> str:
 
 
 def source_name(name: str) -> str:
-    """What the source calls a table whose schema and table are in the form of `part`."""
+    """Return the source's name of a table whose schema and table are written by `part`."""
     return _WRITTEN.sub(lambda match: chr(int(match[1], 16)) if match[1] else "-x", name)
 
 

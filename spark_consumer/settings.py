@@ -23,7 +23,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerSettings(ConsumerTable):
-    """What the job needs to know: the settings of ``[consumer]``, and what is beside them.
+    """Settings of the job: those of ``[consumer]``, and of the command line.
 
     Attributes:
         kafka: Client properties under their librdkafka names; those of a producer are left out.
@@ -32,7 +32,7 @@ class ConsumerSettings(ConsumerTable):
             (``basic.auth.user.info``, ``ssl.ca.location``, ...).
         shutdown_timeout_s: As in the table, and always set.
         available_now: Stop when everything is applied that was there at the start.
-        endpos: Stop when the tables are complete up to this LSN; None to run until stopped.
+        endpos: Stop when the tables are complete until this LSN; None to run until stopped.
         jars: Connector jars for a session that is made here; see `spark_consumer.spark.session`.
     """
 
@@ -91,7 +91,7 @@ _OAUTH: Final = {
     "sasl.oauthbearer.client.secret": "clientSecret",
     "sasl.oauthbearer.scope": "scope",
 }
-"""What librdkafka's OIDC method is told, as options of Java's login module."""
+"""Settings of librdkafka's OIDC method, as options of Java's login module."""
 
 
 def admin_properties(settings: ConsumerSettings) -> dict[str, str]:

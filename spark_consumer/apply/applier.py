@@ -1,9 +1,9 @@
-"""Apply a table's share of a cut: idempotent, and only when it is all there.
+"""Application of a table's share of a cut: idempotent, and only when the share is complete.
 
 Invariant: a table's commit carries the position that it completes
-    (`spark_consumer.kafka.position`), and a share begins where that position ends. So it does not
-    matter where a crash fell, how cuts are cut,
-or whether one is repeated: each change takes effect once, on the state it was meant for.
+(`spark_consumer.kafka.position`), and a share begins where that position ends. Hence it does not
+matter where a crash fell, how cuts are cut, or whether one is repeated: each change takes effect
+once, on the state for which it was meant.
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ __all__ = ["Applier"]
 
 
 class Applier:
-    """Applies shares, one after another.
+    """Applier of shares, one after another.
 
     Args:
         spark: a session that is used for nothing else meanwhile.
         schemas: the writer schemas.
-        learnt: what is known from the shares before; appliers have it in common.
+        learnt: knowledge from earlier shares, which appliers share.
 
     Attributes:
-        skipped: For how many keys an update or a delete has found no row; see `write`.
+        skipped: Number of updates and deletes that matched no row, where counted; see `write`.
     """
 
     def __init__(
@@ -74,11 +74,11 @@ class Applier:
 
         Args:
             table: made for the applier's session.
-            found: the table as it is; None when it is not there.
-            share: what is to be applied.
-            records: wire frame of it.
-            held: what the frame holds of the topic; None when it holds nothing.
-            small: `records` is on the driver, and the session is tuned for it.
+            found: the present table, or None.
+            share: the share.
+            records: wire frame of the share.
+            held: survey of the topic in the frame; None when it has no record.
+            small: whether `records` is on the driver, and the session is tuned for it.
 
         Raises:
             ContractError: the records are not those that the markers promise.
@@ -102,13 +102,13 @@ class Applier:
         if left is not None and truncates:
             mine, left = _rest(mine, left, truncates)
         done = {**share.start.done, **truncates}
-        anew = found is None or bool(begun)
-        anew_schema = next((value_id for _, value_id in begun.values()), None)
+        recreate = found is None or bool(begun)
+        begun_schema = next((value_id for _, value_id in begun.values()), None)
         emptied = found is None or bool(truncates)
         epochs = cut_epochs(mine, left, self._schemas) if left is not None else []
         if not epochs:
-            return self._write_nothing(table, found, share, held, anew_schema, emptied, anew)
-        generation = _generation(table, found, anew=anew)
+            return self._write_nothing(table, found, share, held, begun_schema, emptied, recreate)
+        generation = _generation(table, found, recreate=recreate)
         position = replace(share.start, topic=share.topic, topic_id=share.position.topic_id)
         for epoch in epochs:
             done |= {number: offset + 1 for number, offset in epoch.last.items()}
@@ -118,13 +118,15 @@ class Applier:
                 else replace(position, step=position.step + 1, done=dict(done))
             )
             position = replace(position, generation=generation)
-            known = {} if anew or found is None else found.commit.columns
-            columns = self._columns(table, known, epoch, anew=anew)
+            known = {} if recreate or found is None else found.commit.columns
+            columns = self._columns(table, known, epoch, recreate=recreate)
             serial = next_serial(table, found)
             commit = Commit(position, known_after(epoch.layout, known), serial)
-            self._write(table, columns, epoch, commit, found, empty=emptied, anew=anew, small=small)
+            self._write(
+                table, columns, epoch, commit, found, empty=emptied, recreate=recreate, small=small
+            )
             found = Found(table.version(), commit)
-            emptied = anew = False
+            emptied = recreate = False
         assert found is not None
         self._learnt.kinds[share.topic] = epochs[-1].pieces
         return found
@@ -132,13 +134,13 @@ class Applier:
     def apply_large(
         self, table: Table, found: Found | None, share: Share, records: DataFrame
     ) -> Found:
-        """Do what `apply` does, with records that are read once where that is possible.
+        """Apply a share like `apply`, with records that are read once where possible.
 
         Args:
             table: made for the applier's session.
-            found: the table as it is; None when it is not there.
-            share: what is to be applied.
-            records: wire frame of it.
+            found: the present table, or None.
+            share: the share.
+            records: wire frame of the share.
 
         Raises:
             ContractError: the records are not those that the markers promise.
@@ -158,13 +160,13 @@ class Applier:
         held: Survey,
         value_id: int | None,
         emptied: bool,
-        anew: bool,
+        recreate: bool,
     ) -> Found:
-        """A share without rows: a table that begins empty, a TRUNCATE, a position."""
-        generation = _generation(table, found, anew=anew)
+        """Apply a share without rows: a table that begins empty, a TRUNCATE, a position."""
+        generation = _generation(table, found, recreate=recreate)
         position = replace(_reached(share), generation=generation)
         serial = next_serial(table, found)
-        if anew:
+        if recreate:
             if value_id is None:
                 value_id = max(piece.value_id for piece in held.pieces)
             layout = value_layout(self._schemas.schema(value_id))
@@ -178,20 +180,20 @@ class Applier:
                     for c in columns
                 )
             )
-            table.write(named, commit, found, empty=True, anew=True)
+            table.write(named, commit, found, empty=True, recreate=True)
         else:
             assert found is not None
             commit = Commit(position, found.commit.columns, serial)
             none = self.spark.createDataFrame([], StructType(table.fields()))
-            table.write(none, commit, found, empty=emptied, anew=False)
+            table.write(none, commit, found, empty=emptied, recreate=False)
         return Found(table.version(), commit)
 
     def _columns(
-        self, table: Table, known: Mapping[str, Known], epoch: Epoch, *, anew: bool
+        self, table: Table, known: Mapping[str, Known], epoch: Epoch, *, recreate: bool
     ) -> tuple[ColumnPlan, ...]:
-        """Let the table have the epoch's columns; they are the table's afterwards."""
+        """Evolve the table to the epoch's columns; return them as the table has them."""
         written = self._types.of(epoch.pieces[0].value_id)
-        if anew:
+        if recreate:
             return planned(epoch.layout, written)
         steps = follow(table.fields(), known, epoch.layout, written, table.label)
         if steps:
@@ -207,22 +209,30 @@ class Applier:
         found: Found | None,
         *,
         empty: bool,
-        anew: bool,
+        recreate: bool,
         small: bool,
     ) -> None:
         changed = changes(epoch.records, epoch.pieces, columns, epoch.key, self._schemas)
         if not small:
             with stored(changed) as kept:
                 batch = self._batch(
-                    table, columns, epoch, kept, commit, found, empty=empty, anew=anew
+                    table, columns, epoch, kept, commit, found, empty=empty, recreate=recreate
                 )
                 self.skipped += write(batch)
             return
         changed = changed.coalesce(1)
         batch = self._batch(
-            table, columns, epoch, changed, commit, found, empty=empty, anew=anew, small=True
+            table,
+            columns,
+            epoch,
+            changed,
+            commit,
+            found,
+            empty=empty,
+            recreate=recreate,
+            small=True,
         )
-        # A small batch says nothing of the table, and a large one is better read by compiled code.
+        # A small batch says little about the table, and compiled code reads a large one better.
         large = not empty and (batch.size is None or batch.size > TABLE_BYTES)
         with tuned(self.spark, self._compiled) if large else nullcontext():
             self.skipped += write(batch)
@@ -237,15 +247,15 @@ class Applier:
         found: Found | None,
         *,
         empty: bool = False,
-        anew: bool = False,
+        recreate: bool = False,
         small: bool = False,
     ) -> Batch:
         known = self._learnt.frontiers
-        return Batch(table, columns, epoch, changed, commit, found, empty, anew, small, known)
+        return Batch(table, columns, epoch, changed, commit, found, empty, recreate, small, known)
 
 
 def _checked(share: Share, held: Survey | None) -> Survey:
-    """Hold what was read against what the markers say."""
+    """Check the records that were read against the markers."""
     partitions = held.partitions if held is not None else {}
     for span in share.spans:
         records = partitions[span.partition].records if span.partition in partitions else 0
@@ -262,7 +272,7 @@ def _checked(share: Share, held: Survey | None) -> Survey:
 def _rest(
     records: DataFrame, held: Survey, done: Mapping[int, int]
 ) -> tuple[DataFrame, Survey | None]:
-    """What is not done yet, tombstones left out."""
+    """Return the records that are not applied yet, without tombstones."""
     mine = records.where(F.col("value_id").isNotNull())
     passed = {
         number: offset
@@ -272,7 +282,7 @@ def _rest(
     if not passed:
         return mine, held
     first = {number: held.partitions[number].first for number in passed}
-    # A copy's records begin with a `t`, which is no change: what is left is known.
+    # A copy's records begin with a `t`, which is no change: the rest is known.
     if all(held.partitions[n].truncate == first[n] == passed[n] - 1 for n in passed):
         left = {
             number: replace(part, first=part.first + 1, records=part.records - 1, truncate=None)
@@ -288,14 +298,14 @@ def _rest(
 
 
 def _reached(share: Share) -> Position:
-    """The position behind a share.
+    """Return the position after a share.
 
-    The commits of an earlier try may hold more: it was of a larger cut, and failed in the middle.
+    The commits of an earlier try may have more: it was of a larger cut, and failed in the middle.
     """
     end = share.position
     done = {n: offset for n, offset in share.start.done.items() if offset > end.next.get(n, 0)}
     return replace(end, done=done)
 
 
-def _generation(table: Table, found: Found | None, *, anew: bool) -> int:
-    return table.version() + 1 if anew or found is None else found.commit.position.generation
+def _generation(table: Table, found: Found | None, *, recreate: bool) -> int:
+    return table.version() + 1 if recreate or found is None else found.commit.position.generation

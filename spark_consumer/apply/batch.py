@@ -1,4 +1,4 @@
-"""What is to be written to one table by one commit."""
+"""A batch: the changes that one commit writes to one table."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ __all__ = ["Batch", "next_serial"]
 
 @dataclass(frozen=True)
 class Batch:
-    """Changes of one table with one set of columns, and where they go.
+    """Changes of one table with one set of columns, and their destination.
 
     Attributes:
         table: The table.
-        columns: Its published columns.
-        epoch: What the changes are.
+        columns: Published columns of the table.
+        epoch: Epoch of the changes.
         changed: The changes; see `spark_consumer.kafka.decode`.
-        commit: What the write says of itself.
-        found: The table before it; None when it is not there.
-        empty: The table's rows go first.
-        anew: With `empty`: its columns go, too.
-        small: `changed` is on the driver, and the table's session tuned for that. A large batch's
+        commit: Metadata of the commit.
+        found: The table before it, or None.
+        empty: Whether the table's rows are removed first.
+        recreate: Whether, with `empty`, its columns are replaced, too.
+        small: Whether `changed` is on the driver, and the session tuned for that. A large batch's
             changes are kept by the executors: they are looked at several times.
-        frontiers: The greatest keys of tables.
+        frontiers: Greatest keys of tables.
     """
 
     table: Table
@@ -45,18 +45,18 @@ class Batch:
     commit: Commit
     found: Found | None
     empty: bool
-    anew: bool
+    recreate: bool
     small: bool
     frontiers: Frontiers
 
     @cached_property
     def size(self) -> int | None:
-        """The table's size in bytes; None when it is not known."""
+        """Size of the table in bytes; None when not known."""
         return self.table.bytes()
 
     @contextmanager
     def kept(self) -> Iterator[DataFrame]:
-        """The changes, for many looks at them; those of a large batch are stored already."""
+        """The changes, for repeated reads; those of a large batch are stored already."""
         if not self.small:
             yield self.changed
             return
@@ -67,7 +67,7 @@ class Batch:
             changed.unpersist()
 
     def named(self, rows: DataFrame) -> DataFrame:
-        """The rows in `v` as rows of the table, with its columns' comments."""
+        """Return the rows in `v` as rows of the table, with its columns' comments."""
         return rows.select(
             *(
                 F.col(f"v.`{c.field}`").alias(c.name, metadata={"comment": c.pg_type})
@@ -76,21 +76,21 @@ class Batch:
         )
 
     def at_hand(self, outcome: DataFrame) -> DataFrame:
-        """What will be looked at several times: brought to the driver when the batch is small."""
+        """Return a frame for repeated reads, on the driver when the batch is small."""
         return gather(outcome, self.table.spark) if self.small and not self.empty else outcome
 
     def rewrite(self, rows: DataFrame) -> None:
-        """Let the table hold rows, given in its columns, and nothing else."""
-        self.table.write(rows, self.commit, self.found, empty=True, anew=False)
+        """Replace the table's rows by others, given in its columns."""
+        self.table.write(rows, self.commit, self.found, empty=True, recreate=False)
 
     def append(self, rows: DataFrame) -> None:
-        """Append rows, given in `v`; or let the table hold nothing else when it is emptied."""
+        """Append rows, given in `v`; replace the table's rows when it is emptied."""
         self.table.write(
-            self.named(rows), self.commit, self.found, empty=self.empty, anew=self.anew
+            self.named(rows), self.commit, self.found, empty=self.empty, recreate=self.recreate
         )
 
 
 def next_serial(table: Table, found: Found | None) -> int:
-    """The serial of a table's next commit; see `Commit`."""
-    # Where the last one is not known: each serial has taken a version, so this is greater.
+    """Return the serial of a table's next commit; see `Commit`."""
+    # If the last one is not known: each serial had a version of its own, so this is greater.
     return table.version() + 1 if found is None else found.commit.serial + 1

@@ -1,4 +1,4 @@
-"""Between which values a batch's keys are, so that files without such keys are not read.
+"""Range of a batch's keys, so that files without such keys are not read.
 
 Spark writes each bound as SQL. Python's dates end with the year 9999, PostgreSQL's do not, so no
 value of a user's row is brought to Python but text and integers.
@@ -22,11 +22,11 @@ __all__ = ["NO_BOUNDS", "Bounds"]
 NO_BOUNDS: Final = "TRUE"
 _INTEGERS: Final = ("int", "bigint")
 _BOUNDED: Final = (*_INTEGERS, "date", "timestamp", "timestamp_ntz", "string")
-"""Types of key columns by whose least and greatest value Delta can leave out files."""
+"""Types of key columns whose least and greatest values let Delta skip files."""
 
 
 class Bounds:
-    """What is to be asked of a batch's keys, and what follows from the answer.
+    """Aggregates over a batch's keys, and conditions that follow from their values.
 
     Args:
         keys: the key's columns.
@@ -41,7 +41,7 @@ class Bounds:
         ]
 
     def asked(self) -> list[Expr]:
-        """Aggregates over a frame with the keys in `k`: the answer is their only row."""
+        """Return aggregates over a frame with the keys in `k`: the answer is their only row."""
         asked = [F.lit(0).alias("none")]
         for number, column in enumerate(self._columns):
             least, greatest = (f"{end}(k.`{column.field}`)" for end in ("min", "max"))
@@ -57,7 +57,7 @@ class Bounds:
         return asked
 
     def condition(self, answer: Row) -> str:
-        """A condition on the table's keys, as `t`, that all keys of the batch meet."""
+        """Return a condition on the table's keys, as `t`, that all keys of the batch meet."""
         if not self._columns or answer["low0"] is None:
             return NO_BOUNDS
         return " AND ".join(
@@ -67,11 +67,11 @@ class Bounds:
         )
 
     def least(self, answer: Row) -> dict[str, int]:
-        """By integer column, the least value; empty when the batch is."""
+        """Return the least value by integer column; empty when the batch is."""
         return self._integers(answer, "least")
 
     def greatest(self, answer: Row) -> dict[str, int]:
-        """By integer column, the greatest value; empty when the batch is."""
+        """Return the greatest value by integer column; empty when the batch is."""
         return self._integers(answer, "greatest")
 
     def _integers(self, answer: Row, end: str) -> dict[str, int]:
@@ -83,7 +83,7 @@ class Bounds:
 
 
 def _literal(sql: str, spark_type: str) -> str:
-    """SQL that writes a value as a literal, exactly, at both ends of every type."""
+    """Return SQL of a value as a literal, exactly, at both ends of every type."""
     if spark_type == "string":
         return f"concat('decode(X''', hex({sql}), ''', ''UTF-8'')')"
     if spark_type == "date":

@@ -1,4 +1,4 @@
-"""Rows that a key tells apart: what a batch does to them."""
+"""Batches of rows that are identified by a key."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ that leave some of a row's columns as they are."""
 
 
 class Keyed:
-    """Rows that a key tells apart; see `spark_consumer.apply.strategies.Rows` for the methods."""
+    """Rows identified by a key; see `spark_consumer.apply.strategies.Rows` for the methods."""
 
     def __init__(self, batch: Batch, key: KeyLayout) -> None:
         self._batch = batch
@@ -68,7 +68,7 @@ class Keyed:
         return fold_keyed(batch.changed, fields)
 
     def are_new_as_they_are(self) -> bool:
-        """No key comes twice, and none is in the table. A small batch is sooner folded."""
+        """Whether no key comes twice, and none is in the table. Folding is cheaper when small."""
         return not self._batch.small and self._are_all_new(self._batch.changed.select("k"))
 
     def are_outright(self, written: Callable[[list[str]], DataFrame]) -> bool:
@@ -103,7 +103,7 @@ class Keyed:
         there = table.rows().alias("t").where(bounds)
         return there.join(folded.alias("s"), F.expr(self._same), "left_semi").isEmpty()
 
-    def write_anew(self, folded: DataFrame) -> int:
+    def rewrite(self, folded: DataFrame) -> int:
         """See `Rows`."""
         batch = self._batch
         rows = batch.table.rows()
@@ -123,7 +123,7 @@ class Keyed:
 
     @contextmanager
     def _source(self, folded: DataFrame) -> Iterator[tuple[DataFrame, str, Row]]:
-        """The outcome for several looks, bounds on the table's keys, and what is known of it."""
+        """Return the outcome for repeated reads, bounds on the keys, and what is known of them."""
         batch = self._batch
         # Not by persist: Delta refuses a source that it finds in the cache.
         as_it_is = batch.small or (not batch.epoch.moves and self._look.are_distinct)
@@ -167,7 +167,7 @@ class Keyed:
 
     @cached_property
     def _look(self) -> _Look:
-        """One look at all keys of a batch that is not small."""
+        """Aggregate all keys of a batch that is not small."""
         # The counts are right when each key comes once.
         alone = (
             F.count("*").alias("count"),
@@ -177,7 +177,7 @@ class Keyed:
         )
         changed = self._batch.changed
         if self._batch.epoch.changes <= FEW:
-            # Handing them around takes longer than going through them.
+            # Distributing them takes longer than scanning them.
             changed = changed.coalesce(1)
         counted = changed.groupBy("k").agg(*alone)
         most = F.max("count").alias("most")
@@ -186,7 +186,7 @@ class Keyed:
         return _Look(row["most"] == 1, row)
 
     def _answer(self, folded: DataFrame) -> Row:
-        """What `Bounds` asks, of the keys of the batch, which are those of its outcome."""
+        """Return the answer to `Bounds` for the keys of the batch."""
         batch = self._batch
         if self._answered is None and not batch.small and not batch.epoch.moves:
             self._answered = self._look.answer
@@ -199,10 +199,10 @@ class Keyed:
 
 @dataclass(frozen=True, slots=True)
 class _Look:
-    """What a batch's keys are like.
+    """Properties of a batch's keys.
 
     Attributes:
-        are_distinct: None comes twice.
+        are_distinct: Whether none comes twice.
         answer: See `Bounds.asked`.
     """
 

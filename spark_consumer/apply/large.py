@@ -1,8 +1,9 @@
-"""Large shares: decoded as they are read, and written at once where they only bring rows.
+"""Large shares: decoded as they are read, and written at once if they only insert rows.
 
-What a share has is a guess until it has been read: the schemas are those of the share before, or of
-its first records; and what brought only new rows goes on to. The guess is checked before anything
-is committed. Where it was wrong the share is read again, and surveyed first; see `Applier.apply`.
+The content of a share is a guess until it has been read: the schemas are those of the share before,
+or of its first records; and what brought only new rows goes on to. The guess is checked before
+anything is committed. If it was wrong, the share is read again, and surveyed first; see
+`Applier.apply`.
 """
 
 from __future__ import annotations
@@ -31,12 +32,12 @@ __all__ = ["Large", "Learnt", "Taken"]
 
 @dataclass(frozen=True, slots=True)
 class Learnt:
-    """What applying shares has shown; wrong or missing it costs time, nothing else.
+    """Knowledge from applied shares; errors in it cost time, nothing else.
 
     Attributes:
-        kinds: By topic, the schemas of the share that was applied last.
-        outright: By topic, whether that one brought new rows only, as far as it was looked at.
-        frontiers: The greatest keys of tables.
+        kinds: Schemas of the share that was applied last, by topic.
+        outright: Whether that one had new rows only, as far as was checked, by topic.
+        frontiers: Greatest keys of tables.
     """
 
     kinds: dict[str, tuple[Piece, ...]] = field(default_factory=dict)
@@ -49,7 +50,7 @@ class Taken:
     """A share that was applied.
 
     Attributes:
-        found: The table after it.
+        found: The table after the share.
         skipped: See `write`.
     """
 
@@ -58,12 +59,12 @@ class Taken:
 
 
 class Large:
-    """Applies large shares that are as they are guessed to be.
+    """Applier of large shares whose content can be guessed.
 
     Args:
         schemas: the writer schemas.
-        types: of tables' rows.
-        learnt: what is known from the shares before.
+        types: types of tables' rows.
+        learnt: knowledge from earlier shares.
     """
 
     def __init__(self, schemas: Schemas, types: RowTypes, learnt: Learnt) -> None:
@@ -74,13 +75,13 @@ class Large:
     def take(
         self, table: Table, found: Found | None, share: Share, records: DataFrame
     ) -> Taken | None:
-        """Apply a share; None when it is not as guessed, and nothing was done.
+        """Apply a share; return None when the guess was wrong, and nothing was done.
 
         Args:
             table: made for the session.
-            found: the table as it is; None when it is not there.
-            share: what is to be applied.
-            records: wire frame of it.
+            found: the present table, or None.
+            share: the share.
+            records: wire frame of the share.
 
         Raises:
             TableError: the table cannot hold them.
@@ -105,7 +106,7 @@ class Large:
         return None if begins else self._take_merged(plan, found, records, tried=tried)
 
     def _plan(self, table: Table, found: Found | None, expected: Expected) -> _Plan | None:
-        """How such a share is applied; None when it cannot be by a guess."""
+        """Return how such a share is applied; None when a guess is not possible."""
         kind = expected.kind
         layout = value_layout(self._schemas.schema(kind.value_id))
         key = None if kind.key_id is None else key_layout(self._schemas.schema(kind.key_id))
@@ -116,7 +117,7 @@ class Large:
             return _Plan(table, expected, key, layout, planned(layout, written), commit)
         known = found.commit.columns
         fields = table.fields()
-        # The table is not to be altered by a guess.
+        # A guess never alters the table.
         if _differ(known, layout) or follow(fields, known, layout, written, table.label):
             return None
         generation = found.commit.position.generation
@@ -159,7 +160,7 @@ class Large:
             plan.commit,
             found,
             empty=begins,
-            anew=begins,
+            recreate=begins,
             small=False,
             frontiers=self._learnt.frontiers,
         )
@@ -171,7 +172,7 @@ class Large:
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
-    """How a share is applied that is as guessed."""
+    """Plan for a share whose content is guessed."""
 
     table: Table
     expected: Expected

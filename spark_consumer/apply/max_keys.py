@@ -1,4 +1,4 @@
-"""The greatest keys of tables, so that a batch of greater ones need not look at the tables' files.
+"""Greatest keys of tables, so that batches of greater ones need not read the tables' files.
 
 Keys mostly grow, and then the question whether a table has one of a batch's keys is answered by one
 number. It is read from the table's statistics once, and kept up by what the job
@@ -18,24 +18,24 @@ __all__ = ["Frontiers"]
 
 @dataclass(frozen=True, slots=True)
 class _Frontier:
-    """Greatest values by column, which the table has at most at a version."""
+    """Upper bounds of a table's values at a version, by column."""
 
     version: Version
     greatest: Mapping[str, int]
 
 
 class Frontiers:
-    """What is known of tables; sessions may have it in common."""
+    """Greatest keys of tables, as far as known; sessions may share it."""
 
     def __init__(self) -> None:
         self._by_path: dict[str, _Frontier] = {}
 
     def is_beyond(self, table: Table, least: Mapping[str, int]) -> bool:
-        """Whether a batch has no key of the table, for a column of all its keys is greater.
+        """Whether a batch has no key of the table, because some column of its keys is greater.
 
         Args:
-            table: as it is now.
-            least: by integer column of the key, the least value of the batch.
+            table: the present table.
+            least: least value of the batch, by integer column of the key.
         """
         if not least:
             return False
@@ -46,12 +46,12 @@ class Frontiers:
         return any(least[name] > most for name, most in known.greatest.items() if name in least)
 
     def follow(self, table: Table, before: Version, greatest: Mapping[str, int] | None) -> None:
-        """Take note of a write.
+        """Record a write.
 
         Args:
-            table: after it.
-            before: its version before.
-            greatest: by column, the greatest value that was written; None when not known.
+            table: the table after it.
+            before: version before it.
+            greatest: greatest written value, by column; None when not known.
         """
         known = self._by_path.pop(table.path, None)
         if known is None or greatest is None or known.version != before:

@@ -1,9 +1,9 @@
-"""Decode a large batch in one pass, taking for granted what its records are like.
+"""Speculative decoding of a large batch in one pass, by guessed schemas.
 
 Which schemas a batch has, and whether all of its records are there, is known when it has been read;
-reading and decoding again is what costs most then. So the records are decoded as if they were like
-the last batch's, or like the first ones of this, and counted on the way. Where one of them is not,
-what was decoded is thrown away, and the batch is surveyed before it is decoded
+reading and decoding again is what costs most then. The records are therefore decoded as if they
+were like the last batch's, or like the first ones of this, and counted on the way. If one of them
+is not, the result is thrown away, and the batch is surveyed before it is decoded
 (`spark_consumer.kafka.batch_profile`).
 """
 
@@ -47,12 +47,12 @@ _WAIT_S: Final = 60
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """What the records of a share should be.
+    """Expectation of the records of a share.
 
     Attributes:
-        kind: All that are changes have its schemas.
-        share: They are all that it promises.
-        begins: In each partition the first one begins a copy, and no other is a `t`.
+        kind: Kind whose schemas all changes have.
+        share: Share whose records they are, all of them.
+        begins: Whether the first one in each partition begins a copy, and no other is a `t`.
     """
 
     kind: Piece
@@ -60,7 +60,7 @@ class Expected:
     begins: bool
 
     def counts(self, schemas: Schemas) -> list[Expr]:
-        """Aggregates over a wire frame: their values are for `fulfilled`."""
+        """Return aggregates over a wire frame, whose values `fulfilled` checks."""
         key_id, value_id = self.kind.key_id, self.kind.value_id
         known = of_piece(key_id, value_id) & F.expr(IS_CHANGE)
         asked: list[Expr] = []
@@ -81,7 +81,7 @@ class Expected:
                     F.min(F.when(here, F.col("offset"))),
                     F.min(F.when(here & F.expr("op = 't'"), F.col("offset"))),
                 ]
-        # A tombstone has no value; it belongs to a record that is looked at.
+        # A tombstone has no value; it belongs to a record that is checked.
         other = F.expr("fault IS NOT NULL") | (
             F.col("value_id").isNotNull() & ~F.coalesce(known, F.lit(False))
         )
@@ -96,7 +96,7 @@ class Expected:
         return [one.alias(f"n{number}") for number, one in enumerate(asked)]
 
     def fulfilled(self, numbers: Sequence[int | None]) -> Piece | None:
-        """What there is; None when it is not what is expected, or no change at all."""
+        """Return the survey of the records; None when unexpected, or without any change."""
         spans = self.share.spans
         others, changed, removals, moves = (int(number or 0) for number in numbers[:4])
         held, begun = numbers[4 : 4 + len(spans)], numbers[4 + len(spans) :]
@@ -110,10 +110,10 @@ class Expected:
 
 
 def peek(records: DataFrame, schemas: Schemas) -> tuple[Piece | None, bool]:
-    """What a share begins with, as far as some of its first records say.
+    """Return the expectation of a share by some of its first records.
 
     Args:
-        records: wire frame of it.
+        records: wire frame of the share.
         schemas: the writer schemas.
 
     Returns:
@@ -148,9 +148,9 @@ def peek(records: DataFrame, schemas: Schemas) -> tuple[Piece | None, bool]:
 
 
 def observed(spark: SparkSession, observation: Observation) -> list[int | None] | None:
-    """The numbers of an observation whose frame has been run; None when Spark does not tell them.
+    """Return the values of an observation whose frame has run; None when Spark has none.
 
-    They come a moment later.
+    They arrive slightly later.
     """
     jvm: Any = spark._jvm
     future = observation._jo.future()  # type: ignore[union-attr]
@@ -172,18 +172,17 @@ def decoded_as(
     key: KeyLayout | None,
     schemas: Schemas,
 ) -> Iterator[tuple[Piece | None, DataFrame]]:
-    """Read and decode a share, and keep its changes with the executors for a while.
+    """Read and decode a share, and keep its changes with the executors meanwhile.
 
     Args:
-        expected: what it should be.
-        records: wire frame of it.
-        columns: the table's.
+        expected: expectation of its records.
+        records: wire frame of the share.
+        columns: columns of the table.
         key: None for a multiset.
         schemas: the writer schemas.
 
     Returns:
-        What there is, and the changes. None, when it is something else: the changes are of no use
-        then.
+        The survey and the changes. None if unexpected; the changes are of no use then.
     """
     counted = records.observe(_NAME, *expected.counts(schemas))
     frame = changes(counted, [expected.kind], columns, key, schemas)

@@ -1,9 +1,9 @@
-"""The strategies by which a table is brought up to date; `choose` has them by batch and table.
+"""Strategies that write a batch to a table; `choose` orders them by batch and table.
 
-Whether all rows of a batch are new is known only when somebody has looked. So a strategy can find
+Whether all rows of a batch are new is known only after a check. A strategy can therefore find
 that a batch is not for it: it has written nothing then, and the next one is tried.
 
-What identifies a row is a second matter, and is a `Rows`: by key, or by value.
+How rows are identified is a second matter, and is a `Rows`: by key, or by value.
 """
 
 from __future__ import annotations
@@ -24,57 +24,57 @@ from spark_consumer.kafka.batch_profile import Piece
 __all__ = ["choose", "write", "write_outright"]
 
 REWRITE_BYTES: Final = 1024 * 1024
-"""Up to this size a table is written anew: an upsert would rewrite its file or two as well."""
+"""Size until which a table is rewritten: an upsert would rewrite its file or two as well."""
 
 
 class Rows(Protocol):
-    """What identifies the rows of a table."""
+    """How the rows of a table are identified."""
 
     @property
     def folded(self) -> DataFrame:
-        """The outcome of the batch: action, v, and what the methods need; worked out once."""
+        """The outcome of the batch: action, v, and what the methods need; computed once."""
 
     def only_inserts(self) -> bool:
-        """The batch brings rows and takes none."""
+        """Whether the batch only inserts rows."""
 
     def are_new_as_they_are(self) -> bool:
-        """An append of the rows that the batch brings, unfolded, does what `merge_into` would."""
+        """Whether an append of the batch's rows, unfolded, is equal to `merge_into`."""
 
     def are_outright(self, written: Callable[[list[str]], DataFrame]) -> bool:
-        """As for `are_new_as_they_are`, of rows that `written` gives some columns of."""
+        """Whether rows are new, given some of their columns in `written`."""
 
     def appended(self, folded: DataFrame) -> DataFrame:
-        """Those of the outcomes that are rows of a table without rows."""
+        """Return the outcomes that are rows of a table without rows."""
 
     def are_new(self, folded: DataFrame) -> bool:
-        """An append of `folded` does what `merge_into` would."""
+        """Whether an append of `folded` is equal to `merge_into`."""
 
-    def write_anew(self, folded: DataFrame) -> int:
-        """Write the table anew as `merge_into` would leave it; see `Strategy`."""
+    def rewrite(self, folded: DataFrame) -> int:
+        """Rewrite the table as `merge_into` would leave it; see `Strategy`."""
 
     def merge_into(self, folded: DataFrame) -> int:
         """Let the table's format apply `folded`; see `Strategy`."""
 
     def greatest(self) -> dict[str, int] | None:
-        """By integer column of the key, the batch's greatest value, where that was looked at."""
+        """Return the batch's greatest value by integer column of the key, where known."""
 
 
 Strategy: TypeAlias = Callable[[Batch, Rows], int | None]
-"""Applies a batch by one commit, and says for how many keys an update or a delete has found no row,
-as far as that is counted. None: the batch is not for it, and nothing was written."""
+"""Applies a batch by one commit; returns the number of updates and deletes that matched no row,
+where counted. None: the strategy does not fit the batch, and nothing was written."""
 
 
 def choose(
     *, only_inserts: bool, small: bool, empty: bool, size: int | None, by_row: bool
 ) -> tuple[Strategy, ...]:
-    """The strategies for a batch in the order in which they are tried; the last is for any batch.
+    """Return the strategies for a batch in the order in which they are tried; the last fits any.
 
     Args:
-        only_inserts: the batch brings rows and takes none.
-        small: it is on the driver.
-        empty: the table's rows go first.
-        size: the table's in bytes; None when it is not known.
-        by_row: the table tells its readers which rows change.
+        only_inserts: whether the batch only inserts rows.
+        small: whether it is on the driver.
+        empty: whether the table's rows are removed first.
+        size: size of the table in bytes; None when not known.
+        by_row: whether the table reports changed rows to its readers.
     """
     tried: tuple[Strategy, ...] = (append_as_it_is,) if only_inserts else ()
     if empty:
@@ -87,7 +87,7 @@ def choose(
 
 
 def append_as_it_is(batch: Batch, rows: Rows) -> int | None:
-    """Every row is new, and needs no folding."""
+    """Append: every row is new, and needs no folding."""
     if not rows.are_new_as_they_are():
         return None
     batch.append(batch.changed)
@@ -95,18 +95,18 @@ def append_as_it_is(batch: Batch, rows: Rows) -> int | None:
 
 
 def overwrite(batch: Batch, rows: Rows) -> int:
-    """The table is emptied first: it holds what the batch brings, and nothing else."""
+    """Replace: the table is emptied first, and has the rows of the batch then."""
     batch.append(rows.appended(rows.folded))
     return 0
 
 
 def rewrite(batch: Batch, rows: Rows) -> int:
-    """A small batch meets a small table, which is written anew as a whole."""
-    return rows.write_anew(rows.folded)
+    """Rewrite: a small batch meets a small table, which is rewritten as a whole."""
+    return rows.rewrite(rows.folded)
 
 
 def append(batch: Batch, rows: Rows) -> int | None:
-    """Every row is new once those that replace one another are folded."""
+    """Append after folding: every row is new once those of one key are folded."""
     if not rows.are_new(rows.folded):
         return None
     batch.append(rows.folded)
@@ -114,7 +114,7 @@ def append(batch: Batch, rows: Rows) -> int | None:
 
 
 def merge(batch: Batch, rows: Rows) -> int:
-    """Rows come, change and go, as the table's format does it."""
+    """Merge: rows are inserted, updated and deleted by the table's format."""
     return rows.merge_into(rows.folded)
 
 
@@ -143,11 +143,11 @@ def write(batch: Batch) -> int:
 def write_outright(
     batch: Batch, expected: Expected, observation: Observation
 ) -> tuple[Found | None, Piece | None]:
-    """Write the rows of a batch while they are read, and look afterwards whether that was right.
+    """Write the rows of a batch while they are read, and check afterwards whether that was right.
 
     Args:
         batch: its changes are not kept anywhere, and are decoded when they are written.
-        expected: what they should be.
+        expected: expectation of its records.
         observation: runs with them, and has counted what `expected` asks for then.
 
     Returns:
@@ -156,7 +156,7 @@ def write_outright(
     """
     before = batch.table.version()
     named = batch.named(batch.changed)
-    draft = batch.table.stage(named, batch.found, empty=batch.empty, anew=batch.anew)
+    draft = batch.table.stage(named, batch.found, empty=batch.empty, recreate=batch.recreate)
     if draft is None:
         return None, None
     numbers = observed(batch.table.spark, observation)

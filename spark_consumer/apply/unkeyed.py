@@ -1,4 +1,4 @@
-"""Fold changes of a table whose rows have no key, so are told apart by their values alone.
+"""Folding of changes of a table without a key, whose rows are identified by their values.
 
 How many rows have a value is a sum that never falls below zero: an insert adds one, a delete takes
 one away if there is one. An update does both, or neither when there is no old row; which updates
@@ -23,7 +23,7 @@ __all__ = ["Multiset", "fold_multiset"]
 
 
 class Multiset:
-    """Rows that values alone tell apart: `spark_consumer.apply.strategies.Rows`."""
+    """Rows identified by their values; see `spark_consumer.apply.strategies.Rows`."""
 
     def __init__(self, batch: Batch) -> None:
         self._batch = batch
@@ -65,7 +65,7 @@ class Multiset:
         """See `Rows`."""
         return True
 
-    def write_anew(self, folded: DataFrame) -> int:
+    def rewrite(self, folded: DataFrame) -> int:
         """See `Rows`."""
         there = self._batch.table.rows().alias("t")
         stays = there.join(folded.alias("s"), F.expr(self._same), "left_anti")
@@ -128,9 +128,9 @@ def fold_multiset(
 
 
 def _numbered(target: DataFrame, walked: DataFrame) -> DataFrame:
-    """The table's rows with a value that something takes away, numbered within the value.
+    """Return the table's rows with values that the batch removes, numbered within the value.
 
-    Which of equal rows stay is open; the number makes it the same for all of the batch.
+    It is open which of equal rows stay; the number makes it the same for all of the batch.
     """
     values = walked.select(F.col("k").alias("value")).distinct()
     same = target.join(values, target["k"].eqNullSafe(values["value"]), "left_semi")
@@ -138,7 +138,7 @@ def _numbered(target: DataFrame, walked: DataFrame) -> DataFrame:
 
 
 def _counted(walked: DataFrame, base: DataFrame | None) -> DataFrame:
-    """Add how many rows a step finds (found), leaves in the end (final), and began with (there)."""
+    """Add the numbers of rows that a step finds (found), leaves (final), and began with (there)."""
     if base is None:
         based = walked.withColumn("there", F.lit(0))
     else:
@@ -166,7 +166,7 @@ def _counted(walked: DataFrame, base: DataFrame | None) -> DataFrame:
 def _actions(
     changes: DataFrame, halves: DataFrame, counted: DataFrame, base: DataFrame | None
 ) -> DataFrame:
-    # The newest rows of a value stay: the table's own are older than what the batch brings.
+    # The newest rows of a value stay: the table's own are older than those of the batch.
     newest = Window.partitionBy("k").orderBy(F.col("pos").desc())
     arrived = counted.where("step > 0").withColumn("age", F.row_number().over(newest))
     plain = halves.where("NOT leaves AND step > 0").select("id")

@@ -1,1 +1,1 @@
-"""Changes folded to what one write needs: DataFrame in, DataFrame out."""
+"""Folding of changes to what one write needs: DataFrame in, DataFrame out."""

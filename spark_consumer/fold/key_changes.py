@@ -1,4 +1,4 @@
-"""Fold changes among which rows change their keys: the row under a new key is made of the old one.
+"""Folding of changes with changed keys: the row under a new key is made of the old one.
 
 Everything that happens to a key is a row of `halves`; a key change is two of them, `leave` at the
 old key and `arrive` at the new one. A *segment* is the time that one row is at one key: it starts
@@ -99,7 +99,7 @@ def _segments(halves: DataFrame, base: DataFrame | None) -> DataFrame:
 
 
 def _roots(segments: DataFrame) -> DataFrame:
-    """For each segment that starts with an arrival, the one that its chain starts with."""
+    """Map each segment that starts with an arrival to the first one of its chain."""
     came = segments.where("op = 'arrive'").select("id", F.col("half").alias("start"))
     left = segments.where("op = 'leave'").select("id", F.col("start").alias("up"))
     chains = came.join(left, "id").select("start", "up").localCheckpoint()
@@ -114,7 +114,7 @@ def _roots(segments: DataFrame) -> DataFrame:
 def _rows(
     changes: DataFrame, fields: Sequence[str], segments: DataFrame, base: DataFrame | None
 ) -> DataFrame:
-    """The outcomes of the keys that take part in a key change."""
+    """Return the outcomes of the keys that take part in a key change."""
     roots = _roots(segments).select("start", F.col("up").alias("root"))
     rooted = (
         segments.join(roots, "start", "left")

@@ -1,9 +1,9 @@
-"""Fold changes to what one write needs: one row per key. DataFrame in, DataFrame out.
+"""Folding of changes to one row per key, for one write. DataFrame in, DataFrame out.
 
 Changes are ordered by `pos`. Per key the fold looks for the last *boundary*, a put or a delete:
 after a delete nothing else can have happened to the key (a set of an absent row is skipped), after
 a put the row is known whole, and without a boundary there are only sets, which hold if the table
-has the row. So the outcome of each key is one of
+has the row. The outcome of each key is one of
 
     put      the row is `v`, whatever the table has
     set      if the table has the row, the columns in `sent` become those of `v`
@@ -51,7 +51,7 @@ def fold_keyed(changes: DataFrame, fields: Sequence[str]) -> DataFrame:
 
 
 def last_sent(fields: Sequence[str], position: Expr) -> list[Expr]:
-    """Per field the last value that was sent, in a struct so that a NULL that was sent differs."""
+    """Return the last value sent of each field, in a struct so that a sent NULL differs."""
     return [
         F.max_by(
             F.struct(F.col(f"v.`{field}`").alias("value")),
@@ -62,11 +62,11 @@ def last_sent(fields: Sequence[str], position: Expr) -> list[Expr]:
 
 
 def row(fields: Sequence[str]) -> Expr:
-    """The row that `last_sent` has found, as `v`."""
+    """Return the row that `last_sent` has found, as `v`."""
     return F.struct(*(F.col(f"`_{field}`.value").alias(field) for field in fields)).alias("v")
 
 
 def sent(fields: Sequence[str]) -> Expr:
-    """The fields of which `last_sent` has found a value, as `sent`."""
+    """Return the fields of which `last_sent` has found a value, as `sent`."""
     flags = [F.when(F.col(f"`_{field}`").isNotNull(), F.lit(field)) for field in fields]
     return F.array_compact(F.array(*flags)).alias("sent")

@@ -49,7 +49,7 @@ def assigned(columns: Sequence[ColumnPlan]) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class KeyedChanges:
-    """What a batch does to rows that a key tells apart.
+    """Changes of a batch to rows that are identified by a key.
 
     Attributes:
         source: One row for each key: `k`, the key in canonical form by Avro field; `action`: `put`
@@ -79,7 +79,7 @@ class KeyedChanges:
 
 @dataclass(frozen=True, slots=True)
 class ValueChanges:
-    """What a batch does to rows that only their values tell apart.
+    """Changes of a batch to rows that are identified by their values.
 
     Attributes:
         source: `action`: `insert` one row, or `delete` all rows that are equal to `v`, except

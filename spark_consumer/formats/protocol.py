@@ -5,7 +5,7 @@ rules make the job exact over any format; `tests/support/spark/memory_format.py`
 implementation of them:
 
 *One commit.* A method that is given a `Commit` makes one commit or raises. Rows and metadata are in
-it together, so whoever sees the rows sees the position that they are complete up to.
+it together, so whoever sees the rows sees the position until which they are complete.
 
 *On top of what was read.* The job works out what to write from the table as it was `found`. When
 any other commit has changed the rows or the position since then, the method raises
@@ -80,7 +80,7 @@ class Table(Protocol):
     def label(self) -> str:
         """How messages call it."""
 
-    # What there is. Cheap: no Spark job is run where the format can answer without one.
+    # Inspection. Cheap: no Spark job is run if the format can answer without one.
 
     def version(self) -> Version:
         """The newest version; `NO_VERSION` when there is no table."""
@@ -89,7 +89,7 @@ class Table(Protocol):
         """The table with its position; None when there is no table.
 
         Args:
-            trusted: a version up to which the table is known to have only commits of this job.
+            trusted: a version until which the table is known to have only commits of this job.
 
         Raises:
             TableError: somebody else has changed the rows, or the history does not go back to a
@@ -116,7 +116,7 @@ class Table(Protocol):
         """Number of the rows' files; None when that is not at hand."""
 
     def tracks_rows(self) -> bool:
-        """Whether readers are told which rows change, as by a change data feed.
+        """Whether readers learn which rows change, as by a change data feed.
 
         Then a write touches the rows that change and no others.
         """
@@ -132,26 +132,26 @@ class Table(Protocol):
     # Writes. Each makes one commit; see the rules above for `found` and what is raised.
 
     def write(
-        self, rows: DataFrame, commit: Commit, found: Found | None, *, empty: bool, anew: bool
+        self, rows: DataFrame, commit: Commit, found: Found | None, *, empty: bool, recreate: bool
     ) -> None:
         """Append rows; or replace all rows, as TRUNCATE or a new copy does.
 
         Args:
-            rows: in the table's columns and their order; with `anew` in any. A column's comment is
-                its PostgreSQL type.
+            rows: in the table's columns and their order; with `recreate` in any. A column's comment
+                is its PostgreSQL type.
             commit: metadata of the commit.
             found: the table as it was read; None is for `empty` alone: what is there does not
                 matter.
             empty: the rows that are there go.
-            anew: with `empty`: the table's columns become those of `rows`, and a table that does
-                not exist is created.
+            recreate: whether, with `empty`, the table's columns become those of `rows`, and a table
+                that does not exist is created.
 
         Raises:
             TransientConsumerError: the table has changed meanwhile, and nothing was written.
         """
 
     def stage(
-        self, rows: DataFrame, found: Found | None, *, empty: bool, anew: bool
+        self, rows: DataFrame, found: Found | None, *, empty: bool, recreate: bool
     ) -> Draft | None:
         """Do the work of `write`, and leave the commit to the caller.
 
@@ -160,7 +160,7 @@ class Table(Protocol):
         """
 
     def upsert(self, changes: KeyedChanges, commit: Commit, found: Found | None) -> int:
-        """Apply changes of rows that a key tells apart: see `KeyedChanges`.
+        """Apply changes of rows that are identified by a key: see `KeyedChanges`.
 
         Returns:
             Number of outcomes that need a row and have found none.
@@ -170,7 +170,7 @@ class Table(Protocol):
         """
 
     def exchange(self, changes: ValueChanges, commit: Commit, found: Found | None) -> None:
-        """Apply changes of rows that only their values tell apart: see `ValueChanges`.
+        """Apply changes of rows that are identified by their values: see `ValueChanges`.
 
         Raises:
             TransientConsumerError: as for `write`.
@@ -188,7 +188,7 @@ class Table(Protocol):
     # Maintenance, between two cuts.
 
     def keep_history(self, hours: float) -> None:
-        """Keep files and history of versions that others have replaced for so many hours."""
+        """Keep files and history of replaced versions for a number of hours."""
 
     def compact(self, commit: Commit, *, small: int) -> None:
         """Merge files of less than `small` bytes; the rows stay, and so does their position.

@@ -45,7 +45,7 @@ _COPY_AGAIN: Final = f"{COPY_AGAIN}: the copy begins with the columns as they ar
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What the table's position remembers of a column.
+    """A column as the table's position remembers it.
 
     Attributes:
         pg_type: PostgreSQL's type.
@@ -156,7 +156,7 @@ def follow(
     if came and unnumbered:
         raise TableError(
             f"{label}: column {unnumbered[0]!r} went and {came[0].name!r} came at once: a new name"
-            " and a new column cannot be told apart",
+            " and a new column look the same",
             hint=_COPY_AGAIN,
         )
     return steps
@@ -172,7 +172,7 @@ def _renames(known: Mapping[str, Known], layout: Layout) -> dict[str, str]:
 
 
 def _chains(renamed: Mapping[str, str], label: str) -> list[list[str]]:
-    """Return runs of names, each of whose columns takes the name behind its own."""
+    """Return runs of names, each of whose columns gets the name after its own."""
     chains = [[name] for name in renamed if name not in renamed.values()]
     for chain in chains:
         while chain[-1] in renamed:
@@ -245,7 +245,7 @@ def _is_varying(pg_type: str) -> bool:
 
 
 def _is_open_text(pg_type: str) -> bool:
-    """A type that takes any varchar as it is; a longer limit is not told from a shorter one."""
+    """Return the type with any varchar unchanged; a longer limit is the same as a shorter one."""
     return pg_type in ("text", "character varying", "varchar")
 
 
@@ -297,7 +297,7 @@ def planned(layout: Layout, written: StructType) -> tuple[ColumnPlan, ...]:
 
 
 def known_after(layout: Layout, before: Mapping[str, Known] | None = None) -> dict[str, Known]:
-    """What a position remembers of the columns; a number that a schema lacks is kept by name."""
+    """Return the columns for a position; a number that a schema lacks is kept by name."""
     found = {}
     for column in layout.columns:
         number = column.number

@@ -1,9 +1,9 @@
 """Run the job: a streaming query per subscription, until it is stopped or complete.
 
 The stream is the subscription's marker topic. A micro-batch says how far the markers go; it is
-applied in cuts, each up to a PROGRESS marker, so at the end of source transactions over all tables
-(`spark_consumer.job.rebuild`). What a table has is in the table, and how far all have come is in
-the newest manifest, so Spark's checkpoint is made anew at each start.
+applied in cuts, each until a PROGRESS marker, so at the end of source transactions over all tables
+(`spark_consumer.job.rebuild`). A table has its own position, and the newest manifest that of all
+tables, so Spark's checkpoint is made again at each start.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _log: Final = logger(__name__)
 _POLL_S: Final = 0.1
 _SAY_S: Final = 30.0
 _AGAIN_S: Final = 60.0
-"""After so long a subscription that is held is tried again."""
+"""Seconds after which a held subscription is tried again."""
 _IDLE: Final = "Waiting for"
 """With these words Spark says that a query has read all that there is."""
 
@@ -55,7 +55,7 @@ _IDLE: Final = "Waiting for"
 def run(
     settings: ConsumerSettings, spark: SparkSession, *, stopping: threading.Event | None = None
 ) -> int:
-    """Rebuild the tables of all subscriptions until stopped, or complete up to `endpos`.
+    """Rebuild the tables of all subscriptions until stopped, or complete until `endpos`.
 
     Args:
         settings: of the job.
@@ -193,7 +193,7 @@ class _Watch:
                     self._look_after(subscription)
             if time.monotonic() - said > _SAY_S:
                 said = time.monotonic()
-                _say_what_is_missing(self._settings, [*self._waiting, *self._running])
+                _log_missing(self._settings, [*self._waiting, *self._running])
             self._try_again()
             self._stopping.wait(_POLL_S)
         if self._ended and not self._stopping.is_set():
@@ -308,7 +308,7 @@ def _tables_held(subscription: Subscription) -> _TablesHeldError:
     )
 
 
-def _say_what_is_missing(settings: ConsumerSettings, subscriptions: list[Subscription]) -> None:
+def _log_missing(settings: ConsumerSettings, subscriptions: list[Subscription]) -> None:
     for subscription in subscriptions:
         manifest = subscription.manifest
         if settings.endpos is not None:
@@ -338,7 +338,7 @@ def _stop(running: dict[Subscription, StreamingQuery], timeout_s: float) -> None
         try:
             query.stop()
         except (PySparkException, Py4JError) as error:
-            # What it still commits is what it would have been, and what it does not is read again.
+            # Whatever it still commits is correct, and the rest is read again.
             _log.warning(
                 "batch abandoned, the next start goes on before it: subscription=%s: %s",
                 subscription.name,

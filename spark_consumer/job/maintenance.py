@@ -1,7 +1,7 @@
 """Keep tables quick to read and no larger than they must be, between two cuts.
 
 Small files are put together, and files that no kept state needs are removed. Nothing else writes
-to the tables meanwhile, so neither can conflict with a cut. What is left afterwards is what
+to the tables meanwhile, so neither can conflict with a cut. It keeps what
 `ConsumerSettings.keep_hours` promises: a file goes only when no state that is that young has it.
 """
 
@@ -32,12 +32,12 @@ _DONE: Final = "maintained"
 _MANY_FILES: Final = 16
 _SMALL_FILE_BYTES: Final = 32 * 1024 * 1024
 _SLACK_HOURS: Final = 1.0
-"""A state is written a moment after the files that it has were replaced."""
+"""Seconds between the replacement of files and the state that has the new ones."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Tidied:
-    """What was done of a table.
+    """Result of the maintenance of a table.
 
     Attributes:
         version: It had then.
@@ -50,7 +50,7 @@ class _Tidied:
 
 
 class Maintenance:
-    """Of one subscription's tables.
+    """Maintenance of one subscription's tables.
 
     Args:
         settings: of the job.

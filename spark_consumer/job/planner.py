@@ -1,4 +1,4 @@
-"""What each table has to read to come to the end of a cut, or why it cannot."""
+"""Plan of a cut: what each table has to read to reach its end, or why it cannot."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _PIECE: Final = 50_000
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """A table's share, and the table as it is; None for one that begins again with a copy."""
+    """A table's share, and the present table; None for one that begins again with a copy."""
 
     name: str
     share: Share
@@ -78,13 +78,13 @@ class Planner:
         *,
         last: bool,
     ) -> tuple[list[Task], dict[str, Hold]]:
-        """Say what is to be applied, and which tables are held.
+        """Return the tasks of a cut, and the tables that are held.
 
         Args:
             manifest: the state now.
             markers: of a cut, or of several.
-            topics: those to look at.
-            last: there is no further try: a table at which Spark fails is held.
+            topics: topics to plan.
+            last: whether it is the last try: then a table on which only Spark fails is held, too.
 
         Raises:
             TransientConsumerError: it should be tried again.
@@ -92,7 +92,7 @@ class Planner:
         self._manifest = manifest
         try:
             states = self._topics.look(topics)
-        except (FatalConsumerError, TableTransientError):  # one of them is refused: see which
+        except (FatalConsumerError, TableTransientError):  # one is refused: find which
             states = {}
         tasks: dict[str, Task] = {}
         holds: dict[str, Hold] = {}
@@ -111,10 +111,10 @@ class Planner:
         return list(tasks.values()), {n: why for n, why in holds.items() if n not in tasks}
 
     def _task(self, topic: str, state: TopicState | None, markers: Sequence[Marker]) -> Task | None:
-        """What is to be read for one topic; None when its table has it all.
+        """Return the task for one topic; None when its table has everything.
 
         Raises:
-            TableError: what the table needs is not there.
+            TableError: records that the table needs are gone.
         """
         if state is None:
             raise TableError(f"topic {topic} is gone", hint="let the gateway create it again")

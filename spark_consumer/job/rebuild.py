@@ -58,7 +58,7 @@ class Rebuild:
 
     Attributes:
         manifest: The state now, once it is known; see `load`.
-        figures: What has been done so far.
+        figures: Figures of the subscription.
     """
 
     def __init__(
@@ -108,7 +108,7 @@ class Rebuild:
             self._store(replace(self.manifest, unread=unread))
 
     def open(self, journal: str) -> None:
-        """Look at the tables before anything is applied, and bring those up to date that lag.
+        """Check the tables before anything is applied, and bring lagging ones up to date.
 
         Args:
             journal: id of the marker topic.
@@ -120,20 +120,20 @@ class Rebuild:
             _log.info("a new marker topic: subscription=%s", self.subscription)
             self.manifest = replace(self.manifest, journal=journal, marker=-1, owner=None)
         self._shelf.names = {state.topic: name for name, state in self.manifest.tables.items()}
-        behind = [name for name in self.manifest.tables if self._is_behind(name)]
-        behind += [name for name in self.manifest.held_by_job if name not in behind]
-        if behind and self.manifest.marker >= 0:
-            _log.info("looking after tables: %s", ", ".join(behind))
+        lagging = [name for name in self.manifest.tables if self._is_lagging(name)]
+        lagging += [name for name in self.manifest.held_by_job if name not in lagging]
+        if lagging and self.manifest.marker >= 0:
+            _log.info("catching up: tables=%s", ", ".join(lagging))
             topics = {
                 self.manifest.tables[name].topic if name in self.manifest.tables else name
-                for name in behind
+                for name in lagging
             }
-            self._catch_up(topics, behind)
+            self._catch_up(topics, lagging)
 
     def apply(self, cut: Cut) -> None:
         """Apply a cut, and keep the manifest that says so.
 
-        What fails is tried again after a while, in smaller cuts; tables that have it skip it.
+        A failed cut is retried after a while, in smaller cuts; tables that have it skip it.
 
         Args:
             cut: the next one.
@@ -177,7 +177,7 @@ class Rebuild:
         self._maintain()
 
     def _maintain(self) -> None:
-        """Look after the tables when it is time, and keep a manifest with their versions."""
+        """Maintain the tables when it is time, and keep a manifest with their versions."""
         if self._maintenance.is_due():
             with self.figures.phase("maintenance"):
                 moved = self._maintenance.tidy(self.manifest.tables)
@@ -190,13 +190,13 @@ class Rebuild:
         self.figures.tables_held = len(self.manifest.held_by_job)
         self.figures.records += records
 
-    def _history(self, after: int, upto: int) -> list[Marker]:
-        """The PROGRESS markers between two offsets of the marker topic; fewer if some are gone."""
+    def _history(self, after: int, last: int) -> list[Marker]:
+        """Return the PROGRESS markers between two offsets of the marker topic, if they exist."""
         state = self._topics.look([self._marker_topic])[self._marker_topic]
         begin = max(after + 1, state.earliest[0])
-        if begin > upto:
+        if begin > last:
             return []
-        spans = {self._marker_topic: {0: (begin, upto + 1)}}
+        spans = {self._marker_topic: {0: (begin, last + 1)}}
         frame = read_offsets(self._spark, self._settings, spans)
         with tuned(self._spark, INTERPRETED):
             read = read_markers(frame, self._schemas)
@@ -206,12 +206,12 @@ class Rebuild:
         judged = Witness(self.subscription, self._settings.topics, owner).judge(read.found)
         return [one for one in judged if isinstance(one, Marker)]
 
-    def _is_behind(self, name: str) -> bool:
-        """Whether a table is not the one that the manifest knows."""
+    def _is_lagging(self, name: str) -> bool:
+        """Whether a table lacks commits that the manifest knows."""
         state = self.manifest.tables[name]
         try:
             found = self._shelf.find(name, state.version)
-        except Exception as error:  # it is looked at again, and held then
+        except Exception as error:  # it is checked again, and held then
             if (every := every_table(error)) is not None:
                 raise every from error
             return True
@@ -260,7 +260,7 @@ class Rebuild:
         self, cut: Cut, tables: Mapping[str, TableState], holds: Mapping[str, Hold]
     ) -> None:
         before = self.manifest
-        # Markers behind the last one that has records change nothing.
+        # Markers after the last one that has records change nothing.
         begin = next((one for one in reversed(cut.markers) if one.ranges), cut.end)
         back = {*tables, *(state.topic for state in tables.values())}
         kept = {name: why for name, why in before.held_by_job.items() if name not in back}

@@ -1,6 +1,6 @@
 """One subscription's part of the job: its query, and what is done with each micro-batch.
 
-What fails for a subscription holds it, with the reason, and no other; what concerns every table
+A failure of a subscription holds it, with the reason, and no other; one that concerns every table
 (`spark_consumer.spark.failures`) ends the job.
 """
 
@@ -61,8 +61,8 @@ class Subscription:
 
     Attributes:
         failure: Why the last micro-batch failed, after which no other is applied; None: it did not.
-            Spark is not told, and takes the batch for done: what it logs of a failure is long, and
-            says less.
+            Spark does not see it, and regards the batch as done: what it logs of a failure is long,
+            and says less.
         held: Why nothing of it is read now; None while it is.
         stopping: Set to let the running micro-batch end after the table that is being written.
     """
@@ -95,7 +95,7 @@ class Subscription:
 
     @property
     def manifest(self) -> Manifest:
-        """Where it stands."""
+        """The manifest of its present state."""
         return self.rebuild.manifest
 
     def load(self) -> None:
@@ -260,15 +260,15 @@ class Subscription:
         self.rebuild.hold(None)
 
     def _check_journal(self) -> None:
-        """Notice a marker topic that was made anew, whose offsets mean something else.
+        """Detect a marker topic that was made again, whose offsets mean something else.
 
         Raises:
-            TableTransientError: it was; the query has to begin anew, too.
+            TableTransientError: it was; the query has to begin again, too.
             TransientConsumerError: the broker does not answer.
         """
         state = self._topics.look([self._topic]).get(self._topic)
         if state is None or state.id != self.manifest.journal:
-            raise TableTransientError(f"topic {self._topic} is gone, or was made anew")
+            raise TableTransientError(f"topic {self._topic} is gone, or was made again")
 
     def _believed(self, read: Iterable[Found]) -> Iterator[Marker | Copy]:
         refused: list[Refused] = []

@@ -1,4 +1,4 @@
 """Topics as the job reads them: markers, schemas, positions, and records decoded to changes.
 
-Records come from outside: what they may be, and whose markers are believed, is checked here.
+Records come from outside: their schemas, and the writers of markers, are checked here.
 """

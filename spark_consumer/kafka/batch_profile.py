@@ -1,4 +1,4 @@
-"""What a wire frame holds of a topic, as one pass over it says, for the driver to decide by."""
+"""Profile of a wire frame by topic, from one pass over it, on which the driver bases decisions."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _MOST_KINDS: Final = 100_000
 _MOST_SCHEMAS: Final = 1_000
 """Schemas in a topic's records that are read together; each ALTER TABLE brings two at most."""
 
-# Of a wire frame's record; see `Piece`.
+# Columns of a wire frame's record; see `Piece`.
 IS_CHANGE: Final = "value_id IS NOT NULL AND op <> 't'"
 IS_MOVE: Final = "value_id IS NOT NULL AND op = 'c' AND rekey <=> 'new'"
 IS_REMOVAL: Final = f"value_id IS NOT NULL AND op IN ('u', 'd') OR {IS_MOVE}"
@@ -54,9 +54,9 @@ class Piece:
     Attributes:
         key_id: Schema id of the keys; None where there is no key.
         value_id: Schema id of the values.
-        changes: Records that are not truncates.
-        removals: Of these, the ones that need an old row: u, d, and the new half of a rekey.
-        moves: Of these, the new halves of a rekey.
+        changes: Number of records that are not truncates.
+        removals: Number of those that need an old row: u, d, and the new half of a rekey.
+        moves: Number of those that are new halves of a rekey.
     """
 
     key_id: int | None
@@ -68,7 +68,7 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """What a frame holds of one partition.
+    """Profile of one partition in a frame.
 
     Attributes:
         first: First offset.
@@ -87,12 +87,12 @@ class Held:
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """What a frame holds of one topic.
+    """Profile of one topic in a frame.
 
     Attributes:
-        partitions: By number.
-        bytes: Of the Avro bodies of all keys and values.
-        pieces: By schema ids; tombstones left out.
+        partitions: Profiles by number of the partition.
+        bytes: Size of the Avro bodies of all keys and values.
+        pieces: Records by schema ids, without tombstones.
     """
 
     topic: str
@@ -101,7 +101,7 @@ class Survey:
     pieces: tuple[Piece, ...]
 
     def place(self) -> str:
-        """Where it is, for messages."""
+        """Place of the records, for messages."""
         parts = "; ".join(
             f"partition {number}, offsets {held.first} to {held.last}"
             for number, held in self.partitions.items()
@@ -110,12 +110,12 @@ class Survey:
 
 
 def schema_id(number: int | None) -> Expr:
-    """A schema's id as wire frames have it: four bytes, big-endian; null for none."""
+    """Return a schema's id as in wire frames: four bytes, big-endian; null for none."""
     return F.lit(None if number is None else number.to_bytes(4, "big"))
 
 
 def schema_number(found: bytes) -> int:
-    """The id that a wire frame's row has."""
+    """Return the id in a wire frame's row."""
     return int.from_bytes(found, "big")
 
 
@@ -127,7 +127,7 @@ def of_piece(key_id: int | None, value_id: int) -> Expr:
 
 
 def survey(records: DataFrame) -> dict[str, Survey]:
-    """Say what a wire frame holds, by topic.
+    """Return the profile of a wire frame, by topic.
 
     Raises:
         ContractError: a record whose form is at fault; names topic, partition and offset. Or there
@@ -211,11 +211,11 @@ def _lone(row: Any) -> tuple[int, bytes]:
 def copy_beginnings(
     records: DataFrame, found: Survey, schemas: Schemas
 ) -> dict[int, tuple[int, int]]:
-    """Where copies begin: the `t` records whose snapshot is ``first``.
+    """Return where copies begin: the `t` records whose snapshot is ``first``.
 
     Args:
         records: wire frame of one topic.
-        found: what it holds.
+        found: its profile.
         schemas: the writer schemas.
 
     Returns:

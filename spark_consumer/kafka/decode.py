@@ -1,4 +1,4 @@
-"""From Kafka records to changes, decoded in the JVM. No row passes through Python.
+"""Decoding of Kafka records to changes, in the JVM. No row passes through Python.
 
 `wire` cuts headers and wire format; when `spark_consumer.kafka.batch_profile` has said what a frame
 holds, `changes` makes the frame that `spark_consumer.fold.keyed` and its kin fold.
@@ -6,7 +6,7 @@ holds, `changes` makes the frame that `spark_consumer.fold.keyed` and its kin fo
 A change has these columns:
 
     pos     struct<lsn string, seq bigint, offset bigint>: its place; orders changes
-    id      bigint: tells it from every other change of its topic
+    id      bigint: unique among the changes of its topic
     op      put (a whole row), set (columns of a row that is there), delete,
             move (a row that is there gets another key, and columns)
     k       struct: the key, in canonical form; keyed tables only
@@ -16,7 +16,7 @@ A change has these columns:
     unsent  array<string>: fields of v that were not sent, so keep their value (set and move)
 
 A key change arrives as a `d` with rekey=old and a `c` with rekey=new whose `before` carries the old
-identity, perhaps in another partition. The second half says everything, so the first is dropped.
+identity, perhaps in another partition. The second half has everything, so the first is dropped.
 """
 
 from __future__ import annotations
@@ -60,13 +60,13 @@ def read_offsets(
     *,
     tasks: int | None = None,
 ) -> DataFrame:
-    """Records between offsets, as Spark's Kafka source gives them; what is committed, no more.
+    """Return the committed records between offsets, as Spark's Kafka source gives them.
 
     Args:
         spark: session of the frame.
-        settings: how to reach the broker.
-        spans: by topic and partition, the first offset and the one behind the last.
-        tasks: read in at least so many pieces.
+        settings: address and properties of the broker.
+        spans: first offset and the one after the last, by topic and partition.
+        tasks: least number of pieces in which they are read.
     """
     reader = spark.read.format("kafka").option("includeHeaders", "true")
     reader = reader.options(**source_options(settings))
@@ -107,7 +107,7 @@ def _header(name: str) -> str:
 
 
 def prefixed(column: str) -> tuple[Expr, Expr]:
-    """Schema id and Avro bytes of a column in Confluent's wire format; null where it is null.
+    """Return schema id and Avro bytes of a column in Confluent's wire format; null for null.
 
     The id stays as it is there, four bytes: see `spark_consumer.kafka.batch_profile.schema_id`.
     """
@@ -115,7 +115,7 @@ def prefixed(column: str) -> tuple[Expr, Expr]:
 
 
 def wire(records: DataFrame) -> DataFrame:
-    """Cut records of tables' topics into what the job works with.
+    """Return the wire frame of records of tables' topics.
 
     Args:
         records: topic, partition, offset, key, value, headers.
@@ -165,7 +165,7 @@ def _text(schemas: Schemas, schema_id: int) -> str:
 
 
 def row_type(spark: SparkSession, value_schema: str) -> StructType:
-    """The type of a table's rows as Spark decodes them; no job is run."""
+    """Return the type of a table's rows as Spark decodes them, without a job."""
     empty = spark.createDataFrame([], "v binary")
     decoded = empty.select(from_avro("v", value_schema, AVRO_OPTIONS).alias("e"))
     envelope = decoded.schema["e"].dataType
@@ -176,7 +176,7 @@ def row_type(spark: SparkSession, value_schema: str) -> StructType:
 
 
 class RowTypes:
-    """The types of tables' rows, kept until there are too many.
+    """Types of tables' rows, in a bounded cache.
 
     Args:
         spark: any session.
@@ -189,7 +189,7 @@ class RowTypes:
         self._found: dict[int, StructType] = {}
 
     def of(self, value_id: int) -> StructType:
-        """The type of the rows that values of a schema hold."""
+        """Return the type of the rows in values of a schema."""
         if value_id not in self._found:
             if len(self._found) >= _MOST_TYPES:
                 self._found.clear()
@@ -198,7 +198,7 @@ class RowTypes:
 
 
 def source_table(records: DataFrame, value_schema: str) -> tuple[str, str]:
-    """Which schema and table a topic's records name in ``source``: the first one decides.
+    """Return the schema and table that a topic's records name in ``source``, by the first one.
 
     Args:
         records: wire frame of records of that value schema, at least one.
@@ -291,7 +291,7 @@ def _piece(
 
 
 def _needed(envelope: dict[str, Any]) -> str:
-    """A reader's schema of the envelope without what is said of the change, which takes longer."""
+    """Return a reader's schema of the envelope without the metadata, which decodes faster."""
     fields = [field for field in envelope["fields"] if field["name"] in _ROW_FIELDS]
     return json.dumps({**envelope, "fields": fields})
 

@@ -1,4 +1,4 @@
-"""What the writer schemas say of a table: its columns, its key, and when two values are equal.
+"""Layout of a table by its writer schemas: columns, key, and equality of values.
 
 Inside the job's frames a column is known by the name of its Avro field: escaped, so plain in SQL,
 and the same in every version of the schema. PostgreSQL's name is for the Delta table alone.
@@ -31,9 +31,9 @@ class Column:
         field: Its Avro field, ``[A-Za-z_][A-Za-z0-9_]*``.
         name: PostgreSQL's name.
         pg_type: PostgreSQL's type, as ``format_type`` writes it; empty when not known.
-        missing: What rows have in it that were there before it, as PostgreSQL prints it.
+        missing: Value in rows that are older than the column, as PostgreSQL prints it.
         number: PostgreSQL's attnum, which outlives a rename; None when not known.
-        computed: Rows that were there before it may each have another value in it.
+        computed: Whether rows that are older than the column may each have another value.
     """
 
     field: str
@@ -53,13 +53,13 @@ class Layout:
 
 @dataclass(frozen=True, slots=True)
 class ColumnPlan:
-    """A published column and the column of the Delta table that takes it.
+    """A published column and its column of the Delta table.
 
     Attributes:
         field: Avro field.
         name: PostgreSQL's name, which is the Delta column's.
         pg_type: PostgreSQL's type.
-        spark_type: Of the Delta column, as ``simpleString`` writes it.
+        spark_type: Type of the Delta column, as ``simpleString`` writes it.
     """
 
     field: str
@@ -74,7 +74,7 @@ class ColumnPlan:
 
 @dataclass(frozen=True, slots=True)
 class KeyLayout:
-    """What identifies a row.
+    """Key that identifies a row.
 
     Attributes:
         fields: Avro fields of the key's columns, in the key's order.
@@ -137,11 +137,11 @@ _OF_DELTA: Final = frozenset(
         "__delta_internal_row_index", "__delta_internal_is_row_deleted",
     }
 )  # fmt: skip
-"""What MERGE, UPDATE and deletion vectors call columns of theirs, beside those of the table."""
+"""Names of columns that MERGE, UPDATE and deletion vectors add to those of the table."""
 
 
 def _folds(name: str) -> set[str]:
-    """Texts of which two names have one in common exactly when Spark takes them for the same.
+    """Return texts of which two names share one exactly when Spark regards them as equal.
 
     Spark compares with Java's equalsIgnoreCase, character by character, and in other places the
     lower case of both. Unlike `str.casefold`, neither makes ss of ß; the first makes i of the two

@@ -1,12 +1,11 @@
-"""Which markers are believed: whose they are, and which topics they name.
+"""Trust in markers: their writers, and the topics that they name.
 
 A marker is data that somebody has written. One that names topics of others, or comes from another
 gateway than the owner of the topics, is passed over, logged and counted, and so is a record that is
 no marker. Offsets that cannot be hold the table; see `spark_consumer.kafka.position`. Nobody can
-tell a marker with the owner's name in it from the owner's own: that is for the broker, which says
-who may write to the topic. An LSN that is
-less than the one before withdraws what was claimed: the lesser claim counts, since otherwise one
-forged marker would have all that follow refused.
+distinguish a marker with the owner's name in it from the owner's own: that is for the broker, which
+says who may write to the topic. An LSN that is less than the one before withdraws what was claimed:
+the lesser claim counts, since otherwise one forged marker would have all that follow refused.
 """
 
 from __future__ import annotations
@@ -23,29 +22,29 @@ __all__ = ["Found", "Refused", "Witness", "owner_before", "warnings"]
 
 Found: TypeAlias = Marker | Copy | Claim | Damaged
 _MOST_NAMED: Final = 20
-"""Whoever may write markers may write many; the log has other news as well."""
+"""Number of markers in the log: a writer of the topic could cause any number of them."""
 _LONGEST: Final = 500
 _NAME: Final = re.compile("[A-Za-z0-9._-]{1,249}")
 
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """A marker that is passed over, and why."""
+    """A marker that is passed over, and the reason."""
 
     offset: int
     reason: str
 
 
 class Witness:
-    """Judges the markers of one subscription, in the order of their topic.
+    """Judge of the markers of one subscription, in the order of their topic.
 
     Args:
-        subscription: its name.
+        subscription: name of the subscription.
         topics: names that its tables' topics may have beside the usual ones.
-        owner: who wrote the markers before; None when not known.
+        owner: writer of the markers before; None when not known.
 
     Attributes:
-        owner: Who writes now; None when not known.
+        owner: Present writer; None when not known.
         withdrawn: Offsets of markers whose LSN is less than the one before, and both LSNs.
     """
 
@@ -61,7 +60,7 @@ class Witness:
         self._copying = False
 
     def judge(self, read: Iterable[Found]) -> Iterator[Marker | Copy | Refused]:
-        """Yield what is believed, and what is not."""
+        """Yield the markers that are trusted, and those that are not."""
         for one in read:
             reason = self._why_not(one)
             if reason is not None:
@@ -100,16 +99,16 @@ class Witness:
 
     def _is_ours(self, topic: str) -> bool:
         usual = topic.startswith(self._prefix) and topic != self._marker_topic
-        # Kafka refuses to say anything of a name that no topic can have.
+        # Kafka refuses requests for a name that no topic can have.
         return (usual and _NAME.fullmatch(topic) is not None) or topic in self._topics
 
 
 def owner_before(read: Sequence[Found], owner: Owner | None) -> Owner | None:
-    """Whose the topics were before the first of some markers.
+    """Return the owner of the topics before the first of some markers.
 
     Args:
         read: in the order of their topic.
-        owner: whose they are after the last one; None when not known.
+        owner: owner after the last one; None when not known.
     """
     for one in reversed(read):
         if isinstance(one, Claim) and one.taken_from is not None and one.writer == owner:

@@ -1,7 +1,7 @@
-"""The markers of ``<subscription>.transaction``: where a batch may end, and what it must hold.
+"""Markers of ``<subscription>.transaction``: possible ends of batches, and their records.
 
 A PROGRESS marker that names offsets is the last record of a Kafka transaction. Reading every topic
-partition up to the `Range.next` of any one of them gives whole source transactions over all tables.
+partition until the `Range.next` of any one of them gives whole source transactions over all tables.
 """
 
 from __future__ import annotations
@@ -42,18 +42,18 @@ __all__ = [
 ]
 
 Owner: TypeAlias = tuple[str, str, str]
-"""Whose topics they are: system identifier, database and slot."""
+"""Owner of topics: system identifier, database and slot."""
 
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """What one Kafka transaction has put into a topic partition.
+    """Records of one Kafka transaction in a topic partition.
 
     Attributes:
         first: Offset of the first record.
-        next: The offset behind the last record.
+        next: The offset after the last record.
         previous: `next` of the Kafka transaction before; 0 when there was none.
-        records: How many there are, tombstones too.
+        records: Number of records, tombstones included.
     """
 
     partition: int
@@ -69,10 +69,10 @@ class Marker:
 
     Attributes:
         offset: Its place in the marker topic.
-        end_lsn: Everything up to here has been published.
-        commit_time: Of the source, microseconds since 1970; None where it is not known.
-        ranges: By topic; empty when the position moved without a record.
-        writer: Who wrote it; None when it does not say.
+        end_lsn: LSN until which everything has been published.
+        commit_time: Commit time at the source, microseconds since 1970; None when not known.
+        ranges: Ranges by topic; empty when the position moved without a record.
+        writer: Writer of the marker; None when it does not say.
     """
 
     offset: int
@@ -82,7 +82,7 @@ class Marker:
     writer: Owner | None = None
 
     def records(self) -> int:
-        """How many records its Kafka transaction has in tables' topics."""
+        """Number of records of its Kafka transaction in tables' topics."""
         return sum(one.records for ranges in self.ranges.values() for one in ranges)
 
 
@@ -95,8 +95,8 @@ class Copy:
         table: ``schema.table``.
         state: ``pending``, ``copying``, ``ready``; ``held``: the gateway publishes nothing of it
             until it is copied; ``missing``, ``gone``: it is not published any more.
-        reason: Why it is held, or missing.
-        writer: Who wrote the marker; None when it does not say.
+        reason: Reason for which it is held, or missing.
+        writer: Writer of the marker; None when it does not say.
     """
 
     offset: int
@@ -108,12 +108,12 @@ class Copy:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A CLAIM marker: somebody says that the subscription's topics are theirs.
+    """A CLAIM marker: a gateway claims the subscription's topics.
 
     Attributes:
         offset: Its place in the marker topic.
-        writer: Who.
-        taken_from: Whose they were before, where they were taken over on purpose.
+        writer: The gateway that claims them.
+        taken_from: Owner before it, if they were taken over on purpose.
     """
 
     offset: int
@@ -127,7 +127,7 @@ class Damaged:
 
     Attributes:
         offset: Its place in the marker topic.
-        reason: What is wrong with it.
+        reason: The fault.
     """
 
     offset: int
@@ -136,11 +136,11 @@ class Damaged:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What a frame of the marker topic holds.
+    """Markers of a frame of the marker topic.
 
     Attributes:
-        found: In the order of the topic, up to the first record that cannot be read.
-        error: Why that one cannot be read; None when all can.
+        found: Markers in the order of the topic, until the first record that cannot be read.
+        error: Reason for which that one cannot be read; None when all can.
     """
 
     found: list[Marker | Copy | Claim | Damaged]
@@ -156,7 +156,7 @@ class Cut:
 
     @property
     def end(self) -> Marker:
-        """The last marker: what the tables are after the cut."""
+        """The last marker, which has the position of the tables after the cut."""
         return self.markers[-1]
 
     def begun(self) -> int | None:
@@ -168,11 +168,11 @@ class Cut:
         return sorted({topic for marker in self.markers for topic in marker.ranges})
 
     def records(self) -> int:
-        """How many records it has."""
+        """Number of records."""
         return sum(marker.records() for marker in self.markers)
 
     def halves(self) -> tuple[Cut, Cut]:
-        """The same in two cuts; it must have more than one marker."""
+        """Split it into two cuts; it must have more than one marker."""
         middle = len(self.markers) // 2
         first, second = self.markers[:middle], self.markers[middle:]
         border = first[-1].offset
@@ -185,7 +185,7 @@ class Cut:
 def cut_markers(read: Sequence[Marker | Copy], max_records: int | None) -> Iterator[Cut]:
     """Cut markers so that no cut has more than `max_records`, unless one marker alone has.
 
-    What comes after the last PROGRESS belongs to a Kafka transaction whose end has not been read.
+    Markers after the last PROGRESS belong to a Kafka transaction whose end has not been read.
     """
     markers: list[Marker] = []
     copies: list[Copy] = []
@@ -212,7 +212,7 @@ def read_markers(records: DataFrame, schemas: Schemas) -> Reading:
     """Read the PROGRESS, COPY and CLAIM markers of a frame of the marker topic, in its order.
 
     A record that no gateway writes is `Damaged`. One whose schema is not known, or is not that of a
-    marker, may be the gateway's own: nothing behind it is read before it can be.
+    marker, may be the gateway's own: nothing after it is read before it can be.
 
     Args:
         records: value and offset, as Spark's Kafka source gives them.
@@ -231,7 +231,7 @@ def read_markers(records: DataFrame, schemas: Schemas) -> Reading:
     first = F.min("offset").alias("first")
     kinds = cut.where("value_id IS NOT NULL").groupBy("value_id").agg(first).orderBy("first")
     end, why = None, None
-    # In this order: behind the first that cannot be read the registry is asked for nothing.
+    # In this order: after the first that cannot be read the registry is asked for nothing.
     for index, row in enumerate(kinds.limit(_MOST_SCHEMAS + 1).collect()):
         try:
             if index == _MOST_SCHEMAS:
@@ -268,7 +268,7 @@ _TYPES: Final[Mapping[str, str]] = {
     "writer": _OWNER,
     "taken_from": _OWNER,
 }
-"""What is read of a marker, in Spark's types. With others an expression may fail in every task."""
+"""Fields that are read of a marker, in Spark's types; others might fail in every task."""
 
 
 def _at(offset: int, error: ConsumerError) -> ContractError:
@@ -281,7 +281,7 @@ def _at(offset: int, error: ConsumerError) -> ContractError:
 
 
 def _decoded(cut: DataFrame, value_id: int, schemas: Schemas) -> DataFrame:
-    """The offsets and `_TYPES` of the records of one schema; null for what does not decode."""
+    """Return the offsets and `_TYPES` of the records of one schema; null where not decodable."""
     schema = schemas.schema(value_id)
     refused = ContractError(
         f"schema {value_id} is not that of a marker with offsets",

@@ -1,4 +1,4 @@
-"""Up to where a table holds its topic, and what it has to read next. Plain values, no I/O.
+"""Position of a table in its topic, and what it has to read next. Plain values, no I/O.
 
 A table's position is in the commit that brought it there. A share is what a cut asks of one
 table: it begins exactly where the table's position ends, or it is a gap, with the reason.
@@ -24,9 +24,9 @@ class TopicState:
     """A topic as the broker describes it.
 
     Attributes:
-        id: Of this topic; one that is made anew under the same name has another.
-        earliest: By partition, the offset of the first record that is left.
-        latest: By partition, the offset behind the last record.
+        id: ID of the topic; one that is made again under the same name has another.
+        earliest: Offset of the first remaining record, by partition.
+        latest: Offset after the last record, by partition.
     """
 
     id: str
@@ -36,21 +36,21 @@ class TopicState:
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """Up to where a table holds its topic.
+    """Position until which a table holds its topic.
 
     Attributes:
-        journal: Id of the marker topic that `marker` is in.
-        marker: Offset of the last marker whose records the table holds all.
-        end_lsn: Of that marker.
-        commit_time: Of that marker.
-        topic: Where the table comes from.
-        topic_id: Of that topic.
-        next: By partition, the offset behind the last record of that marker.
-        step: How many commits of the next cut the table has; more than 0 only when a cut needs
+        journal: ID of the marker topic of `marker`.
+        marker: Offset of the last marker of which the table has all records.
+        end_lsn: LSN of that marker.
+        commit_time: Commit time of that marker.
+        topic: Topic of the table.
+        topic_id: ID of that topic.
+        next: Offset after the last record of that marker, by partition.
+        step: Number of commits of the next cut the table has; more than 0 only when a cut needs
             several, and between them.
-        done: By partition, the offset behind the last record that those commits hold, where it is
+        done: Offset after the last record of those commits, by partition, where it is
             beyond `next`.
-        generation: Number of the table's version with which its rows began anew.
+        generation: Number of the table's version with which its rows began again.
     """
 
     journal: str
@@ -116,13 +116,13 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """What a cut has for one table.
+    """Share of one table in a cut.
 
     Attributes:
-        spans: By partition.
-        start: The table's position before it, as far as it is known.
+        spans: Spans by partition.
+        start: The table's position before it, as far as known.
         position: The table's position when all of it is applied.
-        begins: A copy must begin in it, and counts from there: what came before is not known.
+        begins: Whether a copy must begin in it, from which it counts: earlier records are unknown.
     """
 
     topic: str
@@ -138,7 +138,7 @@ class Share:
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """Why a share does not begin where the table's position ends."""
+    """Reason for which a share does not begin where the table's position ends."""
 
     reason: str
 
@@ -149,12 +149,12 @@ _Held = list[tuple[Marker, tuple[Range, ...]]]
 def share(
     topic: str, journal: str, state: TopicState, markers: Sequence[Marker], known: Position | None
 ) -> Share | Gap | None:
-    """What a table has to read to go from its position to the last of `markers`.
+    """Return what a table has to read to reach the last of `markers` from its position.
 
     Args:
         topic: the table's topic.
         journal: id of the marker topic.
-        state: the topic, now.
+        state: the present topic.
         markers: in order, none left out.
         known: the table's position; None when there is no table.
 
@@ -173,9 +173,9 @@ def share(
         if known.topic != topic:
             return Gap(f"the table comes from topic {known.topic}, not from {topic}")
         if known.topic_id != state.id:
-            return Gap(f"topic {topic} was made anew")
+            return Gap(f"topic {topic} was made again")
         if not begun:
-            return Gap(f"the marker topic beside topic {topic} was made anew")
+            return Gap(f"the marker topic beside topic {topic} was made again")
     started = dict(known.next) if known is not None else {}
     return _connected(topic, journal, state, mine, started, known)
 
@@ -183,7 +183,7 @@ def share(
 def beginning(
     topic: str, journal: str, state: TopicState, markers: Sequence[Marker]
 ) -> Share | None:
-    """What is left of a topic, for a table that is to begin with a copy in it; None if nothing."""
+    """Return the rest of a topic for a table that begins with a copy in it; None if nothing."""
     mine: _Held = [(marker, marker.ranges[topic]) for marker in markers if topic in marker.ranges]
     for begin in range(len(mine)):
         started = {part.partition: part.previous for part in mine[begin][1]}
@@ -214,7 +214,7 @@ def _connected(
             place = f"topic {topic}, partition {number}"
             if part.previous != reached.get(number, 0):
                 return Gap(
-                    f"{place}: the table holds it up to offset {reached.get(number, 0)}, and the"
+                    f"{place}: the table holds it until offset {reached.get(number, 0)}, and the"
                     f" marker at offset {marker.offset} goes on from {part.previous}"
                 )
             if not part.first < part.next or part.records < 1:
@@ -223,7 +223,7 @@ def _connected(
                     f" from offset {part.first} to {part.next}, which cannot be"
                 )
             if part.first < part.previous or part.next > state.latest.get(number, 0):
-                return Gap(f"{place}: it has fewer records than its markers say: it was made anew")
+                return Gap(f"{place}: it has fewer records than its markers say: it was made again")
             if part.first < state.earliest.get(number, 0):
                 return Gap(
                     f"{place}: records from offset {part.first} on are gone, it begins at"
@@ -232,8 +232,8 @@ def _connected(
             before = spans.get(number)
             spans[number] = Span(
                 number,
-                # A topic's head may be gone up to where it had none of ours; and what stands before
-                # a copy, which nobody has promised, may be of another writer.
+                # A topic's head may be gone until the first of our records; and records before a
+                # copy, which no marker names, may be of another writer.
                 before.start
                 if before is not None
                 else max(part.first if begins else part.previous, state.earliest.get(number, 0)),

@@ -18,18 +18,18 @@ __all__ = ["Registry", "Schemas"]
 _NOT_FOUND: Final = 404
 _PASSING: Final = (408, 429)
 _MOST_CHARACTERS: Final = 32 * 1024 * 1024
-"""Length of all schemas that are kept; parsed, they take up to 25 times as many bytes."""
+"""Length of all cached schemas; parsed, they need up to 25 times as many bytes."""
 _OVERHEAD: Final = 1024
 """Characters that a kept schema counts beside its own."""
 _NO_SCHEMA: Final = (ValueError, LookupError, TypeError, AttributeError)
-"""What the client raises for an answer that is not JSON, or not the JSON of a schema."""
+"""Exceptions of the client for an answer that is not JSON, or not the JSON of a schema."""
 
 
 class Schemas(Protocol):
-    """Where writer schemas come from."""
+    """Source of writer schemas."""
 
     def schema(self, schema_id: int) -> dict[str, Any]:
-        """The Avro schema of that id.
+        """Return the Avro schema of an id.
 
         Raises:
             ContractError: there is none, or it is not Avro.
@@ -42,7 +42,7 @@ class Registry:
     """A schema registry with Confluent's API.
 
     An id never changes its meaning, so its schema is kept; all are forgotten when they are too
-    long together. What is refused is not kept: once it is corrected, the job goes on.
+    long together. Refused schemas are not kept: once corrected, the job goes on.
     """
 
     def __init__(self, url: str, options: Mapping[str, str]) -> None:
@@ -57,7 +57,7 @@ class Registry:
 
     def schema(self, schema_id: int) -> dict[str, Any]:
         """See `Schemas.schema`."""
-        # Workers ask at the same time: each goes on with what it has found.
+        # Workers ask at the same time: each goes on with its own result.
         found = self._known.get(schema_id)
         if found is None:
             found, length = self._fetch(schema_id)
@@ -69,7 +69,7 @@ class Registry:
         return found
 
     def _fetch(self, schema_id: int) -> tuple[dict[str, Any], int]:
-        """A schema, and what it counts of `_MOST_CHARACTERS`."""
+        """Return a schema, and its share of `_MOST_CHARACTERS`."""
         try:
             found = self._client.get_schema(schema_id)
         except Exception as error:  # the client lets its HTTP library's own errors through
@@ -86,7 +86,7 @@ class Registry:
             self._client.clear_caches()  # type: ignore[no-untyped-call]
 
     def _failure(self, schema_id: int, error: Exception) -> ConsumerError:
-        """What a failed request for a schema is: of every table, unless others are answered."""
+        """Classify a failed request for a schema: of every table, unless others are answered."""
         status = error.http_status_code if isinstance(error, SchemaRegistryError) else None
         if status == _NOT_FOUND:
             return ContractError(
@@ -117,7 +117,7 @@ class Registry:
         """Whether the registry answers now, for what another schema needs."""
         other = next((known for known in list(self._known) if known != schema_id), None)
         try:
-            # A client of its own: the first one remembers what it has been answered.
+            # A client of its own: the first one caches answers.
             with closing(SchemaRegistryClient(self._properties)) as client:
                 if other is None:
                     return isinstance(client.get_subjects(), list)

@@ -1,10 +1,10 @@
-"""What a writer schema may be: checked before anything is decoded by it, for whoever wrote it.
+"""Contract of writer schemas, checked before anything is decoded by one, whoever wrote it.
 
-Avro takes the memory that a record claims to need. What a schema lets a record claim is bounded
+Avro allocates the memory that a record claims to need. Claims that a schema allows are bounded
 here: no type inside itself, no maps, no large fixed types, and no arrays of items that take no
-bytes. What a single value may claim is bounded by `spark_consumer.spark.session.AVRO_LIMITS`.
+bytes. Claims of a single value are bounded by `spark_consumer.spark.session.AVRO_LIMITS`.
 
-Of the properties only those that a gateway writes are kept: with others Avro's and Spark's readers
+Only properties that a gateway writes are kept: with others Avro's and Spark's readers
 can be made to read a value as another type, or by another class.
 """
 
@@ -21,7 +21,7 @@ __all__ = ["parsed_schema"]
 
 _LONGEST: Final = 4 * 1024 * 1024
 _DEEPEST: Final = 8
-"""Of records, arrays and unions in one another; an envelope has four."""
+"""Depth of records, arrays and unions in one another; an envelope has four."""
 _MOST: Final = 20_000
 """Types in a schema; a table has at most 1,600 columns, each a union of two."""
 _LARGEST_FIXED: Final = 256

@@ -1,7 +1,7 @@
 """Runs of a topic's records that have the same columns and the same kind of identity.
 
 Each is applied by a commit of its own. Nearly always there is one; where a table's columns or its
-replica identity changed there are more, and they are told apart by the changes' positions, so that
+replica identity changed there are more, and they are separated by the changes' positions, so that
 they are the same over all partitions of a topic.
 """
 
@@ -34,8 +34,8 @@ class Epoch:
         layout: The columns.
         pieces: The schemas that occur.
         records: Wire frame of its records, without tombstones.
-        last: By partition, its last offset.
-        is_last: No other follows.
+        last: Last offset, by partition.
+        is_last: Whether no other follows.
     """
 
     key: KeyLayout | None
@@ -47,17 +47,17 @@ class Epoch:
 
     @property
     def changes(self) -> int:
-        """How many there are."""
+        """Number of records."""
         return sum(piece.changes for piece in self.pieces)
 
     @property
     def moves(self) -> bool:
-        """Rows change their keys."""
+        """Whether rows change their keys."""
         return any(piece.moves for piece in self.pieces)
 
     @property
     def removals(self) -> bool:
-        """Some change needs a row that is there."""
+        """Whether some change needs an existing row."""
         return any(piece.removals for piece in self.pieces)
 
 
@@ -66,7 +66,7 @@ def cut_epochs(mine: DataFrame, found: Survey, schemas: Schemas) -> list[Epoch]:
 
     Args:
         mine: wire frame of one topic's records, tombstones left out.
-        found: what it holds.
+        found: its profile.
         schemas: writer schemas by id.
 
     Raises:

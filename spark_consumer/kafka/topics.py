@@ -1,4 +1,4 @@
-"""What the broker says of topics: which ones they are, and which records are left."""
+"""Topics as the broker describes them: their IDs and remaining records."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class TopicStates(Protocol):
     """Describes topics."""
 
     def look(self, names: Iterable[str]) -> dict[str, TopicState]:
-        """Describe topics; those that there are not are left out.
+        """Describe topics; missing ones are left out.
 
         Raises:
             FatalConsumerError: the broker refuses one of them.
@@ -34,7 +34,7 @@ class TopicStates(Protocol):
 
 
 class Topics:
-    """Asks the broker."""
+    """Descriptions from the broker."""
 
     def __init__(self, settings: ConsumerSettings) -> None:
         self._client = AdminClient(dict(admin_properties(settings)))
@@ -98,7 +98,7 @@ class Topics:
 
 
 def _of_topic(name: str, error: KafkaException) -> Exception:
-    """What an answer about one topic means; the error itself when it is none of the broker's."""
+    """Classify an error about one topic; return errors that are not the broker's unchanged."""
     said: KafkaError = error.args[0]
     # Codes below 0 are the client's own: there was no answer.
     if said.code() <= 0:

@@ -3,7 +3,7 @@
 A failure belongs to the table that was being worked on, whatever its class, and that table is held
 with the reason. These concern every table, and end the job: a `TransientConsumerError` (broker,
 registry or storage does not answer; after some tries, with exit code 75), Spark's JVM being gone
-(75), a stop, and settings. What is found outside of any table (marker topic, manifests) belongs to
+(75), a stop, and settings. A failure outside of any table (marker topic, manifests) belongs to
 its subscription, which is held.
 """
 
@@ -39,7 +39,7 @@ __all__ = [
 
 _STOPPED: Final = ("stopped SparkContext", "SparkContext was shut down", "SparkContext has been")
 _PASSING: Final = (
-    # Of Kafka's clients: leaders that change, brokers that restart, time-outs.
+    # Kafka's clients: leaders that change, brokers that restart, time-outs.
     "org.apache.kafka.common.errors.RetriableException",
     "org.apache.kafka.common.errors.DisconnectException",
     "java.util.concurrent.TimeoutException",
@@ -49,7 +49,7 @@ _PASSING: Final = (
 )
 _PASSING_TEXT: Final = ("Connection refused", "leader epoch", "Failed to create new KafkaAdmin")
 _NO_RECORD: Final = ("MALFORMED_RECORD_IN_PARSING", "MALFORMED_AVRO", "org.apache.avro.")
-"""What Spark's text has when a record is not what its schema says."""
+"""Texts of Spark for a record that its schema does not fit."""
 _NO_MEMORY: Final = "java.lang.OutOfMemoryError"
 _LONGEST: Final = 300
 
@@ -71,7 +71,7 @@ class StoppedError(TransientConsumerError):
 
 
 def every_table(error: Exception) -> TransientConsumerError | None:
-    """What an error is when it concerns every table; None when it is the table's own."""
+    """Return the error when it concerns every table; None when it is the table's own."""
     if isinstance(error, TransientConsumerError):
         return None if isinstance(error, TableTransientError) else error
     ended = isinstance(error, Py4JNetworkError | ConnectionError) or (
@@ -85,7 +85,7 @@ def every_table(error: Exception) -> TransientConsumerError | None:
 
 
 def as_error(label: str, error: Exception) -> ConsumerError:
-    """What befell one table, as an error of the job's own, without values of rows.
+    """Return the failure of one table as an error of the job's own, without values of rows.
 
     Args:
         label: how messages call the table.
@@ -137,7 +137,7 @@ def may_pass(error: Any) -> bool:
 
 
 def cause(error: BaseException) -> str:
-    """What an error says, in one line, for a log; not for errors that may quote values of rows."""
+    """Return an error's text in one line, for a log; not for errors that may quote row values."""
     text = str(error)
     if (
         isinstance(error, Py4JError)

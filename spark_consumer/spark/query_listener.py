@@ -1,4 +1,4 @@
-"""What Spark says of its streaming queries, to the log and into the figures."""
+"""Listener of Spark's streaming queries, for the log and the figures."""
 
 from __future__ import annotations
 

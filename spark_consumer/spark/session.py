@@ -34,7 +34,7 @@ _AVRO_LIMITS: Final = {
     "org.apache.avro.limits.string.maxLength": 128 * 1024 * 1024,
     "org.apache.avro.limits.collectionItems.maxLength": 1_000_000,
 }
-"""What a value of a record may claim to have. Avro takes the memory first, and reads afterwards."""
+"""Limits of what a value may claim: Avro allocates the memory first, and reads afterwards."""
 AVRO_LIMITS: Final = " ".join(f"-D{name}={most}" for name, most in _AVRO_LIMITS.items())
 """The same as options of a JVM, for executors."""
 
@@ -50,7 +50,7 @@ TUNED: Final = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
 }
-"""What the job needs and what makes it fast; for spark-submit the same as ``--conf``."""
+"""Settings that the job needs and that make it fast; for spark-submit the same as ``--conf``."""
 
 ALIVE: Final = {"spark.executor.killOnFatalError.depth": "0"}
 """For a session whose driver does the work: a record that takes more memory than there is ends what
@@ -70,7 +70,7 @@ def open_session(settings: ConsumerSettings) -> Iterator[SparkSession]:
         yield spark
     finally:
         if made:
-            # What it has to say of a JVM that is gone, or of batches that it cuts off, is no news.
+            # Its messages about a JVM that is gone, or batches that it cuts off, are expected.
             with suppress(PySparkException, Py4JError, OSError):
                 spark.stop()
 

@@ -1,9 +1,9 @@
 """Small micro-batches: a job that takes milliseconds should not take seconds to plan and compile.
 
 For a batch of a few thousand records Spark spends nearly all its time on generating and compiling
-code, on planning anew between stages, and on tasks that have nothing to do. So the records of a
-small batch are brought to the driver once, as they are, and everything after that is planned over
-those rows, in one partition, by interpreted expressions. What comes out is the same.
+code, on planning again between stages, and on tasks that have nothing to do. The records of a
+small batch are therefore brought to the driver once, as they are, and everything after that is
+planned over those rows, in one partition, by interpreted expressions. The result is the same.
 
 Nothing here touches what a crash may lose: rows on the driver belong to one try of one batch. They
 do not pass through Python, which holds no more than a reference to them.
@@ -23,7 +23,7 @@ TABLE_BYTES: Final = 32 * 1024 * 1024
 """Up to this size a table is read well enough by interpreted expressions."""
 
 FEW: Final = 100_000
-"""So many rows are gone through in less time than it takes to share them out, or to compile."""
+"""Number of rows that are scanned in less time than their distribution, or compilation, takes."""
 
 _RECORDS: Final = 20_000
 _BYTES: Final = 16 * 1024 * 1024
@@ -42,7 +42,7 @@ _SMALL: Final = {
 
 
 def is_small(records: int, size: int = 0) -> bool:
-    """Whether so many records of so many bytes may be held on the driver."""
+    """Whether a number of records with this size may be kept on the driver."""
     return records <= _RECORDS and size <= _BYTES
 
 
@@ -71,7 +71,7 @@ def stored(frame: DataFrame) -> Iterator[DataFrame]:
 
 
 def setting(spark: SparkSession, key: str) -> str | None:
-    """What a session has for a setting; None when it has nothing."""
+    """Return a session's value of a setting, or None."""
     # pyspark's own types do not say that a default of None may come back.
     get = cast("Callable[[str, None], str | None]", spark.conf.get)
     return get(key, None)

@@ -175,7 +175,7 @@ class Manifests:
     def newest(self) -> Manifest | None:
         """Return the newest state, never one before that of an earlier call; None without any.
 
-        Of the two files the older one may be half written. Then the other is the newest, provided
+        The older of the two files may be half written. Then the other is the newest, provided
         that it was read afterwards: the writer goes on to it only when this one is whole.
 
         Raises:

@@ -2,7 +2,7 @@
 
 schemas/types.toml says which type has which conversion. Spark's casts read other texts than
 PostgreSQL prints: they take the hexadecimal digits of a bytea for its bytes, pass over BC, and know
-no infinite date. Where they differ, values are read and written here.
+no infinite date. Values for which they differ are read and written here.
 
 Source: PostgreSQL's manual, output of date and time types (DateStyle ISO), and bytea_output hex;
 EncodeDateOnly, EncodeDateTime in PostgreSQL's datetime.c.
@@ -169,7 +169,7 @@ def _timestamptz_text(value: str) -> str:
 
 
 def _clock_text(value: str) -> str:
-    """Of microseconds since midnight."""
+    """Return SQL of the text of microseconds since midnight."""
     seconds = f"({value} div 1000000)"
     clock = ", ':', ".join(
         f"lpad({part}, 2, '0')"

@@ -28,8 +28,8 @@ class Totals:
     """Count and checksum of rows.
 
     Attributes:
-        rows: How many.
-        sums: Of the two halves of the rows' digests: rows in any order have the same.
+        rows: Number of rows.
+        sums: Sums of the two halves of the rows' digests, which are the same in any order.
     """
 
     rows: int = 0
@@ -51,9 +51,9 @@ class Difference:
         rows: It has.
         expected: It should have.
         missing: Keys of rows that it lacks; a table without a key: the rows.
-        surplus: Of rows that it should not have.
-        changed: Of rows with other values.
-        more: There are further ones that were not looked at.
+        surplus: Keys of rows that it should not have.
+        changed: Keys of rows with other values.
+        more: Whether there are further ones that were not compared.
     """
 
     rows: int
@@ -128,7 +128,7 @@ def settle(
     changes: Sequence[Change],
     sees: Callable[[Row, Change], bool],
 ) -> tuple[Expected, set[Row]]:
-    """Say what a table should hold when rows that were read are brought to one moment.
+    """Return what a table should hold when rows that were read are brought to one position.
 
     Args:
         columns: names, in the rows' order.
@@ -168,7 +168,7 @@ def settle(
 
 
 def key_places(columns: Sequence[str], key: Sequence[str]) -> list[int]:
-    """Where the key's columns are; all columns are the key of a table without one."""
+    """Return the positions of the key's columns; without a key, those of all columns."""
     return [list(columns).index(name) for name in key or columns]
 
 

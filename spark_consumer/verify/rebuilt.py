@@ -98,7 +98,7 @@ class RebuiltTables:
         columns: StructType,
         key: tuple[str, ...],
     ) -> Window:
-        """What brought a table from one state to another; see `read_window`."""
+        """Return the changes from one state of a table to another; see `read_window`."""
         return read_window(
             self._spark,
             self._settings,

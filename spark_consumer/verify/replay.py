@@ -1,7 +1,7 @@
-"""Bring rows that were read at different moments to one moment, by a subscriber's own rules. Pure.
+"""Replay: rows read at different positions brought to one, by a subscriber's own rules. Pure.
 
-A row was read under some snapshot, which saw some changes of its key and not others. What it did
-not see is applied, in order. A row whose key changes takes its values along, so it can be that
+A row was read under some snapshot, which saw some changes of its key and not others. The others
+are applied, in order. A row whose key changes takes its values along, so it can be that
 nobody knows them any more: the old key was read after the change, the new one before. When not all
 of them came with the change, such a key is *open*; it has to be read again.
 
@@ -28,7 +28,7 @@ class Change:
         op: ``put`` (this is the row now), ``set`` (of a row that is there), ``delete``, or
             ``move`` (a row that is there gets another key, and columns).
         xid: The source's transaction.
-        commit_lsn: Of that transaction.
+        commit_lsn: LSN of that transaction's commit.
         key: The row's key after it; for ``delete`` the one it had. A table without a key: ().
         old: ``move``: the key before it. A table without a key: the whole row before.
         row: After it; None for ``delete``.

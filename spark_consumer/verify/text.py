@@ -51,7 +51,7 @@ def plain_text(text: str, kind: DataType) -> str:
 
 
 def mark(text: str | None, *, key: bool = False) -> str | None:
-    """What stands for a value: ``=`` and its text; when it is long, ``#``, length and MD5."""
+    """Return the text of a value: ``=`` and its text; for a long one ``#``, length and MD5."""
     if text is None:
         return None
     if key or len(text) * 4 <= LONG_BYTES or len(encoded := text.encode()) <= LONG_BYTES:

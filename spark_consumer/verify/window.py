@@ -1,4 +1,4 @@
-"""What a table's topic has between two positions of the table, as changes with marks."""
+"""Changes of a table's topic between two positions of the table, with marks."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def read_window(
         end.topic,
         end.topic_id,
     ):
-        raise DisturbedError("it was copied anew meanwhile")
+        raise DisturbedError("it was copied again meanwhile")
     spans = {
         number: (begin.next.get(number, 0), offset)
         for number, offset in end.next.items()
@@ -146,7 +146,7 @@ def read_window(
     if found is None:
         return Window(None)
     if any(held.truncate is not None for held in found.partitions.values()):
-        raise DisturbedError("it was truncated or copied anew meanwhile")
+        raise DisturbedError("it was truncated or copied again meanwhile")
     frames = [
         frame
         for piece in found.pieces

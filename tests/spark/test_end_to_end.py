@@ -84,9 +84,9 @@ def test_tables_are_complete_at_each_endpos_and_stay_so_under_a_new_checkpoint(
 
     topics.commit([], [{"kind": "PROGRESS", "end_lsn": 0x300}])
     versions = state_at(name, at=None, warehouse=settings.warehouse, spark=spark).tables
-    anew = replace(settings, checkpoint=str(tmp_path / "another"), endpos=0x300)
+    again = replace(settings, checkpoint=str(tmp_path / "another"), endpos=0x300)
 
-    assert run(anew, spark, stopping=threading.Event()) == 0
+    assert run(again, spark, stopping=threading.Event()) == 0
     assert rows(spark, tables / "t1") == [(3, "copied")]
     assert state_at(name, at=None, warehouse=settings.warehouse, spark=spark).tables == versions
 

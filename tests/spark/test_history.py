@@ -62,7 +62,7 @@ class History:
         position = Position("journal", marker, marker, None, "topic", "id", {0: marker})
         there = set(self.path.glob("*.parquet"))
         rows = self.spark.range(marker, marker + 1).coalesce(1)
-        table.write(rows, Commit(position, {}), table.find(), empty=True, anew=marker == 1)
+        table.write(rows, Commit(position, {}), table.find(), empty=True, recreate=marker == 1)
         self.date(table.version(), hours_ago, set(self.path.glob("*.parquet")) - there)
         self.store(marker, table.version())
 

@@ -152,7 +152,7 @@ def test_an_append_is_made_on_top_of_the_version_that_was_read_or_not_at_all(
     before = log.snapshot()
     rows.write.format("delta").mode("append").save(path)
 
-    drafts = [log.draft(before, rows), log.draft(before, rows, empty=True, anew=True)]
+    drafts = [log.draft(before, rows), log.draft(before, rows, empty=True, recreate=True)]
     for draft in drafts:
         with pytest.raises(TransientConsumerError, match="made by somebody else meanwhile"):
             draft.commit(Commit(Position("j", 1, 1, None, "t", "id", {}), {}))
@@ -206,7 +206,7 @@ def test_new_rows_are_written_as_they_are_read_and_nothing_is_left_of_a_wrong_gu
     assert all(name in log for name in written(spark, table.path))
 
 
-def test_a_copy_begins_a_table_anew_with_columns_of_its_own(
+def test_a_copy_begins_a_table_again_with_columns_of_its_own(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     topic, table = copied(spark, tmp_path, 1, 2)

@@ -47,7 +47,7 @@ def test_small_files_are_put_together_and_old_ones_stay_as_long_as_they_are_need
     for marker in (0, 1):
         position = Position("journal", marker, marker + 1, None, "topic", "id", {0: marker})
         rows = spark.range(marker * FILES, (marker + 1) * FILES).repartition(FILES)
-        table.write(rows, Commit(position, {}), table.find(), empty=marker == 0, anew=False)
+        table.write(rows, Commit(position, {}), table.find(), empty=marker == 0, recreate=False)
     kept = TableState(table.version(), "topic")
     files = len(list(folder.glob("*.parquet")))
 
@@ -95,7 +95,7 @@ def test_large_files_keep_their_place_and_a_table_clustered_by_its_user_is_clust
         table = shelf.table(session, f"public.{name}")
         for marker, rows in enumerate(batches):
             position = Position("journal", marker, marker + 1, None, name, "id", {0: marker})
-            table.write(rows, Commit(position, {}), table.find(), empty=not marker, anew=False)
+            table.write(rows, Commit(position, {}), table.find(), empty=not marker, recreate=False)
         if name == "clustered":
             session.sql(f"ALTER TABLE delta.`{table.path}` CLUSTER BY (id)")
         states[f"public.{name}"] = TableState(table.version(), name)
@@ -120,7 +120,7 @@ def test_large_files_keep_their_place_and_a_table_clustered_by_its_user_is_clust
     assert detail is not None and detail.clusteringColumns == ["id"]
     after = shelf.find("public.clustered")
     assert after is not None and after.version == table.version()
-    table.write(spark.range(1), after.commit, after, empty=False, anew=False)
+    table.write(spark.range(1), after.commit, after, empty=False, recreate=False)
     assert sum(count for *_, count in files("clustered")) == large + 19
 
 
@@ -143,7 +143,7 @@ def test_longer_times_of_the_user_count_and_one_table_s_trouble_is_its_own(
         for marker in (0, 1):
             position = Position("journal", marker, marker + 1, None, name, "id", {0: marker})
             rows = spark.range(1).coalesce(1)
-            table.write(rows, Commit(position, {}), table.find(), empty=True, anew=not marker)
+            table.write(rows, Commit(position, {}), table.find(), empty=True, recreate=not marker)
         if name == "long":
             session.sql(
                 f"ALTER TABLE delta.`{table.path}` SET TBLPROPERTIES"

@@ -33,7 +33,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.postgres]
 STEPS = int(os.environ.get("PGSLUICE_DDL_STEPS", "12"))
 CUTS = 3
 """How often the job looks at what has come."""
-UNKNOWN = "catalog did not say|cannot be told apart|what its values are now is not in the topic"
+UNKNOWN = "catalog did not say|look the same|what its values are now is not in the topic"
 """The errors of `spark_consumer.formats.schema_evolution` that stop a table whose columns the topic
 cannot tell."""
 

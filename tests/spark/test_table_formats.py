@@ -38,14 +38,14 @@ def commit(serial: int) -> Commit:
 
 def append(spark: SparkSession, table: Table, value: int, serial: int, found: Found | None) -> None:
     rows = spark.range(value, value + 1)
-    table.write(rows, commit(serial), found, empty=False, anew=False)
+    table.write(rows, commit(serial), found, empty=False, recreate=False)
 
 
 def overwrite(
     spark: SparkSession, table: Table, value: int, serial: int, found: Found | None
 ) -> None:
     rows = spark.range(value, value + 1)
-    table.write(rows, commit(serial), found, empty=True, anew=False)
+    table.write(rows, commit(serial), found, empty=True, recreate=False)
 
 
 def upsert(spark: SparkSession, table: Table, value: int, serial: int, found: Found | None) -> None:
@@ -75,7 +75,7 @@ def test_of_two_writes_on_top_of_one_state_the_second_changes_nothing(
     session = spark.newSession()
     table = tables.table(session, str(tmp_path / "t"), "table t")
     assert (table.version(), table.find()) == (NO_VERSION, None)
-    table.write(session.range(1), commit(0), None, empty=True, anew=True)
+    table.write(session.range(1), commit(0), None, empty=True, recreate=True)
     expected, versions = {0}, [table.version()]
 
     for serial, write in enumerate((append, upsert, exchange, overwrite), 1):

@@ -156,7 +156,7 @@ def test_tables_are_verified_while_writes_go_on(
     assert log.code == 1
     assert "public.log: not compared: its publications do not publish delete and update" in log.out
     assert bag.code == 1
-    assert "public.bag: not compared: it was truncated or copied anew meanwhile" in bag.out
+    assert "public.bag: not compared: it was truncated or copied again meanwhile" in bag.out
     assert reads == ["public.bag"] * 4
     assert late.code == 75
     assert ", and do not get to " in late.err

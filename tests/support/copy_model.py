@@ -11,7 +11,7 @@ from gateway.rowfilter import fill_unchanged
 
 Row = tuple[ColumnValue, ...]  # key, a number, a value that may be TOASTed
 Op = tuple[str, Row | None, Row | None]  # i, u, d, t; old row with its key, new row
-FIRST_XID = (1 << 32) - 3  # so that the 32 bits of the stream start anew
+FIRST_XID = (1 << 32) - 3  # so that the 32 bits of the stream start again
 
 
 def line(row: Row) -> bytes:

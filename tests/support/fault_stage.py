@@ -177,7 +177,7 @@ class Stage:
         return self.scene.project.start(environment={"PGSLUICE_FAILPOINT": failpoint})
 
     def restart(self) -> None:
-        """Start the gateway anew after it has ended."""
+        """Start the gateway again after it has ended."""
         self.gateway = self.start()
 
     def die_at(self, failpoint: str) -> None:

@@ -138,7 +138,7 @@ class Attempt:
         return slot, made
 
     def _acquire(self, slot: SlotStart) -> ReplicationConnection | None:
-        """Start the stream of the slot, standing by while another gateway reads it, or return None."""
+        """Start the slot's stream; stand by while another gateway reads it. None: start again."""
         process, setup, connection = self._process, slot.setup, slot.outside.connection
         identity = slot_identity(setup.facts, slot.settings)
         process.standby.begin(identity, setup.definitions.fingerprint)

@@ -1,8 +1,8 @@
 """Check of the Delta that a session has: whether it works, and which of its classes may be used.
 
 The job's fast ways use classes of Delta that are not public (`spark_consumer.formats.delta
-.internals`). What it calls of them is listed here, as the release that the job is tested with has
-it. Where anything differs, as in another release or a vendor's build, the job uses public ways.
+.internals`). Everything that it calls is listed here, as the release that the job is tested with
+has it. If anything differs, as in another release or a vendor's build, the job uses public ways.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ _CALLED: Final = {
 """By class below ``org.apache.spark.sql.delta``, the methods and constructors that are called."""
 
 _OUTER: Final = re.compile(r"(?:[\w$]+\.)+|\w+\$(?=\w+\()")
-"""What stands before the last part of a name, and before that of a constructor's inner class."""
+"""Qualifiers before the last part of a name, and before that of a constructor's inner class."""
 
 
 def check_delta(spark: SparkSession) -> None:

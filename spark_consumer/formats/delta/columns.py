@@ -23,7 +23,7 @@ from spark_consumer.values.conversions import literal
 __all__ = ["Columns"]
 
 _NEEDS_MAPPING: Final = re.compile(r"[ ,;{}()\n\t=]")
-"""What column names in Parquet cannot have; Delta then maps names to others."""
+"""Characters that column names in Parquet cannot have; Delta then maps names to others."""
 _MAPPED: Final = "spark.databricks.delta.properties.defaults.columnMapping.mode"
 _TIMES: Final = "delta.feature.timestampNtz"
 
@@ -110,7 +110,7 @@ class Columns:
                     self._sql(f"ADD COLUMNS ({added})")
 
     def _value(self, field: StructField, missing: str) -> Expr:
-        """What the rows that are there have in a new column."""
+        """Return the value of existing rows in a new column."""
         try:
             return literal(missing, field)
         except ValueError as error:

@@ -124,12 +124,19 @@ class PrivateLog:
         rows: DataFrame,
         *,
         empty: bool = False,
-        anew: bool = False,
+        recreate: bool = False,
         gone: Gone | None = None,
     ) -> Draft:
         """See `Draft`."""
         return Draft(
-            self._spark, self.log(), snapshot, rows, self._label, empty=empty, anew=anew, gone=gone
+            self._spark,
+            self.log(),
+            snapshot,
+            rows,
+            self._label,
+            empty=empty,
+            recreate=recreate,
+            gone=gone,
         )
 
 
@@ -144,14 +151,14 @@ class Candidates:
         rows: the table's, where a condition holds; they are not read.
 
     Attributes:
-        version: Of the table.
+        version: Version of the table.
         rows: The files' rows, whether the condition holds or not.
     """
 
     def __init__(self, log: Any, rows: DataFrame) -> None:
         spark = rows.sparkSession
         none: Any = spark._jvm.scala.Option.empty()  # type: ignore[union-attr]
-        # Where the user has switched skipping off, a plan does not say which files it reads.
+        # If the user has switched skipping off, a plan does not say which files it reads.
         with tuned(spark, {**INTERPRETED, _SKIPPING: "true"}):
             scan = rows._jdf.queryExecution().optimizedPlan().collectLeaves().head()
         prepared = scan.relation().location().preparedScan()
@@ -169,7 +176,7 @@ class Gone:
     Attributes:
         places: `file` and `place` of each, as `_metadata` has file_path and row_index.
         files: Those of `file`.
-        version: Of the table in which they are there.
+        version: Version of the table that has them.
         few: It takes longer to compile something for them than to go through them.
     """
 
@@ -186,10 +193,10 @@ class Draft:
         spark: the session that writes.
         log: the table's DeltaLog.
         snapshot: of the version on top of which it is to be.
-        rows: with the table's columns, in its order, unless they make it anew.
+        rows: with the table's columns, in its order, unless they replace its columns.
         label: how messages call the table.
         empty: the table's rows go.
-        anew: with `empty`: its columns become those of `rows`.
+        recreate: with `empty`: its columns become those of `rows`.
         gone: rows that go; the table must have deletion vectors.
     """
 
@@ -202,7 +209,7 @@ class Draft:
         label: str,
         *,
         empty: bool = False,
-        anew: bool = False,
+        recreate: bool = False,
         gone: Gone | None = None,
     ) -> None:
         jvm: Any = spark._jvm
@@ -215,7 +222,7 @@ class Draft:
         self._begun = log.startTransaction(self._none, jvm.scala.Option.apply(snapshot))
         modes = jvm.org.apache.spark.sql.SaveMode
         self._mode = modes.Overwrite if empty else modes.Append
-        self._actions = self._overwrite(rows, anew=anew) if empty else self._append(rows)
+        self._actions = self._overwrite(rows, recreate=recreate) if empty else self._append(rows)
         if gone is not None:
             with tuned(spark) if gone.few else nullcontext():
                 self._actions = self._actions.concat(self._marked(snapshot, gone))
@@ -223,10 +230,10 @@ class Draft:
     def _append(self, rows: DataFrame) -> Any:
         return self._begun.writeFiles(rows._jdf)
 
-    def _overwrite(self, rows: DataFrame, *, anew: bool) -> Any:
+    def _overwrite(self, rows: DataFrame, *, recreate: bool) -> Any:
         session, scala = self._spark._jsparkSession, self._jvm.org.apache.spark.api.python
         none, no_names = scala.PythonUtils.toScalaMap({}), scala.PythonUtils.toSeq([])
-        chosen = scala.PythonUtils.toScalaMap({"overwriteSchema": "true"}) if anew else none
+        chosen = scala.PythonUtils.toScalaMap({"overwriteSchema": "true"}) if recreate else none
         options = _class(self._spark, "DeltaOptions")(chosen, session.sessionState().conf())
         written = _class(self._spark, "commands.WriteIntoDelta")(
             self._log, self._mode, options, no_names, none, rows._jdf, self._none, self._none, False
@@ -320,7 +327,7 @@ def _physical(schema: StructType) -> dict[str, str]:
 
 
 def _commit_info(spark: SparkSession, log: Any, name: str) -> dict[str, Any] | None:
-    """What a commit says of itself; None when its file no longer exists.
+    """Return the metadata of a commit; None when its file no longer exists.
 
     Args:
         spark: any session.

@@ -1,4 +1,4 @@
-"""What is asked of a Delta table's log, by whichever way."""
+"""Queries of a Delta table's log, by private classes or public ways."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ HARMLESS: Final = frozenset(
         "OPTIMIZE CHECKPOINT", "REMOVE COLUMN MAPPING", "REORG TABLE UPGRADE UNIFORM",
     }
 )  # fmt: skip
-"""What Delta calls commits of others that leave the rows as they are."""
+"""Delta's names of operations by others that leave the rows as they are."""
 
 
 class Log(Protocol):

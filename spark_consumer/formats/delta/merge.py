@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 __all__ = ["exchange_rows", "upsert_rows"]
 
 VECTOR_BYTES: Final = 4 * 1024 * 1024
-"""From this size on rows are marked as deleted, where a MERGE would write their files anew."""
+"""Size from which rows are marked as deleted, where a MERGE would rewrite their files."""
 
 _MET: Final = "met"
 _BROADCAST_KEYS: Final = 500_000
-"""So many keys can be with every executor, and in the driver's memory meanwhile."""
+"""Number of keys that every executor, and the driver, can have in memory."""
 
 
 def upsert_rows(

@@ -18,7 +18,7 @@ from spark_consumer.spark.tuning import INTERPRETED, tuned
 __all__ = ["PublicLog"]
 
 _AT_ONCE: Final = (1, 32, 1024, None)
-"""So many commits are asked for, each time that those before were not enough."""
+"""Number of commits that are read each time that those before were not enough."""
 
 
 class PublicLog:
@@ -58,7 +58,7 @@ class PublicLog:
                 return
 
     def _history(self, most: int | None) -> list[tuple[int, Mapping[str, Any]]]:
-        """The newest commits, at most so many of them, newest first."""
+        """Return the newest commits, at most this many, newest first."""
         try:
             with tuned(self._spark, INTERPRETED):
                 rows = (

@@ -31,7 +31,7 @@ of the commit, so Delta skips a second one on top of the same."""
 
 
 def outrun(label: str) -> TransientConsumerError:
-    """What is raised when a table is not as it was found any more."""
+    """Return the error for a table that has changed since it was found."""
     return TransientConsumerError(
         f"{label}: a commit was made by somebody else meanwhile",
         hint="one job writes to a warehouse at a time",

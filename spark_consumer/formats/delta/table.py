@@ -1,12 +1,12 @@
 """Subscriber tables in Delta Lake: `spark_consumer.formats.protocol.Table`.
 
 A table's position is in the userMetadata of its last commit, written by the same commit as the
-rows; see `spark_consumer.kafka.position`. What another process has done already is not done again:
+rows; see `spark_consumer.kafka.position`. Work that another process has done is not repeated:
 
 - by Delta's own classes an append or overwrite is made on top of the version that was read, or not
   at all (`internals`);
 - any other write goes by the transaction identifier in the same commit, whose version is the
-  commit's serial. Of two writes on top of the same commit the second has no greater one, and Delta
+  commit's serial. The second of two writes on top of the same commit has no greater one, and Delta
   skips it; where both are made at once, Delta finds that they conflict, as both have asked for it.
 """
 
@@ -43,7 +43,7 @@ _TXN: Final = (
     METADATA,
 )
 _ASK_FOR_MORE: Final = ("delta.enableChangeDataFeed", "delta.enableRowTracking")
-"""What Delta's own MERGE writes beside the rows, where the user wants it."""
+"""Properties with which Delta's own MERGE writes more than the rows."""
 
 
 class DeltaTable:
@@ -99,7 +99,7 @@ class DeltaTable:
         return self.log.greatest(names)
 
     def counts(self) -> dict[str, int]:
-        """What the last commit has counted, under Delta's names."""
+        """Return the metrics of the last commit, under Delta's names."""
         _, info = next(self.log.commits(self.version()))
         return {name: int(text) for name, text in info["operationMetrics"].items()}
 
@@ -146,17 +146,17 @@ class DeltaTable:
         )
 
     def write(
-        self, rows: DataFrame, commit: Commit, found: Found | None, *, empty: bool, anew: bool
+        self, rows: DataFrame, commit: Commit, found: Found | None, *, empty: bool, recreate: bool
     ) -> None:
         """See `Table`."""
         if found is None and not empty:
             raise outrun(self.label)
-        draft = self.stage(rows, found, empty=empty, anew=anew)
+        draft = self.stage(rows, found, empty=empty, recreate=recreate)
         if draft is not None:
             draft.commit(commit)
             return
         writer = rows.write.format("delta").mode("overwrite" if empty else "append")
-        if anew:
+        if recreate:
             self._columns.allow(rows.schema.fields)
             writer = writer.option("overwriteSchema", "true")
         mapping = self._columns.mapping(rows.columns) if empty else nullcontext()
@@ -164,17 +164,17 @@ class DeltaTable:
             writer.save(self.path)
 
     def stage(
-        self, rows: DataFrame, found: Found | None, *, empty: bool, anew: bool
+        self, rows: DataFrame, found: Found | None, *, empty: bool, recreate: bool
     ) -> Draft | None:
         """See `Table`."""
         if self.private is None:
             return None
         if empty:
-            if anew:
+            if recreate:
                 self._columns.allow(rows.schema.fields)
             with self._columns.mapping(rows.columns):
                 snapshot = self._snapshot(self.private, found)
-                return self.private.draft(snapshot, rows, empty=True, anew=anew)
+                return self.private.draft(snapshot, rows, empty=True, recreate=recreate)
         # Delta's own writer would look at the columns.
         assert _types(rows.schema.fields) == _types(self.fields())
         return self.private.draft(self._snapshot(self.private, found), rows)
@@ -198,7 +198,7 @@ class DeltaTable:
 
     def _check(self, found: Found | None, newest: int) -> None:
         """Check that the newest version has the rows and the position of the one that was found."""
-        # What a version is never changes, and what others have committed since may be harmless.
+        # A version never changes, and commits of others since then may be harmless.
         if found is None or found.version == newest:
             return
         if self.find(found.version) != Found(Version(newest), found.commit):

@@ -120,12 +120,12 @@ class MemoryTable:
         return {}
 
     def write(
-        self, rows: DataFrame, commit: Commit, found: Found | None, *, empty: bool, anew: bool
+        self, rows: DataFrame, commit: Commit, found: Found | None, *, empty: bool, recreate: bool
     ) -> None:
-        self.stage(rows, found, empty=empty, anew=anew).commit(commit)
+        self.stage(rows, found, empty=empty, recreate=recreate).commit(commit)
 
     def stage(
-        self, rows: DataFrame, found: Found | None, *, empty: bool, anew: bool
+        self, rows: DataFrame, found: Found | None, *, empty: bool, recreate: bool
     ) -> MemoryDraft:
         return MemoryDraft(self, rows, found, empty=empty)
 

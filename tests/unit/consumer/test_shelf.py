@@ -12,7 +12,7 @@ from spark_consumer.formats.delta.format import DeltaFormat
 from spark_consumer.job.subscriber_tables import Shelf
 from spark_consumer.names import part, source_name
 
-GONE = TableError("gone", hint="copy the table again: it begins anew")
+GONE = TableError("gone", hint="copy the table again: it begins again")
 
 
 def test_a_table_that_needs_a_copy_is_named_with_the_command_that_asks_for_it() -> None:
@@ -24,7 +24,7 @@ def test_a_table_that_needs_a_copy_is_named_with_the_command_that_asks_for_it() 
 
     assert why.hint == (
         "copy the table again (pgsluice copy 'public.order items' --subscription 's 1'):"
-        " it begins anew"
+        " it begins again"
     )
     assert shelf.hold("s.public.t", GONE).hint == GONE.hint
 
