@@ -34,7 +34,7 @@ class Figures:
         tables_held: Number of tables that the job holds now.
         waiting_since: Commit time of the oldest marker that has been read and is not applied,
             microseconds since 1970; None when there is none.
-        markers_behind: How many markers the topic had that had not been read, when last looked.
+        unread_markers: Number of markers in the topic that had not been read at the last look.
         held: Why nothing of the subscription is read; None while it is.
         refused: Markers that were passed over since the start; the log says why.
         seconds: Spent since the start, by phase: stream (Spark's own, around each micro-batch),
@@ -50,7 +50,7 @@ class Figures:
     skipped: int = 0
     tables_held: int = 0
     waiting_since: int | None = None
-    markers_behind: int = 0
+    unread_markers: int = 0
     held: str | None = None
     refused: int = 0
     seconds: dict[str, float] = field(default_factory=lambda: dict.fromkeys(PHASES, 0.0))
@@ -148,7 +148,7 @@ _METRICS: Final = (
         "1 while nothing of the subscription is read; the log says why.",
     ),
     ("lag_seconds", "gauge", "Since the source committed what waits to be applied."),
-    ("markers_behind", "gauge", "Markers in the topic that have not been read."),
+    ("unread_markers", "gauge", "Markers in the topic that have not been read."),
     ("markers_refused_total", "counter", "Markers that were passed over since the start."),
     ("silent_seconds", "gauge", "Since the subscription's query was last seen at work."),
 )
@@ -193,8 +193,8 @@ def _value(name: str, figures: Figures) -> int | float | None:
             return int(figures.held is not None)
         case "lag_seconds":
             return round(figures.lag, 3)
-        case "markers_behind":
-            return figures.markers_behind
+        case "unread_markers":
+            return figures.unread_markers
         case "markers_refused_total":
             return figures.refused
         case "silent_seconds":

@@ -228,8 +228,8 @@ def _server_findings(facts: ServerFacts, settings: Settings) -> Iterator[Finding
             Severity.WARNING,
             "source: max_slot_wal_keep_size is not set: a gateway that is down for long fills "
             "the server's disk with WAL",
-            "set it to what the disk can spare; a slot that falls behind it is lost and the "
-            "tables are copied anew",
+            "set it to what the disk can spare; a slot that lags by more is lost and the "
+            "tables are copied again",
         )
 
 

@@ -38,7 +38,7 @@ class CollectedSchemas:
 def show_schemas(settings: Settings, *, asyncapi: bool = False) -> int:
     """Print a JSON object from subject to schema; nothing is registered or created.
 
-    Who evaluates which row filter, and why, is told on standard error.
+    The evaluator of each row filter, and the reason, is printed to standard error.
 
     Args:
         settings: Settings of the gateway.

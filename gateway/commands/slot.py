@@ -134,7 +134,7 @@ def _watermark(settings: Settings, facts: ServerFacts) -> Watermark | None:
 
 
 def _is_free_soon(connection: psycopg.Connection, name: str) -> bool:
-    """Whether nobody reads it; the server takes a moment to notice that a gateway has gone."""
+    """Whether no process reads it; the server notices the end of a gateway with a delay."""
     deadline = time.monotonic() + _FREE_S
     while (status := slot_status(connection, name)) is not None and status.active:
         if time.monotonic() >= deadline:

@@ -76,7 +76,7 @@ def topics_of(what: str, known: list[str], names: Mapping[str, str]) -> list[str
 
 
 def change_line(record: Followed) -> str | None:
-    """Say in one line what a record does; None where the one before or behind has said it.
+    """Describe a record in one line; None if the record before or after describes the change.
 
     ``0000000A/16B3748  nsw.public.orders  UPDATE id=3: amount 10.50 -> 12.00``
     """

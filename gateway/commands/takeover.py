@@ -1,6 +1,6 @@
-"""``pgsluice takeover``: let this gateway write to topics that have been another one's.
+"""``pgsluice takeover``: let this gateway write to topics of another one.
 
-The other one is fenced by its transactional id, so that nothing of it comes behind the CLAIM; when
+The other one is fenced by its transactional id, so that nothing of it comes after the CLAIM; when
 it starts again it is refused. All tables of the subscription are copied again: what the other one
 has published says nothing of this source.
 """

@@ -1,8 +1,8 @@
 """Bounds of Avro data: that bytes are one datum of a schema, before anything is made of them.
 
 A length, a count or a branch that was written by somebody else can be any number. A decoder that
-believes it takes memory for what is not there: an array of nulls has no bytes at all, so that ten
-of them can claim a billion items. The walk here makes nothing; each value costs one of a fixed
+believes it allocates memory for what is not there: an array of nulls has no bytes at all, so that
+ten of them can claim a billion items. The walk here makes nothing; each value costs one of a fixed
 number of steps, every length is compared with what is left, and nothing may be left at the end.
 """
 

@@ -1,7 +1,7 @@
 """Thread that polls the source server, independently of the loop.
 
 It has its own connection and shares only the posted figures with the loop. It also keeps the last
-hour of lag, and tells systemd that the daemon is alive.
+hour of lag, and notifies systemd that the daemon is alive.
 """
 
 from __future__ import annotations

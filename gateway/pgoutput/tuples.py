@@ -88,4 +88,4 @@ def _cut(data: bytes, start: int, columns: int) -> ProtocolError:
     if start + 2 > len(data):
         return message_error(data, len(data), "the tuple's column count is cut")
     count = data[start] << 8 | data[start + 1]
-    return message_error(data, len(data), f"the tuple is cut behind column {columns} of {count}")
+    return message_error(data, len(data), f"the tuple is cut after column {columns} of {count}")

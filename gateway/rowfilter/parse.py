@@ -79,7 +79,7 @@ def can_fail_without_rows(node: Node) -> bool:
     """Whether PostgreSQL may fail for every row, already when it makes the expression ready.
 
     It computes what has no column in it (``1 / 0 = a``), and looks up how a type is compared for
-    GREATEST and LEAST. True also where it only cannot be told.
+    GREATEST and LEAST. True as well if it is not known.
 
     Source: eval_const_expressions() in clauses.c, T_MinMaxExpr in ExecInitExprRec().
     """

@@ -146,11 +146,11 @@ class Applier:
             ContractError: the records are not those that the markers promise.
             TableError: the table cannot hold them.
         """
-        taken = self._large.take(table, found, share, records)
-        if taken is None:
+        applied = self._large.apply(table, found, share, records)
+        if applied is None:
             return self.apply(table, found, share, records, survey(records).get(share.topic))
-        self.skipped += taken.skipped
-        return taken.found
+        self.skipped += applied.skipped
+        return applied.found
 
     def _write_nothing(
         self,

@@ -27,7 +27,7 @@ from spark_consumer.kafka.position import Share
 from spark_consumer.kafka.registry import Schemas
 from spark_consumer.kafka.schema_epochs import Epoch
 
-__all__ = ["Large", "Learnt", "Taken"]
+__all__ = ["Applied", "Large", "Learnt"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class Learnt:
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class Applied:
     """A share that was applied.
 
     Attributes:
@@ -72,9 +72,9 @@ class Large:
         self._types = types
         self._learnt = learnt
 
-    def take(
+    def apply(
         self, table: Table, found: Found | None, share: Share, records: DataFrame
-    ) -> Taken | None:
+    ) -> Applied | None:
         """Apply a share; return None when the guess was wrong, and nothing was done.
 
         Args:
@@ -101,9 +101,9 @@ class Large:
         if plan is None:
             return None
         tried = begins or self._learnt.outright.get(share.topic, not kind.removals)
-        if tried and (done := self._take_outright(plan, found, records)) is not None:
+        if tried and (done := self._append_outright(plan, found, records)) is not None:
             return done
-        return None if begins else self._take_merged(plan, found, records, tried=tried)
+        return None if begins else self._merge(plan, found, records, tried=tried)
 
     def _plan(self, table: Table, found: Found | None, expected: Expected) -> _Plan | None:
         """Return how such a share is applied; None when a guess is not possible."""
@@ -125,7 +125,9 @@ class Large:
         commit = Commit(position, known, next_serial(table, found))
         return _Plan(table, expected, key, layout, matched(fields, layout), commit)
 
-    def _take_outright(self, plan: _Plan, found: Found | None, records: DataFrame) -> Taken | None:
+    def _append_outright(
+        self, plan: _Plan, found: Found | None, records: DataFrame
+    ) -> Applied | None:
         expected = plan.expected
         observation = Observation()
         counted = records.observe(observation, *expected.counts(self._schemas))
@@ -135,18 +137,18 @@ class Large:
         if done is None or piece is None:
             return None
         self._learn(expected.share, piece, outright=True)
-        return Taken(done, 0)
+        return Applied(done, 0)
 
-    def _take_merged(
+    def _merge(
         self, plan: _Plan, found: Found | None, records: DataFrame, *, tried: bool
-    ) -> Taken | None:
+    ) -> Applied | None:
         expected = plan.expected
         with decoded_as(expected, records, plan.columns, plan.key, self._schemas) as (piece, kept):
             if piece is None or (piece.key_id is None and piece.removals):
                 return None
             skipped = write(self._batch(plan, kept, piece, found, begins=False))
         self._learn(expected.share, piece, outright=not piece.removals and not tried)
-        return Taken(Found(plan.table.version(), plan.commit), skipped)
+        return Applied(Found(plan.table.version(), plan.commit), skipped)
 
     def _batch(
         self, plan: _Plan, changed: DataFrame, piece: Piece, found: Found | None, *, begins: bool

@@ -79,17 +79,17 @@ class _Listener(StreamingQueryListener):
         spent = progress.durationMs
         around = spent.get("triggerExecution", 0) - spent.get("addBatch", 0)
         figures.spend("stream", around / 1000)
-        figures.markers_behind = _behind(progress)
+        figures.unread_markers = _unread_markers(progress)
         if progress.numInputRows:
             _log.info(
-                "micro-batch done: subscription=%s markers=%d behind=%d milliseconds=%s",
+                "micro-batch done: subscription=%s markers=%d unread_markers=%d milliseconds=%s",
                 subscription,
                 progress.numInputRows,
-                figures.markers_behind,
+                figures.unread_markers,
                 " ".join(f"{phase}:{number}" for phase, number in sorted(spent.items())),
             )
 
 
-def _behind(progress: StreamingQueryProgress) -> int:
+def _unread_markers(progress: StreamingQueryProgress) -> int:
     found = [source.metrics.get("maxOffsetsBehindLatest", "0") for source in progress.sources]
     return int(float(max(found, key=float, default="0")))

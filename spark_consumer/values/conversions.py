@@ -161,11 +161,11 @@ def _date_text(value: str) -> str:
 
 def _timestamp_text(value: str) -> str:
     epoch = "TIMESTAMP_NTZ '1970-01-01 00:00:00'"
-    return _moment(f"timestampdiff(MICROSECOND, {epoch}, {value})", "")
+    return _instant_text(f"timestampdiff(MICROSECOND, {epoch}, {value})", "")
 
 
 def _timestamptz_text(value: str) -> str:
-    return _moment(f"unix_micros({value})", "+00")
+    return _instant_text(f"unix_micros({value})", "+00")
 
 
 def _clock_text(value: str) -> str:
@@ -198,7 +198,7 @@ def _date(date: str, time: str) -> str:
     )
 
 
-def _moment(number: str, zone: str) -> str:
+def _instant_text(number: str, zone: str) -> str:
     """From microseconds since 1970, so that the session's time zone has no part in it."""
     of_day = f"pmod({number}, {_DAY_US})"
     # Not floor(a / b): that is a floating point division.

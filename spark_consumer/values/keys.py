@@ -36,9 +36,9 @@ def canonical(sql: str, spark_type: str, pg_type: str, *, key: bool) -> str:
     """
     if spark_type != "string":
         return sql
-    form = of_spark(spark_type, pg_type).key
-    if form in KEY_FORMS:
-        return KEY_FORMS[form](sql)
+    key_kind = of_spark(spark_type, pg_type).key
+    if key_kind in KEY_FORMS:
+        return KEY_FORMS[key_kind](sql)
     if key:
         raise TableError(
             f"a key column of type {pg_type}: when two such values are equal is not known here",

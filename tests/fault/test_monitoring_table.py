@@ -1,4 +1,4 @@
-"""Every cell of the table "Which trouble shows where" in docs/monitoring.md, on a real gateway.
+"""Every cell of the table "Where problems show" in docs/monitoring.md, on a real gateway.
 
 The table is parsed: what stands in backquotes is a text that has to be there, with ``...`` for
 anything and ``reason`` for what has to be the same wherever the gateway itself says it.
@@ -58,7 +58,7 @@ class Row:
 
 def rows() -> Iterator[Row]:
     text = MONITORING.read_text(encoding="utf-8")
-    table = text.partition("## Which trouble shows where")[2].partition("\n## ")[0]
+    table = text.partition("## Where problems show")[2].partition("\n## ")[0]
     lines = [line for line in table.splitlines() if line.startswith("|")]
     for line in lines[2:]:
         cells = [cell.strip() for cell in line.strip("|").split("|")]

@@ -148,7 +148,7 @@ def test_the_job_tells_what_it_does_and_ends_with_75_when_an_outage_lasts(
 
         assert "pgsluice-consume: the Kafka broker does not answer: " in capsys.readouterr().err
         assert (found["records_total"], found["cuts_total"]) == (5, 2)
-        assert (found["skipped_total"], found["tables_held"], found["markers_behind"]) == (1, 0, 0)
+        assert (found["skipped_total"], found["tables_held"], found["unread_markers"]) == (1, 0, 0)
         assert found["silent_seconds"] < HOUR_S
         assert all(found[phase] > 0 for phase in ("stream", "plan", "apply", "manifest"))
         assert HOUR_S <= time.time() - found["commit_timestamp_seconds"] < 2 * HOUR_S

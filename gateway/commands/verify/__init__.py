@@ -7,9 +7,9 @@
                                                            see is applied
 
 No transaction lasts longer than a chunk. A row whose key no record of the topic names between `m0`
-and `m1`, a state behind all chunks, is at `m1` as it was when it was read. The other keys are read
-again in one short transaction, under one snapshot S. Then the tables are awaited behind S, at the
-state `m`: what the topic has up to there and S does not see is applied to the rows by a
+and `m1`, a state after all chunks, is at `m1` as it was when it was read. The other keys are read
+again in one short transaction, under one snapshot S. Then the tables are awaited after S, at the
+state `m`: changes in the topic until there that S does not see are applied to the rows by a
 subscriber's own rules, and the rows are what the tables should hold at `m`.
 
 A transaction can be published before a snapshot sees it, for example under synchronous replication.

@@ -69,7 +69,7 @@ class SourceReader(Closing):
         self._connection.close()
 
     def position(self) -> Lsn:
-        """The end of everything that could be seen up to now, made known to the walsender.
+        """Return the end of everything visible so far, which the walsender then knows.
 
         Raises:
             GatewayError: the connection is gone.

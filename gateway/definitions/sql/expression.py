@@ -50,7 +50,7 @@ def select_where(query: str) -> str:
 
 
 def is_expression(text: str) -> bool:
-    """Whether `text` is one expression, and nothing behind it, by PostgreSQL's grammar."""
+    """Whether `text` is one expression, and nothing after it, by PostgreSQL's grammar."""
     try:
         tree = parse(f"SELECT WHERE ({text}\n)")
     except postgast.PgQueryError:

@@ -1,7 +1,7 @@
 """Description of how a table is published, as text that outlasts the table in the catalog. Pure.
 
 It is kept with the state of each copy. If the table no longer exists at a start, it describes the
-rows that the stream may still have; it also tells under which OID a name was published.
+rows that the stream may still have; it also has the OID under which a name was published.
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ _SPECIAL_IN_RECORD: Final = re.compile(rb'[\s"\\(),]')
 
 
 def _read_item(data: bytes, at: int) -> tuple[bytes | None, int]:
-    """A length and so many bytes, None for -1; and the position behind."""
+    """Read a length and this many bytes, None for -1; return them and the position after them."""
     (length,) = _LENGTH.unpack_from(data, at)
     at += 4
     if length == -1:

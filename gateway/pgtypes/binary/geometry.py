@@ -26,7 +26,7 @@ def _doubles(count: int, pattern: bytes) -> ToText:
 
 
 def _points(data: bytes) -> bytes:
-    """A count, then so many points, with commas between them."""
+    """Convert a count and this many points, to be separated by commas."""
     (count,) = _COUNT.unpack_from(data)
     values = Struct(f"!{2 * count}d").unpack(data[4:]) if count >= 0 else ()
     if count <= 0:

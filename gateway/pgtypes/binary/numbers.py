@@ -48,7 +48,7 @@ def integer(size: int, *, signed: bool) -> ToText:
 
 
 def numeric(data: bytes) -> bytes:
-    """Base 10000 -> decimal digits, as many behind the point as the display scale says."""
+    """Base 10000 -> decimal digits, as many after the point as the display scale says."""
     size = (len(data) - 8) >> 1
     layout = _NUMERICS[size] if 0 <= size < len(_NUMERICS) else Struct(f"!HhHH{max(size, 0)}H")
     count, weight, sign, scale, *groups = layout.unpack(data)

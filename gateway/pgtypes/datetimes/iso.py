@@ -358,7 +358,7 @@ def format_date(days: int) -> bytes:
 
 
 def format_timestamp(usecs: int, zone: str) -> bytes:
-    """Print a finite timestamp as `parse_timestamp` reads it, `zone` behind it."""
+    """Print a finite timestamp as `parse_timestamp` reads it, with `zone` after it."""
     days, usecs = divmod(usecs, USECS_PER_DAY)
     seconds, usecs = divmod(usecs, USECS_PER_SEC)
     fraction = f".{usecs:06d}".rstrip("0") if usecs else ""

@@ -7,7 +7,7 @@ Four ways to ask for an expression, so that NULL costs nothing where it does not
     value     source of a value or None
     parts     a guard (source of a bool, '' when none is needed) and the value under it
 
-`is_true(a AND b)` may stop at a NULL `a`, where PostgreSQL goes on to `b`; that can be told apart
+`is_true(a AND b)` may stop at a NULL `a`, where PostgreSQL goes on to `b`; that can be observed
 only when `b` raises, and then the three-valued form is used. A column that is read once is read
 where it stands; one that is read more often is read before the expression, or at its first use
 when that is dear.

@@ -92,7 +92,7 @@ def _refusal(said: str, commit: LastCommit | None) -> SlotError:
         f"{commit.xid}, which committed at {format_lsn(commit.commit_lsn)}, before the watermark",
         hint="it was restored from a backup and has diverged since. Point source.dsn at "
         "the right server; or, when this one is to stay, `pgsluice slot drop`, then `pgsluice run` "
-        "copies all tables anew",
+        "copies all tables again",
     )
 
 

@@ -1,14 +1,15 @@
 """The one loop: frames in, records out, feedback back. Owns all ordering.
 
-Invariant: the flush LSN told to PostgreSQL never passes the watermark that Kafka has committed, nor
-a PREPARE whose rows are not in Kafka; and the watermark never passes a transaction that is not in
-Kafka. Everything else here exists to keep that sentence true and cheap.
+Invariant: the flush LSN reported to PostgreSQL never passes the watermark that Kafka has
+committed, nor a PREPARE whose rows are not in Kafka; and the watermark never passes a transaction
+that is not in Kafka. Everything else here exists to keep that sentence true and cheap.
 
     source ──frames──► assembler ──transactions──► router ──records──► batch ──► sink
       ▲                                                                            │
       └───────────────────────────── flush LSN ◄───────── committed watermark ─────┘
 
-The decision what is handed to the sink, and when, is in `gateway.runtime.loop.group_commit`.
+Batches, and the time at which the sink gets them, are decided in
+`gateway.runtime.loop.group_commit`.
 
 Position, endpos and draining are the loop's own; its parts are given values and return values.
 

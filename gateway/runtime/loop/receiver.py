@@ -1,6 +1,6 @@
 """Non-blocking reader of the replication stream; spills to disk when the loop falls behind.
 
-PostgreSQL ends a connection that does not answer, and a server that is told to stop waits for one
+PostgreSQL ends a connection that does not answer, and a server that is asked to stop waits for one
 that does not read. The stream is therefore read and answered also while Kafka is away, a table is
 copied or a catalog look-up hangs. Frames for which there is no room go to disk (`DiskQueue`).
 

@@ -172,7 +172,7 @@ def classify_kafka_error(
         return FatalError(
             f"{doing}: what is in Kafka cannot be read{place}: {text}",
             hint="no gateway has written it: see who else may write to the topic; "
-            "kafka-delete-records removes what comes before the offset behind it (of a compacted "
+            "kafka-delete-records removes what comes before the offset after it (of a compacted "
             "topic only while its cleanup.policy is compact,delete)",
         )
     if error.fatal():

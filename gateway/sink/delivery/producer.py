@@ -359,7 +359,7 @@ class TransactionalSink(Closing):
         if self._ledger.unreported(cut.feeds) is not None:
             self._transactions.flush()
             if (topic := self._ledger.unreported(cut.feeds)) is not None:
-                raise TransientError(f"producing: Kafka did not tell the offsets of topic {topic}")
+                raise TransientError(f"producing: Kafka reported no offsets of topic {topic}")
         if lost := self._ledger.shorter(cut.feeds):
             raise LostRecordsError(
                 f"topic {', '.join(sorted(lost))}: records were written to offsets already used",

@@ -1,6 +1,6 @@
 """Check of the definitions against the source's catalog, and later queries of it.
 
-The check happens in one transaction that is rolled back; nothing stays behind on the server.
+The check happens in one transaction that is rolled back; nothing remains on the server.
 """
 
 from __future__ import annotations

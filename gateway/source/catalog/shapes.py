@@ -20,7 +20,7 @@ _Connection = psycopg.Connection[Any]
 
 
 def has_unseen_changes(connection: _Connection, plan: Plan, targets: Collection[int]) -> bool:
-    """Whether `targets` of `plan` have changed in a way that the stream does not tell.
+    """Whether `targets` of `plan` have changed in a way that the stream does not show.
 
     Raises:
         TransientError: the connection is gone.

@@ -100,7 +100,7 @@ class CatalogWatch:
     """Says whether what a plan was made from has changed since the look before.
 
     Looked at are the publications of the database that a subscription names, and whether the stream
-    tells how they are altered; tables of the schemas and databases that are published as a whole;
+    reports how they are altered; tables of the schemas and databases that are published as a whole;
     partitions, names and replica identities of the tables of the plan; tables that bear the names
     of those that are missing; columns and rights of those that are held.
 

@@ -67,7 +67,7 @@ def check_shape(table: Table, shape: Sequence[str]) -> None:
     if not shape:
         raise TableGone(
             f"copying {table}: it is not there any more",
-            hint="define it anew, or leave it out, and reload",
+            hint="define it again, or leave it out, and reload",
         )
     known = [f"{c.attnum},{c.type_oid},{c.type_modifier},{c.name}" for c in table.columns]
     if list(shape) != known:

@@ -1,7 +1,7 @@
 """Guard against reading, by name, a view whose code would run with its rows.
 
 A table can be renamed while it is copied, and a view, or a foreign table with a domain, take its
-name. A server that can is told to read neither (`restrict_nonsystem_relation_kind`). On one that
+name. A server that can is set to read neither (`restrict_nonsystem_relation_kind`). On one that
 cannot, the name is locked first and then looked up: a table that is locked keeps its name and its
 kind. Its schema can still be renamed just then, which takes the owner of the schema.
 

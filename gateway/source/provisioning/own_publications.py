@@ -4,7 +4,7 @@ All four names exist from the first start on, those that nobody needs without a 
 looks a publication up as it was at the WAL position it decodes, so that one which is created later
 than a position that is still to be read could never be named. In the same way a row filter of one
 (`gateway.rowfilter.server.pushdown`) counts from the place in the WAL on at which it was altered:
-it is widened before what needs that is copied, and narrowed behind it.
+it is widened before what needs that is copied, and narrowed after it.
 """
 
 from __future__ import annotations

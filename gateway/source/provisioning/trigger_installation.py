@@ -154,7 +154,7 @@ def _trigger_problems(triggers: Mapping[str, str]) -> Iterator[str]:
         if name not in triggers:
             yield f"event trigger {name} is missing"
         elif triggers[name] != _ALWAYS:
-            yield f"event trigger {name} is not ENABLE ALWAYS: what it does not see is not told"
+            yield f"event trigger {name} is not ENABLE ALWAYS: some alterations are not reported"
 
 
 def _function_problems(functions: list[tuple[Any, ...]]) -> Iterator[str]:
@@ -190,7 +190,7 @@ def _key_problems(keys: list[tuple[Any, ...]]) -> Iterator[str]:
 
 
 def has_ddl_messages(connection: _Connection) -> bool:
-    """Whether the stream has messages about altered publications that can be believed.
+    """Whether the stream has authenticated messages about altered publications.
 
     Raises:
         TransientError: the connection is gone.

@@ -136,7 +136,7 @@ def open_session(complete: str, *, on_wait: OnWait = keep_waiting) -> Session:
 
 
 def can_restrict(version: int) -> bool:
-    """Whether a server of this ``server_version_num`` can be told to read tables only.
+    """Whether a server of this ``server_version_num`` can be restricted to reading tables.
 
     Source: PostgreSQL release notes, 16.4 (CVE-2024-7348).
     """

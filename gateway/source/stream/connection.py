@@ -154,7 +154,7 @@ class ReplicationConnection(Closing):
         """Create a logical slot for pgoutput; return its consistent point.
 
         The server waits until every transaction that was running has ended. A call that gives up
-        leaves no slot behind. If the server can (17, and not a standby), the slot has ``failover``:
+        leaves no slot. If the server can (17, and not a standby), the slot has ``failover``:
         standbys that synchronise slots have it too, and keep it when promoted.
 
         Args:
@@ -448,7 +448,7 @@ class _Any:
 
 
 def _greatest_lsn(frames: Sequence[bytes]) -> Lsn:
-    """The greatest wal_start of XLogData and wal_end of keepalives; both stand behind the tag.
+    """The greatest wal_start of XLogData and wal_end of keepalives; both stand after the tag.
 
     XLogData of a Commit has the end of its record there.
     """

@@ -37,7 +37,7 @@ class SlotStatus:
         safe_wal_bytes: WAL that can be written before the slot may be lost; None: no limit.
         invalidation_reason: Why the slot was invalidated (rows_removed, wal_removed,
             wal_level_insufficient, idle_timeout); None when it was not, and before 16 where only
-            `wal_status` tells.
+            `wal_status` does.
         two_phase: It decodes at PREPARE.
     """
 

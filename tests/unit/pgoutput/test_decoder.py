@@ -285,7 +285,7 @@ def test_parallel_streaming_needs_version_4(version: int) -> None:
         pytest.param("44 00000001 4E 0000", b"D", 5, "expected an old tuple", id="delete with N"),
         pytest.param("49 00000001 4E 0001 78", b"I", 8, "kind b'x'", id="column kind"),
         pytest.param("49 00000001 4E 00", b"I", 7, "column count is cut", id="cut count"),
-        pytest.param("49 00000001 4E 0002 6E", b"I", 9, "behind column 1 of 2", id="cut columns"),
+        pytest.param("49 00000001 4E 0002 6E", b"I", 9, "after column 1 of 2", id="cut columns"),
         pytest.param("49 00000001 4E 0001 74 FFFFFFFF 61", b"I", 14, "is cut", id="negative size"),
         pytest.param("49 00000001 4E 0000 00", b"I", 8, "1 bytes left over", id="left over"),
         pytest.param("54 00000001 04 00000001", b"T", 5, "unknown flags 0x04", id="truncate flags"),
