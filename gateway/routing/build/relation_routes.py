@@ -26,6 +26,7 @@ from gateway.envelope.markers import encode_copy
 from gateway.pgoutput.messages import LogicalMessage, Relation
 from gateway.pgoutput.relations import Relations
 from gateway.routing.build.copy_routes import copy_route
+from gateway.routing.build.held_tables import HeldTables
 from gateway.routing.build.projections import Projection, Projections
 from gateway.routing.build.publication_history import PublicationHistory, Publishes
 from gateway.routing.build.relation_check import mismatch_of, targets_of
@@ -65,10 +66,7 @@ class RelationRoutes:
         addresses: Topics that records go to.
         copies: Copies in progress.
         projections: Known tables and their projections.
-        held: Reasons, by subscription and OID, for tables that no longer match their copies: the
-            key or values changed, or the rows could not be published in their new shape.
-        lost: Reasons, by subscription and OID, for tables that no longer exist and whose last rows
-            cannot be published. No copy can bring them, and they concern no other table.
+        held: Tables that the routes no longer serve.
         ignored: Number of DDL messages that were rejected, by reason.
 
     Args:
@@ -113,12 +111,8 @@ class RelationRoutes:
         self._publishes = self._now = _by_relation(plan.publishes)
         self.addresses = Addresses(plan, self._published_tables, settings, schemas)
         self._builder = RouteBuilder(plan, settings, self.addresses)
-        self._copied = {(copy.subscription, copy.target_oid) for copy in plan.copies}
         self._open_ended = plan.open_ended
-        self._gone = _gone(plan)
-        self._newly_held: list[tuple[str, int]] = []
-        self.held: dict[tuple[str, int], str] = {}
-        self.lost: dict[tuple[str, int], str] = {}
+        self.held = HeldTables(plan)
         self.ignored: Counter[Reason] = Counter()
         self._planned = plan.tables
         self._keys = {
@@ -132,12 +126,12 @@ class RelationRoutes:
 
     def pop_held_markers(self, lsn: Lsn) -> list[Record]:
         """Return COPY markers, at `lsn`, of the tables that became held since the last call."""
-        if not self._newly_held:
+        unmarked = self.held.pop_unmarked()
+        if not unmarked:
             return []
-        newly_held, self._newly_held = self._newly_held, []
         headers = HeaderMaker(lsn, None, None, None).make(lsn, 0, b"COPY")
         markers = []
-        for subscription, oid in newly_held:
+        for subscription, oid in unmarked:
             table = self.projections.tables[oid]
             state = CopyState(subscription, table.schema, table.name, "pending", lsn)
             markers.append(self.addresses.marker(subscription, encode_copy(state), headers))
@@ -177,14 +171,8 @@ class RelationRoutes:
         a table under a new name: its topic stays that of the name in force.
         """
         self.projections.adopt(plan)
-        self._gone = _gone(plan)
-        unseen = unseen_changes(self._planned, plan)
-        found = unseen.keys() & self._copied - self.held.keys()
-        self.held |= {table_id: unseen[table_id] for table_id in found}
-        self._newly_held += sorted(found)
-        for held in plan.held:
-            if (held.subscription, held.oid) in self._published_tables:
-                self.held[held.subscription, held.oid] = held.reason
+        self.held.hold(unseen_changes(self._planned, plan))
+        self.held.adopt(plan, self._published_tables)
         ours = self._published_tables
         kept = [p for p in plan.publishes if (p.subscription, p.target_oid) in ours]
         self._publishes = self._now = _by_relation(kept)
@@ -241,9 +229,7 @@ class RelationRoutes:
 
     def copy_rewritten(self, targets: Iterable[tuple[str, int]]) -> None:
         """Hold tables for another copy, because their copies have rows from before the rewrite."""
-        found = self._copied.intersection(targets) - self.held.keys()
-        self.held |= dict.fromkeys(found, "ALTER TABLE has given its rows other values")
-        self._newly_held += sorted(found)
+        self.held.hold(dict.fromkeys(targets, "ALTER TABLE has given its rows other values"))
 
     def enter(self, lsn: Lsn) -> Lsn | None:
         """Use the definitions that apply at `lsn`; return where they end, None: nowhere."""
@@ -263,13 +249,12 @@ class RelationRoutes:
         relation = self._relations.get(relation_oid)
         if relation is None:
             return None
-        held_before = {*self.addresses.refused, *self.held}
+        refused_before = {*self.addresses.refused}
         names = [column.name for column in relation.columns]
         publishes = self._usable(relation)
         asking = self.filters.asking((publish.filters for publish in publishes), names)
         projection_routes = self._projection_routes(relation, names, publishes, asking)
-        held_now = self.addresses.refused.keys() | self.held.keys()
-        self._newly_held += self._copied & (held_now - held_before)
+        self.held.mark(self.addresses.refused.keys() - refused_before)
         name = f"{relation.namespace}.{relation.name}"
         sent = [(column.name, column.type_oid) for column in relation.columns]
         to_text = self._to_text(relation_oid, name, sent)
@@ -294,7 +279,7 @@ class RelationRoutes:
             if mismatch is None:
                 usable.append(publish)
             else:
-                self.held[table_id] = mismatch
+                self.held.hold({table_id: mismatch})
         return usable
 
     def truncated(self, oid: int, named: frozenset[int]) -> list[tuple[ProjectionRoute, Target]]:
@@ -321,7 +306,7 @@ class RelationRoutes:
     @property
     def needs_replan(self) -> bool:
         """Whether a table is held or no longer matches the plan."""
-        return bool(self.copy_invalidated or self.held or self.addresses.refused)
+        return bool(self.copy_invalidated or self.held.reasons or self.addresses.refused)
 
     def watch(self, route: CopyRoute, copy: ChunkedCopy, whole: Iterable[TableCopy] = ()) -> None:
         """Pass every published change of the table of `route` to `copy` from now on.
@@ -375,7 +360,7 @@ class RelationRoutes:
                 self._builder.target(publish.subscription, projection, encoder, frozenset(), {})
             except SchemaRefusedError as error:
                 table_id = (publish.subscription, publish.target_oid)
-                if table_id in self._gone:
+                if self.held.is_ending(table_id):
                     continue  # its rows may be of another schema
                 if table_id not in holdable:
                     raise
@@ -422,12 +407,12 @@ class RelationRoutes:
             except (SchemaError, SchemaRefusedError) as error:
                 table_id = (publish.subscription, publish.target_oid)
                 stops = isinstance(error, SchemaRefusedError) and table_id not in self._open_ended
-                if table_id in self._gone:
-                    self.lost[table_id] = error.message
+                if self.held.is_ending(table_id):
+                    self.held.lost[table_id] = error.message
                     continue
-                if stops or table_id not in self._copied:
+                if stops or table_id not in self.held.copied:
                     raise
-                self.held[table_id] = error.message
+                self.held.hold({table_id: error.message})
         name = f"{relation.namespace}.{relation.name}"
         return [
             self._builder.route(projection, encoder, targets, name, names)
@@ -452,7 +437,7 @@ class RelationRoutes:
         projection = self.projections.of_relation(publish, relation)
         keyed_by = key_signature(projection.columns, projection.key)
         if self._keys.get(table_id, keyed_by) != keyed_by:
-            self.held[table_id] = "its key has changed"
+            self.held.hold({table_id: "its key has changed"})
         key = (projection.target.oid, tuple(column.name for column in projection.columns))
         if key not in projections:
             projections[key] = (projection, self._builder.encoder(projection, names), [])
@@ -477,11 +462,6 @@ class RelationRoutes:
                 publish.filters,
             )
         )
-
-
-def _gone(plan: Plan) -> frozenset[tuple[str, int]]:
-    """Subscription and OID of the tables that are published up to some place, and not copied."""
-    return plan.retired.difference((copy.subscription, copy.target_oid) for copy in plan.copies)
 
 
 def _by_relation(publishes: Sequence[Publish]) -> Publishes:

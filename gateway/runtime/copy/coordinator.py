@@ -128,11 +128,11 @@ class TableCopier:
             for job in self._jobs:
                 if not job.over and job.copy.started:
                     self._set_progress(job)
-        for copy in self._plan.copies if self._routes.held else ():
-            because = self._routes.held.get((copy.subscription, copy.target_oid))
+        for copy in self._plan.copies if self._routes.held.reasons else ():
+            because = self._routes.held.reasons.get((copy.subscription, copy.target_oid))
             if because is not None:
                 self._altered |= self._states.start_over(copy, _ALTERED, because=because)
-        for (subscription, oid), because in self._routes.lost.items():
+        for (subscription, oid), because in self._routes.held.lost.items():
             self._states.lose(subscription, oid, because)
         if (new_plan := self._routes.pop_new_plan()) is not None:
             self._states.apply(new_plan)
@@ -270,7 +270,7 @@ class TableCopier:
     def _set_progress(self, job: CopyJob) -> None:
         for copy in job.copies:
             # One that has to start over has lost its progress for good.
-            is_held = (copy.subscription, copy.target_oid) in self._routes.held
+            is_held = (copy.subscription, copy.target_oid) in self._routes.held.reasons
             if not is_held and not self._states.is_schema_refused(copy):
                 self._states.set(copy, progress=job.copy.progress)
 
