@@ -41,14 +41,14 @@ def read_catalog(
     table that one of them publishes, with ancestors and leaves.
 
     Args:
-        connection: To the source.
-        definitions: As parsed.
-        known: The OIDs of the tables that were published already, by schema and name: a table that
+        connection: Connection to the source.
+        definitions: Parsed definitions.
+        known: OIDs of the tables that were published already, by schema and name: a table that
             is listed under one of these names may have been dropped or renamed.
-        also: OIDs of tables to describe, where they are there, whether they are published or not.
+        also: OIDs of further tables to describe, if they exist.
 
     Raises:
-        DefinitionError: what is named does not exist or cannot be published.
+        DefinitionError: a named object does not exist or cannot be published.
         FilterError: a filter is not allowed; both in PostgreSQL's words and with the position.
         TransientError: the connection is gone, or a lock could not be had in time.
         FatalError: the role may not even create a temporary view.
@@ -79,7 +79,7 @@ def read_catalog(
 
 
 class ServerCatalog:
-    """The catalog as it is now, asked table by table: `gateway.routing.ports.CatalogReader`."""
+    """The present catalog, read table by table: `gateway.routing.ports.CatalogReader`."""
 
     def __init__(self, connection: _Connection) -> None:
         self._connection = connection
@@ -95,7 +95,7 @@ class ServerCatalog:
             return describe_table(self._connection, oid)
 
     def column(self, name: str, type_oid: int, type_modifier: int) -> Column | None:
-        """Describe a column of which only a Relation message is left; None: its type is gone.
+        """Describe a column of which only a Relation message is left; None if its type is gone.
 
         Raises:
             TransientError: the connection is gone.
@@ -104,7 +104,7 @@ class ServerCatalog:
             return describe_column(self._connection, name, type_oid, type_modifier)
 
     def type_info(self, oid: int) -> TypeInfo:
-        """Describe a type, for reading its binary format; each is asked for once.
+        """Describe a type, for reading its binary format; each is read once.
 
         Raises:
             SchemaError: there is no such type.
@@ -116,7 +116,7 @@ class ServerCatalog:
 
 @contextmanager
 def _translated(doing: str) -> Iterator[None]:
-    """Turn errors of the server into ours."""
+    """Convert errors of the server."""
     try:
         yield
     except psycopg.Error as error:

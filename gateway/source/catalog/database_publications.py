@@ -1,7 +1,8 @@
 """Publications of the database as in its catalog: relations, filters, and exceptions.
 
-The catalog is asked for its columns first: PostgreSQL 19 keeps in the same table which relations
-FOR ALL TABLES leaves out, and a row that is read without that mark would publish the table.
+The columns of the catalog are looked up first: PostgreSQL 19 keeps in the same table which
+relations FOR ALL TABLES leaves out, and a row that is read without that mark would publish the
+table.
 """
 
 from __future__ import annotations
@@ -26,8 +27,8 @@ class Listed:
     """Relations that a publication names.
 
     Attributes:
-        relations: Those that it publishes.
-        excepted: OIDs of those that FOR ALL TABLES leaves out, with their partitions.
+        relations: Published relations.
+        excepted: OIDs of relations that FOR ALL TABLES leaves out, with their partitions.
     """
 
     relations: tuple[PublishedRelation, ...]
@@ -38,9 +39,9 @@ def relations_query(*, filters: bool, excepts: bool, catalog: str = _CATALOG) ->
     """Write the query for the relations of one publication, given by its OID.
 
     Args:
-        filters: The catalog has row filters and column lists (15 and later).
-        excepts: It has ``prexcept`` (19 and later).
-        catalog: Its name.
+        filters: Whether the catalog has row filters and column lists (15 and later).
+        excepts: Whether it has ``prexcept`` (19 and later).
+        catalog: Name of the catalog.
     """
     columns = ["r.prrelid", "NULL", "NULL"]
     if filters:

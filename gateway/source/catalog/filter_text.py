@@ -229,7 +229,7 @@ class FilterResolver:
             )
 
     def _position(self, clause: TableClause, fault: FilterFault) -> int | None:
-        """Place a fault; servers before 17 store byte offsets in the tree, later ones -1."""
+        """Return the position of a fault, or None, as servers from 17 on store no offsets."""
         assert clause.where is not None
         if clause.where_position is None:
             return None
@@ -259,7 +259,7 @@ class FilterResolver:
 
 
 def _qualification(tree: Value) -> Value:
-    """Take the WHERE expression out of the query of a view."""
+    """Return the WHERE expression of the query of a view."""
     query = cast("Node", tree[0] if isinstance(tree, list) else tree)
     jointree = query.fields["jointree"]
     assert isinstance(jointree, Node)

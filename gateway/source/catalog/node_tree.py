@@ -39,7 +39,7 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class FilterFault:
-    """Why a filter is not allowed: PostgreSQL's DETAIL, and a byte offset in the query or -1."""
+    """Reason for which a filter is refused: PostgreSQL's DETAIL, and a byte offset or -1."""
 
     detail: str
     location: int
@@ -79,7 +79,7 @@ _ALLOWED: Final = _OPERATORS | {
     "BOOLEANTEST",
 }
 _TRANSPARENT: Final = frozenset({"CASEWHEN", "WHEN"})
-"""Parts of a CASE that PostgreSQL's walkers pass through without looking at them."""
+"""Parts of a CASE that PostgreSQL's walkers skip."""
 
 _TYPE_FIELDS: Final = (
     "vartype",
@@ -98,7 +98,7 @@ _FUNCTION_FIELDS: Final = ("funcid", "opfuncid")
 
 
 def parse_node_tree(text: str) -> Value:
-    """Read what ``nodeToString`` wrote.
+    """Parse the output of ``nodeToString``.
 
     Raises:
         ValueError: The text is not a node tree.
@@ -120,7 +120,7 @@ def function_oids(value: Value) -> set[int]:
 
 
 def find_fault(value: Value, volatility: Mapping[int, str]) -> FilterFault | None:
-    """Apply the rules for row filters; None when the expression obeys all of them.
+    """Return the violation of the rules for row filters, or None.
 
     Args:
         value: The expression.

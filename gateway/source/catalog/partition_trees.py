@@ -1,7 +1,7 @@
 """Partition trees as the catalog has them, read without a lock on any table.
 
-``pg_partition_tree`` locks each partition that it finds: whoever has locked one, of whatever tree,
-would keep the gateway from seeing the whole catalog.
+``pg_partition_tree`` locks each partition that it finds: a lock of others on one of them, in any
+tree, would keep the gateway from reading the whole catalog.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ def tree_of(root: str) -> str:
     """Return the WITH clause of ``tree (oid)``: a table and all its partitions.
 
     Args:
-        root: The table's OID, as SQL; a column of a query around it will do.
+        root: OID of the table, as SQL; it may be a column of the outer query.
     """
     return (
         f"WITH RECURSIVE tree (oid) AS (SELECT {root} UNION"  # noqa: S608

@@ -12,10 +12,10 @@ __all__ = ["partition_conditions"]
 def partition_conditions(
     connection: psycopg.Connection, partitions: Collection[int]
 ) -> dict[int, str]:
-    """Return by OID what the rows of each partition fulfil, as an expression on its tree's columns.
+    """Return the partition constraint of each partition, by OID, in its tree's columns.
 
-    Names in it are qualified, but for those of ``pg_catalog``. A relation that is no partition any
-    more is left out.
+    Names in it are qualified, except those of ``pg_catalog``. Relations that are no longer
+    partitions are left out.
     """
     if not partitions:
         return {}

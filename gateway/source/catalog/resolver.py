@@ -91,12 +91,11 @@ class DefinitionLookup:
     OID when nothing bears the name any more: renamed, it is published on; dropped, it is missing.
 
     Args:
-        known: The OIDs of the tables that were published, by schema and name.
+        known: OIDs of the tables that were published, by schema and name.
 
     Attributes:
-        missing: Schema and name of those that are gone or have another name, and what became of
-            them.
-        broken: By publication and OID, what is wrong with a table that was published already.
+        missing: Schema and name of tables that were dropped or renamed, and the reason.
+        broken: Fault of a table that was published already, by publication and OID.
     """
 
     def __init__(
@@ -195,7 +194,7 @@ class DefinitionLookup:
         return found
 
     def _open_tables(self, clauses: Iterable[TableClause]) -> Iterator[tuple[TableClause, Table]]:
-        """Look up a FOR TABLE list, with heirs, refusing what contradicts itself.
+        """Look up a FOR TABLE list, with heirs; refuse contradictions.
 
         Source: OpenTableList in publicationcmds.c.
         """

@@ -34,14 +34,14 @@ def has_unseen_changes(connection: _Connection, plan: Plan, targets: Collection[
 
 
 class ShapeWatch:
-    """Looks now and then whether the copied tables of a plan have changed unseen."""
+    """Watch for changes of the copied tables of a plan that no Relation message reports."""
 
     def __init__(self) -> None:
         self._digest = ""
         self._tables: Mapping[int, Table] | None = None
 
     def has_changed(self, connection: _Connection, plan: Plan) -> bool:
-        """Look; at first whether anything has changed since the plan was read.
+        """Whether anything has changed since the last look, at first since the plan was read.
 
         Raises:
             TransientError: the connection is gone.

@@ -66,7 +66,7 @@ def read_type_info(connection: _Connection, oid: int) -> TypeInfo:
 
 
 class TypeReader:
-    """Describes types, and asks the server for each only once.
+    """Descriptions of types, each of which is read from the server once.
 
     Changes possible under an OID in use do not matter here: attributes of a composite type are
     named by every value of it.

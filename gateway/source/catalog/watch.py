@@ -1,7 +1,7 @@
 """Watch for changes in the source database that affect how subscriptions publish its tables.
 
-Looked at now and then while the gateway runs, so that it costs one query and no lock. A digest says
-only that something is different; the meaning is found by reading the catalog again.
+It looks at intervals while the gateway runs, with one query and no lock. A digest only shows that
+something is different; the change is found by reading the catalog again.
 """
 
 from __future__ import annotations
@@ -86,9 +86,9 @@ _ALL: Final = {
 
 
 def whole_digest(connection: psycopg.Connection[Any], definitions: Definitions) -> str:
-    """Return a text that differs when anything has changed that a `CatalogWatch` looks at.
+    """Return a text that differs when anything has changed that a `CatalogWatch` checks.
 
-    It is taken before a plan is read, and so of all tables.
+    It covers all tables, because it is read before the plan.
 
     Raises:
         TransientError: the connection is gone.
@@ -97,9 +97,9 @@ def whole_digest(connection: psycopg.Connection[Any], definitions: Definitions) 
 
 
 class CatalogWatch:
-    """Says whether what a plan was made from has changed since the look before.
+    """Watch for changes of the catalog that a plan depends on, between two looks.
 
-    Looked at are the publications of the database that a subscription names, and whether the stream
+    It covers the publications of the database that a subscription names, and whether the stream
     reports how they are altered; tables of the schemas and databases that are published as a whole;
     partitions, names and replica identities of the tables of the plan; tables that bear the names
     of those that are missing; columns and rights of those that are held.
@@ -115,11 +115,11 @@ class CatalogWatch:
 
     @property
     def is_new(self) -> bool:
-        """Whether nobody has looked yet."""
+        """Whether no look has been made yet."""
         return not self._digest
 
     def has_changed(self, connection: psycopg.Connection[Any], plan: Plan) -> bool:
-        """Look; at first whether anything has changed since `before`.
+        """Whether anything has changed since the last look, at first since `before`.
 
         That first look is one at all tables, which costs much less than reading the plan of many
         publications again. It may say so without need: another table may have changed, or one is

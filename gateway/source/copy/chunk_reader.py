@@ -4,11 +4,11 @@ Values come by COPY in text format from a session with the walsender's settings,
 for byte what the stream has for the same values.
 
 A range is asked for by the key's index: ``(k1, k2) > (...) ORDER BY k1, k2 LIMIT n`` in the index's
-order of columns and under its collations, so that any type and collation does, and the server
+order of columns and under its collations, so that any type and collation works, and the server
 finds the rows without sorting. Key values go back to the server as the text that it gave.
 
-A condition can narrow what is read. The server may evaluate it on any row, also on one that is not
-in the range, so that it can fail on a row that would not be taken.
+A condition can narrow the read. The server may evaluate it on any row, also outside the range, so
+that it can fail on a row that would not be returned.
 """
 
 from __future__ import annotations
@@ -49,9 +49,9 @@ __all__ = ["ChunkReader", "ChunkSource", "ConditionError", "TableChanged", "Tabl
 _SETTINGS: Final = {**SESSION_SETTINGS, "standard_conforming_strings": "on"}
 
 _WORTH: Final = 0.5
-"""A read is narrowed to at most this part of the rows; the border of a range costs a look, too."""
+"""Largest part of the rows for which a read is narrowed: the border of a range has a cost, too."""
 
-# The names of the table's files are those of its rows: another one after a rewrite or TRUNCATE.
+# A table gets another file after a rewrite or TRUNCATE, so that its name identifies the rows.
 _SHAPE: Final = """
     ARRAY(SELECT pg_catalog.concat_ws(',', a.attnum, a.atttypid, a.atttypmod, a.attname)
         FROM pg_catalog.pg_attribute AS a
@@ -75,12 +75,12 @@ class ChunkSource:
     """Rows and columns to read of a table.
 
     Attributes:
-        columns: Which, in which order; may be empty without a key.
-        key: Those of the key among them, in the table's order; empty: all rows are one chunk.
-        where: A condition that the rows of a range fulfil; empty: there is none.
+        columns: Columns in their order; may be empty without a key.
+        key: Key columns among them, in the table's order; empty if all rows are one chunk.
+        where: Condition that the rows of a range fulfil, or empty.
         narrow: Filters, on `columns`, of which one is true for every row of a range that anybody
             wants; empty: all are wanted. Only with a key.
-        by_key: They read nothing but the key.
+        by_key: Whether they read nothing but the key.
     """
 
     table: Table
@@ -110,7 +110,7 @@ class ChunkReader(Closing):
         spool_directory: Directory for rows without a key; None for the system's temporary
             directory.
         lock_timeout_s: Longest wait for a table that another session has locked.
-        silence_s: How long nothing may come; then the server is asked over another connection
+        silence_s: Seconds of silence after which the server is asked over another connection
             whether it is still at work.
 
     Attributes:
@@ -152,7 +152,7 @@ class ChunkReader(Closing):
         self._connection.is_at_work = self._is_at_work
 
     def snapshot(self) -> Snapshot:
-        """Return what can be seen now.
+        """Return the current snapshot.
 
         Raises:
             TransientError: the connection is gone.
@@ -161,7 +161,7 @@ class ChunkReader(Closing):
         return Snapshot.parse(row[0], in_recovery=row[1])
 
     def wait_for(self, before: int | None) -> None:
-        """Let others see that the transactions before this 64-bit id are waited for; None: none.
+        """Show others that the copy waits for transactions before this 64-bit id; None for none.
 
         Raises:
             TransientError: the connection is gone.
@@ -170,7 +170,7 @@ class ChunkReader(Closing):
         self._row("SELECT pg_catalog.set_config('application_name', %s, false)", "waiting", [name])
 
     def awaited(self) -> Wait | None:
-        """Return for which transactions the copies of this slot wait now, where the server says so.
+        """Return the transactions for which the copies of this slot wait, if the server shows them.
 
         Raises:
             TransientError: the connection is gone.
@@ -181,7 +181,7 @@ class ChunkReader(Closing):
     def flush(self) -> None:
         """Make the server write its WAL out, so that the walsender gets to the insert position.
 
-        A transaction that has not ended can leave records that nobody is in a hurry to write.
+        A transaction that has not ended can leave records that are not written out soon.
         """
         if not self._row("SELECT pg_catalog.pg_is_in_recovery()", "looking")[0]:
             doing = "writing a message to the WAL"
@@ -230,7 +230,7 @@ class ChunkReader(Closing):
             # Source: PostgreSQL manual, "MVCC Caveats".
             raise TransientError(f"{doing}: it was rewritten or truncated while a chunk was read")
         snapshot = Snapshot.parse(text, in_recovery=in_recovery)
-        # On a standby the position may still be that of a commit whose effect can be seen.
+        # On a standby the position may still be that of a commit that is already visible.
         position = Lsn(parse_lsn(insert_lsn) + (1 if in_recovery else 0))
         by_key = source.by_key or not (source.narrow and request.ranged)
         return Chunk(request, rows, snapshot, position, last, end, size, skipped, by_key)
@@ -252,7 +252,7 @@ class ChunkReader(Closing):
         return replace(request, last=last, rows=rows)
 
     def narrows(self, source: ChunkSource) -> bool:
-        """Whether the server expects `narrow` to leave out enough rows to be worth a look at each.
+        """Whether the server expects `narrow` to leave out enough rows to be worth its evaluation.
 
         Raises:
             TransientError: the connection is gone.
@@ -274,7 +274,7 @@ class ChunkReader(Closing):
         return bool(wanted <= _WORTH * every)
 
     def _end_transaction(self) -> None:
-        """End what an error has left open."""
+        """Roll back a transaction that an error has left open."""
         if self._connection.info.transaction_status != pq.TransactionStatus.IDLE:
             self._connection.execute("ROLLBACK")
 
@@ -309,7 +309,7 @@ class ChunkReader(Closing):
         return rows, last, size, skipped
 
     def _beyond(self, source: ChunkSource, request: ChunkRequest) -> list[sql.Composable]:
-        """The conditions of the rows that are still to be read."""
+        """Return the conditions of the rows that are still to be read."""
         where = narrowing.condition(source.where)
         if request.after is not None:
             where.append(compared(self._key_columns(source), ">", request.after))
@@ -345,7 +345,7 @@ class ChunkReader(Closing):
     def _lines(
         self, source: ChunkSource, tail: sql.Composable, narrow: Sequence[str] = ()
     ) -> Iterator[list[bytes]]:
-        """Each row as COPY writes it, with its newline; many at a time."""
+        """Yield rows as COPY writes them, with their newlines, many at a time."""
         query = narrowing.select(source.table, source.columns, tail, narrow)
         statement = sql.SQL("COPY ({}) TO STDOUT").format(query)
         for lines in copy_lines(self._connection, statement.as_bytes(self._connection)):
@@ -359,7 +359,7 @@ class ChunkReader(Closing):
         return self._keys[source]
 
     def _refuse_foreign_code(self, source: ChunkSource) -> None:
-        """Refuse a condition, whoever has written it, for which code of somebody else would run."""
+        """Refuse a condition that would run code of other roles, whoever has written it."""
         if source.where and source not in self._looked_at:
             why = narrowing.foreign_code(self._connection, source.table, source.where)
             if why is not None:
@@ -367,7 +367,7 @@ class ChunkReader(Closing):
             self._looked_at.add(source)
 
     def _is_at_work(self) -> bool:
-        """Whether the server's process is busy, and not waiting for its output to be taken."""
+        """Whether the server's process is busy, and not waiting for its output to be read."""
         with connect(self._dsn, on_wait=self._on_wait) as other:
             row = other.execute(
                 "SELECT state = 'active' AND wait_event IS DISTINCT FROM 'ClientWrite'"
@@ -388,7 +388,7 @@ class ChunkReader(Closing):
         return row
 
     def estimate_rows(self, table: Table) -> int | None:
-        """The planner's guess at the number of rows, leaves included; None when it has none.
+        """Return the planner's estimate of the number of rows, leaves included, or None.
 
         Raises:
             TransientError: the connection is gone.
@@ -407,7 +407,7 @@ class ChunkReader(Closing):
 
 
 class _SpooledRows:
-    """Rows in a file that goes with this object."""
+    """Rows in a temporary file, which is removed with this object."""
 
     def __init__(self, file: IO[bytes], columns: bool) -> None:
         self._file = file

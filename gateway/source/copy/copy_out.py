@@ -1,8 +1,7 @@
 """Reader of ``COPY ... TO STDOUT`` lines, many per call in C, or one at a time by psycopg.
 
-`gateway/_speedups/reading` says how. It needs a psycopg that is compiled itself. With another one,
-where the module was not built, or with ``PGSLUICE_INTERPRETED=1``, psycopg's call takes each line,
-and there is one wait for many.
+`gateway/_speedups/reading` needs a compiled psycopg. With another one, without the built module, or
+with ``PGSLUICE_INTERPRETED=1``, psycopg reads each line, with one wait for many.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ _END: Final = 0
 _MORE: Final = 1
 
 _Read: TypeAlias = Callable[[PGconn, list[bytes]], int]
-"""Appends lines; says whether it has failed, or come to the end, or more may come."""
+"""Appends lines; returns whether it failed, reached the end, or may receive more."""
 
 
 _READING: Final = load_compiled(
@@ -40,13 +39,13 @@ _READING: Final = load_compiled(
 
 
 def copy_lines(session: Session, statement: bytes) -> Iterator[list[bytes]]:
-    """Run COPY and yield what it writes, each line with its newline. Exhaust it.
+    """Run COPY and yield its lines, each with its newline. Exhaust it.
 
     The session is closed when something goes wrong in the middle.
 
     Raises:
         psycopg.Error: the server refuses it, or the connection is gone.
-        BaseException: what `on_wait` of the session has raised.
+        BaseException: the exception of the session's `on_wait`.
     """
     compiled = not isinstance(_READING, str) and why_switched_off() is None
     read = _read_compiled if compiled else _read
@@ -73,7 +72,7 @@ def _begin(pgconn: PGconn, statement: bytes) -> PQGen[None]:
 
 
 def _some(pgconn: PGconn, read: _Read, lines: list[bytes]) -> PQGen[bool]:
-    """Take lines; return whether more may come."""
+    """Receive lines; return whether more may come."""
     while (state := read(pgconn, lines)) == _MORE and not lines:
         yield Wait.R
     return state == _MORE

@@ -21,12 +21,12 @@ __all__ = [
     "copy_error",
 ]
 
-# Of a condition: data exceptions, what is said of its text, and 53200, which functions on strings
+# Errors of a condition: data exceptions, those of its text, and 53200, which functions on strings
 # raise for a text that is too long for them.
 _OF_CONDITIONS: Final = ("22", "42", "38", "39", "P0", "54", "53200")
 
 _TABLE_FILE: Final = re.compile(r"\b(?:base|global|pg_tblspc)/\d", re.ASCII)
-# What only the files of one table, or the plan of its query, can bring about while it is read.
+# Errors that only the files of one table, or the plan of its query, can cause while it is read.
 _OF_TABLES: Final = {
     "53400": "raise the limit for the role of source.dsn (temp_file_limit), then `pgsluice resume`",
     "58030": "a file of the table cannot be read: repair it, then `pgsluice resume`",
@@ -50,15 +50,15 @@ class TableUnreadable(FatalError):
 
 
 class TableGone(TableChanged):
-    """The table was dropped: it does not come back, and what is published is without it."""
+    """The table was dropped: it does not come back, and the rest is published without it."""
 
 
 def check_shape(table: Table, shape: Sequence[str]) -> None:
     """Refuse a table whose columns are not those of the plan.
 
     Args:
-        table: As the plan has it.
-        shape: Number, type, modifier and name of each column that is there; empty: it is gone.
+        table: The table in the plan.
+        shape: Number, type, modifier and name of each present column; empty if it was dropped.
 
     Raises:
         TableGone: see there.
@@ -75,12 +75,12 @@ def check_shape(table: Table, shape: Sequence[str]) -> None:
 
 
 def copy_error(error: psycopg.Error, table: Table, *, conditions: bool) -> GatewayError:
-    """Turn what the server says while a table is read into ours.
+    """Convert an error of the server while a table is read.
 
     Args:
         error: As psycopg raised it.
-        table: The one that is read.
-        conditions: Whether there are any on its rows.
+        table: The table that is read.
+        conditions: Whether the read has conditions on its rows.
     """
     doing = f"copying {table}"
     text = error.diag.message_primary or str(error)
@@ -107,7 +107,7 @@ def copy_error(error: psycopg.Error, table: Table, *, conditions: bool) -> Gatew
         return TableChanged(altered)
     is_other_file = error.sqlstate == "58P01" and not _TABLE_FILE.search(text)
     if error.sqlstate in _OF_TABLES and not is_other_file:
-        # Elsewhere they may pass, or are the WAL's.
+        # Elsewhere they are transient, or concern the WAL.
         return TableUnreadable(
             f"{doing}: {text} (SQLSTATE {error.sqlstate})", hint=_OF_TABLES[error.sqlstate]
         )

@@ -61,7 +61,7 @@ class KeyColumn:
     """A column of the key's index.
 
     Attributes:
-        at: Its place in the key.
+        at: Position in the key.
         name: Name of the column.
         collation: Collation as SQL, if it is not the column's.
         type_name: Type of literals.
@@ -78,13 +78,13 @@ class KeyColumn:
 
     @property
     def sorting(self) -> sql.Composable:
-        """Expression that the table is sorted by."""
+        """Expression by which the table is sorted."""
         collation = "" if self.collation is None else f" COLLATE {self.collation}"
         return sql.SQL("{}{}").format(sql.Identifier(self.name), sql.SQL(collation))
 
     @property
     def operand(self) -> sql.Composable:
-        """Expression that literals are compared with."""
+        """Expression with which literals are compared."""
         if not self.cast:
             return self.sorting
         collation = "" if self.collation is None else f" COLLATE {self.collation}"
@@ -93,7 +93,7 @@ class KeyColumn:
         )
 
     def literal(self, key: Key) -> sql.Composable:
-        """The value that `key` has here."""
+        """Return the value of this column in `key`."""
         return sql.SQL("{}::{}").format(
             sql.Literal(key[self.at].decode()),
             sql.SQL(self.type_name),
@@ -103,10 +103,10 @@ class KeyColumn:
 def key_columns(
     connection: psycopg.Connection[Any], table: Table, key: Sequence[str]
 ) -> list[KeyColumn]:
-    """Look up the index that a key has.
+    """Look up the index of a key.
 
     Raises:
-        TableChanged: there is none any more.
+        TableChanged: it no longer exists.
         UnsafeType: see `gateway.source.copy.literals.literal_types`.
     """
     found = _index(connection, table, key)
@@ -118,10 +118,10 @@ def key_columns(
 def sorted_columns(
     connection: psycopg.Connection[Any], table: Table, key: Sequence[str]
 ) -> list[KeyColumn]:
-    """Return the columns of a key in the order of its index; as they are given without one.
+    """Return the columns of a key in the order of its index; in the given order without one.
 
     Raises:
-        TableChanged: one is not there any more.
+        TableChanged: one no longer exists.
     """
     found = _index(connection, table, key) or [(name, None) for name in key]
     return _typed(connection, table, key, found)
@@ -166,12 +166,12 @@ def _typed(
 
 
 def listed(columns: Sequence[KeyColumn]) -> sql.Composed:
-    """The columns, as the table is sorted by them."""
+    """Return the columns, as the table is sorted by them."""
     return sql.SQL(", ").join(column.sorting for column in columns)
 
 
 def compared(columns: Sequence[KeyColumn], operator: str, key: Key) -> sql.Composed:
-    """The condition that the columns are ``>`` or ``<=`` the values of a key, in their order."""
+    """Return the condition that the columns are ``>`` or ``<=`` the values of a key, in order."""
     if {column.operators for column in columns} == {_CATALOG}:
         operands = sql.SQL(", ").join(column.operand for column in columns)
         values = sql.SQL(", ").join(column.literal(key) for column in columns)
@@ -188,7 +188,7 @@ def compared(columns: Sequence[KeyColumn], operator: str, key: Key) -> sql.Compo
 
 
 def among(columns: Sequence[KeyColumn], keys: Sequence[Key]) -> sql.Composed:
-    """The condition that the columns have the values of one of `keys`."""
+    """Return the condition that the columns have the values of one of `keys`."""
     if {column.operators for column in columns} == {_CATALOG}:
         operands = sql.SQL(", ").join(column.operand for column in columns)
         values = sql.SQL(", ").join(

@@ -48,7 +48,7 @@ _BASES: Final = """
     FROM base AS b LEFT JOIN plain AS p ON p.root = b.root
     LEFT JOIN pg_catalog.pg_type AS a ON a.oid = p.oid"""
 
-# What a type is made of, down to its parts; 16384 is the first OID of an object of a user.
+# A type and all its parts; 16384 is the first OID of a user's object.
 _UNSAFE: Final = """
     WITH RECURSIVE part (root, oid) AS (
         SELECT w.oid, w.oid FROM pg_catalog.unnest(%(types)s::pg_catalog.oid[]) AS w (oid)
@@ -79,18 +79,18 @@ _NAMES: Final = """
 
 
 class UnsafeType(TableUnreadable):
-    """Values of this type cannot be given to the server without running code of its owner."""
+    """Raised for a type whose values the server cannot read without running code of its owner."""
 
 
 @dataclass(frozen=True, slots=True)
 class LiteralType:
-    """Type that a literal for a column is cast to.
+    """Type to which a literal for a column is cast.
 
     Attributes:
         oid: OID of the type.
         name: Name as SQL, under a search_path of ``pg_catalog``.
         cast: Whether it is not the column's type under its domains: the column has to be cast, too.
-        unsafe: The part of the type, as SQL, whose owner's code would run; None: there is none.
+        unsafe: The part of the type, as SQL, whose owner's code would run, or None.
     """
 
     oid: int
@@ -109,7 +109,7 @@ def literal_types(
     """Return the type of literals for each column, given by its type's OID and modifier.
 
     Raises:
-        UnsafeType: there is none for a column, unless `allow_unsafe`.
+        UnsafeType: a column has none, unless `allow_unsafe`.
         psycopg.Error: the server refuses, or is gone.
     """
     wanted = dict(columns.values())

@@ -2,8 +2,8 @@
 
 The filters are the server's own rendering of them, and it evaluates them as the walsender would:
 one after the other, each as it is written, and only on rows of the range that is read. No plan
-therefore moves one in front of another. If one raises, the table is read without them, and whoever
-evaluates filters otherwise says what is wrong with the row.
+therefore moves one in front of another. If one raises, the table is read without them, and the
+gateway's own evaluation reports the row.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ __all__ = ["border", "check_condition", "condition", "foreign_code", "joined", "
 
 
 def _from(table: Table) -> sql.Composed:
-    """The rows of a partitioned table are those of all its leaves; of any other only its own."""
+    """A partitioned table is read with all its leaves; any other one with its own rows only."""
     return sql.SQL("{}{}").format(
         sql.SQL("" if table.kind == "p" else "ONLY "), sql.Identifier(table.schema, table.name)
     )
@@ -32,13 +32,13 @@ def _from(table: Table) -> sql.Composed:
 def select(
     table: Table, columns: Sequence[str], tail: sql.Composable, narrow: Sequence[str] = ()
 ) -> sql.Composed:
-    """Select `columns` of what `tail` leaves of a table, and of that what `narrow` takes.
+    """Return the query of `columns` of the rows of a table that match `tail` and `narrow`.
 
     Args:
-        table: It is as the session sees it.
-        columns: Those that the filters read among them.
+        table: The table, as the session sees it.
+        columns: Columns, including those that the filters read.
         tail: WHERE and ORDER BY; the order stays.
-        narrow: Filters, of which one is to be true; empty: all rows are taken.
+        narrow: Filters, of which one has to be true; empty for all rows.
     """
     listed = sql.SQL(", ").join(map(sql.Identifier, columns))
     rows = sql.SQL("SELECT {} FROM {}{}").format(listed, _from(table), tail)
@@ -54,7 +54,7 @@ def select(
 def border(
     table: Table, key: Sequence[str], order: sql.Composable, where: sql.Composable, limit: int
 ) -> sql.Composed:
-    """Select the key of the last of the next `limit` rows, and how many there are; or nothing."""
+    """Return the query of the key of the last of the next `limit` rows, and their number."""
     listed = sql.SQL(", ").join(map(sql.Identifier, key))
     number = sql.Identifier("number of the row")
     return sql.SQL(
@@ -78,19 +78,19 @@ def _case(text: str) -> sql.Composed:
 
 
 def condition(where: str) -> list[sql.Composable]:
-    """A condition as somebody has written it; none where it is empty."""
+    """Return a given condition in parentheses; nothing if it is empty."""
     return [sql.SQL("({}\n)").format(sql.SQL(where))] if where else []
 
 
 def joined(conditions: Sequence[sql.Composable]) -> sql.Composable:
-    """WHERE all of them; nothing where there are none."""
+    """Return WHERE with all conditions; nothing if there are none."""
     if not conditions:
         return sql.SQL("")
     return sql.SQL(" WHERE {}").format(sql.SQL(" AND ").join(conditions))
 
 
 def check_condition(connection: psycopg.Connection, table: Table, where: str) -> str | None:
-    """Return why the server cannot take `where` as a condition on rows of a table; None: it can.
+    """Return why `where` is no condition on rows of a table for the server, or None.
 
     Raises:
         TableChanged: another relation has the table's name.
@@ -109,7 +109,7 @@ def check_condition(connection: psycopg.Connection, table: Table, where: str) ->
 
 
 def foreign_code(connection: psycopg.Connection, table: Table, where: str) -> str | None:
-    """Return why the server would run code of somebody else for a condition; None: it would not."""
+    """Return why the server would run code of other roles for a condition, or None."""
     try:
         name = foreign_name(where)
     except FilterError as error:

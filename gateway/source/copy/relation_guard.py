@@ -3,7 +3,7 @@
 A table can be renamed while it is copied, and a view, or a foreign table with a domain, take its
 name. A server that can is set to read neither (`restrict_nonsystem_relation_kind`). On one that
 cannot, the name is locked first and then looked up: a table that is locked keeps its name and its
-kind. Its schema can still be renamed just then, which takes the owner of the schema.
+kind. Only the owner of its schema can still rename that meanwhile.
 
 Source: PostgreSQL release notes 16.4 (CVE-2024-7348); LockTableCommand in lockcmds.c.
 """
@@ -27,7 +27,7 @@ _OID_OF: Final = "SELECT pg_catalog.to_regclass(%s)::pg_catalog.oid"
 
 
 def lock(connection: psycopg.Connection[Any], table: Table) -> None:
-    """Lock the table by its name, in the transaction that is open, where that is needed.
+    """Lock the table by its name, in the open transaction, if necessary.
 
     Raises:
         TableChanged: another relation has its name now.
@@ -56,7 +56,7 @@ def check_name(connection: psycopg.Connection[Any], table: Table) -> None:
 
 @contextmanager
 def guarded(connection: psycopg.Connection[Any], table: Table) -> Iterator[None]:
-    """Make it safe to read the table by its name in the block, in a transaction if need be.
+    """Make it safe to read the table by its name in the block, in a transaction if necessary.
 
     Raises:
         TableChanged: another relation has its name now.

@@ -4,8 +4,8 @@ A condition is text that will stand in a statement of the gateway's own session,
 question whoever wrote it: a person at `pgsluice copy --where`, or a record of a topic. It must be
 one expression by PostgreSQL's grammar, of the nodes that a row filter may have, with no sublink and
 no function but immutable built-in ones. Then the server judges it as the filter of a publication
-that is rolled back; a standby, which can try nothing out, is asked about the functions by name, and
-columns of types that somebody has made are left out, whose casts may be anybody's code.
+that is rolled back; a standby, which cannot create anything, is asked about the functions by name,
+and columns of user-defined types are excluded, whose casts may run foreign code.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ WHERE NOT EXISTS (
 
 
 def refuse_text(connection: psycopg.Connection, texts: Iterable[str]) -> str | None:
-    """Return why one of `texts` may not stand in a statement, by its grammar and its functions.
+    """Return why one of `texts` may not be part of a statement, by grammar and functions, or None.
 
-    For expressions whose table is not there any more; None: all may.
+    It is for expressions whose table no longer exists.
 
     Raises:
         TransientError: the connection is gone.
@@ -65,7 +65,7 @@ def refuse_text(connection: psycopg.Connection, texts: Iterable[str]) -> str | N
 
 
 def check_condition(connection: psycopg.Connection, table: Table, where: str) -> str | None:
-    """Return why `where` is no condition on rows of a table that may be followed; None: it is.
+    """Return why `where` is refused as a condition on rows of a table, or None.
 
     Raises:
         TransientError: the server does not answer, or a lock could not be had in time.

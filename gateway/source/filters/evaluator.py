@@ -42,13 +42,13 @@ _SETTINGS: Final = {
 _TEXT_OID: Final = 25
 _SEND_S: Final = 0.05
 _GRACE_S: Final = 5.0
-"""How much longer than the server's own limit a statement is waited for."""
+"""Seconds that a statement may take beyond the server's own limit."""
 _TIMED_OUT: Final = "57014"
 _OUT_OF_MEMORY: Final = "53200"
 """Raised by a server that has none left, and by str_tolower() for any text of 512 MiB."""
 _TOO_COMPLEX: Final = "54"
 _SLOW: Final = 2
-"""How often one filter may take too long for one row before it counts as failing for all."""
+"""Number of times that a filter may take too long for one row before it fails for all."""
 _PASSING: Final = frozenset({"08", "40", "53", "57", "58"})
 """SQLSTATE classes that say nothing about a row."""
 _TYPES: Final = (
@@ -70,14 +70,14 @@ class _Raised(Exception):
 
 @dataclass(slots=True)
 class _Statement:
-    """A question as the session knows it.
+    """State of a question in the session.
 
     Attributes:
         name: Name of the prepared statement; None when all its filters fail for every row.
-        places: In the question, of the filters that the statement has.
-        failing: By place in the question, what a filter raises for every row.
-        single: The questions of one filter each, by place.
-        slow: How often one row alone has taken too long, where it is the question of one filter.
+        places: Places, in the question, of the filters in the statement.
+        failing: Error that a filter raises for every row, by place in the question.
+        single: Questions of one filter each, by place.
+        slow: Number of times that one row alone has taken too long, in the question of one filter.
     """
 
     name: bytes | None
@@ -88,19 +88,19 @@ class _Statement:
 
     @property
     def is_slow(self) -> bool:
-        """Whether it takes too long to be asked any more."""
+        """Whether it is too slow to be asked any more."""
         return self.slow >= _SLOW
 
 
 class ServerEvaluator:
-    """Asks a server; a `gateway.routing.ports.Evaluator`. Not thread-safe.
+    """Evaluator on a server: a `gateway.routing.ports.Evaluator`. Not thread-safe.
 
     Args:
         dsn: DSN of the server.
         timeout_s: Timeout of one statement on the server, in seconds.
         source_dsn: DSN of the source, whose answers are wanted.
         on_wait: Called while connecting; see `gateway.core.background.OnWait`.
-        asked: Told how many rows each question is about.
+        asked: Called with the number of rows of each question.
     """
 
     def __init__(
@@ -152,12 +152,12 @@ class ServerEvaluator:
         self._conn.nonblocking = 1
 
     def fileno(self) -> int:
-        """Readable when the server has answered."""
+        """Return a descriptor that is readable when the server has answered."""
         return self._conn.socket
 
     @property
     def busy(self) -> bool:
-        """A question has been asked whose answer was not collected."""
+        """Whether the answer to a question has not been collected yet."""
         return self._work is not None
 
     def ask(self, question: Question, rows: Rows) -> None:
@@ -200,7 +200,7 @@ class ServerEvaluator:
         except psycopg.Error as error:
             raise classify_server_error(None, str(error), doing=_DOING) from None
 
-    # What to ask
+    # Questions
 
     def _judge_all(self, question: Question, rows: Rows) -> Waiting:
         prepared = self._prepared.get(question)
@@ -225,7 +225,7 @@ class ServerEvaluator:
     def _give_up(
         self, question: Question, prepared: _Statement, slow: Sequence[int]
     ) -> Generator[None, None, None]:
-        """Ask no more about filters that take too long: they fail for every row from now on."""
+        """Let filters that take too long fail for every row from now on."""
         left = [place for place in prepared.places if place not in slow]
         after = _Statement(None, ())
         if left:
@@ -241,7 +241,7 @@ class ServerEvaluator:
         first: int,
         errors: dict[tuple[int, int], EvaluationError],
     ) -> Generator[None, None, bytes]:
-        """The flags of `rows`, the first of which is number `first` of those asked about."""
+        """Return the flags of `rows`, the first of which is number `first` of the question."""
         if prepared.name is None:
             return b""
         if prepared.is_slow:
@@ -314,7 +314,7 @@ class ServerEvaluator:
     def _prepare_alone(
         self, question: Question, places: Sequence[int]
     ) -> Generator[None, None, _Statement]:
-        """Find out which filters fail for every row; a statement with the others."""
+        """Prepare a statement, without the filters that fail for every row."""
         failing: dict[int, EvaluationError] = {}
         for place in places:
             failing |= (yield from self._prepare(question, [place])).failing
@@ -336,7 +336,7 @@ class ServerEvaluator:
                 assert name is not None
                 self._types[int(oid)] = name.decode()
 
-    # How to ask
+    # Protocol
 
     def _execute(self, name: bytes, question: Question, rows: Rows) -> Generator[None, None, bytes]:
         try:
@@ -356,7 +356,7 @@ class ServerEvaluator:
         return result.get_value(0, 0) or b""
 
     def _result(self) -> Generator[None, None, abc.PGresult]:
-        """Wait for the result of what was sent, giving way meanwhile."""
+        """Wait for the result of a query, yielding meanwhile."""
         conn, deadline = self._conn, time.monotonic() + self._timeout_s + _GRACE_S
         last: abc.PGresult | None = None
         while True:

@@ -31,10 +31,10 @@ LIMIT 1
 
 
 def check_filters(connection: psycopg.Connection[Any], texts: Iterable[str]) -> None:
-    """Pass filters that a publication of this server could have.
+    """Check filters that a publication of this server could have.
 
     Raises:
-        UntrustedMessageError: one of them no publication can have.
+        UntrustedMessageError: no publication can have one of them.
         TransientError: the connection is gone.
     """
     functions: set[str] = set()

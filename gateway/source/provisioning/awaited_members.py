@@ -21,9 +21,9 @@ def awaited_members(
 ) -> dict[str, frozenset[int]]:
     """Return the members that `plan` does not read and that stay, by publication.
 
-    This concerns a table that is held until its owner has run a statement: whoever has run one of
-    two, which add it and let it be read, is not to be asked for the first again. It stays only
-    where that harms nobody: the table can be updated as long as it is in a publication, and nothing
+    This concerns a table that is held until its owner has run two statements, which add it and let
+    it be read: after the second, the owner is not asked for the first again. It stays only if that
+    harms no other table: the table can be updated as long as it is in a publication, and nothing
     that is read is in one tree with it.
 
     Raises:

@@ -33,7 +33,7 @@ _TABLES: Final = """
     FROM pg_catalog.pg_class AS c
     WHERE c.relkind IN ('r', 'p') AND c.oid >= 16384"""
 
-# Functions of a superuser are none of somebody else's; nor are the role's own.
+# Functions of a superuser, and the role's own, do not count as foreign.
 _CODE: Final = """
     WITH expressions (relid, classid, objid, what) AS (
         SELECT i.indrelid, 'pg_catalog.pg_class'::pg_catalog.regclass, i.indexrelid,
@@ -64,9 +64,9 @@ _CODE: Final = """
 
 
 def excess_rights(connection: psycopg.Connection[Any], published: Collection[int]) -> list[str]:
-    """Return what the role can do that copies and the stream of `published` (OIDs) do not need.
+    """Return privileges of the role that copies and the stream of `published` (OIDs) do not need.
 
-    To own the published tables is not among it: their owner can make the gateway's publications.
+    Ownership of published tables is not among them: an owner can make the gateway's publications.
 
     Raises:
         TransientError: the connection is gone.
@@ -106,7 +106,7 @@ def planned_code(
 ) -> list[tuple[int, str, str, str]]:
     """Return functions of other roles in expressions that the planner of a SELECT evaluates.
 
-    It does so with calls whose arguments are constants, with the rights of who reads the table.
+    It does so with calls whose arguments are constants, with the rights of the reading role.
 
     Returns:
         For each, the table's OID, the object with the expression, the function, and its owner.

@@ -1,6 +1,6 @@
 """The gateway's own publications on the source server: creation, changes and checks.
 
-All four names exist from the first start on, those that nobody needs without a table: pgoutput
+All four names exist from the first start on, unneeded ones without a table: pgoutput
 looks a publication up as it was at the WAL position it decodes, so that one which is created later
 than a position that is still to be read could never be named. In the same way a row filter of one
 (`gateway.rowfilter.server.pushdown`) counts from the place in the WAL on at which it was altered:
@@ -46,8 +46,8 @@ class _Statement:
     """A statement on one of the publications.
 
     Attributes:
-        needed: Something would not be read without it; otherwise it only takes away what nobody
-            reads any more.
+        needed: Whether the plan needs it; otherwise it only removes members that are no longer
+            read.
     """
 
     text: sql.Composed
@@ -58,17 +58,16 @@ _LOCK_TIMEOUT: Final = "SET LOCAL lock_timeout = '5s'"
 
 
 def ensure_publications(connection: _Connection, plan: Plan, *, prefix: str) -> list[str]:
-    """Make the gateway's publications what `plan` needs, in one transaction; idempotent.
+    """Create and alter the gateway's publications for `plan`, in one transaction; idempotent.
 
     Args:
-        connection: In autocommit mode, or in a transaction of its own.
-        plan: Its `server_publications` are made; others of this prefix are emptied.
-        prefix: The one that the plan was made with.
+        connection: Connection in autocommit mode, or in a transaction of its own.
+        plan: Plan whose `server_publications` are made; others of this prefix are emptied.
+        prefix: Prefix with which the plan was made.
 
     Returns:
-        The statements that were executed; empty when everything was in place, or when all that is
-        left takes away what nobody reads any more and the role may not do it: then no rights are
-        needed.
+        The executed statements; empty when everything was in place, or when only removals are left
+        that the role may not do: these are not needed.
 
     Raises:
         FatalError: the role may not do it; the hint has the SQL for an owner to run.
@@ -79,9 +78,9 @@ def ensure_publications(connection: _Connection, plan: Plan, *, prefix: str) -> 
 
 
 def extend_publications(connection: _Connection, plan: Plan, *, prefix: str) -> list[str]:
-    """Make the gateway's publications such that both `plan` and what was before can be read.
+    """Alter the gateway's publications so that both `plan` and the plan before can be read.
 
-    For the time in which one takes over from the other. Nothing is taken away, but for one case: a
+    This is for the time in which one replaces the other. Nothing is removed, with one exception: a
     tree that `plan` reads by leaf is no longer read under its root, since the old plan can read it
     by leaf as well. The reverse has to wait until `ensure_publications` is called for `plan`.
 
@@ -140,7 +139,7 @@ def _execute(
 
 
 def check_publications(connection: _Connection, plan: Plan, *, prefix: str) -> list[str]:
-    """Return the SQL that is still to be run by an owner of the tables; empty when all is well.
+    """Return the SQL that an owner of the tables still has to run; empty when nothing is left.
 
     Raises:
         FatalError, TransientError: the catalog cannot be read.
@@ -192,7 +191,7 @@ def missing_rights(connection: _Connection, plan: Plan, *, prefix: str) -> list[
 
 
 def drop_publications(connection: _Connection, *, prefix: str) -> list[str]:
-    """Drop the gateway's publications, those that exist; for when its slot has been dropped.
+    """Drop the gateway's existing publications, after its slot has been dropped.
 
     Returns:
         The statements that were executed.
@@ -298,7 +297,7 @@ def _extending_statements(connection: _Connection, plan: Plan, prefix: str) -> l
 def _either(
     plan: Plan, publication: ServerPublication, found: Existing
 ) -> dict[int, tuple[str, ...]]:
-    """The filters by which both what is there and what is to come can be read."""
+    """Return the filters with which both the old and the new rows can be read."""
     both: dict[int, tuple[str, ...]] = {}
     for oid, text in found.filters.items():
         wanted = publication.filters.get(oid, ())
@@ -313,7 +312,7 @@ def _either(
 
 
 def _is_among(plan: Plan, root: int, members: Collection[int]) -> bool:
-    """Whether a tree, a part of it, or one that it is a part of, is among `members`."""
+    """Whether a tree, a part of it, or a tree around it is among `members`."""
     table = plan.tables.get(root)
     if table is None:
         return root in members
@@ -338,7 +337,7 @@ def _alter(
     found: Existing,
     awaited: Collection[int] = (),
 ) -> list[_Statement]:
-    """Return what makes `found` to `publication`, but for the members in `awaited`, which stay.
+    """Return the changes from `found` to `publication`, without the members in `awaited`.
 
     Tables are added and dropped one by one, never set: PostgreSQL would ask for the ownership of
     those as well that are there already.
@@ -384,7 +383,7 @@ def _alter(
 def _filtered_otherwise(
     plan: Plan, publication: ServerPublication, found: Existing
 ) -> frozenset[int]:
-    """The tables that stay, and of which other rows are to be read."""
+    """Return the members that stay, with other filters."""
     oids = (publication.filters.keys() | found.filters.keys()) & found.table_oids
     return frozenset(
         oid
@@ -410,7 +409,7 @@ def _drop_tables(connection: _Connection, name: str, oids: Iterable[int]) -> _St
 
 
 def _names(connection: _Connection, oids: Iterable[int]) -> dict[int, tuple[str, str]]:
-    """Schema and name of those that exist, as of now: they may have been renamed since the plan."""
+    """Return present schema and name of existing tables, which may have been renamed."""
     rows = connection.execute(
         "SELECT c.oid, n.nspname, c.relname FROM pg_catalog.pg_class AS c"
         " JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace WHERE c.oid = ANY(%s)",

@@ -95,10 +95,10 @@ class OwnPublications:
     """Privileges of the session's role on the gateway's own publications.
 
     Attributes:
-        existing: Names of those that exist.
-        unowned: Names of those that exist and that the role may not alter.
-        foreign: OIDs of the tables, among those asked for, that the role may not add to one.
-        may_create: Whether the role may make those that do not exist.
+        existing: Names of existing publications.
+        unowned: Names of existing publications that the role may not alter.
+        foreign: OIDs of the given tables that the role may not add to one.
+        may_create: Whether the role may create the missing ones.
     """
 
     existing: frozenset[str]
@@ -110,7 +110,7 @@ class OwnPublications:
 def own_publications(
     connection: _Connection, names: Collection[str], oids: Collection[int]
 ) -> OwnPublications:
-    """Ask what the role may do with the publications of `names`, and with tables.
+    """Return the role's privileges on the publications of `names`, and on tables.
 
     Raises:
         TransientError: the connection is gone.

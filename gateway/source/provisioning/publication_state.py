@@ -18,8 +18,8 @@ class Existing:
     """A publication as it is on the server.
 
     Attributes:
-        plain: Nothing but FOR TABLE, without column lists.
-        filters: By OID, as the server prints them.
+        plain: Whether it has nothing but FOR TABLE, without column lists.
+        filters: Filters by OID, as the server prints them.
     """
 
     table_oids: frozenset[int]

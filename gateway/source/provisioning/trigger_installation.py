@@ -53,7 +53,7 @@ JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace
 JOIN pg_catalog.pg_roles AS o ON o.oid = c.relowner
 WHERE n.nspname = 'pgsluice' AND c.relname = 'key'
 """
-# Who can log in and become a role that has the right. Superusers can do everything anyway.
+# Roles that can log in and become a role that has the right. Superusers can do everything anyway.
 _READERS: Final = """
 SELECT u.rolname::text
 FROM pg_catalog.pg_roles AS u
@@ -66,7 +66,7 @@ WHERE u.rolcanlogin AND NOT u.rolsuper AND u.rolname <> current_user AND EXISTS 
     AND pg_catalog.has_any_column_privilege(r.oid, c.oid, 'SELECT'))
 ORDER BY 1
 """
-# Roles that may do what nobody but the owner and that of the functions needs to do.
+# Roles with rights that only the owner and that of the functions need.
 _EXCESS: Final = """
 SELECT CASE WHEN a.grantee = 0 THEN 'every role'
     ELSE 'role ' || pg_catalog.pg_get_userbyid(a.grantee) END, what.name, a.privilege_type
@@ -98,8 +98,8 @@ class Installation:
     """State of the event triggers in a database.
 
     Attributes:
-        problems: Differences from what the current script makes; empty: none that count.
-        announces: Whether the triggers on publications are there, and enabled.
+        problems: Relevant differences from the current script.
+        announces: Whether the triggers on publications exist, and are enabled.
         key: Key of their messages; None if it cannot be read.
         may_read_key: Whether this role may read it.
         readers: Other roles that can log in and read it, and so write such messages.
@@ -113,7 +113,7 @@ class Installation:
 
 
 def find_installation(connection: _Connection) -> Installation | None:
-    """Look at the event triggers of the database; None: there are none.
+    """Return the state of the event triggers of the database; None if there are none.
 
     Raises:
         TransientError: the connection is gone.
@@ -139,13 +139,13 @@ def find_installation(connection: _Connection) -> Installation | None:
         enabled = {name for name, how, _ in triggers if how != _DISABLED}
         key = None
         if may_read and not problems:
-            # Nobody but a superuser can have put anything else under this name meanwhile.
+            # Only a superuser can have put anything else under this name meanwhile.
             row = connection.execute("SELECT inner_key, outer_key FROM pgsluice.key").fetchone()
             key = None if row is None else Key(bytes(row[0]), bytes(row[1]))
     except psycopg.Error as error:
         text = error.diag.message_primary or str(error)
         raise classify_server_error(error.sqlstate, text, doing="looking for triggers") from None
-    # What the triggers do see is still said by nobody else.
+    # Messages about other alterations are still authentic.
     return Installation((*problems, *unseen), enabled >= _ANNOUNCING, may_read, readers, key)
 
 
@@ -200,7 +200,7 @@ def has_ddl_messages(connection: _Connection) -> bool:
 
 
 def read_key(connection: _Connection) -> Key | None:
-    """Return the key of the event triggers' messages, where they and it can be trusted.
+    """Return the key of the event triggers' messages, if both can be trusted.
 
     Raises:
         TransientError: the connection is gone.

@@ -1,7 +1,7 @@
 """Sessions and transactions that the gateway's sessions wait for on the source server.
 
-Anybody who looks sees the same, the daemon and a command in another process: a session of the
-gateway says in its ``application_name`` what it does and for which slot, `session_name`.
+The daemon and a command in another process see the same: a session of the gateway has its task and
+slot in its ``application_name``, see `session_name`.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ ORDER BY 1, 2, 5
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Something that goes on when transactions of others have ended.
+    """A task that waits until transactions of others have ended.
 
     Attributes:
         names: Names of the transactions: process, application and database, or gid.
@@ -102,13 +102,13 @@ _Row: TypeAlias = tuple[Task, int | None, str | None, str | None, str | None, in
 def session_name(task: Task, slot: str, *, before: int | None = None) -> str:
     """Return the ``application_name`` of a session; the server keeps 63 characters of it.
 
-    `before`: It waits for the transactions whose 64-bit ids are smaller.
+    `before`: 64-bit id before which it waits for all transactions.
     """
     return f"pgsluice {task}{'' if before is None else f'<{before}'} {slot}"
 
 
 def has_sessions(connection: psycopg.Connection, slot: str) -> bool:
-    """Whether the gateway of `slot` copies tables, or takes changed definitions in.
+    """Whether the gateway of `slot` copies tables, or applies changed definitions.
 
     A DSN with an ``application_name`` of its own hides these sessions.
     """
@@ -118,7 +118,7 @@ def has_sessions(connection: psycopg.Connection, slot: str) -> bool:
 
 
 def waits(connection: psycopg.Connection, slot: str) -> tuple[Wait, ...]:
-    """Return what the gateway of `slot` waits for now.
+    """Return the waits of the gateway of `slot`.
 
     A DSN with an ``application_name`` of its own hides the sessions that copy and reload, except
     while they say what they wait for. On a standby, transactions of the primary have no name.
@@ -132,9 +132,9 @@ def waits(connection: psycopg.Connection, slot: str) -> tuple[Wait, ...]:
 def lock_holders(
     connection: psycopg.Connection, tables: Collection[int], *, vacuum: bool = True
 ) -> Wait | None:
-    """Return who holds a lock on `tables` (OIDs) that keeps them out of a publication, if anybody.
+    """Return the holders of locks on `tables` (OIDs) that block adding them to a publication.
 
-    Not `vacuum`: but for VACUUM and the like, which ends or gives way.
+    Without `vacuum`, VACUUM and the like are ignored, since they end or give way.
 
     Raises:
         TransientError: the connection is gone.

@@ -1,8 +1,8 @@
 """Classification of connection errors: refused by the server, or transient.
 
-Only what the server itself has said is a refusal. libpq has no SQLSTATE for a failed connection,
-and the server's text may be in any language; so when the server has spoken, it is asked again with
-libpq's trace on, which has the SQLSTATE. Whatever remains unknown may pass.
+Only an answer of the server itself is a refusal. libpq has no SQLSTATE for a failed connection, and
+the server's text may be in any language; when the server has answered, it is therefore asked again
+with libpq's trace on, which has the SQLSTATE. Unknown failures count as transient.
 
 Source: pqBuildErrorMessage3 in fe-protocol3.c; PQtrace; PostgreSQL manual, "PostgreSQL Error
 Codes".
@@ -42,7 +42,7 @@ _HINTS: Final[Mapping[str, str]] = {
 }
 _FULL: Final = "53300"
 
-# What libpq finds out by itself, whatever the network does. Its own texts are not translated here.
+# Failures that libpq detects by itself, without the network. Its own texts are not translated here.
 _OWN_FINDINGS: Final = (
     (
         re.compile(r"fe_sendauth: no password supplied"),
@@ -62,10 +62,10 @@ _ERROR_RESPONSE: Final = re.compile(rb'\tErrorResponse\t.* C "([0-9A-Z]{5})"')
 
 
 def classify_connect_failure(complete: str, text: str) -> GatewayError:
-    """Turn a failure to connect into an error, after asking once more if need be.
+    """Convert a failure to connect into an error, after asking once more if necessary.
 
     Args:
-        complete: The connection string that was used.
+        complete: Connection string that was used.
         text: Message of libpq.
     """
     sqlstate = _ask_for_sqlstate(complete) if _SERVER_SPOKE.search(text) else None
@@ -73,7 +73,7 @@ def classify_connect_failure(complete: str, text: str) -> GatewayError:
 
 
 def explain_connect_failure(message: str, sqlstate: str | None) -> GatewayError:
-    """Decide by the server's SQLSTATE, None when it did not speak, or by libpq's own findings."""
+    """Decide by the server's SQLSTATE, None without an answer, or by libpq's own findings."""
     if sqlstate == _FULL:
         return TransientError(
             f"the source server has no free connection: {message}",
@@ -94,9 +94,9 @@ def explain_connect_failure(message: str, sqlstate: str | None) -> GatewayError:
 
 
 def _ask_for_sqlstate(complete: str) -> str | None:
-    """Connect once more; the SQLSTATE with which the server refuses.
+    """Connect once more; return the SQLSTATE with which the server refuses.
 
-    None: it does not refuse any more, it did not answer, or there is no trace on this platform.
+    None if it no longer refuses, did not answer, or if there is no trace on this platform.
     """
     if sys.platform != "linux":
         return None

@@ -5,7 +5,7 @@ came from the copy or from the stream, also a value that is printed by the searc
 The settings are given with the start-up packet: they take precedence over ALTER ROLE and ALTER
 DATABASE ... SET.
 
-No session runs code of anybody else: names are looked up in ``pg_catalog`` alone, a relation that
+No session runs code of other roles: names are looked up in ``pg_catalog`` alone, a relation that
 has become a view is not read (`gateway.source.copy.relation_guard`), and row security is an error
 instead of a policy that runs.
 """
@@ -48,7 +48,7 @@ __all__ = [
 ]
 
 SEARCH_PATH: Final = "pg_catalog,pg_temp"
-"""Named in it, ``pg_temp`` is searched last; otherwise it would be first."""
+"""With ``pg_temp`` named, it is searched last; otherwise it would be first."""
 
 SESSION_SETTINGS: Final[Mapping[str, str]] = MappingProxyType(
     {
@@ -79,7 +79,7 @@ _CONNECTION_DEFAULTS: Final = {
     "keepalives_count": "4",
     "tcp_user_timeout": "60000",
 }
-"""A network that is cut without a word is noticed within a minute; the DSN's own values win."""
+"""A network that is cut silently is noticed within a minute; values of the DSN take precedence."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,9 +88,9 @@ class ServerFacts:
 
     Attributes:
         system_identifier: Decimal digits; the same for a primary and its standbys.
-        timeline: Current one; on a standby that of its last restart point.
+        timeline: Current timeline; on a standby that of its last restart point.
         version_num: ``server_version_num``, for example 160004.
-        effective_wal_level: None before PostgreSQL 19, where `wal_level` is all there is.
+        effective_wal_level: None before PostgreSQL 19, which only has `wal_level`.
     """
 
     system_identifier: str
@@ -115,7 +115,7 @@ def connection_string(
     settings: Mapping[str, str] = SESSION_SETTINGS,
     replication: bool = False,
 ) -> str:
-    """Complete `dsn`: encoding, keepalives, time limits, and `settings` after its own options.
+    """Return `dsn` with encoding, keepalives, time limits, and `settings` after its own options.
 
     Raises:
         ConfigError: `dsn` does not parse; the message has no part of it.
@@ -156,22 +156,22 @@ def connect(
 ) -> Session:
     """Open an autocommit connection for queries.
 
-    A statement ends at `statement_timeout_s` by the server's doing, and `_GRACE_S` later by ours:
-    the server's word does not come through a connection that is open but silent.
+    The server ends a statement at `statement_timeout_s`, the gateway `_GRACE_S` later: no
+    cancellation comes through a connection that is open but silent.
 
     Args:
         dsn: As the user gave it.
         application_name: Shown in pg_stat_activity unless the DSN has its own.
         settings: Session settings beside the timeouts, in addition to the DSN's options.
-        statement_timeout_s: 0 means none; then the server may be silent for a minute.
-        lock_timeout_s: 0 means none.
-        on_wait: Called while connecting, and while an answer is waited for.
+        statement_timeout_s: Timeout of statements; 0 for none, and a minute of silence.
+        lock_timeout_s: Timeout of locks; 0 for none.
+        on_wait: Called while connecting, and while waiting for answers.
 
     Raises:
         ConfigError: the DSN does not parse.
         TransientError: the server cannot be reached, is starting, or has no free connection.
         FatalError: the server refuses this user, password or database.
-        BaseException: what `on_wait` raised.
+        BaseException: the exception of `on_wait`.
     """
     complete = connection_string(
         dsn,
@@ -253,7 +253,7 @@ SELECT (SELECT system_identifier FROM pg_catalog.pg_control_system()),
 
 
 def server_facts(connection: psycopg.Connection) -> ServerFacts:
-    """Ask the server what it is.
+    """Return identity and version of the server.
 
     Raises:
         FatalError: older than 14, or not a UTF8 database.
@@ -295,7 +295,7 @@ def server_facts(connection: psycopg.Connection) -> ServerFacts:
 
 
 def wal_flush_lsn(connection: psycopg.Connection) -> Lsn:
-    """How far the server's WAL is on its disk; on a standby, what it has replayed.
+    """Return the end of the server's flushed WAL; on a standby, of its replayed WAL.
 
     A walsender sends nothing beyond it, and a crash of the server does not lose it.
 
@@ -315,7 +315,7 @@ def wal_flush_lsn(connection: psycopg.Connection) -> Lsn:
 
 
 def read_only(connection: psycopg.Connection[Any], failed: str, *, on_standby: str) -> FatalError:
-    """Return the error for what a session that may only read could not do.
+    """Return the error for a failed operation of a session that may only read.
 
     Args:
         connection: Connection of that session.
@@ -332,7 +332,7 @@ def read_only(connection: psycopg.Connection[Any], failed: str, *, on_standby: s
 
 
 _PASSING: Final = frozenset({"08", "40", "53", "57"})
-"""SQLSTATE classes that may pass: connection, rollback, resources, operator intervention."""
+"""SQLSTATE classes of transient errors: connection, rollback, resources, operator intervention."""
 
 _HINTS: Final = {
     "42501": "grant the role of source.dsn what it lacks (REPLICATION, SELECT on the tables, "
@@ -354,13 +354,13 @@ _NO_FILE: Final = "the server lacks a file that it needs; the server's log says 
 
 
 def classify_server_error(sqlstate: str | None, text: str, *, doing: str) -> GatewayError:
-    """Turn an error from the server into ours by its SQLSTATE.
+    """Convert an error of the server into one of the gateway, by its SQLSTATE.
 
     The text of a class 22 error (data exception) can quote a value and is not shown.
 
     Args:
         text: The server's primary message, or libpq's own.
-        sqlstate: None when the connection broke without a word from the server.
+        sqlstate: SQLSTATE of the error; None when the connection broke without one.
         doing: Activity of the gateway, for the message: "creating slot x".
     """
     message = " ".join(text.split())

@@ -13,7 +13,7 @@ NEWEST_TESTED: Final = 18
 
 
 def unsupported(facts: ServerFacts, *, allow_untested: bool) -> list[FatalError]:
-    """Return why the gateway cannot read a server, or does not because nobody has tried it."""
+    """Return why the gateway cannot read a server, or does not because it is untested."""
     problems = (None if allow_untested else untested(facts), without_logical_wal(facts))
     return [problem for problem in problems if problem is not None]
 
@@ -26,7 +26,7 @@ def untested(facts: ServerFacts) -> FatalError | None:
     return FatalError(
         f"the source server is PostgreSQL {major}; this release is tested up to {NEWEST_TESTED}",
         hint="use a newer release of pgsluice; source.allow_untested = true tries it all the same: "
-        "what a publication means may have changed",
+        "the meaning of publications may have changed",
     )
 
 

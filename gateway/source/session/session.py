@@ -1,9 +1,9 @@
 """Sessions on the source server with bounded, interruptible waits.
 
 The server's own time limits do not help against a connection that is open but silent: a dead NAT
-entry, a proxy that hangs. Every wait of a session therefore ends when nothing has come for a while,
-and a callback is called meanwhile, which may raise. Both ends close the connection, because an
-answer that comes later would be taken for that to the next question.
+entry, a proxy that hangs. Every wait of a session therefore ends after some time of silence, and a
+callback is called meanwhile, which may raise. Both close the connection, because a late answer
+would be mistaken for that to the next question.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _TEXTS: Final = ("text", "name", "varchar")
 
 
 class _Text(Loader):
-    """Reads text that need not be UTF-8: databases of one server share some of their catalogs.
+    """Loader of text that need not be UTF-8: databases of one server share some catalogs.
 
     A role, a database or a prepared transaction keeps the bytes of the database it was made in,
     whatever the encoding there. No name of ours is among them; it is shown with escapes.
@@ -50,11 +50,11 @@ class Session(psycopg.Connection[TupleRow]):
     """A connection on which every wait has a limit; see `open_session`.
 
     Attributes:
-        silence_s: How long the server may say nothing while an answer is waited for.
-        is_at_work: Asked when it has; True lets it go on for as long again.
+        silence_s: Seconds for which the server may be silent before an answer.
+        is_at_work: Called after that; True allows as much time again.
         on_wait: See `gateway.core.background.OnWait`.
         plain: The connection string without the gateway's settings, for the role's own ones.
-        schemas: See `gateway.source.session.connection.role_schemas`; None while nobody has asked.
+        schemas: See `gateway.source.session.connection.role_schemas`; None until first used.
     """
 
     plain: str = ""
@@ -64,7 +64,7 @@ class Session(psycopg.Connection[TupleRow]):
     on_wait: OnWait = staticmethod(keep_waiting)
 
     def wait(self, gen: PQGen[_Result], *args: Any, **kwargs: Any) -> _Result:
-        """Wait for a step of the protocol; psycopg does so in whatever it does.
+        """Wait for a step of the protocol, as psycopg does in every call.
 
         Raises:
             psycopg.OperationalError: the server was silent; without a SQLSTATE, as a lost
@@ -91,7 +91,7 @@ class Session(psycopg.Connection[TupleRow]):
             return result
 
     def _was_silent(self, silent_s: float) -> bool:
-        """Return whether the server was silent for too long, but is at work."""
+        """Return whether a server that was silent for too long is at work."""
         try:
             self.on_wait()
             if silent_s <= self.silence_s:
@@ -144,7 +144,7 @@ def can_restrict(version: int) -> bool:
 
 
 def restrict(connection: psycopg.Connection[Any]) -> None:
-    """Let a session read tables and what PostgreSQL has itself, where the server can.
+    """Restrict a session to tables and PostgreSQL's own relations, if the server can.
 
     Raises:
         psycopg.Error: the connection is gone.

@@ -32,7 +32,7 @@ Waited = Callable[[float], None]
 
 
 class CommandTimeout(TransientError):
-    """The command was not done in time; its session is closed."""
+    """Raised when a command was not done in time; its session is closed."""
 
 
 def run_for_row(
@@ -43,7 +43,7 @@ def run_for_row(
     timeout_s: float = _COMMAND_TIMEOUT_S,
     waited: Waited = lambda _: None,
 ) -> list[str]:
-    """Run a walsender command that answers with one row, see `run`; its columns as text."""
+    """Run a walsender command that answers with one row; return its columns as text. See `run`."""
     result = run(session, command, doing=doing, timeout_s=timeout_s, waited=waited)
     if result.ntuples != 1:
         raise TransientError(f"{doing}: the server gave {result.ntuples} rows, not 1")
@@ -60,11 +60,11 @@ def run(
 ) -> abc.PGresult:
     """Run one walsender command; the result of a started stream is the COPY_BOTH one.
 
-    A command that does not end well ends the session, which is what undoes it.
+    A failed command ends the session, which undoes it.
 
     Raises:
         CommandTimeout: not done within `timeout_s`.
-        GatewayError: what `waited` or the session's `on_wait` raised, or the server's refusal.
+        GatewayError: the exception of `waited` or the session's `on_wait`, or the server's refusal.
     """
     conn = session.pgconn
     last: abc.PGresult | None = None
@@ -93,7 +93,7 @@ def run(
 
 
 def _wait_for_result(session: Session, deadline: float, waited: Waited) -> bool:
-    """Wait until a result can be taken without waiting; False when the deadline comes first."""
+    """Wait until a result is ready; return False when the deadline comes first."""
     conn = session.pgconn
     started = reported = time.monotonic()
     unsent = conn.flush()
@@ -123,13 +123,12 @@ def _wait_for_result(session: Session, deadline: float, waited: Waited) -> bool:
 
 
 def end_copy(conn: abc.PGconn, deadline: float) -> bool:
-    """Send CopyDone and read up to the end of the command, throwing frames away.
+    """Send CopyDone and read until the end of the command, discarding frames.
 
     The server ends its side when it has read all that came before ours.
 
     Returns:
-        Whether it has; False at `deadline` (of the monotonic clock), or when it ended with an
-        error.
+        Whether it has; False at `deadline` (monotonic), or when it ended with an error.
 
     Raises:
         psycopg.Error: the connection is gone.
@@ -150,7 +149,7 @@ def end_copy(conn: abc.PGconn, deadline: float) -> bool:
 
 
 def exchange(conn: abc.PGconn, deadline: float) -> bool:
-    """Send and take what the socket allows, waiting for it; False at the deadline."""
+    """Send and receive what the socket allows, waiting for it; return False at the deadline."""
     left = deadline - time.monotonic()
     if left <= 0:
         return False
@@ -161,6 +160,6 @@ def exchange(conn: abc.PGconn, deadline: float) -> bool:
 
 
 def _cancel(session: Session) -> None:
-    """Ask the server to stop; a walsender that waits for a lock does not see the socket end."""
+    """Cancel the command: a walsender that waits for a lock does not see the end of the socket."""
     with contextlib.suppress(psycopg.Error):  # the connection is closed next in any case
         session.cancel_safe(timeout=_CANCEL_S)

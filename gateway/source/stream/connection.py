@@ -2,7 +2,7 @@
 
 psycopg has no replication API, so this speaks libpq through `psycopg.pq.PGconn`. Every command is
 sent without blocking and waited for with a deadline; once streaming has started, `receive` and
-`send_feedback` never wait at all, and a server that says nothing is asked, then given up.
+`send_feedback` never wait at all, and a silent server is asked, then counts as lost.
 
     ReplicationConnection ── create_slot ──► its consistent point
                           └─ start ────────► a `gateway.runtime.ports.Source`
@@ -76,15 +76,15 @@ class ReplicationConnection(Closing):
 
     Args:
         dsn: As the user gave it.
-        receiver_timeout_s: A stream that is silent for so long is lost; 0 means never, None what
-            wal_sender_timeout is on the server.
-        on_wait: Called while connecting, and while a command's answer is waited for.
+        receiver_timeout_s: Seconds of silence after which a stream is lost; 0 for never, None for
+            the server's wal_sender_timeout.
+        on_wait: Called while connecting, and while waiting for a command's answer.
 
     Raises:
         ConfigError: the DSN does not parse.
         TransientError: the server cannot be reached or has no free walsender.
         FatalError: the server refuses the role.
-        BaseException: what `on_wait` raised.
+        BaseException: the exception of `on_wait`.
     """
 
     def __init__(
@@ -153,21 +153,21 @@ class ReplicationConnection(Closing):
     ) -> Lsn:
         """Create a logical slot for pgoutput; return its consistent point.
 
-        The server waits until every transaction that was running has ended. A call that gives up
-        leaves no slot. If the server can (17, and not a standby), the slot has ``failover``:
+        The server waits until every running transaction has ended. A call that times out leaves no
+        slot. If the server can (17, and not a standby), the slot has ``failover``:
         standbys that synchronise slots have it too, and keep it when promoted.
 
         Args:
-            name: Unquoted; what PostgreSQL allows in a slot's name.
+            name: Name of the slot, unquoted.
             two_phase: Decode prepared transactions at PREPARE.
-            timeout_s: When to give up.
+            timeout_s: Timeout in seconds.
             on_wait: Called about every second with the seconds waited so far; may raise.
 
         Raises:
             ConfigError: not a slot name, or `two_phase` on a server that does not have it.
             SlotBusyError: a slot of this name exists.
             TransientError: timeout, or the connection is gone.
-            FatalError: wal_level is not logical, no free slot, no right to.
+            FatalError: wal_level is not logical, no slot is free, or the role may not.
         """
         _check_name(name)
         doing = f'creating replication slot "{name}"'
@@ -196,7 +196,7 @@ class ReplicationConnection(Closing):
         return parse_lsn(row[1])
 
     def drop_slot(self, name: str, *, wait: bool = False, timeout_s: float = 60.0) -> None:
-        """Drop a slot; with `wait`, wait until nobody uses it.
+        """Drop a slot; with `wait`, wait until no process uses it.
 
         Raises:
             SlotError: there is no such slot.
@@ -230,18 +230,18 @@ class ReplicationConnection(Closing):
         """Start streaming; from now on this object is a `gateway.runtime.ports.Source`.
 
         Args:
-            slot: Its name.
+            slot: Name of the slot.
             publications: Names, unquoted.
             version: Protocol version, see `highest_protocol_version`.
             streaming: Send large transactions before their end (``on`` needs version 2,
                 ``parallel`` version 4).
             messages: Also send logical decoding messages.
-            prefixes: Those of the messages that are wanted; large ones of others come without
-                their content. None: all.
+            prefixes: Prefixes of wanted messages; large other ones come without their content. None
+                for all.
             binary: Send values in binary format where their type has one.
             origin: None leaves the option out (servers before 16 do not have it).
             two_phase: Send PREPARE (needs version 3).
-            start_lsn: 0: the slot's own position. The server never starts before that.
+            start_lsn: Start of the stream; 0 for the slot's position, before which it never starts.
 
         Raises:
             SlotError: no such slot, another plugin's, another database's, or its WAL is gone.
@@ -295,10 +295,10 @@ class ReplicationConnection(Closing):
             raise self._lost(str(error)) from None
 
     def receive(self, limit: int) -> list[bytes]:
-        """Take what has arrived, at most `limit` frames, without waiting; see `Source.receive`.
+        """Return received frames, at most `limit`, without waiting; see `Source.receive`.
 
-        libpq's buffer is emptied before the socket is read again, so memory stays bounded by what
-        one read brings: a caller that does not come back makes the server wait.
+        libpq's buffer is emptied before the socket is read again, so memory stays bounded by one
+        read: a caller that does not return makes the server wait.
 
         Raises:
             TransientError: the connection is gone or silent, or the server is stopping.
@@ -325,8 +325,8 @@ class ReplicationConnection(Closing):
                     self._conn.consume_input()  # also sends what was left of the feedback
                     continue
             except psycopg.Error as error:
-                # What arrived before the connection broke is still in the buffer, the server's
-                # last words among it: taken first, this error is raised when it is empty.
+                # What arrived before the connection broke is still in the buffer, the server's last
+                # message among it: that is returned first, and this error raised when it is empty.
                 if self._failure is not None:
                     break
                 self._failure = self._lost(str(error))
@@ -363,10 +363,10 @@ class ReplicationConnection(Closing):
     ) -> None:
         """Send a standby status update; see `Source.send_feedback`.
 
-        A position below an earlier one is sent as the earlier one. When the socket takes nothing
+        A position below an earlier one is sent as the earlier one. When the socket accepts nothing
         more, the newest position is remembered and sent by the next call or `receive`.
 
-        A position that the server has not come to in this session is not sent: on a server whose
+        A position that the server has not reached in this session is not sent: on a server whose
         WAL is shorter than that of its predecessor it would move the slot beyond the WAL.
 
         Raises:
@@ -382,7 +382,7 @@ class ReplicationConnection(Closing):
         """End the stream in order, and close the connection.
 
         The server ends its side when it has read everything before our end, the last feedback above
-        all, and has let go of the slot. Anything it sends until then is discarded.
+        all, and has released the slot. Anything it sends until then is discarded.
 
         Returns:
             Whether it has, within `timeout_s` seconds.
@@ -421,7 +421,7 @@ class ReplicationConnection(Closing):
             raise self._failure from None
 
     def _stream_end(self) -> GatewayError:
-        """The server has ended the copy: read why. libpq has the whole message already."""
+        """Return the error with which the server ended the copy; libpq has the whole message."""
         result = self._conn.get_result()
         if result is None or result.status != pq.ExecStatus.FATAL_ERROR:
             return TransientError(
@@ -441,14 +441,14 @@ class ReplicationConnection(Closing):
 
 
 class _Any:
-    """A container that has everything."""
+    """A container of everything."""
 
     def __contains__(self, _: object) -> bool:
         return True
 
 
 def _greatest_lsn(frames: Sequence[bytes]) -> Lsn:
-    """The greatest wal_start of XLogData and wal_end of keepalives; both stand after the tag.
+    """Return the greatest wal_start of XLogData and wal_end of keepalives, both after the tag.
 
     XLogData of a Commit has the end of its record there.
     """

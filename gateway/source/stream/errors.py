@@ -31,7 +31,7 @@ _SLOT_HINTS: Final = {
 
 
 def classify_result(result: abc.PGresult, *, doing: str) -> GatewayError:
-    """Turn an error result into ours, by SQLSTATE and by the server function that raised it.
+    """Convert an error result into an error, by SQLSTATE and by the server function that raised it.
 
     The functions' names are the same whatever language the server's messages are in.
     """
@@ -56,7 +56,7 @@ def classify_result(result: abc.PGresult, *, doing: str) -> GatewayError:
 
 
 def missing_publication(text: str) -> FatalError:
-    """Changes are missing from the stream, because the server did not find a publication."""
+    """Return the error for missing changes, because the server did not find a publication."""
     return FatalError(
         f"the server decodes without a publication: {text}",
         hint="somebody dropped a publication of the gateway's, or it is younger than the slot's "
@@ -65,6 +65,6 @@ def missing_publication(text: str) -> FatalError:
 
 
 def primary_message(result: abc.PGresult) -> str:
-    """The primary message of an error or notice, on one line."""
+    """Return the primary message of an error or notice, on one line."""
     text = result.error_field(pq.DiagnosticField.MESSAGE_PRIMARY)
     return "no message" if text is None else " ".join(text.decode(errors="replace").split())

@@ -1,7 +1,7 @@
 """Check of large stream messages before Python copies them.
 
 libpq keeps a received message in its buffer and hands out a copy of it; the frame is a third one.
-Any role can emit a logical message of a gigabyte, and most are for somebody else: such a message
+Any role can emit a logical message of a gigabyte, and most are for other consumers: such a message
 becomes a frame without its content, which is dropped where all messages of its prefix are.
 
 Source: PostgreSQL manual, "Logical Replication Message Formats", Message.
@@ -18,7 +18,7 @@ from gateway.pgoutput.frames import XLOGDATA_HEADER
 __all__ = ["LARGE", "frame_of"]
 
 LARGE: Final = 1 << 20
-"""Bytes from which on a message is looked at."""
+"""Size from which a message is checked."""
 
 _MESSAGE: Final = ord("M")
 _LSN_AND_FLAGS: Final = 9
@@ -49,7 +49,7 @@ def frame_of(view: memoryview, wanted: Container[bytes]) -> bytes:
 
 
 def _prefix_and_end(view: memoryview, flags_at: int) -> tuple[bytes, int] | None:
-    """The prefix and where the content's length stands, if a message reads from `flags_at`."""
+    """Return prefix and offset of the content's length, if a message reads from `flags_at`."""
     begin = flags_at + _LSN_AND_FLAGS
     prefix, end, _ = bytes(view[begin : begin + _MOST_OF_A_PREFIX]).partition(b"\0")
     at = begin + len(prefix) + 1

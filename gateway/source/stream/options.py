@@ -17,7 +17,7 @@ StreamingMode: TypeAlias = Literal["off", "on", "parallel"]
 
 @dataclass(frozen=True, slots=True)
 class Protocol:
-    """How the stream is asked for."""
+    """Options of the stream."""
 
     version: int
     streaming: StreamingMode
@@ -33,7 +33,7 @@ def negotiate(subscriptions: Sequence[SubscriptionDefinition], server_version: i
     format when all subscriptions ask for it.
 
     Args:
-        subscriptions: All of the plan.
+        subscriptions: All subscriptions of the plan.
         server_version: As libpq gives it: 160004 is 16.4.
 
     Raises:
@@ -56,5 +56,5 @@ def negotiate(subscriptions: Sequence[SubscriptionDefinition], server_version: i
 
 
 def wants_binary(subscriptions: Sequence[SubscriptionDefinition]) -> bool:
-    """Whether the stream has values in binary format: one for all of them, so all must ask."""
+    """Whether the stream has values in binary format: all subscriptions must ask for it."""
     return all(subscription.binary for subscription in subscriptions)

@@ -18,13 +18,13 @@ __all__ = ["ServerPosition", "parse_timeline_history", "server_position"]
 
 @dataclass(frozen=True, slots=True)
 class ServerPosition:
-    """Who a server is, and how far it is.
+    """Identity and WAL position of a server.
 
     Attributes:
         system_identifier: Decimal digits.
         timeline: Current timeline of its WAL.
         wal_end: End of its flushed WAL; on a standby, of its replayed WAL.
-        history: For each timeline that this one descends from, where it was left.
+        history: LSN at which each ancestor of the timeline was left.
     """
 
     system_identifier: str
@@ -43,7 +43,7 @@ def server_position(
     Args:
         connection: Connection to the server.
         dsn: DSN of the server, for the walsender.
-        on_wait: Called while that one is waited for.
+        on_wait: Called while waiting for that one.
 
     Raises:
         TransientError: a connection is gone, or none is free.
@@ -73,7 +73,7 @@ def parse_timeline_history(text: str) -> dict[int, Lsn]:
     A line is a timeline, a tab, the LSN of the switch, a tab and a reason; ``#`` begins a comment.
 
     Raises:
-        FatalError: it does not read like that.
+        FatalError: it cannot be parsed.
 
     Source: readTimeLineHistory in PostgreSQL's timeline.c.
     """

@@ -38,7 +38,7 @@ class SlotStatus:
         invalidation_reason: Why the slot was invalidated (rows_removed, wal_removed,
             wal_level_insufficient, idle_timeout); None when it was not, and before 16 where only
             `wal_status` does.
-        two_phase: It decodes at PREPARE.
+        two_phase: Whether it decodes at PREPARE.
     """
 
     name: str
@@ -60,7 +60,7 @@ class SlotStatus:
 
     @property
     def lost(self) -> bool:
-        """It can never be read again."""
+        """Whether it can never be read again."""
         return self.wal_status == "lost" or self.invalidation_reason is not None
 
 
@@ -71,7 +71,7 @@ _QUERY: Final = sql.SQL(
     " safe_wal_size, {}, two_phase"
     " FROM pg_catalog.pg_replication_slots WHERE slot_name = %s"
 )
-# Columns that came later than 14, and what stands in for them before.
+# Columns that are newer than 14, and their substitutes before.
 _INVALIDATION_REASON: Final[tuple[tuple[int, LiteralString], ...]] = (
     (170000, "invalidation_reason"),
     (160000, "CASE WHEN conflicting THEN 'rows_removed' END"),
@@ -117,10 +117,10 @@ def slot_status(connection: psycopg.Connection[Any], name: str) -> SlotStatus | 
 
 
 def reader_sign(connection: psycopg.Connection[Any], name: str) -> tuple[Any, ...] | None:
-    """Return what changes while a living process reads the slot; None: no process reads it.
+    """Return values that change while a live process reads the slot; None if none does.
 
-    The server's process, what the reader has confirmed, and when it sent its last reply, which a
-    role sees of its own processes and, as a member of pg_read_all_stats, of all.
+    These are the server's process, the confirmed LSN, and the time of the last reply, which a role
+    sees of its own processes and, as a member of pg_read_all_stats, of all.
 
     Raises:
         TransientError: the connection is gone.
@@ -164,7 +164,7 @@ def check_owner(status: SlotStatus, database: str) -> None:
 
 
 def check_slot(status: SlotStatus, database: str) -> None:
-    """Say whether the gateway can read the slot.
+    """Check that the gateway can read the slot.
 
     Raises:
         SlotError: it is another plugin's or another database's, or is lost.
