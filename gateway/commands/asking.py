@@ -70,7 +70,7 @@ def ask(
 
 
 def _is_running(connection: psycopg.Connection, slot: str) -> bool:
-    """Whether a gateway streams, or copies tables for definitions that are taking over."""
+    """Whether a gateway streams, or copies tables for definitions that come into force."""
     return reads_slot(connection, slot) or has_sessions(connection, slot)
 
 

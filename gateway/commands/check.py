@@ -1,7 +1,7 @@
-"""``pgsluice check``: a preflight that says, for each finding, what to do.
+"""``pgsluice check``: a preflight with a remedy for each finding.
 
-Nothing is created or changed. Every part is looked at, also when another one has failed, so that
-one run shows everything there is to repair.
+Nothing is created or changed. Every part is checked, also when another one has failed, so that one
+run shows everything there is to repair.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _READ_S: Final = 30.0
 
 
 class Severity(Enum):
-    """How bad a finding is."""
+    """Severity of a finding."""
 
     ERROR = "ERROR"
     WARNING = "WARNING"
@@ -59,7 +59,7 @@ class Severity(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One line of the report, and what to do."""
+    """One line of the report, and the remedy."""
 
     severity: Severity
     message: str
@@ -191,7 +191,7 @@ def _source_findings(
 def _publication_findings(
     connection: psycopg.Connection, settings: Settings, plan: Plan
 ) -> Iterator[Finding]:
-    """Say which statements are still to be run, and by whom."""
+    """Yield the statements that are still to be run, and by whom."""
     missing = check_publications(connection, plan, prefix=settings.source.slot)
     refusals = list(plan_refusals(settings, connection, plan))
     yield from (_failed(part, error) for part, error in refusals)
@@ -201,7 +201,7 @@ def _publication_findings(
 
 
 def _filter_findings(routes: RelationRoutes, settings: Settings) -> Iterator[Finding]:
-    """Say which filters can fail on a row, and what happens then."""
+    """Yield the filters that can fail on a row, and the consequences."""
     raising = routes.filters.may_raise()
     if not raising:
         return
@@ -309,7 +309,7 @@ def _table_findings(plan: Plan) -> Iterator[Finding]:
 def _rights_findings(
     connection: psycopg.Connection, plan: Plan, facts: ServerFacts
 ) -> Iterator[Finding]:
-    """Warn of what the role could do for somebody who gets into its session, and of a way there."""
+    """Warn of excess privileges of the role, and of foreign code that could use them."""
     excess = excess_rights(connection, plan.tables)
     if excess:
         yield Finding(
@@ -329,7 +329,7 @@ def _rights_findings(
 def _alteration_findings(
     connection: psycopg.Connection, definitions: Definitions
 ) -> Iterator[Finding]:
-    """Say from where on an altered publication of the database counts, and what is wrong there."""
+    """Yield the place from which an altered publication counts, and faults of event triggers."""
     installation = find_installation(connection)
     if installation is not None and installation.problems:
         yield Finding(
@@ -354,7 +354,7 @@ def _alteration_findings(
         yield Finding(
             Severity.WARNING,
             "event triggers: other roles may read their key, and so write DDL messages that are "
-            f"believed: {', '.join(installation.readers)}",
+            f"trusted: {', '.join(installation.readers)}",
             "right if they are of other gateways; else REVOKE SELECT ON pgsluice.key FROM them, "
             "from the roles that they are members of, or membership of pg_read_all_data",
         )
@@ -378,7 +378,7 @@ def _alteration_findings(
 def _push_down_findings(
     plan: Plan, definitions: Definitions, facts: ServerFacts
 ) -> Iterator[Finding]:
-    """Say what push-down puts at risk, and where there is none."""
+    """Yield the risks of push-down, and the tables without it."""
     if not is_exact_on(facts.version_num):
         yield Finding(
             Severity.WARNING,
@@ -415,9 +415,9 @@ def _owner_findings(
     definitions: Definitions,
     unread: dict[str, FatalError],
 ) -> Iterator[Finding]:
-    """Say that the topics are this gateway's, or nobody's; another's is an error.
+    """Yield the owners of the topics; those of another gateway are an error.
 
-    `unread` receives the errors of those of which that cannot be said.
+    `unread` receives the errors of topics whose owner cannot be determined.
     """
     names = [subscription.name for subscription in definitions.subscriptions]
     with Registry(settings.registry) as registry:
@@ -429,7 +429,7 @@ def _owner_findings(
 def _topic_findings(
     settings: Settings, facts: ServerFacts, plan: Plan, unread: Mapping[str, FatalError]
 ) -> Iterator[Finding]:
-    """Say what Kafka has lost of what was written, and what its settings let it lose."""
+    """Yield the records that Kafka has lost, and the settings that let it lose records."""
     identity, progress = slot_identity(facts, settings), settings.topics.progress
     specs = table_topics(plan, settings)
     tables = [spec.name for spec in specs]

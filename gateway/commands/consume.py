@@ -30,7 +30,7 @@ def consume(settings: Settings, *, subscriptions: Sequence[str], endpos: Lsn | N
     Raises:
         ConfigError: a subscription that is not defined, or a setting that cannot work.
         FatalError: a person must act.
-        TransientError: what failed may pass.
+        TransientError: a transient failure.
     """
     wanted = consumer_settings(settings, known_subscriptions(settings, subscriptions), endpos)
     # Late: pyspark takes a second to import.
@@ -112,7 +112,7 @@ def _jars() -> tuple[str, ...]:
 
 
 def translated(error: ConsumerError) -> GatewayError:
-    """Return the gateway's error of the same verdict."""
+    """Return the gateway's error with the same exit code."""
     if isinstance(error, SettingsError):
         return ConfigError(error.message, hint=error.hint)
     if isinstance(error, TransientConsumerError):

@@ -62,7 +62,7 @@ def copy(
         timeout_s: Timeout in seconds.
 
     Raises:
-        ConfigError: what is asked for is not there, or not possible.
+        ConfigError: the table does not exist, or cannot be copied.
         SlotError: no gateway runs; the next one accepts the request.
         TransientError: not done within `timeout_s`; the gateway goes on.
     """
@@ -102,8 +102,8 @@ def copy(
             timeout_s,
             absent=SlotError(
                 f'no gateway reads replication slot "{settings.source.slot}"',
-                hint="the request is kept: `pgsluice run` takes it when it starts, and `pgsluice "
-                "copy --cancel` takes it back",
+                hint="the request is kept: `pgsluice run` accepts it when it starts, and `pgsluice "
+                "copy --cancel` withdraws it",
             ),
             late=TransientError(
                 f"not done after {timeout_s:.0f} s", hint=f"the gateway goes on; {_STATUS}"
@@ -138,7 +138,7 @@ def _chosen(
     request: CopyRequest,
     connection: psycopg.Connection,
 ) -> set[tuple[str, str, str]]:
-    """Return what the request is about: subscription, schema and table.
+    """Return subscription, schema and table of the request.
 
     Raises:
         ConfigError: the gateway would refuse it.

@@ -49,8 +49,8 @@ class _Source:
     """Origin of the row: a FROM item with the table's columns.
 
     Attributes:
-        from_table: It is read from the table, and has the partition in ``pgsluice_relation``.
-        left_out: Columns that are NULL because nothing was given for them.
+        from_table: Whether it is read from the table, with the partition in ``pgsluice_relation``.
+        left_out: Columns that are NULL because no value was given.
     """
 
     item: sql.Composable
@@ -69,7 +69,7 @@ def explain(settings: Settings, name: str, row: str) -> int:
 
     Raises:
         ConfigError: there is no such table or row.
-        UsageError: `row` does not read, or names a column that the table does not have.
+        UsageError: `row` cannot be parsed, or names a column that the table does not have.
         DefinitionError: the definitions cannot be served.
         TransientError: the source server cannot be reached.
     """
@@ -319,7 +319,7 @@ def _verdict(
 
 
 def _ask(connection: psycopg.Connection, clause: FilterClause, source: _Source) -> str:
-    """Return what a filter says of the row: true, false, null, or the error that it raises."""
+    """Return the result of a filter for the row: true, false, null, or its error."""
     # The filter is the server's own print of what it has accepted as one.
     condition = sql.SQL(cast(Any, clause.text))
     query = sql.SQL("SELECT ({}) FROM {} AS r").format(condition, source.item)

@@ -106,7 +106,7 @@ def init(
         folder.mkdir(parents=True, exist_ok=True)
         files = ((settings, written), (definitions, text), (trigger, _TRIGGER_HEAD + INSTALL))
         for path, content in files:
-            # No file that somebody has put there, nor what a link of theirs leads to.
+            # Neither a file that another user has put there, nor the target of their link.
             with path.open("x", encoding="utf-8") as file:
                 file.write(content)
             print(f"{path} written")
@@ -216,7 +216,7 @@ def _lines(
 
 
 def _in_comment(text: str) -> str:
-    """Return text that ends no comment: the name of a table or column may have a line break."""
+    """Return text without line breaks, which would end a comment; names may have them."""
     return shown(text)
 
 
@@ -234,7 +234,7 @@ def _key(table: Table) -> str:
 
 
 def _check(connection: psycopg.Connection, text: str) -> None:
-    """Read what was made as `check` will; it must be served as it is."""
+    """Parse the generated definitions as `check` does; they must be valid."""
     definitions = parse_definitions(text)
     if definitions.subscriptions:
         catalog = read_catalog(connection, definitions)

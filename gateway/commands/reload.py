@@ -30,7 +30,7 @@ def reload(settings: Settings, *, timeout_s: float) -> int:
     Raises:
         DefinitionError, FilterError, ...: the definitions are refused, as by `check`; the gateway
             is not asked.
-        FatalError: the gateway refuses them; it says why.
+        FatalError: the gateway refuses them, with the reason.
         SlotError: no gateway runs, or it has ended meanwhile. The next `run` adopts the definitions
             by itself.
         TransientError: not in force within `timeout_s`; the gateway goes on trying.
@@ -56,7 +56,7 @@ def reload(settings: Settings, *, timeout_s: float) -> int:
             timeout_s,
             absent=SlotError(
                 f'no gateway reads replication slot "{settings.source.slot}"',
-                hint="`pgsluice run` takes changed definitions on when it starts",
+                hint="`pgsluice run` applies changed definitions when it starts",
             ),
             late=TransientError(
                 f"the definitions are not in force after {timeout_s:.0f} s",
@@ -73,7 +73,7 @@ class _Answer:
 
     Args:
         before: Refusal that was in force before the request.
-        is_streaming: Whether it reads the slot: it does not while new definitions take over.
+        is_streaming: Whether it reads the slot: it does not while new definitions come into force.
     """
 
     def __init__(
@@ -89,7 +89,7 @@ class _Answer:
         self._is_streaming = is_streaming
 
     def __call__(self, found: Recovered) -> bool:
-        """Return whether they are.
+        """Return whether the definitions are in force.
 
         Raises:
             FatalError: they are refused.

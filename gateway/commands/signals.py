@@ -40,9 +40,9 @@ class StopFlag:
 
 @contextmanager
 def stop_on_signals() -> Iterator[StopFlag]:
-    """Turn the first SIGTERM or SIGINT into a flag; a second one ends the process at once.
+    """Convert the first SIGTERM or SIGINT to a flag; a second one ends the process at once.
 
-    Not by the default action, which the first process of a container does not have.
+    It does not use the default action, which the first process of a container does not have.
     """
     flag = StopFlag()
     previous = {}
@@ -65,8 +65,8 @@ def stop_on_signals() -> Iterator[StopFlag]:
 def end_in_time(flag: StopFlag, timeout_s: float) -> Iterator[None]:
     """End the process `timeout_s` after `flag` was set, if the block has not ended by then.
 
-    For what cannot be interrupted: a name server or a disk that does not answer. It is as safe as
-    kill -9, which the gateway is made for: what is not committed is read again.
+    It is for waits that cannot be interrupted: a name server or a disk that does not answer. It is
+    as safe as kill -9, for which the gateway is built: whatever is not committed is read again.
     """
     ended = threading.Event()
 
@@ -78,7 +78,7 @@ def end_in_time(flag: StopFlag, timeout_s: float) -> Iterator[None]:
             event(
                 _LOG,
                 logging.WARNING,
-                "stopped without waiting any longer; what is not in Kafka is read again",
+                "stopped without waiting any longer; changes that are not in Kafka are read again",
                 after_s=timeout_s,
             )
             logging.shutdown()
@@ -111,7 +111,7 @@ class ReloadFlag:
 
 @contextmanager
 def reload_on_signal() -> Iterator[ReloadFlag]:
-    """Turn SIGHUP into a flag."""
+    """Convert SIGHUP to a flag."""
     flag = ReloadFlag()
     previous = signal.signal(signal.SIGHUP, lambda *_: flag.set())
     try:

@@ -1,8 +1,8 @@
 """``pgsluice slot drop``: start over with the next run.
 
-First the watermark goes, then the slot: if it fails in between, the next run finds a slot with a
-watermark of 0, which it takes for a copy that died and repeats from the beginning; that is the
-same.
+The watermark is removed first, then the slot: after a failure in between, the next run finds a slot
+with a watermark of 0, regards it as that of an interrupted start, and starts over, with the same
+result.
 """
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ def drop(settings: Settings, *, force: bool = False, system_identifier: str | No
     them. Publications that this role may not drop are left, and named.
 
     Args:
-        settings: Which slot, and where its watermark is.
-        force: Also drop a slot that Kafka has no record of.
-        system_identifier: Only forget the watermark of that server, whose place another takes, and
-            take over the topics that it has written.
+        settings: Settings of the gateway.
+        force: Whether to drop a slot of which Kafka has no record, too.
+        system_identifier: Server that was replaced: only forget its watermark, and take over the
+            topics that were written from it.
 
     Raises:
         SlotError: the slot is another program's, or cannot be proven to be this gateway's.
@@ -87,7 +87,7 @@ def drop(settings: Settings, *, force: bool = False, system_identifier: str | No
         try:
             dropped = drop_publications(connection, prefix=name)
         except FatalError as error:
-            # Its owner has made them; they cost nothing, and the next run can use them.
+            # Their owner has created them; they cost nothing, and the next run can use them.
             dropped = [f"publications were left: {error.message}"]
     for line in (
         f"watermark of slot {name} forgotten" if forgotten else "there was no watermark",
@@ -126,7 +126,7 @@ def _replace_server(settings: Settings, facts: ServerFacts, system_identifier: s
 
 
 def _watermark(settings: Settings, facts: ServerFacts) -> Watermark | None:
-    """Read what Kafka has of this slot, without a claim on it."""
+    """Read the progress of this slot from Kafka, without a claim on it."""
     if not describe_topics(settings.kafka, [settings.topics.progress]):
         return None
     identity = slot_identity(facts, settings)

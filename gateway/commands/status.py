@@ -38,13 +38,13 @@ def show_status(
     as_json: bool = False,
     every_s: float | None = None,
 ) -> int:
-    """Print it, one ``name: value`` a line or as one JSON object; return the exit code.
+    """Print the status, one ``name: value`` a line or as one JSON object; return the exit code.
 
-    0: a gateway reads the slot, and all tables are copied; 75: not so, but that may pass; 1: a
-    person must act. The worst of all groups.
+    0: a gateway reads the slot, and all tables are copied; 75: a transient problem; 1: a person
+    must act. The code is the worst of all groups.
 
     Args:
-        gateways: Which: of each group one.
+        gateways: Settings of the gateways, one for each group.
         as_json: One object on one line for each, with the same names as at ``/status``.
         every_s: Print it again and again, until interrupted.
 
@@ -95,7 +95,7 @@ def read_status(settings: Settings) -> Status:
 
 
 def _differs(settings: Settings, watermark: Watermark) -> bool:
-    """Whether the definitions file is not what is in force; one that cannot be read is not."""
+    """Whether the definitions file differs from the definitions in force, as far as readable."""
     try:
         file = read_definitions(settings).fingerprint
     except GatewayError:
@@ -105,7 +105,7 @@ def _differs(settings: Settings, watermark: Watermark) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Source:
-    """State from PostgreSQL; `publications` are the gateway's own, if there is no slot."""
+    """Return the state from PostgreSQL; `publications` are the gateway's own, without a slot."""
 
     facts: ServerFacts
     slot: SlotStatus | None

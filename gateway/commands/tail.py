@@ -84,13 +84,13 @@ def change_line(record: Followed) -> str | None:
     if value is None or record.headers.get("rekey") == "old":
         return None
     if not _is_change(value):
-        return None  # a marker, or whatever else somebody has written there
+        return None  # a marker, or a record of another writer
     did = _did(value, record.headers.get("rekey"))
     return f"{record.headers.get('lsn', '')}  {record.topic}  {did}"
 
 
 def _is_change(value: Mapping[str, Any]) -> bool:
-    """Whether it is built as a change is, whoever has written it."""
+    """Whether it has the structure of a change, whoever has written it."""
     if not value.keys() >= _OF_A_CHANGE or value["op"] not in ("c", "u", "d", "t", "r"):
         return False
     before, after, unchanged = value["before"], value["after"], value["unchanged"]
@@ -129,7 +129,7 @@ def _did(value: Mapping[str, Any], rekey: str | None) -> str:
 
 
 def _known(values: Mapping[str, Any]) -> dict[str, Any]:
-    """The columns of an old row that were logged; what is not logged reads as NULL."""
+    """Return the logged columns of an old row; the others read as NULL."""
     return {name: value for name, value in values.items() if value is not None}
 
 

@@ -1,8 +1,8 @@
 """``pgsluice takeover``: let this gateway write to topics of another one.
 
 The other one is fenced by its transactional id, so that nothing of it comes after the CLAIM; when
-it starts again it is refused. All tables of the subscription are copied again: what the other one
-has published says nothing of this source.
+it starts again it is refused. All tables of the subscription are copied again: records of the other
+one do not describe this source.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _FENCE_S: Final = 30.0
 
 
 def takeover(settings: Settings, subscriptions: Sequence[str]) -> int:
-    """Take the topics of subscriptions over, and print from whom.
+    """Take over the topics of subscriptions, and print their previous owners.
 
     Args:
         settings: Settings of the gateway that is to write there from now on.
@@ -89,7 +89,7 @@ def take_over_from(
     registry: Registry,
     owners: Mapping[str, Owner],
 ) -> None:
-    """Take the topics of subscriptions from their owners; what this gateway knew of them is void.
+    """Take over the topics of subscriptions; this gateway's knowledge of them becomes void.
 
     Raises:
         TransientError: Kafka or the registry does not answer.
@@ -117,7 +117,7 @@ def take_over_from(
 
 
 def _fence(settings: Settings, writer: Writer | None) -> None:
-    """End what the other gateway has open in Kafka; it starts again, and is refused then."""
+    """Abort the other gateway's open Kafka transaction; it restarts, and is refused then."""
     if writer is None:
         return
     identity = SlotIdentity(*writer.owner)

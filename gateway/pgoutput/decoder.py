@@ -2,7 +2,7 @@
 
 The protocol needs one bit of memory: between Stream Start and Stream Stop each data message
 carries a leading xid. `Decoder` holds that bit; everything else is a function of the bytes.
-This is the readable reference that the hot path is tested against.
+It is the readable reference against which the hot path is tested.
 
 Source: src/backend/replication/logical/proto.c (PostgreSQL 18); which message belongs to which
 version: manual, "Logical Replication Message Formats".

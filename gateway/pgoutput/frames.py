@@ -42,7 +42,7 @@ _KEEPALIVE: Final = Struct("!cQqB")
 
 @dataclass(frozen=True, slots=True)
 class Keepalive:
-    """The server is alive and has read WAL up to `wal_end`. Wire tag ``k``.
+    """The server is alive and has read WAL until `wal_end`. Wire tag ``k``.
 
     `reply_requested`: the server ends the connection soon if it gets no status update.
     """
@@ -73,7 +73,7 @@ def decode_keepalive(frame: bytes) -> Keepalive:
 
 
 def read_begin(frame: bytes) -> tuple[int, int, int] | None:
-    """Return commit LSN, commit time and xid of a frame that is a Begin; None: it is not.
+    """Return commit LSN, commit time and xid of a Begin frame, or None.
 
     Each transaction has one Begin and one Commit, so these two are read in one step; faults of a
     frame that only looks like one are left to `gateway.pgoutput.decoder`.
@@ -85,7 +85,7 @@ def read_begin(frame: bytes) -> tuple[int, int, int] | None:
 
 
 def read_commit(frame: bytes) -> tuple[int, int, int] | None:
-    """Return commit LSN, end LSN and commit time of a frame that is a Commit; None: it is not."""
+    """Return commit LSN, end LSN and commit time of a Commit frame, or None."""
     if len(frame) != _COMMIT.size:
         return None
     kind, tag, flags, commit_lsn, end_lsn, commit_time = _COMMIT.unpack(frame)

@@ -74,7 +74,7 @@ class Begin:
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """It ends. Wire tag ``C``."""
+    """A committed transaction ends. Wire tag ``C``."""
 
     flags: int
     commit_lsn: Lsn
@@ -84,7 +84,7 @@ class Commit:
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """The transaction came from elsewhere. Wire tag ``O``."""
+    """The transaction comes from a replication origin. Wire tag ``O``."""
 
     origin_lsn: Lsn
     name: str
@@ -103,7 +103,7 @@ class LogicalMessage:
 
 @dataclass(frozen=True, slots=True)
 class RelationColumn:
-    """One column of a `Relation`. `is_key` means: part of the replica identity (all under FULL)."""
+    """A column of a `Relation`. `is_key`: in the replica identity, as all are under FULL."""
 
     is_key: bool
     name: str
@@ -113,7 +113,7 @@ class RelationColumn:
 
 @dataclass(frozen=True, slots=True)
 class Relation:
-    """How the tuples of `relation_oid` look from here on. Wire tag ``R``.
+    """Layout of the tuples of `relation_oid` from here on. Wire tag ``R``.
 
     An empty `namespace` on the wire means ``pg_catalog`` and is decoded as such.
     """
@@ -138,7 +138,7 @@ class Type:
 
 @dataclass(frozen=True, slots=True)
 class Insert:
-    """A row appeared. Wire tag ``I``."""
+    """A row was inserted. Wire tag ``I``."""
 
     relation_oid: int
     new: TupleData
@@ -147,13 +147,13 @@ class Insert:
 
 @dataclass(frozen=True, slots=True)
 class Update:
-    """A row changed. Wire tag ``U``.
+    """A row was updated. Wire tag ``U``.
 
     Attributes:
         relation_oid: OID announced by an earlier `Relation`.
         old: The row before, or None when the server did not need to log it.
         new: The row after. May hold `UNCHANGED`.
-        xid: See the module.
+        xid: See the module's docstring.
     """
 
     relation_oid: int
@@ -164,7 +164,7 @@ class Update:
 
 @dataclass(frozen=True, slots=True)
 class Delete:
-    """A row went. Wire tag ``D``."""
+    """A row was deleted. Wire tag ``D``."""
 
     relation_oid: int
     old: OldTuple
@@ -173,7 +173,7 @@ class Delete:
 
 @dataclass(frozen=True, slots=True)
 class Truncate:
-    """Tables were emptied, in one statement. Wire tag ``T``."""
+    """Tables were truncated, in one statement. Wire tag ``T``."""
 
     cascade: bool
     restart_identity: bool
@@ -191,7 +191,7 @@ class StreamStart:
 
 @dataclass(frozen=True, slots=True)
 class StreamStop:
-    """The block ends. Wire tag ``E``."""
+    """A block of an in-progress transaction ends. Wire tag ``E``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,7 +231,7 @@ class BeginPrepare:
 
 @dataclass(frozen=True, slots=True)
 class Prepare:
-    """It is prepared. Wire tag ``P``."""
+    """A transaction is prepared. Wire tag ``P``."""
 
     flags: int
     prepare_lsn: Lsn

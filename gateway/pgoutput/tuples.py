@@ -84,7 +84,7 @@ def split_tuple(data: bytes, position: int) -> tuple[list[ColumnValue], int]:
 
 
 def _cut(data: bytes, start: int, columns: int) -> ProtocolError:
-    """Say how far a tuple got that starts at `start` and does not end within `data`."""
+    """Return the error for a tuple that starts at `start` and does not end within `data`."""
     if start + 2 > len(data):
         return message_error(data, len(data), "the tuple's column count is cut")
     count = data[start] << 8 | data[start + 1]

@@ -16,7 +16,7 @@ __all__ = ["Array", "parse_array"]
 
 @dataclass(frozen=True, slots=True)
 class Array:
-    """The items of an array, the last subscript running fastest; None is NULL."""
+    """Items of an array, the last subscript running fastest; None is NULL."""
 
     items: tuple[Any, ...]
 
@@ -25,7 +25,7 @@ def parse_array(text: bytes, parse: Callable[[bytes], Any]) -> Array:
     """Read an array of any number of dimensions as its output function prints it.
 
     Raises:
-        ValueFormatError: it does not read as one.
+        ValueFormatError: it cannot be parsed.
     """
     at = text.find(b"=") + 1 if text[:1] == b"[" else 0
     if text[at : at + 1] != b"{":
@@ -59,7 +59,7 @@ def parse_array(text: bytes, parse: Callable[[bytes], Any]) -> Array:
 
 
 def _quoted(text: bytes, at: int) -> tuple[bytes, int]:
-    """The element whose opening quote is before `at`, and where the text goes on."""
+    """Return the element whose opening quote is before `at`, and where the text goes on."""
     item = bytearray()
     while at < len(text):
         if text[at] == 0x22:

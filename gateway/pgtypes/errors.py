@@ -8,7 +8,7 @@ __all__ = ["EvaluationError"]
 
 
 class EvaluationError(FatalError):
-    """PostgreSQL would have raised this error, or has.
+    """An error that PostgreSQL has raised, or would raise.
 
     Attributes:
         sqlstate: None where it was raised here; then the message, PostgreSQL's text, has no values.

@@ -1,9 +1,9 @@
 """Row filters: compilation of the server's rendering of a WHERE clause into a function. Pure.
 
 `parse` reads PostgreSQL's grammar, `analyze` types the tree and chooses the operators, `compile`
-makes one Python function of it, `conditions` a table where it only compares columns with constants,
-`interpret` is the readable form that both are tested against, `transform` decides what an UPDATE
-becomes. Anything outside the exact core is left to the server: `question` builds the query.
+makes one Python function of it, `conditions` a table if it only compares columns with constants,
+`interpret` is the readable reference of both, and `transform` decides what an UPDATE becomes.
+Anything outside the exact core is left to the server: `question` builds the query.
 """
 
 from gateway.rowfilter.errors import FilterEvaluationError, FilterSource

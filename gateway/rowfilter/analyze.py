@@ -39,7 +39,7 @@ _HANDLERS: Final[Mapping[str, Handler]] = MappingProxyType(
         "type_cast": leaves.type_cast,
     }
 )
-"""Kind of node -> what types it. The other kinds are refused."""
+"""Kind of node -> function that types it. Other kinds are refused."""
 
 
 def analyze(root: Node, columns: Sequence[Column], text: Text) -> Expr:

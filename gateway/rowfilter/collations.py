@@ -31,12 +31,12 @@ CONFLICT: Final = Collation("(none)", deterministic=False, c_order=False)
 
 
 class CollationError(Exception):
-    """The operator is not supported under this collation; the message says why."""
+    """Raised for an operator that is not supported under a collation, with the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class Typed:
-    """An expression, its type, and the collation that an operator above it takes from it.
+    """An expression, its type, and the collation that an operator above it derives from it.
 
     `collation` is None for types without one; `explicit` means that COLLATE was written.
     """
@@ -48,9 +48,9 @@ class Typed:
 
 
 def merge(arguments: Sequence[Typed]) -> tuple[Collation, bool]:
-    """The collation of a function of `arguments`, and whether COLLATE chose it.
+    """Return the collation of a function of `arguments`, and whether COLLATE chose it.
 
-    It is `CONFLICT` when columns disagree: that counts only for functions that need to know.
+    It is `CONFLICT` when columns disagree: this concerns only functions that need a collation.
 
     Raises:
         CollationError: two COLLATE disagree.
@@ -75,7 +75,7 @@ def merge(arguments: Sequence[Typed]) -> tuple[Collation, bool]:
 
 
 def check_collation(name: str, use: CollationUse, arguments: Sequence[Typed]) -> None:
-    """Make sure that a function, called `name` in messages, is evaluated here on `arguments`.
+    """Check that a function, called `name` in messages, is evaluated here on `arguments`.
 
     Raises:
         CollationError: not under their collation.
@@ -92,5 +92,5 @@ def check_collation(name: str, use: CollationUse, arguments: Sequence[Typed]) ->
 
 
 def _plain(collation: Collation) -> str:
-    """The name of a built-in collation without schema and quotes."""
+    """Return the name of a built-in collation without schema and quotes."""
     return collation.name.removeprefix("pg_catalog.").strip('"')

@@ -22,8 +22,8 @@ class FilterSource:
     """Origin of a filter, for messages.
 
     Attributes:
-        relation: The table, qualified.
-        publication: Its name, or None.
+        relation: Qualified name of the table.
+        publication: Name of the publication, or None.
     """
 
     relation: str
@@ -35,7 +35,7 @@ class FilterSource:
 
 
 class FilterEvaluationError(UnfitError):
-    """PostgreSQL fails on this row: overflow, division by zero and the like.
+    """Raised for a row on which PostgreSQL fails: overflow, division by zero and the like.
 
     Attributes:
         reason: PostgreSQL's text, for example ``division by zero``. If the server has evaluated the
@@ -62,7 +62,7 @@ class FilterEvaluationError(UnfitError):
 
 
 class NotEvaluatedHere(FilterError):
-    """The gateway does not evaluate a filter; `position` is a character offset in its `text`."""
+    """Raised for a filter that the gateway does not evaluate; `position` is an offset in `text`."""
 
     def __init__(self, reason: str, text: str, position: int, source: FilterSource | None) -> None:
         super().__init__(

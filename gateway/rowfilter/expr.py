@@ -1,4 +1,4 @@
-"""A typed filter: what `analyze` makes, and `interpret` and `compile` read.
+"""Typed filters: made by `analyze`, read by `interpret` and `compile`.
 
 Values are Python's: int, float, `Decimal`, bool, bytes for every kind of text, integers for times
 (see `gateway.pgtypes`), `gateway.pgtypes.arrays.Array`, None for NULL.
@@ -60,13 +60,13 @@ class Operation:
         name: The ``prosrc`` of the function; or a name of our own for a step.
         function: Takes and returns values; never None.
         infix: The Python operator that does the same, if there is one.
-        can_raise: It may raise `EvaluationError`.
+        can_raise: Whether it may raise `EvaluationError`.
         collation: Requirement on the collation of its arguments.
-        adapters: For each argument the operation, not raising, through which it is seen first, or
+        adapters: For each argument an operation, which does not raise, that is applied first, or
             None. A comparison can thus work on keys that are made once of a constant.
-        prepare: Is given the constant arguments, by position, where there are some but not only;
-            returns the function of the other arguments, in their order, that does the same, or
-            None where nothing is gained. It never raises: then it returns None.
+        prepare: Gets the constant arguments, by position, if some but not all are constant; returns
+            the equivalent function of the other arguments, in their order, or None if nothing is
+            gained. It never raises: then it returns None.
     """
 
     name: str
@@ -89,14 +89,14 @@ class ColumnRef:
 
 @dataclass(frozen=True, slots=True)
 class Constant:
-    """A literal, or what constant parts were folded to; None is NULL."""
+    """A literal, or the result of folded constant parts; None is NULL."""
 
     value: Value
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """The server's result of the whole filter `text`: true, or not; or it raised."""
+    """The server's result of the whole filter `text`: true, not true, or an error."""
 
     text: str
 
@@ -221,7 +221,7 @@ Expr: TypeAlias = (
 
 
 def children(expr: Expr) -> tuple[Expr, ...]:
-    """The operands of `expr`, in the order in which PostgreSQL evaluates them."""
+    """Return the operands of `expr`, in the order in which PostgreSQL evaluates them."""
     match expr:
         case Call(_, arguments) | And(arguments) | Or(arguments):
             return arguments
@@ -248,17 +248,17 @@ def _operations(expr: Expr) -> Iterator[Operation]:
 
 
 def can_raise(expr: Expr) -> bool:
-    """Evaluating `expr` may raise."""
+    """Whether the evaluation of `expr` may raise."""
     return any(operation.can_raise for operation in _operations(expr)) or is_asked(expr)
 
 
 def is_asked(expr: Expr) -> bool:
-    """The server has a part in evaluating `expr`."""
+    """Whether the server takes part in the evaluation of `expr`."""
     return isinstance(expr, Asked) or any(map(is_asked, children(expr)))
 
 
 def column_names(expr: Expr) -> Iterator[str]:
-    """The columns that `expr` reads, once for each time."""
+    """Return the columns that `expr` reads, once for each time."""
     if isinstance(expr, ColumnRef):
         yield expr.name
     for child in children(expr):

@@ -12,10 +12,10 @@ __all__ = ["Junction", "fold_distinct", "fold_null_if", "negate"]
 
 
 class Junction:
-    """AND, or OR, taking its arguments from left to right.
+    """AND, or OR, folded from left to right.
 
-    A constant that decides (false for AND) cuts off what follows and drops what came before; the
-    constant that does not is dropped itself; NULLs become one, at the end.
+    A constant that decides (false for AND) cuts off the operands after it and drops those before;
+    one that does not is dropped itself; NULLs become one, at the end.
     """
 
     __slots__ = ("_has_null", "_is_and", "_kept", "decided")
@@ -27,7 +27,7 @@ class Junction:
         self.decided = False
 
     def add(self, expr: Expr) -> None:
-        """Take the next argument."""
+        """Add the next argument."""
         if isinstance(expr, Constant):
             self._has_null |= expr.value is None
             self.decided = expr.value is (not self._is_and)
@@ -37,7 +37,7 @@ class Junction:
             self._kept.append(expr)
 
     def result(self) -> Expr:
-        """The expression that is left."""
+        """Return the remaining expression."""
         if self.decided:
             return Constant(not self._is_and)
         kept = [*self._kept, Constant(None)] if self._has_null else self._kept

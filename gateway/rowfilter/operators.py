@@ -1,7 +1,7 @@
-"""Which built-in operators, casts and functions are evaluated here, and what they do.
+"""Built-in operators, casts and functions that are evaluated here.
 
-Which function an operator, a cast or a name with which types calls comes from the generated
-`gateway.pgtypes.catalog`; what the function does, from `gateway.rowfilter.builtins`.
+The generated `gateway.pgtypes.catalog` maps operators, casts and names, with types, to functions;
+`gateway.rowfilter.builtins` implements the functions.
 """
 
 from __future__ import annotations
@@ -60,23 +60,23 @@ def cast_operation(step: tuple[int, int]) -> Operation | KeyError | None:
 
 
 def length_coercion(type_oid: int, typmod: int) -> Operation | None:
-    """The cast of a type to itself with a type modifier, or None when that is not evaluated."""
+    """Return the cast of a type to itself with a type modifier, or None if not evaluated here."""
     length = _LENGTHS.get(type_oid)
     return None if length is None else length(typmod)
 
 
 def operator_type(type_oid: int) -> int:
-    """The type whose operators a type has: varchar has none of its own."""
+    """Return the type whose operators a type uses: varchar has none of its own."""
     return _TEXT if type_oid == _VARCHAR else type_oid
 
 
 def is_comparison(operation: Operation, result: int) -> bool:
-    """It says true or false, and NULL of NULL only."""
+    """Whether a function is a comparison: true or false, and NULL for NULL only."""
     return result == _BOOL and operation.infix is not None
 
 
 def whole(operation: Operation, *, first: bool = True) -> Operation:
-    """The comparison with its adapters inside its function, that of the left side if `first`."""
+    """Return the comparison with its adapters bound in, that of the left side if `first`."""
     if not operation.adapters:
         return operation
     left, right = operation.adapters

@@ -1,4 +1,4 @@
-"""Filter text -> PostgreSQL's own parse tree (libpg_query), and positions in the text."""
+"""Parsing of filters by PostgreSQL's own grammar (libpg_query), with positions in the text."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _PREFIX: Final = "SELECT "
 
 
 class Text:
-    """The text of one filter; says where something is wrong in it."""
+    """Text of one filter, with positions for errors."""
 
     __slots__ = ("source", "text")
 
@@ -36,7 +36,7 @@ class Text:
         self.text, self.source = text, source
 
     def refuse(self, reason: str, node: Node) -> NotEvaluatedHere:
-        """The error to raise for `node`."""
+        """Return the error for `node`."""
         location = getattr(node, "location", 0)
         raw = self.text.encode()[: max(location - len(_PREFIX), 0)]
         position = len(raw.decode(errors="replace"))
@@ -44,7 +44,7 @@ class Text:
 
 
 def parse_filter(text: Text) -> Node:
-    """The expression of a filter.
+    """Return the expression of a filter.
 
     Raises:
         FilterError: a syntax error, or more than one expression.
@@ -67,7 +67,7 @@ def parse_filter(text: Text) -> Node:
 
 
 def conjuncts(text: Text) -> list[Node]:
-    """The operands of the AND that a filter is, in order; none when it is something else."""
+    """Return the operands of a filter that is an AND, in order; none for other filters."""
     try:
         kind, node = unwrap(parse_filter(text))
     except FilterError:
@@ -76,9 +76,9 @@ def conjuncts(text: Text) -> list[Node]:
 
 
 def can_fail_without_rows(node: Node) -> bool:
-    """Whether PostgreSQL may fail for every row, already when it makes the expression ready.
+    """Whether PostgreSQL may fail for every row, already when it prepares the expression.
 
-    It computes what has no column in it (``1 / 0 = a``), and looks up how a type is compared for
+    It computes parts without a column (``1 / 0 = a``), and looks up the comparison of a type for
     GREATEST and LEAST. True as well if it is not known.
 
     Source: eval_const_expressions() in clauses.c, T_MinMaxExpr in ExecInitExprRec().
@@ -98,6 +98,6 @@ def can_fail_without_rows(node: Node) -> bool:
 
 
 def unwrap(node: Node) -> tuple[str, Node]:
-    """The kind of a Node and the message in it; `kind` is '' for an empty node."""
+    """Return the kind of a Node and the message in it; the kind is '' for an empty node."""
     kind = node.WhichOneof("node")
     return (kind, getattr(node, kind)) if kind else ("", node)

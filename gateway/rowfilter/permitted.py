@@ -1,9 +1,9 @@
 """Expressions that a publication's row filter can consist of, by PostgreSQL's grammar. Pure.
 
-A filter that comes from the catalog has been accepted by PostgreSQL. One that comes from elsewhere,
-from the stream or from Kafka, is text that somebody wrote, until this says that it can do no more
-than compute: columns, constants, operators, and functions by their bare names. Whether these are
-immutable is for the server to say (`gateway.source.filters.immutable`).
+PostgreSQL has accepted a filter of the catalog. A filter from the stream or from Kafka is untrusted
+text until this module has checked that it can do no more than compute: columns, constants,
+operators, and functions by their bare names. Whether these are immutable is for the server to say
+(`gateway.source.filters.immutable`).
 
 Source: check_simple_rowfilter_expr_walker() in publicationcmds.c.
 """

@@ -31,7 +31,7 @@ class Action(Enum):
 
 
 def update_action(*, old_passes: bool, new_passes: bool) -> Action | None:
-    """Return what subscribers must see of an UPDATE, given which row versions pass the filter."""
+    """Return the operation for an UPDATE, given which row versions pass the filter."""
     match old_passes, new_passes:
         case True, True:
             return Action.UPDATE
@@ -44,7 +44,7 @@ def update_action(*, old_passes: bool, new_passes: bool) -> Action | None:
 
 
 def fill_unchanged(old: Sequence[ColumnValue], new: Sequence[ColumnValue]) -> Sequence[ColumnValue]:
-    """`new` with its unchanged TOAST columns taken from `old`, where the old tuple has them.
+    """Return `new` with its unchanged TOAST columns filled from `old`, if that has them.
 
     A NULL in `old` means NULL or not logged: such a column stays `UNCHANGED`. When a filter
     makes an INSERT of an UPDATE, this is the row to send.

@@ -1,4 +1,4 @@
-"""The types of which a filter may read columns and literals: how their text becomes a value."""
+"""Types whose columns and literals a filter may read, with parsers of their texts."""
 
 from __future__ import annotations
 
@@ -67,17 +67,17 @@ C: Final = Collation("C", deterministic=True, c_order=True)
 
 
 def type_name(oid: int) -> str:
-    """The name of a type for messages."""
+    """Return the name of a type for messages."""
     return TYPE_NAMES.get(oid, f"with OID {oid}")
 
 
 def array_type(oid: int) -> int | None:
-    """The array type of a built-in type."""
+    """Return the array type of a built-in type."""
     return _ARRAYS.get(oid)
 
 
 def type_collation(oid: int) -> Collation | None:
-    """The collation of a type's values when nothing else says it; None: it has none.
+    """Return the default collation of a type's values, or None.
 
     Source: get_typcollation().
     """
@@ -88,7 +88,7 @@ def type_collation(oid: int) -> Collation | None:
 
 
 def element_type(oid: int) -> int | None:
-    """The element type of a built-in array type."""
+    """Return the element type of a built-in array type."""
     return _ELEMENTS.get(oid)
 
 

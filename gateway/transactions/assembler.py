@@ -1,6 +1,6 @@
 """Assembly of committed transactions from frames, in commit order, in bounded memory.
 
-A transaction reaches us whole at its commit (Begin ... Commit), or while it runs, in stream blocks
+A transaction arrives whole at its commit (Begin ... Commit), or while it runs, in stream blocks
 that interleave with others (version 2), or at its PREPARE (version 3). Frames are collected as they
 are; only the messages that open and close something are decoded. The contents of a committed
 transaction are left to its reader.
@@ -67,8 +67,8 @@ _SCANNING: Final = load_compiled("scanning")
 class _Open:
     """A transaction that has not ended: being sent, streamed in blocks, or prepared.
 
-    `begin` is None when it is streamed; of a Begin it is what that has announced: the LSN and time
-    of the commit.
+    `begin` is None when it is streamed; otherwise the LSN and time of the commit, which the Begin
+    announced.
     """
 
     xid: int
@@ -86,9 +86,9 @@ class _Held:
 
 
 class Assembler:
-    """Assembles the transactions of one replication stream, from its start to its end.
+    """Assembler of the transactions of one replication stream, from its start to its end.
 
-    A new connection needs a new assembler: the server sends again whatever had not ended.
+    A new connection needs a new assembler: the server sends unfinished transactions again.
 
     Args:
         version: Protocol version, 1 to 4.
@@ -97,8 +97,8 @@ class Assembler:
             largest one is moved to disk as a whole. While the disk is full it stays in memory, and
             `stalled` asks the caller to push nothing more.
         spool_directory: Directory of spool files; None for the system's temporary directory.
-        series: Short transactions may be given out as `Series`, which is done where what finds
-            them is compiled.
+        series: Whether short transactions may be returned as `Series`, which needs the compiled
+            scanner.
 
     Raises:
         ValueError: no such version, parallel streaming below version 4, a negative bound.
@@ -149,7 +149,7 @@ class Assembler:
         return self._open is not None
 
     def push(self, frames: Sequence[bytes]) -> list[Event]:
-        """Take frames in the order of the stream; return what they completed, in that order.
+        """Push frames in the order of the stream; return the completed events, in that order.
 
         Raises:
             ProtocolError: a frame or message that does not parse or is not allowed here. Events
@@ -203,7 +203,7 @@ class Assembler:
         return sum(b.memory for b in buffers), sum(b.spooled for b in buffers)
 
     def close(self) -> None:
-        """Forget everything that has not ended, and free its memory and spools."""
+        """Drop unfinished transactions, and free their memory and spools."""
         for transaction in self._unended():
             transaction.buffer.release()
         self._open = None
@@ -216,13 +216,13 @@ class Assembler:
         return _DATA, self._open.buffer.frames.append, self._room
 
     def _settle(self, room: int) -> None:
-        """Book what the hot loop has appended since the last call to the open buffer."""
+        """Account for frames that the hot loop has appended to the open buffer meanwhile."""
         if self._open is not None:
             self._open.buffer.memory += self._room - room
         self._room = room
 
     def relieve(self) -> SpoolFullError | None:
-        """Try again to move to disk what found no room there; return why it still cannot be."""
+        """Retry moving frames to a disk that was full; return the error if it fails again."""
         self.stalled = False
         return self._make_room()
 
@@ -453,4 +453,4 @@ class Assembler:
 
 
 class _Violation(Exception):
-    """A message that parses but may not come now; the frame is added where it is known."""
+    """Return the error for a message that is not allowed here; the caller adds the frame."""

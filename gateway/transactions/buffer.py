@@ -20,7 +20,7 @@ _RELATION_TAG: Final = ord("R")
 
 
 class FrameBuffer:
-    """Collects frames, moves them to disk on request, gives them back in order.
+    """Frames in order, moved to disk on request.
 
     `Assembler.push` appends to `frames` and adds to `memory` itself: that is its hot path.
 
@@ -54,11 +54,11 @@ class FrameBuffer:
         return 0 if self._spool is None else self._spool.size
 
     def abort(self, subxid: int) -> None:
-        """Leave out the frames of `subxid` when reading. Streamed transactions only."""
+        """Skip the frames of `subxid` when reading. Streamed transactions only."""
         self._aborted.add(subxid.to_bytes(4, "big"))
 
     def spool(self, open_spool: Callable[[], Spool]) -> None:
-        """Move what is in memory to disk."""
+        """Move the frames in memory to disk."""
         if self._spool is None:
             self._spool = open_spool()
         self._spool.append(self.frames)

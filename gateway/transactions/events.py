@@ -31,15 +31,15 @@ _OVERHEAD: Final = 1_000
 
 @dataclass(slots=True, eq=False)
 class Transaction:
-    """A committed transaction. Whoever receives it owns it and calls `release`.
+    """A committed transaction. The receiver owns it and calls `release`.
 
-    Nobody changes it. It is not frozen because making one would then take four times as long, and
-    one is made for each transaction at the source.
+    It is not to be changed. It is not frozen because its construction would then take four times as
+    long, and there is one for each transaction at the source.
 
     Attributes:
         xid: Xid of the top-level transaction.
         commit_lsn: LSN of its commit record (of COMMIT PREPARED for a prepared one).
-        end_lsn: Behind that record; decides whether a position is at or before a boundary.
+        end_lsn: End of that record; decides whether a position is at or before a boundary.
         commit_time: Microseconds since 2000-01-01 00:00 UTC.
         origin: Replication origin; None if it is local.
         gid: Global id of a prepared transaction, otherwise None.
@@ -94,11 +94,11 @@ class Series:
     """Whole transactions of a few row changes each and nothing else, in commit order.
 
     They have no origin, are not streamed and announce nothing. Most streams of a busy database are
-    such transactions, and what opens and closes one costs more than its row when it is read by
-    itself: so they are only counted, and read by whoever routes them, many in one call. `pop`
-    gives out the next one as any other transaction.
+    such transactions, and their Begin and Commit cost more than the row if read by themselves. They
+    are therefore only counted, and read by the router, many in one call. `pop` returns the next one
+    as any other transaction.
 
-    Nobody changes `frames`.
+    `frames` is not to be changed.
 
     Attributes:
         frames: Begin, changes and Commit of each, as ``w`` frames.
@@ -110,7 +110,7 @@ class Series:
     __slots__ = ("_left", "end_lsn", "frames", "memory", "place")
 
     def __init__(self, frames: list[bytes], transactions: int, byte_size: int) -> None:
-        """Make one of what `scan` has found, at least one transaction."""
+        """Construct a series of the frames found by `scan`, at least one transaction."""
         self.frames = frames
         self.place = 0
         self.memory = byte_size + FRAME_OVERHEAD * len(frames)
@@ -173,7 +173,7 @@ class Series:
 
 @dataclass(frozen=True, slots=True)
 class StandaloneMessage:
-    """A logical message outside of any transaction. `wal_start` is its frame's."""
+    """A logical message outside of any transaction. `wal_start` is that of its frame."""
 
     message: LogicalMessage
     wal_start: Lsn
@@ -200,7 +200,7 @@ class PreparedTransaction:
 
 @dataclass(frozen=True, slots=True)
 class RolledBack:
-    """ROLLBACK PREPARED. Its rows are gone.
+    """ROLLBACK PREPARED. Its rows are dropped.
 
     `prepare_end_lsn` and `prepare_time` are those of the PREPARE.
     """

@@ -28,23 +28,23 @@ class _Hold:
 
 
 class PrepareHolds:
-    """The PREPAREs that must not be confirmed yet."""
+    """PREPAREs that must not be confirmed yet."""
 
     def __init__(self) -> None:
         # By xid as well: a gid can be used again before its first transaction is durable.
         self._holds: dict[tuple[str, int], _Hold] = {}
 
     def prepare(self, gid: str, xid: int, prepare_lsn: Lsn) -> None:
-        """Hold back: the transaction was prepared."""
+        """Hold back the position of a PREPARE."""
         self._holds[gid, xid] = _Hold(prepare_lsn)
 
     def commit(self, gid: str, xid: int, end_lsn: Lsn) -> None:
-        """Hold back until `end_lsn` is durable: its COMMIT PREPARED has come."""
+        """Hold back a PREPARE until `end_lsn`, that of its COMMIT PREPARED, is durable."""
         if (hold := self._holds.get((gid, xid))) is not None:
             hold.committed_end_lsn = end_lsn
 
     def roll_back(self, gid: str, xid: int) -> None:
-        """Let go: nothing of it will be published."""
+        """Release a PREPARE: nothing of it will be published."""
         self._holds.pop((gid, xid), None)
 
     def flush_lsn(self, durable: Lsn) -> Lsn:

@@ -2,7 +2,7 @@
 
 A spool is a file without a name (``O_TMPFILE``, or unlinked as soon as it is open), so the kernel
 frees it with the process, however that dies: there are never leftovers to find, to clean up or to
-take for one's own.
+mistake for one's own.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 
 class SpoolFullError(TransientError):
-    """There is no space, or no descriptor, for a spool now; the caller still has the frames."""
+    """Raised without space, or a descriptor, for a spool; the caller still has the frames."""
 
 
 class Spool:
@@ -55,7 +55,7 @@ class Spool:
 
     @property
     def size(self) -> int:
-        """Bytes that it has on disk."""
+        """Number of bytes on disk."""
         return self._end
 
     def append(self, frames: Sequence[bytes]) -> None:

@@ -178,7 +178,7 @@ def test_reload_without_a_running_gateway_says_what_to_do(scene: Callable[..., S
         ended = s.cli("reload")
 
     assert ended.code == 1
-    assert "`pgsluice run` takes changed definitions on when it starts" in ended.err
+    assert "`pgsluice run` applies changed definitions when it starts" in ended.err
 
 
 def test_definitions_that_changed_while_nobody_ran_take_over_at_the_start(

@@ -13,5 +13,6 @@ state `m`: changes in the topic until there that S does not see are applied to t
 subscriber's own rules, and the rows are what the tables should hold at `m`.
 
 A transaction can be published before a snapshot sees it, for example under synchronous replication.
-A row that was read so differs, and what differs is read and compared once more before it is said.
+A row read like this differs, and differing rows are read and compared once more before they are
+reported.
 """

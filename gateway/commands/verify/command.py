@@ -34,7 +34,7 @@ def verify(
     native: str | None = None,
     timeout_s: float = 600.0,
 ) -> int:
-    """Print a line for each table and what differs; return 0 only when all are equal, else 1.
+    """Print a line for each table, and the differences; return 0 if all are equal, else 1.
 
     Args:
         settings: of the gateway.
@@ -114,5 +114,5 @@ def _chosen(found: list[Target], names: Sequence[str], native: str | None) -> li
                 hint=f"it has {', '.join(by_name)}",
             )
     chosen = [by_name[name] for name in names] if names else found
-    # A native subscriber holds what was published, whatever that is.
+    # A native subscriber has everything that was published.
     return chosen if native is None else [replace(one, reason=None) for one in chosen]

@@ -50,12 +50,12 @@ class _Table:
     """A table that is compared.
 
     Attributes:
-        begin: The state from which on changes are looked for.
-        snapshot: Under which all rows of the spool were read; None: each chunk under its own.
-        again: By key, the rows that were read later, under the snapshot of the round.
+        begin: State from which on changes are read.
+        snapshot: Snapshot under which all rows of the spool were read; None if each chunk had one.
+        again: Rows by key that were read later, under the snapshot of the round.
         suspects: Keys that are to be read again.
-        fault: Why the last round says nothing.
-        damaged: Its topic has what no gateway writes: no round says anything.
+        fault: Reason for which the last round has no result.
+        damaged: Whether its topic has records of another writer: no round has a result.
     """
 
     target: Target
@@ -79,13 +79,13 @@ class _Table:
 
     @property
     def settled(self) -> bool:
-        """Nothing is left to look at again."""
+        """Whether nothing is left to read again."""
         if self.damaged:
             return True
         return self.fault is None and not self.suspects and not self.difference
 
     def differing(self) -> set[Row] | None:
-        """The keys that differ, and nothing else is open; None when there are none."""
+        """Return the differing keys if nothing else is open; None without any."""
         if self.fault is not None or not self.difference:
             return None
         keys = self.difference.keys()
@@ -113,7 +113,7 @@ class _Table:
         return tuple(row[self.columns.names.index(name)] for name in self.key)
 
     def plain(self, keys: Iterable[Row]) -> list[list[str]]:
-        """Keys as PostgreSQL reads them."""
+        """Return keys as PostgreSQL reads them."""
         kinds = [self.columns[name].dataType for name in self.key]
         return [
             [plain_text((value or "=")[1:], kind) for value, kind in zip(one, kinds, strict=True)]
@@ -138,7 +138,7 @@ def against_source(
         for number in range(1, _ROUNDS + 1 if tables else 0):
             before = [table.differing() for table in tables]
             manifest = _round(reader, rebuilt, tables)
-            # What differs twice in the same way differs.
+            # A difference that is the same twice is real.
             same = [
                 keys is not None and table.differing() == keys
                 for table, keys in zip(tables, before, strict=True)
@@ -196,12 +196,12 @@ def _read(reader: SourceReader, table: _Table) -> None:
 
 
 def _round(reader: SourceReader, rebuilt: RebuiltTables, tables: Sequence[_Table]) -> Manifest:
-    """Bring all tables to one state, and compare them; return the state."""
+    """Bring all tables to one state, and compare them; return that state."""
     tables = [table for table in tables if not table.damaged]
     for table in tables:
         again = table.fault is not None or (table.difference and not table.key)
         if again:
-            # What happened to it lies before this state.
+            # Its disturbance is before this state.
             table.begin = rebuilt.now(reader.position()).tables[table.name]
             table.suspects.clear()
             table.fault = None
@@ -229,7 +229,7 @@ def _round(reader: SourceReader, rebuilt: RebuiltTables, tables: Sequence[_Table
 
 @contextmanager
 def _noting(table: _Table, manifest: Manifest) -> Iterator[None]:
-    """Note what keeps a table from being compared."""
+    """Record what keeps a table from being compared."""
     try:
         if table.name in manifest.held_by_job:
             raise DisturbedError(f"held by the job: {manifest.held_by_job[table.name].reason}")

@@ -33,8 +33,8 @@ class NativeReader(Closing):
     """A connection to the database of a native subscription. Close it.
 
     Args:
-        dsn: of that database.
-        subscription: its subscription of this name, or the only one that it has.
+        dsn: DSN of that database.
+        subscription: name of its subscription, unless it has only one.
         deadline: `time.monotonic` at which waiting ends.
 
     Raises:
@@ -87,7 +87,7 @@ class NativeReader(Closing):
             time.sleep(_POLL_S)
 
     def rows(self, schema: str, table: str, columns: Sequence[str]) -> Iterator[CopyRow]:
-        """All rows of a table, in the transaction that is open.
+        """Yield all rows of a table, in the open transaction.
 
         Raises:
             GatewayError: it cannot be read.

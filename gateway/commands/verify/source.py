@@ -47,7 +47,7 @@ class SourceTable:
 
 
 class SourceReader(Closing):
-    """A connection to the source. Close it.
+    """A connection to the source.
 
     Raises:
         TransientError: the server cannot be reached.
@@ -78,12 +78,12 @@ class SourceReader(Closing):
         if in_recovery:
             return Lsn(parse_lsn(self._one(_REPLAYED)[0]) + 1)
         (text,) = self._one(_INSERTED)
-        # On an idle server nobody is in a hurry to write out what is in the WAL's buffers.
+        # An idle server does not write out the WAL's buffers soon.
         self._one(_WRITE_OUT)
         return parse_lsn(text)
 
     def rows(self, source: SourceTable) -> Iterator[CopyRow]:
-        """All rows that pass the filters: each chunk in a transaction of its own.
+        """Yield all rows that pass the filters, each chunk in a transaction of its own.
 
         Raises:
             GatewayError: they cannot be read.
@@ -101,7 +101,7 @@ class SourceReader(Closing):
             after = last
 
     def snapshot_rows(self, source: SourceTable) -> tuple[Snapshot, Iterator[CopyRow]]:
-        """All rows under one snapshot; its transaction ends with the last row.
+        """Yield all rows under one snapshot; its transaction ends with the last row.
 
         Raises:
             GatewayError: they cannot be read.
@@ -118,7 +118,7 @@ class SourceReader(Closing):
     def keyed_rows(
         self, wanted: Iterable[tuple[SourceTable, Sequence[Sequence[str]]]]
     ) -> tuple[Snapshot, list[list[CopyRow]]]:
-        """The rows of some keys of some tables, all under one snapshot.
+        """Return the rows of some keys of some tables, all under one snapshot.
 
         Raises:
             GatewayError: they cannot be read.
@@ -150,7 +150,7 @@ class SourceReader(Closing):
             raise self._failure(error, f"reading {source.table}") from None
 
     def _commit(self, *sources: SourceTable) -> None:
-        """End the transaction, if what was read by name was the table: the lock keeps its name."""
+        """End the transaction, after a check that the name was the table's: the lock keeps it."""
         try:
             for source in sources:
                 check_name(self._connection, source.table)
@@ -159,14 +159,14 @@ class SourceReader(Closing):
         self._execute("COMMIT")
 
     def _key(self, source: SourceTable) -> list[KeyColumn]:
-        """The key's columns, in the order of its index."""
+        """Return the key's columns, in the order of its index."""
         try:
             return sorted_columns(self._connection, source.table, source.key)
         except psycopg.Error as error:
             raise self._failure(error, f"reading {source.table}") from None
 
     def _last(self, source: SourceTable, key: Sequence[KeyColumn], after: Key | None) -> Key | None:
-        """The greatest key of the next chunk; None when it is the last one."""
+        """Return the greatest key of the next chunk; None for the last one."""
         columns = sql.SQL(", ").join(sql.Identifier(name) for name in source.key)
         query = sql.SQL("SELECT {} FROM {}{} ORDER BY {} OFFSET {} LIMIT 1").format(
             columns,

@@ -20,7 +20,7 @@ class Target:
 
     Attributes:
         name: ``schema.table``, as manifests call it.
-        table: The source's.
+        table: The table of the source.
         columns: Published columns.
         key: Columns that identify a row; empty if the whole row does.
         filters: Filters, one of which must be true; if empty, all rows pass.
@@ -36,7 +36,7 @@ class Target:
 
 
 def targets(plan: Plan, subscription: str) -> list[Target]:
-    """The tables of a subscription, by name."""
+    """Return the tables of a subscription, by name."""
     by_oid: dict[int, list[Publish]] = {}
     for publish in plan.publishes:
         if publish.subscription == subscription:

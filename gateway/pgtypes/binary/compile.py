@@ -51,7 +51,7 @@ def compile_to_text(type_oid: int, describe: Describe) -> ToText:
 
 
 class _Compiler:
-    """Compiles each type once, so that a composite type can find its fields by OID."""
+    """Compiler with a cache by OID, in which a composite type finds its fields."""
 
     def __init__(self, describe: Describe) -> None:
         self._describe = describe

@@ -73,7 +73,7 @@ class _Query:
     at: int = field(default=4)
 
     def infix(self, parent_priority: int, *, right_of_phrase: bool) -> bytes:
-        """Print the item at the cursor, with all that hangs on it."""
+        """Print the item at the cursor, with its operands."""
         kind = self.data[self.at]
         if kind == _VALUE:
             return self._operand()

@@ -16,7 +16,7 @@ __all__ = ["a_expr", "func_call"]
 
 
 def a_expr(context: Context, node: Node) -> Typed:
-    """Everything that is written with an operator."""
+    """Type an expression with an operator."""
     name = operator_name(context, node)
     match node.kind:
         case 1:  # AEXPR_OP
@@ -66,7 +66,7 @@ def _null_if(context: Context, node: Node, name: str) -> Typed:
 
 
 def func_call(context: Context, node: Node) -> Typed:
-    """A function."""
+    """Type a call of a function."""
     names = [unwrap(name)[1].sval for name in node.funcname]
     if names[:-1] not in ([], ["pg_catalog"]) or node.func_variadic:
         raise context.text.refuse("this form of a function is not evaluated here", node)

@@ -22,10 +22,10 @@ _NUMBERS: Final = (types.INT2, types.INT4, types.INT8, types.NUMERIC, types.FLOA
 
 
 def case_expr(context: Context, node: Node) -> Typed:
-    """CASE, with and without an expression after it.
+    """Type a CASE, with and without an expression after it.
 
-    Code after a condition that is constantly false or after one that is constantly true is not
-    looked at, so that errors of constants in it do not count.
+    Code after a condition that is constantly false, or after one that is constantly true, is
+    ignored, so that errors of constants in it do not count.
     """
     subject = context.typed(node.arg) if node.HasField("arg") else None
     branches: list[tuple[Expr, Expr]] = []
@@ -106,7 +106,7 @@ def _common_type(context: Context, node: Node, arguments: Sequence[Typed]) -> in
 
 
 def coalesce_expr(context: Context, node: Node) -> Typed:
-    """COALESCE; what stands after a constant that is not NULL is not looked at."""
+    """Type a COALESCE; arguments after a constant that is not NULL are ignored."""
     arguments: list[Typed] = []
     kept: list[Expr] = []
     decided = False
@@ -128,7 +128,7 @@ def coalesce_expr(context: Context, node: Node) -> Typed:
 
 
 def min_max_expr(context: Context, node: Node) -> Typed:
-    """GREATEST and LEAST."""
+    """Type GREATEST and LEAST."""
     arguments = [context.typed(argument) for argument in node.args]
     type_oid = _common_type(context, node, arguments)
     name = "GREATEST" if node.op == 1 else "LEAST"

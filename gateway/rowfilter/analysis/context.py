@@ -17,7 +17,7 @@ __all__ = ["Context", "Handler"]
 
 
 class Context:
-    """One pass over one tree. `failures` are errors of constant parts that were not cut off."""
+    """One pass over one tree. `failures` are errors of constant parts that are still reached."""
 
     def __init__(
         self,
@@ -49,7 +49,7 @@ class Context:
     # Calls
 
     def call(self, operation: Operation, arguments: Sequence[Expr], node: Node) -> Expr:
-        """A call, with its adapters, folded as evaluate_function() does.
+        """Return a call, with its adapters, folded as evaluate_function() does.
 
         A function of a NULL constant is NULL, all being strict; one of constants is evaluated.
         """
@@ -78,9 +78,9 @@ class Context:
         return list(self._adapted(operation, [typed.expr for typed in arguments], node))
 
     def evaluated(self, expr: Expr, evaluate: Callable[[], Value], node: Node) -> Expr:
-        """`expr`, whose parts are constant, as the constant that it is.
+        """Return the constant that `expr` is, whose parts are constant.
 
-        If PostgreSQL fails on it, it fails for every row: that is recorded, and `expr` stays.
+        If PostgreSQL fails on it, it fails for every row: that is recorded, and `expr` is returned.
         """
         try:
             return Constant(evaluate())
@@ -91,7 +91,7 @@ class Context:
     # Collations
 
     def merged(self, arguments: Sequence[Typed], node: Node) -> tuple[Collation, bool]:
-        """The collation of a function of `arguments`, and whether COLLATE chose it."""
+        """Return the collation of a function of `arguments`, and whether COLLATE chose it."""
         try:
             return collations.merge(arguments)
         except collations.CollationError as error:
@@ -100,14 +100,14 @@ class Context:
     def check(
         self, name: str, operation: Operation, arguments: Sequence[Typed], node: Node
     ) -> None:
-        """Make sure that the function is the same under the collation of its arguments."""
+        """Check that the function is the same under the collation of its arguments."""
         try:
             collations.check_collation(name, operation.collation, arguments)
         except collations.CollationError as error:
             raise self.text.refuse(str(error), node) from None
 
     def result(self, expr: Expr, type_oid: int, arguments: Sequence[Typed], node: Node) -> Typed:
-        """A typed result whose collation comes from `arguments`.
+        """Return a typed result whose collation comes from `arguments`.
 
         Source: assign_collations_walker().
         """

@@ -17,7 +17,7 @@ __all__ = ["a_const", "cast", "collate_clause", "column_ref", "type_cast"]
 
 
 def column_ref(context: Context, node: Node) -> Typed:
-    """A column."""
+    """Type a column."""
     names = [unwrap(field)[1] for field in node.fields]
     if len(names) != 1 or not hasattr(names[0], "sval"):
         raise context.text.refuse("only plain names of columns are supported", node)
@@ -37,7 +37,7 @@ def column_ref(context: Context, node: Node) -> Typed:
 
 
 def a_const(context: Context, node: Node) -> Typed:
-    """A literal that carries its type."""
+    """Type a literal that has its type."""
     match node.WhichOneof("val"):
         case "ival":
             return Typed(Constant(node.ival.ival), INT4)
@@ -104,7 +104,7 @@ def _literal(context: Context, node: Node, target: int) -> Typed:
 
 
 def cast(context: Context, typed: Typed, target: int, node: Node) -> Typed:
-    """The cast that the server resolved, from one built-in type to another."""
+    """Return the cast that the server resolved, from one built-in type to another."""
     source = typed.type_oid
     if source == target:
         return typed
@@ -121,7 +121,7 @@ def cast(context: Context, typed: Typed, target: int, node: Node) -> Typed:
 
 
 def _cast_items(context: Context, typed: Typed, target: int, node: Node) -> Typed:
-    """The cast of a constant array, item by item, where the items need no function."""
+    """Return the cast of a constant array, item by item, if the items need no function."""
     step = (types.element_type(typed.type_oid) or 0, types.element_type(target) or 0)
     if step[0] != step[1] and operators.cast_operation(step) is not None:
         names = f"{type_name(typed.type_oid)} to {type_name(target)}"

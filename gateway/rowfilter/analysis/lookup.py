@@ -12,7 +12,7 @@ __all__ = ["comparison", "operator", "operator_name"]
 
 
 def operator_name(context: Context, node: Node) -> str:
-    """The name of a built-in operator."""
+    """Return the name of a built-in operator."""
     names = [unwrap(name)[1].sval for name in node.name]
     if names[:-1] not in ([], ["pg_catalog"]):
         raise context.text.refuse("user-defined operators are not allowed", node)
@@ -35,7 +35,7 @@ def operator(
 
 
 def comparison(context: Context, node: Node, name: str, left: int, right: int) -> Operation:
-    """The comparison `name` of values of these types, where anything but a `Call` needs it."""
+    """Return the comparison `name` of values of these types, for users other than a `Call`."""
     operation, result = operator(context, node, name, left, right)
     if not operators.is_comparison(operation, result):
         raise context.text.refuse(f'operator "{name}" in this place', node)

@@ -13,7 +13,7 @@ __all__ = ["bool_expr", "boolean_test", "null_test"]
 
 
 def bool_expr(context: Context, node: Node) -> Typed:
-    """AND, OR, NOT."""
+    """Type AND, OR and NOT."""
     match node.boolop:
         case 1 | 2:  # AND_EXPR, OR_EXPR
             return Typed(_junction(context, node, is_and=node.boolop == 1), BOOL)
@@ -22,7 +22,7 @@ def bool_expr(context: Context, node: Node) -> Typed:
 
 
 def _junction(context: Context, node: Node, *, is_and: bool) -> Expr:
-    """AND, or OR; a constant that decides cuts off even what stands before it.
+    """Fold AND or OR; a deciding constant cuts off even the operands before it.
 
     Source: simplify_and_arguments(), simplify_or_arguments().
     """

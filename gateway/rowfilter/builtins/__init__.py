@@ -1,7 +1,7 @@
 """Built-in functions of PostgreSQL that the gateway evaluates, one module for each family.
 
-Which function an operator, a cast or a name with which types calls is in the generated
-`gateway.pgtypes.catalog`. Functions that are not here are left to the server.
+The generated `gateway.pgtypes.catalog` maps operators, casts and names, with types, to functions.
+Functions that are not here are left to the server.
 """
 
 from __future__ import annotations

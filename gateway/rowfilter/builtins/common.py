@@ -18,13 +18,13 @@ Length: TypeAlias = Callable[[int], Operation]
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """Types that belong together, and what is evaluated here of their operators and functions.
+    """Family of types, with the operators and functions that are evaluated here.
 
     Attributes:
-        parsers: By ``typname``, from the text that the output function prints to the value; they
-            raise `ValueFormatError`.
-        operations: Named by ``prosrc``.
-        lengths: By ``typname``, from a type modifier to the cast of the type to itself.
+        parsers: By ``typname``, parsers of the output function's text; they raise
+            `ValueFormatError`.
+        operations: Operations by ``prosrc``.
+        lengths: By ``typname``, functions from a type modifier to the cast of the type to itself.
     """
 
     parsers: Mapping[str, Parser]
@@ -52,7 +52,7 @@ def comparisons(
     order: CollationUse = CollationUse.NONE,
     adapters: tuple[Operation | None, ...] = (),
 ) -> list[Operation]:
-    """The six comparisons of a type whose values Python compares as PostgreSQL does.
+    """Return the six comparisons of a type whose values Python compares as PostgreSQL does.
 
     `pattern` is the ``prosrc`` with ``{}`` in the place of eq, ne, lt, le, gt, ge.
     """
@@ -69,5 +69,5 @@ def comparisons(
 
 
 def same(value: object) -> object:
-    """A cast that changes nothing, and unary plus."""
+    """Return a value unchanged: a cast, or unary plus."""
     return value

@@ -1,7 +1,7 @@
 """Filters as functions over the tuples of one relation.
 
 The function is generated once per relation and called once per row. It reads the columns that
-the filter reads and no others, each at most once, and turns them from text into values.
+the filter reads and no others, each at most once, and parses their texts.
 """
 
 from __future__ import annotations
@@ -63,13 +63,13 @@ _TRUE: Final = Constant(value=True)
 
 @dataclass(frozen=True, slots=True)
 class RowFilter:
-    """A filter that has been understood, or is left to the server.
+    """A filter that is evaluated here, or left to the server.
 
     Attributes:
-        text: As it was given.
-        expr: The typed expression, with constants folded; where the server evaluates the filter,
-            what is known of it here: ``AND`` of a part that spares the server rows, and `Asked`.
-        columns: The columns that it reads.
+        text: Text of the filter.
+        expr: The typed expression, with constants folded; if the server evaluates the filter,
+            the known part of it: ``AND`` of a part that spares the server rows, and `Asked`.
+        columns: Columns that it reads.
         source: Origin of the filter, for messages.
         refused: Reason why the server evaluates it; None if it is evaluated here.
     """
@@ -81,12 +81,12 @@ class RowFilter:
     refused: NotEvaluatedHere | None = None
 
     def bind(self, names: Sequence[str], places: Places = NOWHERE) -> Predicate:
-        """A function that says whether a tuple with columns `names`, in that order, passes.
+        """Return a predicate of tuples with columns `names`, in that order.
 
-        The tuple's values are in text format. The function raises `FilterEvaluationError` where
+        The tuple's values are in text format. The predicate raises `FilterEvaluationError` where
         PostgreSQL would raise, and `ValueFormatError` for a value that is not its type's, or an
-        unchanged TOAST value that is needed. `places` are, by text, where in the flags of a
-        `JudgedRow` the server's answers are.
+        unchanged TOAST value that is needed. `places` has, by text, the places of the server's
+        answers in the flags of a `JudgedRow`.
 
         Raises:
             FilterError: a column is not among `names`.
@@ -100,11 +100,11 @@ def compile_filter(
     *,
     source: FilterSource | None = None,
 ) -> RowFilter:
-    """Understand a filter in the server's own rendering (``pg_get_expr(prqual, prrelid)``).
+    """Compile a filter in the server's own rendering (``pg_get_expr(prqual, prrelid)``).
 
     Args:
         text: The rendering, made with an empty search_path.
-        columns: The columns of the table that it was written for.
+        columns: Columns of the table for which it was written.
         source: Origin of the filter, for messages.
 
     Raises:
@@ -121,13 +121,13 @@ def place_filter(
     *,
     source: FilterSource | None = None,
 ) -> RowFilter:
-    """Decide who evaluates a filter: the gateway when every node of it is of its exact core.
+    """Decide who evaluates a filter: the gateway if every node is in its exact core.
 
-    The server otherwise; then `RowFilter.refused` says why. The operands of an AND that come first
-    and can neither raise nor need the server are kept: where one of them is false, so is the
-    filter, and the server is not asked; unless the others may fail for every row.
+    Otherwise the server; `RowFilter.refused` has the reason. The leading operands of an AND that
+    can neither raise nor need the server are kept: if one of them is false, so is the filter, and
+    the server is not asked, unless the others may fail for every row.
 
-    Args: as of `compile_filter`.
+    Args: as for `compile_filter`.
 
     Raises:
         FilterError: changes do not carry a column that the filter reads.
@@ -160,7 +160,7 @@ def place_filter(
 def combine(
     filters: Sequence[RowFilter], names: Sequence[str], places: Places = NOWHERE
 ) -> Predicate:
-    """One function for several filters of which one must pass; without any, every row passes.
+    """Return a predicate for several filters, one of which must pass; without any, all rows pass.
 
     They are tried from left to right, and a constant true decides before any of them.
 
@@ -174,7 +174,7 @@ def combine(
 
 
 def disjunction(filters: Sequence[RowFilter]) -> Expr:
-    """Join filters of which one must pass, as `combine` says."""
+    """Join filters, one of which must pass, as in `combine`."""
     exprs = [filter_.expr for filter_ in filters]
     if not exprs or _TRUE in exprs:
         return _TRUE
@@ -182,9 +182,9 @@ def disjunction(filters: Sequence[RowFilter]) -> Expr:
 
 
 def asks(filters: Sequence[RowFilter], names: Sequence[str]) -> Predicate:
-    """A function that says whether the server must be asked about a row, for one of `filters`.
+    """Return a predicate of rows about which the server must be asked, for one of `filters`.
 
-    Only where none of them is decided by what is known here.
+    It is true if none of them is decided by the parts that are evaluated here.
     """
     undecided: list[Expr] = []
     for filter_ in filters:
@@ -232,7 +232,7 @@ def _bind(
         code = compile(text, file, "exec")
     except (MemoryError, RecursionError, SyntaxError):  # too deep for Python's own parser
         return reference(expr, names, source, places)
-    # So that a traceback shows the generated line.
+    # This makes a traceback show the generated line.
     linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
     exec(code, namespace)  # noqa: S102 - made from the typed tree; literals only as repr
     bound: Predicate = namespace["passes"]
@@ -240,7 +240,7 @@ def _bind(
 
 
 class _Failures:
-    """Makes the errors of one filter; never shows a value."""
+    """Errors of one filter, without values."""
 
     __slots__ = ("source",)
 
@@ -268,7 +268,7 @@ def reference(
     source: FilterSource | None = None,
     places: Places = NOWHERE,
 ) -> Callable[[Sequence[ColumnValue]], bool]:
-    """The same function as `RowFilter.bind` gives, interpreted: slow, for tests and for depth."""
+    """Return the predicate of `RowFilter.bind`, interpreted: slow, for tests and deep nesting."""
     evaluate = interpret(expr)
     readers = {name: (names.index(name), PARSERS[oid]) for name, oid in _types(expr)}
     failures = _Failures(source)
@@ -289,7 +289,7 @@ def reference(
 
 
 class _Values(dict[str | Asked, object]):
-    """Row given to `interpret`; the server's answers are read when needed."""
+    """Row for `interpret`; the server's answers are read when needed."""
 
     def __init__(self, row: Sequence[ColumnValue], places: Places) -> None:
         super().__init__()

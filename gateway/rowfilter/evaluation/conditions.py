@@ -6,7 +6,7 @@ it false?", which NOT exchanges. Any other filter has no such form, and stays a 
 (`gateway.rowfilter.evaluation.generate`).
 
 A text that no server sends for its type is an error of the function. A condition therefore reads at
-least the values that the function reads, in any case before the row is decided.
+least the values that the function reads, always before the row is decided.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ _INT8_MIN: Final = -(2**63)
 _INT8_MAX: Final = 2**63 - 1
 _INTEGERS: Final = frozenset(TYPES[name][0] for name in ("int2", "int4", "int8"))
 _ENDS_OF_DATES: Final = {iso.DATE_INFINITY: _INT8_MAX, iso.DATE_MINUS_INFINITY: _INT8_MIN}
-"""The infinities, as those of timestamps are."""
+"""The infinities, like those of timestamps."""
 _DATE: Final = TYPES["date"][0]
 _TIMESTAMPS: Final = {
     TYPES["timestamp"][0]: codes.AS_TIMESTAMP,
@@ -87,13 +87,13 @@ _ANYTHING: Final[Mapping[int, tuple[str, tuple[object, ...]]]] = {
     **{type_oid: (code, (0.0,)) for type_oid, code in _FLOATS.items()},
     **{_BOOL: (codes.AS_BOOLEAN, (0,)), _NUMERIC: (codes.AS_DECIMAL, (b"0",))},
 }
-"""For each type that is read before a filter: its code, and a constant, whichever."""
+"""Code, and any constant, of each type that is read before a filter."""
 
 
 def condition_of(filters: Sequence[RowFilter], names: Sequence[str]) -> Condition | None:
-    """Return when a tuple with columns `names` passes one of `filters`; None: it has no such form.
+    """Return the condition for tuples with columns `names` to pass one of `filters`, or None.
 
-    Equal to `combine` for all texts that the compiled path reads; what it does not read, it leaves.
+    It is equal to `combine` for all texts that the compiled path reads; it leaves all others.
     """
     tabulator = _Tabulator({name: index for index, name in enumerate(names)})
     expr = disjunction(filters)
@@ -106,17 +106,17 @@ def condition_of(filters: Sequence[RowFilter], names: Sequence[str]) -> Conditio
 
 
 class _NoConditionError(Exception):
-    """The filter is more than comparisons with constants."""
+    """Raised for a filter with more than comparisons with constants."""
 
 
 class _Tabulator:
-    """Finds the condition under which an expression is true, or false."""
+    """Builder of the condition under which an expression is true, or false."""
 
     def __init__(self, indexes: Mapping[str, int]) -> None:
         self._indexes = indexes
 
     def is_readable(self, column: ColumnRef) -> Condition:
-        """Return what is true of each value of `column`, and leaves what cannot be read."""
+        """Return a condition that is true of each value of `column` and leaves unreadable texts."""
         index = self._indexes[column.name]
         code, constants = _ANYTHING[column.type_oid]
         return ONE_OF, ((IS_NULL, index), (code, ANY_ORDER, index, constants))

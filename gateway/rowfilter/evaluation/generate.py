@@ -10,9 +10,9 @@ Four ways to ask for an expression, so that NULL costs nothing where it does not
 `is_true(a AND b)` may stop at a NULL `a`, where PostgreSQL goes on to `b`; that can be observed
 only when `b` raises, and then the three-valued form is used. A column that is read once is read
 where it stands; one that is read more often is read before the expression, or at its first use
-when that is dear.
+if that is expensive.
 
-Operations on constants alone are folded before (`analyze`), so that none comes here.
+Operations on constants alone have been folded before (`analyze`).
 
 `interpret` is the specification of all this.
 """
@@ -69,7 +69,7 @@ _EXACT_WIDENING: Final = frozenset(
     ("int28", "i2toi4", "int48", "ftod", "i2tod", "i4tod", "int2_numeric", "int4_numeric",
      "int8_numeric")
 )  # fmt: skip
-"""Casts that a comparison need not carry out: Python compares the numbers exactly as they are."""
+"""Casts that a comparison can omit: Python compares the numbers exactly."""
 
 
 _MINUS: Final = ord("-")
@@ -81,7 +81,7 @@ _INFINITIES: Final = frozenset(
 
 
 class Generator:
-    """Collects what the generated function refers to, for one layout of tuples."""
+    """Names and columns of a generated function, for one layout of tuples."""
 
     def __init__(
         self,
@@ -131,7 +131,7 @@ class Generator:
         return f"{parse}({raw})"
 
     def _read(self, column: ColumnRef) -> str:
-        """The value of `column`, or None."""
+        """Return source of the value of `column`, or None."""
         raw = self._temporary()
         parsed = self._parse(column, raw)
         return f"(None if ({raw} := {self._raw(column)}) is None else {parsed})"
@@ -139,7 +139,7 @@ class Generator:
     # The four forms
 
     def is_true(self, expr: Expr) -> str:
-        """Source of a bool: `expr` is true."""
+        """Return source of a bool: whether `expr` is true."""
         match expr:
             case Constant(value):
                 return repr(value is True)
@@ -171,7 +171,7 @@ class Generator:
         return f"({self.value(expr)} is True)"
 
     def is_false(self, expr: Expr) -> str:
-        """Source of a bool: `expr` is false."""
+        """Return source of a bool: whether `expr` is false."""
         match expr:
             case Constant(value):
                 return repr(value is False)
@@ -195,7 +195,7 @@ class Generator:
         return f"({self.value(expr)} is False)"
 
     def value(self, expr: Expr) -> str:
-        """Source of the value of `expr`, or None."""
+        """Return source of the value of `expr`, or None."""
         match expr:
             case Constant(value):
                 return self._constant(value)
@@ -228,7 +228,7 @@ class Generator:
         raise AssertionError(expr)
 
     def parts(self, expr: Expr) -> tuple[str, str]:
-        """A guard that is true when `expr` is not NULL, and its value where the guard is true."""
+        """Return a guard that is true when `expr` is not NULL, and its value under the guard."""
         match expr:
             case ColumnRef(name):
                 if name in self._loaded:
@@ -337,7 +337,7 @@ class Generator:
         return f"({raw} {test})" if INLINE.get(column.type_oid) == "{}" else None
 
     def _search(self, expr: AnyAll) -> tuple[frozenset[Any], bool] | None:
-        """The constant array of ``= ANY`` or ``<> ALL`` as a set, and whether it has NULLs."""
+        """Return the constant array of ``= ANY`` or ``<> ALL`` as a set, and if it has NULLs."""
         if expr.equality is not expr.is_any:
             return None
         array = expr.array.value
@@ -394,14 +394,14 @@ def _columns(expr: Expr) -> list[ColumnRef]:
 
 
 def _repeated(expr: Expr) -> list[ColumnRef]:
-    """The columns that stand in `expr` more than once."""
+    """Return the columns that occur in `expr` more than once."""
     times = Counter(column_names(expr))
     columns = {column.name: column for column in _columns(expr)}
     return [column for name, column in columns.items() if times[name] > 1]
 
 
 def _prepared(operation: Operation, arguments: Sequence[Expr]) -> tuple[Operation, Sequence[Expr]]:
-    """A call whose constant arguments have been worked into its function, where that helps."""
+    """Return a call with its constant arguments bound into its function, if that helps."""
     if operation.prepare is None:
         return operation, arguments
     constants = {
@@ -417,19 +417,19 @@ def _prepared(operation: Operation, arguments: Sequence[Expr]) -> tuple[Operatio
 
 
 def _unwidened(operation: Operation, arguments: Sequence[Expr]) -> Sequence[Expr]:
-    """Arguments of a comparison without the casts that cannot change its result."""
+    """Return arguments of a comparison without the casts that cannot change its result."""
     if operation.infix not in ("==", "!=", "<", "<=", ">", ">="):
         return arguments
     return tuple(map(without_widening, arguments))
 
 
 def read_first(expr: Expr) -> list[ColumnRef]:
-    """Return the columns whose values are read before `expr`, whatever decides it then."""
+    """Return the columns whose values are read before `expr`, in any case."""
     return [column for column in _repeated(expr) if column.type_oid in CHEAP]
 
 
 def without_widening(expr: Expr) -> Expr:
-    """Return what is compared where a comparison need not carry out the casts around it."""
+    """Return the operand of a comparison without casts that the comparison can omit."""
     while isinstance(expr, Call) and expr.operation.name in _EXACT_WIDENING:
         expr = expr.arguments[0]
     return expr

@@ -1,9 +1,9 @@
 """Selections: the texts of one column with which a filter can pass at all.
 
 With hundreds of filters such as ``region = 'EU'`` on one table, a row is looked up by its text
-instead of asking each of them. Only what is exact is used: a type whose equal values have one text
-under the walsender's settings, and an operand that PostgreSQL would reach without the chance of an
-error before it (AND goes from left to right; an operand that may raise must be evaluated).
+instead of evaluating each of them. Only exact cases are used: a type whose equal values have one
+text under the walsender's settings, and an operand that PostgreSQL would reach without the chance
+of an error before it (AND goes from left to right; an operand that may raise must be evaluated).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from gateway.rowfilter.expr import (
 __all__ = ["Selection", "selection_of"]
 
 _TEXT: Final = frozenset(TYPES[name][0] for name in ("text", "varchar", "name", "uuid"))
-"""Equality is that of the bytes; of a UUID there is one way to print it."""
+"""Types whose equality is that of the bytes; a UUID has one printed form."""
 _INTEGER: Final = frozenset(TYPES[name][0] for name in ("int2", "int4", "int8"))
 _DATE: Final = TYPES["date"][0]
 _BPCHAR: Final = TYPES["bpchar"][0]
@@ -45,10 +45,10 @@ _EQUALITY: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """No row passes, and none raises, whose `column` has a text that is not among `texts`.
+    """Texts of `column` outside of which no row passes, and none raises.
 
-    Nor one that has NULL there, unless `null_too`: NULL = 'EU' is not false, so that AND goes on to
-    its next operand, and that one may raise.
+    Nor does one that has NULL there, unless `null_too`: NULL = 'EU' is not false, so that AND goes
+    on to its next operand, and that one may raise.
     """
 
     column: str
@@ -57,7 +57,7 @@ class Selection:
 
 
 def selection_of(filters: Sequence[RowFilter]) -> Selection | None:
-    """Return what a row needs to pass one of `filters`, or None when any row might."""
+    """Return the selection of rows that can pass one of `filters`, or None for any row."""
     if not filters:
         return None
     return _union([_selection(filter_.expr) for filter_ in filters])
@@ -80,7 +80,7 @@ def _selection(expr: Expr) -> Selection | None:
 
 
 def _column(expr: Expr) -> ColumnRef | None:
-    """The column that `expr` is, also as a comparison of char(n) sees it."""
+    """Return the column that `expr` is, also as a comparison of char(n) sees it."""
     match expr:
         case ColumnRef(_, type_oid) if type_oid != _BPCHAR:
             return expr
@@ -100,7 +100,7 @@ def _of(column: ColumnRef | None, values: Sequence[Value]) -> Selection | None:
 
 
 def _text(column: ColumnRef, value: Value) -> bytes | None:
-    """Return the only text of a column's value that equals `value`; None when there may be more."""
+    """Return the only text of a column's value that equals `value`; None if there may be more."""
     match value:
         case bytes() if column.type_oid in _TEXT:
             return value

@@ -44,12 +44,12 @@ __all__ = [
 ]
 
 Row: TypeAlias = Mapping[Any, Value]
-"""Column values by name, already read from their text; None is NULL. And `Asked` to its answer."""
+"""Column values by name, already parsed, None for NULL; and answers by `Asked`."""
 Evaluator: TypeAlias = Callable[[Row], Any]
 
 
 def interpret(expr: Expr) -> Evaluator:
-    """A function that evaluates `expr` on a row.
+    """Return a function that evaluates `expr` on a row.
 
     It raises `EvaluationError` exactly when PostgreSQL would: all arguments of an operator are
     evaluated, also after one was NULL; AND, OR, CASE and COALESCE stop at the first that decides.
@@ -188,5 +188,5 @@ def any_all(
 
 
 def passes(truth: bool | None) -> bool:
-    """SQL WHERE: a row passes only when the filter is true; false and NULL both drop it."""
+    """Whether a row passes as in SQL's WHERE: only true passes, false and NULL do not."""
     return truth is True

@@ -1,4 +1,4 @@
-"""How a generated function reads the columns of a tuple.
+"""Reading of the columns of a tuple by a generated function.
 
 `INLINE` are types whose text becomes a value by a Python expression; the text of `AS_TEXT` is the
 value itself; `CHEAP` are cheap enough to be read before the expression when they are read twice.
@@ -33,7 +33,7 @@ INLINE: Final = MappingProxyType(
     }
 )
 AS_TEXT: Final = frozenset(TYPES[name][0] for name in ("text", "varchar", "bpchar"))
-"""Read as they are, so an unsent value would not be noticed by itself."""
+"""Types read unchanged, for which an unsent value needs a check of its own."""
 CHEAP: Final = (
     INLINE.keys()
     | AS_TEXT
@@ -57,7 +57,7 @@ def parser(type_oid: int) -> Callable[[Any], Any]:
 
 
 def once(parse: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """`parse`, keeping the value of the last text: for what is read several times in a row."""
+    """Return `parse` with a cache of the last text, for values that repeat in succession."""
     last: tuple[Any, Any] = (None, None)
 
     def read(raw: Any) -> Any:
@@ -74,7 +74,7 @@ def once(parse: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
 @cache
 def _accepts_unchanged(parse: Callable[[Any], Any]) -> bool:
-    """A parser that looks at nothing would not notice that a value was not sent."""
+    """Whether a parser does not detect unsent values, since it reads nothing."""
     try:
         parse(UNCHANGED)
     except Exception:
@@ -83,7 +83,7 @@ def _accepts_unchanged(parse: Callable[[Any], Any]) -> bool:
 
 
 def sent(value: Any) -> Any:
-    """`value`, or raise `ValueFormatError` when it is an unchanged TOAST value."""
+    """Return `value`; raise `ValueFormatError` if it is an unchanged TOAST value."""
     return not_sent() if value is UNCHANGED else value
 
 
@@ -93,7 +93,7 @@ def not_sent() -> NoReturn:
 
 
 def unsent() -> ValueFormatError:
-    """Make the error for an unchanged TOAST value that is needed."""
+    """Return the error for an unchanged TOAST value that is needed."""
     return ValueFormatError(
         "an unchanged TOAST value that was not sent is needed by a row filter",
         hint="every column of a filter must be part of the replica identity",

@@ -1,22 +1,22 @@
-"""Push-down: what no subscription takes is left out by the walsender already.
+"""Row-filter push-down: the walsender leaves out rows that no subscription wants.
 
-The union (OR) of all filters on a table can stand in the gateway's own publication. The stream is
-then that of the rows that somebody takes: what crosses the border of the union comes as an INSERT
-or a DELETE, and the gateway evaluates each subscription's filter on what comes. For a filter f that
-implies the union U, and with the old and the new row of an UPDATE:
+The union (OR) of all filters on a table can be that of the gateway's own publication. The stream
+then has only rows that some subscription wants: an UPDATE across the border of the union comes as
+an INSERT or a DELETE, and the gateway evaluates each subscription's filter on it. For a filter f
+that implies the union U, and with the old and the new row of an UPDATE:
 
-    U(old)  U(new)  comes as   f makes of it            without push-down
+    U(old)  U(new)  comes as   result of f              without push-down
     true    true    UPDATE     what it always makes     the same
     true    false   DELETE     DELETE if f(old)         the same: f(new) is false
     false   true    INSERT     INSERT if f(new)         the same: f(old) is false
     false   false   nothing    nothing                  the same: f is false for both
 
-That holds where the same filter counts for INSERT, UPDATE and DELETE, and all three are published:
-else a change that was made of another would be taken for what it is not. If the server does not log
+This holds if the same filter applies to INSERT, UPDATE and DELETE, and all three are published:
+otherwise a converted change would be mistaken for another operation. If the server does not log
 the old row, it asks about the new one alone; then the identity's columns, which are all that the
-filters read, are byte for byte the same, and so are the verdicts.
+filters read, are byte for byte the same, and so are the results.
 
-Anything else that could make a difference keeps a table from being pushed down; `pushed` says why.
+Any other possible difference keeps a table from being pushed down; `pushed` has the reason.
 A filter that could raise would end the stream of all tables; a publication of the database can be
 altered at any time, before the union could be widened; only a copy makes up for what a transaction
 has changed before the union was widened, so that all subscriptions have to copy the table, by the
@@ -49,14 +49,14 @@ from gateway.rowfilter.expr import Expr, Or, can_raise
 __all__ = ["LIMIT", "adds_to", "is_exact_on", "push_down", "pushed"]
 
 LIMIT: Final = 50
-"""Alternatives of a union: the walsender tries one after the other, the gateway has an index."""
+"""Most alternatives of a union: the walsender tries them one by one, the gateway has an index."""
 
 _FILTERED: Final = (Operation.INSERT, *IDENTIFYING)
 _EXACT_SINCE: Final = {15: 150013, 16: 160009, 17: 170005}
 
 
 def is_exact_on(version_num: int) -> bool:
-    """Whether a server lets an altered filter count from its place in the WAL on.
+    """Whether an altered filter applies from its place in the WAL on.
 
     Releases before May 2025 go on with the old one for a table that a transaction had changed
     before, and changes after, the alteration.
@@ -86,7 +86,7 @@ def push_down(plan: Plan, definitions: Definitions) -> Plan:
 
 
 def pushed(plan: Plan, definitions: Definitions) -> dict[int, tuple[str, ...] | str]:
-    """Return, by OID, the union of the filters of each table that has any, or what is against it.
+    """Return the union of the filters of each table that has any, or the objection, by OID.
 
     The union is in the order of the definitions, each filter once.
     """
@@ -162,7 +162,7 @@ def adds_to(
         text: As the server prints it; its brackets, and some casts, need not be those of `filters`.
         filters: Each in the server's rendering.
         columns: Columns of the table.
-        or_leaves: Whether it counts, too, when `text` has one that the union lacks.
+        or_leaves: Whether an alternative of `text` that the union lacks counts as well.
     """
     try:
         there, wanted = _alternatives([text], columns), _alternatives(filters, columns)

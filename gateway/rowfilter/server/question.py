@@ -40,8 +40,8 @@ class AskedColumn:
     """A column that a filter reads.
 
     Attributes:
-        type_oid: Under any domains.
-        collation: As SQL, or None for that of the type.
+        type_oid: OID of the type under any domains.
+        collation: Collation as SQL, or None for that of the type.
     """
 
     name: str
@@ -51,7 +51,7 @@ class AskedColumn:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """The filters of one table that the server evaluates, as it has printed them."""
+    """Filters of one table that the server evaluates, in its own rendering."""
 
     columns: tuple[AskedColumn, ...]
     filters: tuple[str, ...]
@@ -63,7 +63,7 @@ class Answer:
 
     Attributes:
         flags: For each row one byte for each filter: ``t``, ``f``, or ``!`` where it raised.
-        errors: By row and filter, what it raised.
+        errors: Errors by row and filter.
     """
 
     flags: bytes
@@ -71,11 +71,11 @@ class Answer:
 
 
 class JudgedRow(list[ColumnValue]):
-    """A row that knows what the server said of it.
+    """A row with the server's answers.
 
     Attributes:
         flags: As in `Answer`.
-        errors: By filter.
+        errors: Errors by filter.
     """
 
     __slots__ = ("errors", "flags")
@@ -98,7 +98,7 @@ def answer(row: JudgedRow, place: int) -> bool:
 
 
 def statement(question: Question, types: Mapping[int, str]) -> str:
-    """Write the statement for `question`.
+    """Return the statement for `question`.
 
     `types` are the names of the columns' types, by OID.
     """
