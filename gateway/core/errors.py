@@ -4,7 +4,8 @@
     ├── TransientError      retry with backoff (connection lost, broker not available)
     │   ├── SlotBusyError       another process reads the slot: stand by
     │   ├── FencedError         a younger gateway writes to Kafka: this attempt is over
-    │   └── LostRecordsError    a topic lacks what was written to it: its tables are copied again
+    │   ├── LostRecordsError    a topic lacks what was written to it: its tables are copied again
+    │   └── TopicAlteredError   a topic refuses records: its tables are held at the next attempt
     └── FatalError          exit; a person must act, and `hint` says how
         ├── ConfigError         the settings cannot work
         ├── UsageError          an argument of a command is wrong; exit code 2
@@ -44,6 +45,7 @@ __all__ = [
     "SchemaRefusedError",
     "SlotBusyError",
     "SlotError",
+    "TopicAlteredError",
     "TransientError",
     "UnfitError",
     "UnfitKind",
@@ -95,6 +97,10 @@ class LostRecordsError(TransientError):
     def __init__(self, message: str, *, topics: Collection[str], hint: str | None = None) -> None:
         super().__init__(message, hint=hint)
         self.topics = frozenset(topics)
+
+
+class TopicAlteredError(TransientError):
+    """Kafka refuses records of a topic that took them before; the next attempt looks at it."""
 
 
 class FatalError(GatewayError):

@@ -6,7 +6,9 @@ import json
 from collections.abc import Callable
 from hashlib import sha256
 
+import psycopg
 import pytest
+from psycopg.conninfo import make_conninfo
 
 from gateway.definitions.ddl.alterations import PREFIXES
 from gateway.source.provisioning.event_trigger import INSTALL
@@ -196,3 +198,69 @@ def test_a_filter_that_cannot_be_checked_costs_its_own_table_alone(
         assert "as in the catalog" in ended.err
     assert [row[0] for row in s.rebuilt("t")] == [1, 3]
     assert [row[0] for row in s.rebuilt("u")] == [13]
+
+
+@pytest.mark.parametrize("streaming", ["off", "on", "parallel"])
+def test_a_message_of_what_was_not_committed_or_is_of_another_database_changes_nothing(
+    scene: MakeScene, database: Database, attacker: Attacker, streaming: str
+) -> None:
+    defined = DEFINED.replace(
+        "PUBLICATION p;", f"PUBLICATION p WITH (streaming = {streaming}, two_phase = true);"
+    )
+    other = f"{database.name}_other"
+    large = "INSERT INTO t SELECT n, 1 FROM generate_series(1001, 9000) AS n ON CONFLICT DO NOTHING"
+    with database.connect() as connection, attacker.connect() as evil:
+        connection.execute(f"{TABLES} {INSTALL}".encode())
+        connection.execute(f"CREATE DATABASE {other}".encode())
+        try:
+            s = scene(defined, definitions={"watch_interval_s": 0.0})
+            s.run_to("0/1")
+            # The triggers' own messages, in transactions and subtransactions that were given up.
+            altered = "ALTER PUBLICATION p SET TABLE t WHERE (a > 0)"
+            connection.execute("BEGIN")
+            connection.execute(altered)
+            connection.execute(large)
+            connection.execute("ROLLBACK")
+            connection.execute("BEGIN")
+            connection.execute("INSERT INTO t VALUES (2, 2), (12, 2)")
+            for name in ("a", "b"):
+                connection.execute(f"SAVEPOINT {name}".encode())
+                connection.execute(altered)
+                connection.execute(large)
+            connection.execute("ROLLBACK TO b")
+            connection.execute("ROLLBACK TO a")
+            connection.execute("INSERT INTO t VALUES (3, 2), (13, 2)")
+            connection.execute("COMMIT")
+            connection.execute("BEGIN")
+            connection.execute(altered)
+            connection.execute("INSERT INTO t VALUES (14, 2)")
+            connection.execute(f"PREPARE TRANSACTION '{other}'".encode())
+            connection.execute(f"ROLLBACK PREPARED '{other}'".encode())
+
+            # Another database with triggers and a key of its own, and the same names in it.
+            with psycopg.connect(
+                make_conninfo(database.dsn, dbname=other), autocommit=True
+            ) as elsewhere:
+                elsewhere.execute(f"{TABLES} {INSTALL}".encode())
+                oid = int(value_of(connection, "SELECT 't'::regclass::oid::bigint"))
+                elsewhere.execute(altered)
+                elsewhere.execute(
+                    "SELECT pgsluice.emit('pgsluice.publications', %s)", (forged("(a > 0)", oid),)
+                )
+                elsewhere.execute(
+                    "SELECT pgsluice.emit('pgsluice.rewritten', %s)",
+                    (json.dumps({"tables": [oid]}),),
+                )
+
+            # Nested in a message that is believed: what stands inside is text.
+            evil.execute(
+                "SELECT pg_logical_emit_message(true, 'pgsluice.publications', repeat(%s, 3))",
+                (forged("(a > 0)", oid),),
+            )
+            connection.execute("INSERT INTO t VALUES (4, 4), (16, 4)")
+            ended = s.run_to(current_lsn(connection))
+        finally:
+            connection.execute(f"DROP DATABASE {other} WITH (FORCE)".encode())
+
+    assert [row[0] for row in s.rebuilt("t")] == [1, 2, 3, 4], ended.err
+    assert [record.op for record in s.read("t")].count("t") == 1

@@ -94,15 +94,26 @@ def _specs_by_table(plan: Plan, settings: Settings) -> dict[TableId, TopicSpec]:
 
 
 def shared_topics(plan: Plan, settings: Settings) -> list[TopicSpec]:
-    """Return the topics that belong to no table; the last one is that of progress."""
-    factor = settings.topics.replication_factor
+    """Return the topics that belong to no table; the last one is that of progress.
+
+    Raises:
+        ConfigError: the topic of the progress has another use.
+    """
+    factor, progress = settings.topics.replication_factor, settings.topics.progress
     names = [transaction_topic(s.name) for s in plan.subscriptions]
+    gateway = settings.gateway.name
+    if progress in (*names, message_topic(gateway), error_topic(gateway)):
+        raise ConfigError(
+            f"{progress} is the topic of markers, messages or errors",
+            key="topics.progress",
+            hint="give it a name of its own",
+        )
     if settings.messages.prefixes:
         names.append(message_topic(settings.gateway.name))
     if settings.on_error.quarantined:
         names.append(error_topic(settings.gateway.name))
     markers = [TopicSpec(n, replication_factor=factor, forbid_compaction=True) for n in names]
-    return [*markers, progress_topic_spec(settings.topics.progress, replication_factor=factor)]
+    return [*markers, progress_topic_spec(progress, replication_factor=factor)]
 
 
 def _refuse_collisions(names: Sequence[str]) -> None:

@@ -9,7 +9,14 @@ from confluent_kafka import KafkaError
 
 from gateway.core.errors import ConfigError, FatalError, FencedError, GatewayError, TransientError
 
-__all__ = ["RIGHTS", "classify_kafka_error", "is_fenced", "is_missing", "is_refusal"]
+__all__ = [
+    "RIGHTS",
+    "classify_kafka_error",
+    "is_fenced",
+    "is_missing",
+    "is_refusal",
+    "is_refused_record",
+]
 
 _FENCED: Final = frozenset(
     {
@@ -103,6 +110,11 @@ def is_fenced(error: KafkaError) -> bool:
 def is_missing(error: KafkaError) -> bool:
     """Whether a topic or partition is missing that existed when it was checked."""
     return error.code() in _MISSING
+
+
+def is_refused_record(error: KafkaError) -> bool:
+    """Whether a topic refuses a record for what it is, as a compacted one without a key."""
+    return error.code() == KafkaError.INVALID_RECORD
 
 
 def classify_kafka_error(

@@ -37,6 +37,7 @@ from gateway.core.errors import (
     GatewayError,
     KafkaTransactionTimeout,
     LostRecordsError,
+    TopicAlteredError,
     TransientError,
 )
 from gateway.core.failpoints import fail_point
@@ -300,7 +301,7 @@ class TransactionalSink(Closing):
                 return LostRecordsError(
                     f"topic {names} is gone: somebody has deleted it", topics=self._missing
                 )
-            if isinstance(error, LostRecordsError):
+            if isinstance(error, LostRecordsError | TopicAlteredError):
                 return error
             if not isinstance(error, TransientError | KafkaTransactionTimeout):
                 return error

@@ -24,10 +24,21 @@ from typing import Final, TypeAlias, TypeVar
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
-from gateway.core.errors import GatewayError, KafkaTransactionTimeout, LostRecordsError
+from gateway.core.errors import (
+    GatewayError,
+    KafkaTransactionTimeout,
+    LostRecordsError,
+    TopicAlteredError,
+)
 from gateway.core.records import Record
 from gateway.sink.clients.client_errors import PATIENCE_S, ErrorCallback
-from gateway.sink.clients.failures import classify_kafka_error, is_fenced, is_missing, is_refusal
+from gateway.sink.clients.failures import (
+    classify_kafka_error,
+    is_fenced,
+    is_missing,
+    is_refusal,
+    is_refused_record,
+)
 from gateway.sink.clients.properties import make_client, producer_properties
 from gateway.sink.delivery.batches import ProduceBatch, make_batches
 
@@ -342,6 +353,12 @@ class KafkaTransactions:
             return LostRecordsError(
                 f"{doing}: {where} is gone: somebody has deleted it",
                 topics=() if topic is None else (topic,),
+            )
+        if is_refused_record(error):
+            where = f"topic {topic}" if topic else "a topic"
+            return TopicAlteredError(
+                f"{doing}: Kafka refuses the records of {where}: {' '.join(error.str().split())}",
+                hint="has somebody altered its cleanup.policy?",
             )
         self.fenced = self.fenced or is_fenced(error)
         return classify_kafka_error(
