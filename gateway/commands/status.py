@@ -10,7 +10,7 @@ from typing import Final
 
 from gateway.config import Settings
 from gateway.core.display import say
-from gateway.core.errors import GatewayError, TransientError
+from gateway.core.errors import AccessError, GatewayError, TransientError
 from gateway.core.lsn import ZERO_LSN, Lsn, format_lsn
 from gateway.core.records import Watermark
 from gateway.definitions.server import SUFFIXES
@@ -24,6 +24,7 @@ from gateway.source.catalog.tables import estimated_rows
 from gateway.source.provisioning.publication_state import read_existing
 from gateway.source.session.blockers import Wait, waits
 from gateway.source.session.connection import ServerFacts, connect, server_facts, wal_flush_lsn
+from gateway.source.session.server_support import may_not_replicate
 from gateway.source.stream.slot import SlotStatus, slot_status
 
 __all__ = ["read_status", "show_status"]
@@ -49,7 +50,7 @@ def show_status(
         every_s: Print it again and again, until interrupted.
 
     Raises:
-        FatalError: PostgreSQL or Kafka does not let us in.
+        FatalError: the settings cannot work.
     """
     statuses = [read_status(settings) for settings in gateways]
     _print(statuses, as_json=as_json)
@@ -66,16 +67,23 @@ def show_status(
 def read_status(settings: Settings) -> Status:
     """Ask PostgreSQL and Kafka; when one is away, the other is shown."""
     away: dict[str, str] = {}
+    denied: dict[str, str] = {}
     source: _Source | None = None
     known: Recovered | None = None
     try:
         source = _read_source(settings)
-    except TransientError as error:
+        refused = may_not_replicate(source.facts)
+        denied = {} if refused is None else {refused.message: refused.hint or ""}
+    except (TransientError, AccessError) as error:
         away[SOURCE] = error.message
+        if isinstance(error, AccessError):
+            denied[error.message] = error.hint or ""
     try:
         known = _read_kafka(settings, source)
-    except TransientError as error:
+    except (TransientError, AccessError) as error:
         away[KAFKA] = error.message
+        if isinstance(error, AccessError):
+            denied[error.message] = error.hint or ""
     watermark = None if known is None else known.watermark
     estimates = {} if source is None else source.estimates
     forgotten = watermark is not None and watermark.end_lsn == ZERO_LSN
@@ -89,6 +97,7 @@ def read_status(settings: Settings) -> Status:
         () if source is None else source.waits,
         refusal=None if watermark is None else watermark.refusal,
         away=away,
+        denied=denied,
         publications=source.publications if source is not None and forgotten else (),
         file_differs=watermark is not None and not forgotten and _differs(settings, watermark),
     )
@@ -155,7 +164,7 @@ def _print(statuses: Iterable[Status], *, as_json: bool) -> None:
 def _lines(status: Status) -> Iterator[str]:
     yield f"slot: {status.name}"
     for name, why in status.away.items():
-        yield f"{name}: does not answer, {why}"
+        yield f"{name}: {why}" if why in status.denied else f"{name}: does not answer, {why}"
     if SOURCE in status.away:
         yield "slot state: not known"
     elif status.slot is None:

@@ -9,6 +9,7 @@
     └── FatalError          exit; a person must act, and `hint` says how
         ├── ConfigError         the settings cannot work
         ├── UsageError          an argument of a command is wrong; exit code 2
+        ├── AccessError         a server refuses the user, or the user lacks a right
         ├── DefinitionError     a publication or subscription cannot be served; text and position
         │   └── FilterError         its row filter is not allowed or not supported
         ├── ProtocolError       the bytes do not parse; has tag and offset
@@ -31,6 +32,7 @@ from collections.abc import Collection
 from typing import ClassVar, Final, Literal, TypeAlias
 
 __all__ = [
+    "AccessError",
     "ConfigError",
     "DefinitionError",
     "FatalError",
@@ -121,6 +123,13 @@ class ConfigError(FatalError):
 
 class UsageError(FatalError):
     """An argument of a command is wrong, and nothing was done."""
+
+
+class AccessError(FatalError):
+    """A server refuses the gateway's user, or the user lacks a right.
+
+    A gateway that has streamed had it: it tries again until somebody gives it back.
+    """
 
 
 class DefinitionError(FatalError):

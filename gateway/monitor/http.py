@@ -78,8 +78,12 @@ class _Endpoints:
         named = [problem.message for problem in held if problem is not None]
         if status is not None:
             said = body.decode()
-            away = [f"{name} does not answer: {why}" for name, why in status.away.items()]
-            named = [one for one in away if one not in said] + named
+            away = [
+                f"{name} does not answer: {why}"
+                for name, why in status.away.items()
+                if why not in status.denied
+            ]
+            named = [one for one in (*status.denied, *away) if one not in said] + named
         return code, content, body + "".join(f"{one}\n" for one in named).encode()
 
     def status(self) -> dict[str, Any]:

@@ -159,7 +159,9 @@ def _of_process(figures: Figures, slot: str, tables: Collection[str]) -> Iterato
         ignored.add_metric([reason], figures.ignored.get(reason, 0))
     yield ignored
     errors = _counter("errors", "Attempts that ended with an error.", ("kind",))
-    for kind, count in (dict.fromkeys(_kinds(TransientError), 0) | dict(figures.errors)).items():
+    for kind, count in (
+        dict.fromkeys((*_kinds(TransientError), "AccessError"), 0) | dict(figures.errors)
+    ).items():
         errors.add_metric([kind], count)
     yield errors
     yield _histogram(
@@ -213,6 +215,11 @@ def _of_loop(figures: Figures) -> Iterator[Metric]:
 
 def _of_status(status: Status) -> Iterator[Metric]:
     slot = status.slot
+    yield _plain(
+        "access_refused",
+        "1 while a server refuses the user, or the user lacks a right that all tables need.",
+        bool(status.denied),
+    )
     if status.server_lsn is not None:
         yield _plain("server_lsn", "End of the server's WAL.", status.server_lsn)
     if SOURCE not in status.away:

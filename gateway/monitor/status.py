@@ -97,6 +97,7 @@ class Status:
         waits: Waits for other sessions' transactions.
         refusal: Refusal of changed definitions.
         away: Servers that do not answer, with the reason, by name; their state is unknown.
+        denied: Access that a server refuses the gateway's user, with the hint.
         lagging: Lag, if it is above the limit.
         publications: The gateway's own publications that exist; only known without a slot.
         standing_by: Whether the gateway stands by.
@@ -112,6 +113,7 @@ class Status:
     waits: Sequence[Wait] = ()
     refusal: Refusal | None = None
     away: Mapping[str, str] = field(default_factory=dict)
+    denied: Mapping[str, str] = field(default_factory=dict)
     lagging: str | None = None
     publications: Sequence[str] = ()
     standing_by: bool = False
@@ -142,12 +144,15 @@ class Status:
         return sorted(self._problems(), key=lambda problem: -problem.severity)
 
     def _problems(self) -> Iterator[Problem]:
+        for message, hint in self.denied.items():
+            yield Problem(Severity.ACT, message, hint or None)
         for name, why in self.away.items():
-            yield Problem(
-                Severity.WAIT,
-                f"{name} does not answer: {why}",
-                "the others are shown as they are; a gateway that runs tries again by itself",
-            )
+            if why not in self.denied:
+                yield Problem(
+                    Severity.WAIT,
+                    f"{name} does not answer: {why}",
+                    "the others are shown as they are; a gateway that runs tries again by itself",
+                )
         if self.lagging is not None:
             yield Problem(Severity.WAIT, self.lagging)
         if self.refusal is not None:
@@ -234,7 +239,8 @@ class Status:
             yield near
 
     def _is_starting(self) -> bool:
-        known = self.durable_lsn is not None or KAFKA in self.away
+        # A watermark of 0 is the claim of a first start, which has not said yet what is copied.
+        known = bool(self.durable_lsn) or KAFKA in self.away
         return not (known or self.waits or self.standing_by)
 
     def as_json(self) -> dict[str, Any]:

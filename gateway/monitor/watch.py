@@ -17,7 +17,7 @@ from typing import Final, Self
 import psycopg
 
 from gateway.config import Settings
-from gateway.core.errors import GatewayError
+from gateway.core.errors import AccessError, GatewayError
 from gateway.core.lsn import Lsn
 from gateway.monitor.health import (
     doing,
@@ -30,7 +30,8 @@ from gateway.monitor.notify import Notifier
 from gateway.monitor.status import KAFKA, SOURCE, Status, of_table, tables_of
 from gateway.observe import Counters, Figures, event
 from gateway.source.session.blockers import Wait, waits
-from gateway.source.session.connection import connect, wal_flush_lsn
+from gateway.source.session.connection import connect, server_facts, wal_flush_lsn
+from gateway.source.session.server_support import may_not_replicate
 from gateway.source.stream.slot import SlotStatus, slot_status
 
 __all__ = ["Sample", "View", "Watch"]
@@ -51,12 +52,14 @@ class View:
         at: Time of the poll, in seconds of the monotonic clock.
         slot: Status of the slot; None if there is none.
         waits: Sessions that the gateway waits for.
+        denied: The right that the role lacks, with the hint; None if it lacks none.
     """
 
     at: float
     server_lsn: Lsn
     slot: SlotStatus | None
     waits: Sequence[Wait]
+    denied: tuple[str, str] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +104,7 @@ class Watch:
         self._ended = threading.Event()
         self.view: View | None = None
         self._unseen = ""
+        self._denied: tuple[str, str] | None = None
         self._threads = []
         if notifier.listens:
             beat = threading.Thread(target=self._beat, name="pgsluice alive", daemon=True)
@@ -142,6 +146,8 @@ class Watch:
         if figures is not None and figures.phase == "streaming" and figures.away:
             away[KAFKA] = figures.away.removeprefix(f"{KAFKA} does not answer: ")
         seen = None if self._unseen else view
+        of_loop = None if figures is None else figures.denied
+        denied = dict(filter(None, (of_loop, self._denied, None if seen is None else seen.denied)))
         slot, server_lsn = (None, None) if seen is None else (seen.slot, seen.server_lsn)
         waited = () if seen is None else seen.waits
         name, loop = self._settings.source.slot, None if figures is None else figures.loop
@@ -153,6 +159,7 @@ class Watch:
                 None,
                 waits=waited,
                 away=away,
+                denied=denied,
                 standing_by=figures is not None and figures.phase == "standby",
                 takeover_refused="" if figures is None else figures.takeover_refused,
             )
@@ -168,6 +175,7 @@ class Watch:
             waited,
             refusal=figures.refusal,
             away=away,
+            denied=denied,
             lagging=lag_problem(figures, time.time(), most),
             standing_by=figures.phase == "standby",
             takeover_refused=figures.takeover_refused,
@@ -205,8 +213,9 @@ class Watch:
                     next_look = looked  # a new one says why
                 else:
                     self._unseen = message
+                    self._denied = _denied(error)
             else:
-                self._unseen = ""
+                self._unseen, self._denied = "", None
             self._sample()
         self._forget_connection()
 
@@ -226,6 +235,7 @@ class Watch:
             wal_flush_lsn(connection),
             slot_status(connection, source.slot),
             waits(connection, source.slot),
+            _denied(may_not_replicate(server_facts(connection))),
         )
 
     def _sample(self) -> None:
@@ -245,3 +255,8 @@ class Watch:
     def _go_on(self) -> None:
         if self._ended.is_set():
             raise _Ended
+
+
+def _denied(error: Exception | None) -> tuple[str, str] | None:
+    """Return the refused access and the hint, or None if it is another error."""
+    return (error.message, error.hint or "") if isinstance(error, AccessError) else None

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Literal, TypeAlias
 
+from gateway.core.errors import AccessError, GatewayError
 from gateway.core.records import CopyState, Refusal
 
 __all__ = ["Counters", "Figures", "Histogram", "LoopState", "Phase"]
@@ -87,6 +88,7 @@ class Figures:
         loop: State of the loop; None before the first loop has started.
         away: Servers that do not answer, and why; empty while all do.
         away_since: Start of the outage, in seconds since 1970; 0 while all answer.
+        denied: Access that a server refuses, and the hint; None if none is refused.
     """
 
     at: float
@@ -110,6 +112,7 @@ class Figures:
     refusal: Refusal | None
     away: str
     away_since: float
+    denied: tuple[str, str] | None
     takeover_refused: str
     commit_seconds: Histogram
     commit_records: Histogram
@@ -160,6 +163,7 @@ class Counters:
     loop: LoopState | None = None
     refusal: Refusal | None = None
     _away: tuple[str, float] = ("", 0.0)
+    _denied: tuple[str, str] | None = None
     takeover_refused: str = ""
     posted: Figures | None = None
 
@@ -176,6 +180,11 @@ class Counters:
     def set_away(self, why: str) -> None:
         """Set which servers do not answer; any thread may call it."""
         self._away = (why, self._away[1] or time.time()) if why else ("", 0.0)
+
+    def set_denied(self, error: GatewayError | None) -> None:
+        """Set which access a server refuses; none if `error` is of another kind."""
+        denied = error if isinstance(error, AccessError) else None
+        self._denied = None if denied is None else (denied.message, denied.hint or "")
 
     def count_error(self, error: Exception) -> None:
         """Count the error that ended an attempt."""
@@ -208,6 +217,7 @@ class Counters:
             refusal=self.refusal,
             away=away,
             away_since=away_since,
+            denied=self._denied,
             takeover_refused=self.takeover_refused,
             commit_seconds=self.commit_seconds.copy(),
             commit_records=self.commit_records.copy(),

@@ -2,7 +2,8 @@
 
 Every attempt (`gateway.runtime.lifecycle.attempt`) begins from nothing but the configuration, the
 server and the watermark in Kafka, so that a retry is the same as a restart. Transient errors
-are retried with growing pauses, until nothing has worked for ``limits.retry_for_s``.
+are retried with growing pauses, until nothing has worked for ``limits.retry_for_s``; so is refused
+access, once the gateway has streamed.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from collections.abc import Callable
 from typing import Final
 
 from gateway.config import Settings
-from gateway.core.errors import GatewayError, LostRecordsError, TransientError
+from gateway.core.errors import AccessError, GatewayError, LostRecordsError, TransientError
 from gateway.core.lsn import Lsn
 from gateway.core.shortage import shortage
 from gateway.observe import Counters, event
@@ -112,7 +113,7 @@ class Daemon:
             except StoppedWaiting:
                 break
             except (GatewayError, OSError, RuntimeError) as failure:
-                error = failure if isinstance(failure, TransientError) else shortage(failure)
+                error = self._passing(failure)
                 if error is None:
                     raise
                 if self._stopping():
@@ -130,9 +131,19 @@ class Daemon:
                 )
                 event(_LOG, logging.WARNING, "trying again", in_s=pause_s, error=error.message)
                 self.counters.set_away(error.message)
+                self.counters.set_denied(error)
                 self.counters.enter("retrying")
                 self._process.pause(pause_s)
         return Outcome.STOPPED
+
+    def _passing(self, failure: Exception) -> GatewayError | None:
+        """Return the error after which another attempt is made, or None.
+
+        A right that was there before may come back, and until then the status says what is missing.
+        """
+        if isinstance(failure, AccessError) and self._carried.definitions is not None:
+            return failure
+        return failure if isinstance(failure, TransientError) else shortage(failure)
 
     def _report_copy(self, standing: CopyStanding) -> None:
         if standing.estimate is not None:

@@ -17,6 +17,7 @@ from html import unescape
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 
 from gateway.core.records import CopyRequest
@@ -175,6 +176,10 @@ class Played:
         self._server, self._rack, self._registry, self._folder = server, rack, registry, folder
         self._connection = server.connect()
         self._connection.execute(TABLES)
+        self._role = f"role_{server.name}"
+        self._connection.execute(
+            f"CREATE ROLE {self._role} SUPERUSER LOGIN PASSWORD '{self._role}'".encode()
+        )
         self._proxy = Proxy(server.dsn())
         self._scenes: list[Scene] = []
         self.scene = self._scene("a", DEFINITIONS)
@@ -182,7 +187,8 @@ class Played:
         self.played: set[str] = set()
 
     def _scene(self, name: str, definitions: str) -> Scene:
-        dsn = self._proxy.through(self._server.dsn())
+        through = self._proxy.through(self._server.dsn())
+        dsn = psycopg.conninfo.make_conninfo(through, user=self._role, password=self._role)
         bootstrap = f"127.0.0.1:{self._rack.kafka_proxy.port}"
         slot = self._server.name
         self._scenes.append(
@@ -202,6 +208,7 @@ class Played:
         for one in self._scenes:
             one.close()
         self._proxy.close()
+        self._connection.execute(f"DROP OWNED BY {self._role}; DROP ROLE {self._role}".encode())
         self._connection.close()
 
     @contextmanager
@@ -291,6 +298,15 @@ class Played:
         self._proxy.accept()
         self.settled(gateway)
 
+    def a_right_is_withdrawn(self, gateway: Monitored) -> None:
+        with self.watching(
+            "a right that all tables need is withdrawn", gateway, self.scene, asks_meanwhile=True
+        ):
+            self._connection.execute(f"ALTER ROLE {self._role} NOLOGIN".encode())
+            self._proxy.reset()
+        self._connection.execute(f"ALTER ROLE {self._role} LOGIN".encode())
+        self.settled(gateway)
+
     def changed_definitions_are_refused(self, gateway: Monitored) -> None:
         project = self.scene.project
         good = project.definitions
@@ -329,6 +345,7 @@ def test_every_trouble_shows_where_the_table_says(played: Played) -> None:
         played.copies_that_cannot_be_made,
         played.kafka_does_not_answer,
         played.postgresql_does_not_answer,
+        played.a_right_is_withdrawn,
         played.changed_definitions_are_refused,
         played.a_table_is_held,
     )

@@ -11,7 +11,7 @@ from confluent_kafka.admin._acl import AclBinding, AclBindingFilter, AclOperatio
 from confluent_kafka.admin._resource import ResourcePatternType, ResourceType
 from confluent_kafka.cimpl import NewTopic
 
-from gateway.core.errors import FatalError, GatewayError
+from gateway.core.errors import AccessError, FatalError, GatewayError
 from gateway.core.records import Batch
 from gateway.sink.clients.identity import SlotIdentity
 from gateway.sink.delivery.producer import TransactionalSink
@@ -264,6 +264,87 @@ def test_a_topic_of_markers_that_may_not_be_used_holds_its_own_subscription_alon
         connection.execute("SELECT pg_drop_replication_slot('markers')")
 
 
+def test_a_topic_that_may_not_be_written_any_more_holds_what_it_concerns_and_nothing_ends(
+    secured: Secured, tmp_path: Path
+) -> None:
+    admin = secured.admin()
+    for subscription in ("lasting", "muted"):
+        grant_documented_acls(admin, {"subscription": subscription})
+    acls = [
+        AclBinding(
+            ResourceType.TOPIC,
+            topic,
+            ResourcePatternType.LITERAL,
+            f"User:{GATEWAY}",
+            "*",
+            AclOperation.WRITE,
+            AclPermissionType.DENY,
+        )
+        for topic in ("lasting.public.t2", "muted.transaction")
+    ]
+    project = secured.project(
+        tmp_path,
+        "CREATE PUBLICATION p FOR TABLE t1, t2; CREATE PUBLICATION q FOR TABLE t3;"
+        "CREATE SUBSCRIPTION lasting CONNECTION '' PUBLICATION p;"
+        "CREATE SUBSCRIPTION muted CONNECTION '' PUBLICATION q;",
+    )
+    project.slot = "revoked"
+    project.extra = {
+        **project.extra,
+        "source": {"dsn": secured.postgres.dsn(DATABASE)},
+        "definitions": {"watch_interval_s": 0.5},
+    }
+    environment = secured.environment()
+    del environment["PGSLUICE_SOURCE__DSN_FILE"]
+    held = (
+        "table public.t2 of subscription lasting is held: writing to topic lasting.public.t2",
+        "table public.t3 of subscription muted is held: the topic of its subscription's markers",
+    )
+
+    def status() -> str:
+        return cli("status", "--config", str(project.write()), environment=environment).out
+
+    with secured.postgres.connect(DATABASE) as connection, secured.reader() as reader:
+
+        def is_there(key: int, *topics: str) -> bool:
+            rows = [Rebuilt().apply(reader.read(topic)).rows() for topic in topics]
+            return all((key, "x") in found for found in rows)
+
+        try:
+            gateway = project.start(environment=environment)
+            gateway.wait_until_copied()
+            for future in admin.create_acls(acls).values():
+                future.result()
+            for key, table in ((100, "t1"), (100, "t2"), (100, "t3")):
+                connection.execute(f"INSERT INTO {table} VALUES ({key}, 'x')".encode())
+            wait_until(lambda: all(one in status() for one in held), 60, "both to be held")
+            connection.execute("INSERT INTO t1 VALUES (101, 'x')")
+            wait_until(lambda: is_there(101, "lasting.public.t1"), 60, "the other table to go on")
+            for future in admin.delete_acls([_filter_of(acl) for acl in acls]).values():
+                future.result()
+            topics = [f"{name}.public.{t}" for name, t in (("lasting", "t2"), ("muted", "t3"))]
+            wait_until(lambda: is_there(100, *topics), 120, "what was held to be copied")
+            wait_until(lambda: "held" not in status(), 60, "nothing to be held any more")
+            assert gateway.terminate() == 0, gateway.log()
+            assert "lasting.public.t2" in gateway.log() and "muted.transaction" in gateway.log()
+        finally:
+            project.stop_all()
+            connection.execute("DELETE FROM t1 WHERE a >= 100; DELETE FROM t2 WHERE a >= 100")
+            connection.execute("DELETE FROM t3 WHERE a >= 100")
+            wait_until(
+                lambda: (
+                    connection.execute(
+                        "SELECT count(*) FROM pg_replication_slots WHERE slot_name = 'revoked'"
+                        " AND active"
+                    ).fetchone()
+                    == (0,)
+                ),
+                60,
+                "the slot to be free",
+            )
+            connection.execute("SELECT pg_drop_replication_slot('revoked')")
+
+
 def test_each_server_is_named_when_its_certificate_is_not_trusted(
     secured: Secured, project: GatewayProject, tmp_path: Path
 ) -> None:
@@ -351,7 +432,7 @@ def test_a_topic_that_may_not_be_written_is_named_also_when_others_were_produced
         if not fails(may_not):
             wait_until(lambda: fails(may), 60, "the broker's answer")
 
-    assert type(errors[0]) is FatalError
+    assert type(errors[0]) is AccessError
     assert "not authorised" in errors[0].message
     assert may_not in errors[0].message
 

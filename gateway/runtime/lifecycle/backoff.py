@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from gateway.core.errors import FatalError, FencedError, TransientError
+from gateway.core.errors import FatalError, FencedError, GatewayError
 
 __all__ = ["Retries"]
 
@@ -33,7 +33,7 @@ class Retries:
         self._pause_s = FIRST_PAUSE_S
         self._fences = 0
 
-    def after(self, error: TransientError, *, now: float, worked: bool, stood_by: bool) -> float:
+    def after(self, error: GatewayError, *, now: float, worked: bool, stood_by: bool) -> float:
         """Return the seconds to wait before the next attempt.
 
         Args:
@@ -43,7 +43,7 @@ class Retries:
             stood_by: Whether another process had the slot at its beginning.
 
         Raises:
-            TransientError: `error`, because nothing has worked for `retry_for_s`.
+            GatewayError: `error`, because nothing has worked for `retry_for_s`.
             FatalError: trying again cannot help.
         """
         self._count_fences(error, stood_by)
@@ -55,7 +55,7 @@ class Retries:
         self._pause_s = min(pause_s * 2, LONGEST_PAUSE_S)
         return pause_s
 
-    def _count_fences(self, error: TransientError, stood_by: bool) -> None:
+    def _count_fences(self, error: GatewayError, stood_by: bool) -> None:
         """Detect two gateways on copies of one server, which both have the slot."""
         if not isinstance(error, FencedError):
             self._fences = 0

@@ -217,6 +217,7 @@ class Streaming:
             for p in plan.publishes
         }
         self.process.counters.set_away("")
+        self.process.counters.set_denied(None)
         self.process.counters.enter("streaming")
 
     def _copier(self, stack: ExitStack) -> TableCopier:

@@ -17,11 +17,10 @@ import psycopg
 
 from gateway.config import Settings
 from gateway.core.errors import ConfigError, FatalError, GatewayError, TransientError
-from gateway.core.identifiers import one_line, quote_identifier
 from gateway.definitions.model import Plan
 from gateway.source.provisioning.own_publications import check_publications, missing_rights
 from gateway.source.session.connection import ServerFacts, classify_server_error, read_only
-from gateway.source.session.server_support import unsupported
+from gateway.source.session.server_support import may_not_replicate, unsupported
 from gateway.source.stream.slot import slot_status
 
 __all__ = ["local_refusals", "plan_refusals", "server_refusals"]
@@ -46,14 +45,8 @@ def server_refusals(
     """
     for problem in unsupported(facts, allow_untested=settings.source.allow_untested):
         yield "source", problem
-    if not facts.can_replicate:
-        yield (
-            "source",
-            FatalError(
-                f"role {facts.user} may not replicate",
-                hint=one_line(f"ALTER ROLE {quote_identifier(facts.user)} REPLICATION;"),
-            ),
-        )
+    if (refused := may_not_replicate(facts)) is not None:
+        yield "source", refused
     if slot_status(connection, settings.source.slot) is None:
         used = _used_slots(connection)
         if used >= facts.max_replication_slots:

@@ -7,7 +7,14 @@ from typing import Final
 
 from confluent_kafka import KafkaError
 
-from gateway.core.errors import ConfigError, FatalError, FencedError, GatewayError, TransientError
+from gateway.core.errors import (
+    AccessError,
+    ConfigError,
+    FatalError,
+    FencedError,
+    GatewayError,
+    TransientError,
+)
 
 __all__ = [
     "RIGHTS",
@@ -162,12 +169,12 @@ def classify_kafka_error(
             hint="lower it, or raise transaction.max.timeout.ms of the brokers",
         )
     if code in _AUTHORIZATION:
-        return FatalError(
+        return AccessError(
             f"{doing}: not authorised{place}: {text}",
             hint=RIGHTS,
         )
     if is_refusal(error):
-        return FatalError(
+        return AccessError(
             f"{doing}: {text}",
             hint="check the security, SASL and ssl properties in [kafka]: user, password, "
             '"ssl.ca.location"',

@@ -12,7 +12,7 @@ from typing import Any, Final, cast
 import psycopg
 from psycopg import sql
 
-from gateway.core.errors import FatalError, FilterError, GatewayError, TransientError
+from gateway.core.errors import AccessError, FilterError, GatewayError, TransientError
 from gateway.definitions.model import Catalog, Definitions, Table, TableClause
 from gateway.definitions.sql.expression import column_names, select_where
 from gateway.definitions.sql.foreign_code import first_reference, foreign_name, has_part_of
@@ -54,6 +54,10 @@ _CHECK_QUERY: Final = """
     WHERE k.contype = 'c' AND c.relname = %s AND c.relnamespace = pg_catalog.pg_my_temp_schema()"""
 
 _MAY_LOCK: Final = "SELECT pg_catalog.has_table_privilege(%s::pg_catalog.oid, 'SELECT')"
+_MAY_USE: Final = """
+    SELECT pg_catalog.has_schema_privilege(c.relnamespace, 'USAGE')
+        AND pg_catalog.has_table_privilege(c.oid, 'SELECT')
+    FROM pg_catalog.pg_class AS c WHERE c.oid = %s"""
 _TYPES: Final = """
     SELECT ARRAY(SELECT a.atttypid FROM pg_catalog.pg_attribute AS a
         WHERE a.attrelid = %s AND a.attnum > 0 AND NOT a.attisdropped)"""
@@ -80,7 +84,7 @@ class FilterResolver:
 
         Raises:
             FilterError: the server, or its rules for row filters, refuse it; with the position.
-            FatalError: the role may not even create a temporary view.
+            AccessError: the role may not even create a temporary view.
             TransientError: a lock could not be had in time, or the connection is gone.
         """
         self._refuse_user_types(clause, table)
@@ -101,9 +105,18 @@ class FilterResolver:
         try:
             return self._ask_view(clause, table)
         except psycopg.errors.InsufficientPrivilege as error:
-            raise FatalError(
-                f"the server does not let this role resolve the filter on {table}: "
-                f"{error.diag.message_primary}",
+            why = f"resolve the filter on {table}: {error.diag.message_primary}"
+            row = self._connection.execute(_MAY_USE, (table.oid,)).fetchone()
+            if row is None or not row[0]:
+                raise FilterError(
+                    f"the server does not let this role {why}",
+                    text=self._text,
+                    position=clause.where_position,
+                    hint="grant SELECT on the table and USAGE on its schema to the role of "
+                    "[source].dsn",
+                ) from None
+            raise AccessError(
+                f"the server does not let this role {why}",
                 hint="grant TEMPORARY on the database to the role of [source].dsn",
             ) from None
         except psycopg.Error as error:

@@ -10,7 +10,6 @@ from collections.abc import Collection, Container, Iterable, Iterator, Mapping
 from typing import Any, Final
 
 import psycopg
-from psycopg import sql
 
 from gateway.core.errors import DefinitionError, TransientError
 from gateway.definitions.model import (
@@ -51,9 +50,8 @@ _BY_OID: Final = """
     FROM pg_catalog.pg_class AS c JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace
     WHERE c.oid = %s"""
 
-_RELATION: Final = _BY_OID.replace("%s", "pg_catalog.to_regclass(%s)")
-
-# A name without a schema, as a search_path of these schemas finds it.
+# As a search_path of these schemas finds a name, without the right to use one of them: a table in
+# a schema that may not be used is one table's trouble, and to_regclass would raise.
 _IN_SCHEMAS: Final = _BY_OID.replace(
     "%s",
     """(
@@ -240,13 +238,11 @@ class DefinitionLookup:
         parts = [clause.name] if clause.schema is None else [clause.schema, clause.name]
         written = ".".join(parts)
         if clause.schema is None:
-            schemas = role_schemas(self._connection)
-            first = [] if "pg_catalog" in schemas else ["pg_catalog"]
-            looked_for: tuple[object, ...] = ([*first, *schemas], clause.name)
-            row = self._connection.execute(_IN_SCHEMAS, looked_for).fetchone()
+            schemas = list(role_schemas(self._connection))
+            schemas = schemas if "pg_catalog" in schemas else ["pg_catalog", *schemas]
         else:
-            quoted = sql.Identifier(*parts).as_string(self._connection)
-            row = self._connection.execute(_RELATION, (quoted,)).fetchone()
+            schemas = [clause.schema]
+        row = self._connection.execute(_IN_SCHEMAS, (schemas, clause.name)).fetchone()
         if row is None:
             was = self._was_published(clause)
             if was is None and clause.schema is not None and not self._schema_exists(clause.schema):
@@ -257,7 +253,8 @@ class DefinitionLookup:
             if row is None:
                 self.missing[was] = "not there any more: make it again, or leave it out"
                 return None
-            self.missing[was] = f"called {row[4]}.{row[3]} now, and published under that name"
+            if was != (row[4], row[3]):
+                self.missing[was] = f"called {row[4]}.{row[3]} now, and published under that name"
         oid, kind, persistence, name, _ = row
         reason = None
         if kind in _KINDS:
@@ -275,13 +272,16 @@ class DefinitionLookup:
         return oid, kind
 
     def _was_published(self, clause: TableClause) -> tuple[str, str] | None:
-        """Return schema and name under which the table of a clause was published, if it was."""
+        """Return schema and name under which the table of a clause was published, if it was.
+
+        A schema that the role may not use any more is no part of its search_path.
+        """
         if clause.schema is not None:
-            schemas = [clause.schema]
-        else:
-            schemas = list(role_schemas(self._connection))
-        names = [(schema, clause.name) for schema in schemas]
-        return next((name for name in names if name in self._known), None)
+            return next(iter({(clause.schema, clause.name)} & self._known.keys()), None)
+        found = [(schema, clause.name) for schema in role_schemas(self._connection)]
+        elsewhere = [name for name in self._known if name[1] == clause.name]
+        found += elsewhere if len(elsewhere) == 1 else []
+        return next((name for name in found if name in self._known), None)
 
     def _publish(
         self, definition: PublicationDefinition, clause: TableClause, table: Table

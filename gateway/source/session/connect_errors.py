@@ -22,7 +22,7 @@ from psycopg import conninfo, pq
 from psycopg.pq import abc
 
 from gateway.core.descriptors import wait_for_socket
-from gateway.core.errors import FatalError, GatewayError, TransientError
+from gateway.core.errors import AccessError, FatalError, GatewayError, TransientError
 
 __all__ = ["classify_connect_failure", "explain_connect_failure"]
 
@@ -80,7 +80,9 @@ def explain_connect_failure(message: str, sqlstate: str | None) -> GatewayError:
             hint="raise max_connections or max_wal_senders, or close what is not needed",
         )
     if sqlstate is not None and sqlstate[:2] in _REFUSING:
-        return FatalError(
+        withdrawn = sqlstate == "42501" or sqlstate.startswith("28")
+        refusal = AccessError if withdrawn else FatalError
+        return refusal(
             f"the source server refuses the connection: {message} (SQLSTATE {sqlstate})",
             hint=_HINTS.get(sqlstate, "try the same DSN with psql on this machine"),
         )

@@ -24,6 +24,7 @@ from psycopg import conninfo
 
 from gateway.core.background import OnWait, keep_waiting
 from gateway.core.errors import (
+    AccessError,
     ConfigError,
     FatalError,
     GatewayError,
@@ -381,4 +382,4 @@ def classify_server_error(sqlstate: str | None, text: str, *, doing: str) -> Gat
         return SlotBusyError(shown, hint=hint)
     if sqlstate in ("55P03", "58030", "53400") or sqlstate[:2] in _PASSING:
         return TransientError(shown, hint=hint)
-    return FatalError(shown, hint=hint)
+    return (AccessError if sqlstate == "42501" else FatalError)(shown, hint=hint)

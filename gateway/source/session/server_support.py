@@ -1,13 +1,14 @@
-"""Check that a server is supported: its version and wal_level. Pure."""
+"""Check that a server is supported: its version, wal_level and the role's right. Pure."""
 
 from __future__ import annotations
 
 from typing import Final
 
-from gateway.core.errors import FatalError
+from gateway.core.errors import AccessError, FatalError
+from gateway.core.identifiers import one_line, quote_identifier
 from gateway.source.session.connection import ServerFacts
 
-__all__ = ["NEWEST_TESTED", "unsupported", "untested", "without_logical_wal"]
+__all__ = ["NEWEST_TESTED", "may_not_replicate", "unsupported", "untested", "without_logical_wal"]
 
 NEWEST_TESTED: Final = 18
 
@@ -44,4 +45,14 @@ def without_logical_wal(facts: ServerFacts) -> FatalError | None:
         f"the source server has wal_level = {facts.wal_level}",
         hint=f"set wal_level = {'replica' if 'replica' in enough else 'logical'} in "
         "postgresql.conf and restart the server",
+    )
+
+
+def may_not_replicate(facts: ServerFacts) -> AccessError | None:
+    """Return why the session's role cannot start a replication connection, if it cannot."""
+    if facts.can_replicate:
+        return None
+    return AccessError(
+        f"role {facts.user} may not replicate",
+        hint=one_line(f"ALTER ROLE {quote_identifier(facts.user)} REPLICATION;"),
     )

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from gateway.core.lsn import Lsn
+from gateway.core.lsn import ZERO_LSN, Lsn
 from gateway.core.records import HeldCause, Refusal
-from gateway.monitor.status import Severity, TableStatus, retention_problem
+from gateway.monitor.status import KAFKA, SOURCE, Severity, TableStatus, retention_problem
 from gateway.source.session.blockers import Task, Wait
 from tests.unit.monitor.figures import SLOT, status
 
@@ -58,6 +58,27 @@ def test_a_table_that_is_not_ready_is_named(state: str, severity: Severity) -> N
     assert problem.severity is severity
     assert "table public.t of subscription nsw" in problem.message
     assert ("it has no identity" in problem.message) == (state == "held")
+
+
+def test_a_first_start_that_has_not_said_yet_what_is_copied_is_not_all_well() -> None:
+    claimed = replace(status(), durable_lsn=ZERO_LSN, tables=())
+
+    (problem,) = claimed.problems()
+
+    assert (problem.severity, problem.message) == (Severity.WAIT, "the gateway is starting")
+
+
+def test_an_access_that_is_refused_is_said_once_and_before_what_may_pass() -> None:
+    why, hint = "role r is not permitted to log in", "the role must be allowed to log in"
+    refused = replace(status(), denied={why: hint}, away={SOURCE: why, KAFKA: "Connection refused"})
+
+    first, second = refused.problems()
+
+    assert (first.severity, first.message, first.hint) == (Severity.ACT, why, hint)
+    assert (second.severity, second.message) == (
+        Severity.WAIT,
+        "Kafka does not answer: Connection refused",
+    )
 
 
 @pytest.mark.parametrize("cause", ["lost", "partitions"])

@@ -7,7 +7,7 @@ import logging
 import pytest
 from confluent_kafka import KafkaError
 
-from gateway.core.errors import FatalError, GatewayError, TransientError
+from gateway.core.errors import AccessError, GatewayError, TransientError
 from gateway.sink.clients.client_errors import ErrorCallback, RepeatFilter
 from gateway.sink.clients.failures import classify_kafka_error, is_refusal
 from tests.support.fakes import ManualClock
@@ -16,9 +16,9 @@ from tests.support.fakes import ManualClock
 @pytest.mark.parametrize(
     ("code", "text", "kind"),
     [
-        (KafkaError._AUTHENTICATION, "SASL authentication error: wrong password", FatalError),
-        (KafkaError._SSL, "SSL handshake failed: certificate verify failed", FatalError),
-        (KafkaError._SSL, "SSL handshake failed: tlsv1 alert unknown ca", FatalError),
+        (KafkaError._AUTHENTICATION, "SASL authentication error: wrong password", AccessError),
+        (KafkaError._SSL, "SSL handshake failed: certificate verify failed", AccessError),
+        (KafkaError._SSL, "SSL handshake failed: tlsv1 alert unknown ca", AccessError),
         (KafkaError._SSL, "SSL handshake failed: Disconnected", TransientError),
         (KafkaError._AUTHENTICATION, "Failed to acquire SASL OAUTHBEARER token", TransientError),
         (KafkaError._TRANSPORT, "Connect to ipv4#10.0.0.1:9092 failed: refused", TransientError),

@@ -5,7 +5,14 @@ from __future__ import annotations
 import pytest
 from confluent_kafka import KafkaError
 
-from gateway.core.errors import ConfigError, FatalError, FencedError, GatewayError, TransientError
+from gateway.core.errors import (
+    AccessError,
+    ConfigError,
+    FatalError,
+    FencedError,
+    GatewayError,
+    TransientError,
+)
 from gateway.sink.clients.failures import classify_kafka_error
 from gateway.sink.clients.identity import SlotIdentity
 
@@ -16,8 +23,8 @@ from gateway.sink.clients.identity import SlotIdentity
         (KafkaError._FENCED, FencedError, "took over"),
         (KafkaError.PRODUCER_FENCED, FencedError, "took over"),
         (KafkaError.MSG_SIZE_TOO_LARGE, FatalError, "topic t"),
-        (KafkaError.TOPIC_AUTHORIZATION_FAILED, FatalError, "not authorised"),
-        (KafkaError._AUTHENTICATION, FatalError, "SASL"),
+        (KafkaError.TOPIC_AUTHORIZATION_FAILED, AccessError, "not authorised"),
+        (KafkaError._AUTHENTICATION, AccessError, "SASL"),
         (KafkaError.UNKNOWN_TOPIC_OR_PART, FatalError, "missing"),
         (KafkaError.INVALID_RECORD, FatalError, "refuses"),
         (KafkaError.INVALID_TRANSACTION_TIMEOUT, ConfigError, "kafka.transaction.timeout.ms"),

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from gateway.core.errors import FatalError, GatewayError, TransientError
+from gateway.core.errors import AccessError, FatalError, GatewayError, TransientError
 from gateway.source.session.connect_errors import explain_connect_failure
 from gateway.source.session.connection import connect
 
@@ -18,10 +18,10 @@ from gateway.source.session.connection import connect
 @pytest.mark.parametrize(
     ("sqlstate", "kind"),
     [
-        ("28P01", FatalError),  # wrong password
-        ("28000", FatalError),  # pg_hba.conf, no such role, role may not log in
+        ("28P01", AccessError),  # wrong password
+        ("28000", AccessError),  # pg_hba.conf, no such role, role may not log in
         ("3D000", FatalError),  # no such database
-        ("42501", FatalError),  # no right to connect, or to replicate
+        ("42501", AccessError),  # no right to connect, or to replicate
         ("53300", TransientError),  # too many connections
         ("57P03", TransientError),  # starting, stopping or in recovery
         ("57P01", TransientError),
@@ -114,7 +114,7 @@ def refuse(connection: socket.socket, sqlstate: str, message: str) -> None:
 
 @pytest.mark.parametrize(
     ("sqlstate", "kind"),
-    [("28P01", FatalError), ("53300", TransientError), ("57P03", TransientError)],
+    [("28P01", AccessError), ("53300", TransientError), ("57P03", TransientError)],
 )
 def test_a_server_that_speaks_another_language_is_understood(
     sqlstate: str, kind: type[GatewayError]

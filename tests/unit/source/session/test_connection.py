@@ -5,7 +5,14 @@ from __future__ import annotations
 import pytest
 from psycopg.conninfo import conninfo_to_dict
 
-from gateway.core.errors import FatalError, GatewayError, SlotBusyError, SlotError, TransientError
+from gateway.core.errors import (
+    AccessError,
+    FatalError,
+    GatewayError,
+    SlotBusyError,
+    SlotError,
+    TransientError,
+)
 from gateway.source.session.connection import (
     SESSION_SETTINGS,
     classify_server_error,
@@ -59,7 +66,7 @@ def test_only_a_replication_connection_asks_for_a_walsender(
         ("53400", TransientError),  # configuration_limit_exceeded, of insufficient resources
         ("58030", TransientError),  # io_error, outside PostgreSQL
         ("42725", FatalError),  # ambiguous_function, of access rules and syntax
-        ("42501", FatalError),
+        ("42501", AccessError),
         ("42P01", FatalError),
         ("58P01", FatalError),
         ("XX000", FatalError),
