@@ -17,7 +17,7 @@ from spark_consumer.names import quoted
 __all__ = ["NEEDS_ROW", "KeyedChanges", "ValueChanges", "assigned", "same_key", "same_value"]
 
 NEEDS_ROW: Final = "s.action = 'set' OR s.action = 'delete' AND NOT s.made"
-"""The outcomes that the source has applied to a row; the table should have it."""
+"""Condition on outcomes that need a row which the table should have."""
 
 
 def same_key(keys: Sequence[ColumnPlan]) -> str:
@@ -39,7 +39,7 @@ def same_value(columns: Sequence[ColumnPlan]) -> str:
 
 
 def assigned(columns: Sequence[ColumnPlan]) -> dict[str, str]:
-    """By column, its value after a put or a set; a column that was not sent keeps what `t` has."""
+    """Return the value of each column after a put or a set; unsent columns keep that of `t`."""
     return {
         c.name: f"CASE WHEN s.action = 'put' OR array_contains(s.sent, '{c.field}')"
         f" THEN s.v.`{c.field}` ELSE t.{quoted(c.name)} END"
@@ -57,7 +57,7 @@ class KeyedChanges:
             it; `v`, the row by Avro field; `sent`, the fields of `v` that a `set` has; `made`, of a
             `delete`: the row came with the same batch. It can be read several times.
         columns: The table's columns, in their order.
-        keys: Those of the key.
+        keys: Columns of the key.
         bounds: Condition on `t` that every row with one of the keys meets.
         needing: Number of outcomes that are `NEEDS_ROW`.
         puts: Number of outcomes that put a row.

@@ -1,4 +1,4 @@
-"""The one place that knows which table formats there are."""
+"""Choice of the table format."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["open_format", "reading_format"]
 
 
 def open_format(spark: SparkSession, settings: ConsumerSettings) -> TableFormat:
-    """The format of the job's tables: Delta Lake, until there is another one to choose.
+    """Return the format of the job's tables: Delta Lake, the only one.
 
     Raises:
         SettingsError: the session cannot use it; says what is missing.
@@ -21,5 +21,5 @@ def open_format(spark: SparkSession, settings: ConsumerSettings) -> TableFormat:
 
 
 def reading_format() -> TableFormat:
-    """The same for those who only read states, by whatever is public of it."""
+    """Return the format for readers of states, by public ways only."""
     return DeltaFormat(private=False)

@@ -31,8 +31,8 @@ class Commit:
     Attributes:
         position: The table's position after it.
         columns: By name, the table's published columns after it.
-        serial: One more than that of the commit on top of which it is made. Two processes that
-            write on top of the same one have the same, by which the second one can be told.
+        serial: One more than that of the commit before. Two processes that write on top of the
+            same one have the same, which identifies the second one.
     """
 
     position: Position
@@ -40,14 +40,14 @@ class Commit:
     serial: int = 0
 
     def text(self) -> str:
-        """The metadata as JSON, for a format to store."""
+        """Return the metadata as JSON, for a format to store."""
         columns = {name: [known.pg_type, known.number] for name, known in self.columns.items()}
         said = {**self.position.to_json(), "columns": columns, "serial": self.serial}
         return json.dumps(said, separators=(",", ":"))
 
     @classmethod
     def from_text(cls, metadata: object) -> Commit | None:
-        """The metadata that `text` has written; None for anything else."""
+        """Return the metadata in a text of `text`; None for anything else."""
         if not isinstance(metadata, str):
             return None
         try:
@@ -65,10 +65,10 @@ class Commit:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A table as its history has it.
+    """A table in its history.
 
     Attributes:
-        version: The newest one.
+        version: The newest version.
         commit: Metadata of the job's last commit.
     """
 

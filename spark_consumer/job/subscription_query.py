@@ -1,4 +1,4 @@
-"""One subscription's part of the job: its query, and what is done with each micro-batch.
+"""One subscription's part of the job: its query, and the handling of micro-batches.
 
 A failure of a subscription holds it, with the reason, and no other; one that concerns every table
 (`spark_consumer.spark.failures`) ends the job.
@@ -49,7 +49,7 @@ _RESTARTS: Final = 3
 
 
 class Subscription:
-    """One subscription's part of the job: what is done with each micro-batch.
+    """One subscription's part of the job, which handles micro-batches.
 
     Args:
         settings: of the job.
@@ -99,7 +99,7 @@ class Subscription:
         return self.rebuild.manifest
 
     def load(self) -> None:
-        """Read where it stands, the first time.
+        """Load its state, the first time.
 
         Raises:
             ConsumerError: see the subclasses.
@@ -130,7 +130,7 @@ class Subscription:
         return bool(self._topics.look([self._topic]))
 
     def hold(self, error: ConsumerError) -> None:
-        """Say why nothing of it is read, in the log, the figures and the manifest.
+        """Report, in log, figures and manifest, why nothing of it is read.
 
         Raises:
             TransientConsumerError: the file system fails.
@@ -147,7 +147,7 @@ class Subscription:
         self.rebuild.hold(Hold(error.message, error.hint, self.manifest.end_lsn))
 
     def hold_as_gone(self) -> None:
-        """Say that the marker topic is gone, where there was one.
+        """Report that the marker topic is gone, if there was one.
 
         Raises:
             TransientConsumerError: the file system fails.
@@ -157,13 +157,13 @@ class Subscription:
             self.hold(FatalConsumerError(f"topic {self._topic} is gone", hint=hint))
 
     def release(self) -> None:
-        """Say that it is read again; the manifest says so with the next micro-batch."""
+        """Report that it is read again; the manifest follows with the next micro-batch."""
         if self.held is not None:
             _log.info("subscription is back: subscription=%s", self.name)
         self.held = self.rebuild.figures.held = None
 
     def start(self) -> StreamingQuery:
-        """Look after the tables, then start the query.
+        """Catch up the tables, then start the query.
 
         Raises:
             ConsumerError: see the subclasses.
@@ -211,7 +211,7 @@ class Subscription:
         return passing and self._restarts < _RESTARTS
 
     def why_ended(self, query: StreamingQuery) -> ConsumerError:
-        """Why its query has ended."""
+        """Return why its query has ended."""
         if self.failure is not None:
             return self.failure
         error = query.exception()
@@ -234,7 +234,7 @@ class Subscription:
         try:
             self._process(records)
         except StoppedError:
-            # Spark takes the batch for done, and it is not asked again: see `start`.
+            # Spark regards the batch as done, and does not retry: see `start`.
             return
         except Exception as error:
             if self.stopping.is_set() and not isinstance(error, ConsumerError):

@@ -1,4 +1,4 @@
-"""Apply shares side by side: small ones read together, a large one by itself."""
+"""Parallel application of shares: small ones read together, a large one by itself."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class Workers:
 
     @property
     def skipped(self) -> int:
-        """For how many keys an update or a delete has found no row, since the start."""
+        """Number of updates and deletes that matched no row, since the start."""
         return sum(applier.skipped for applier in self._all)
 
     def apply(self, tasks: Sequence[Task], *, last: bool) -> dict[str, Found | Hold]:
@@ -155,7 +155,7 @@ class Workers:
         return self._guarded(apply)
 
     def _guarded(self, apply: Callable[[], Found]) -> Found | Exception:
-        """The outcome for one table; whatever fails is the table's own."""
+        """Return the outcome for one table; any failure is the table's own."""
         if self._stopping.is_set():
             raise StoppedError("stopped between two tables")
         try:

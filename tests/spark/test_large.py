@@ -13,7 +13,7 @@ from spark_consumer.errors import ContractError, TableError, TransientConsumerEr
 from spark_consumer.formats.commit_metadata import Commit
 from spark_consumer.formats.delta import merge
 from spark_consumer.formats.delta.format import DeltaFormat
-from spark_consumer.formats.delta.internals import Candidates, Gone
+from spark_consumer.formats.delta.internals import Candidates, DeletedRows
 from spark_consumer.formats.protocol import TableFormat
 from spark_consumer.kafka.position import Position
 from tests.support.spark.direct import Direct
@@ -287,15 +287,15 @@ def test_rows_are_marked_in_the_version_that_was_looked_at_or_not_at_all(
     rows = candidates.rows.select("id", "_metadata.file_path", "_metadata.row_index")
     places = rows.where("id = 2").toDF("id", "file", "place")
     files = [row.file for row in places.collect()]
-    gone = Gone(places, files, candidates.version, few=True)
+    deleted = DeletedRows(places, files, candidates.version, few=True)
     assert found is not None
     assert 7 not in {row.id for row in rows.collect()}
 
     spark.sql(f"ALTER TABLE delta.`{direct.path}` SET TBLPROPERTIES ('of' = 'others')")
     with pytest.raises(TransientConsumerError, match="made by somebody else meanwhile"):
-        table.mark(none, gone, found.commit, found)
+        table.mark(none, deleted, found.commit, found)
 
-    again = replace(gone, version=table.version())
+    again = replace(deleted, version=table.version())
     table.mark(none, again, found.commit, table.find())
     assert direct.rows() == [(1, "copied"), (7, "in another file")]
 

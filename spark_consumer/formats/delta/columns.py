@@ -29,7 +29,7 @@ _TIMES: Final = "delta.feature.timestampNtz"
 
 
 class Columns:
-    """Alters one table.
+    """Alteration of one table.
 
     Args:
         spark: the session that writes.
@@ -68,7 +68,7 @@ class Columns:
             self._sql(f"SET TBLPROPERTIES ({listed})")
 
     def allow(self, fields: Sequence[StructField]) -> None:
-        """Let a table that exists have columns of a type for which Delta wants a property."""
+        """Let an existing table have columns of a type for which Delta needs a property."""
         if _have_times(fields) and self._log.version() >= 0 and not _have_times(self._log.fields()):
             self.require({_TIMES: "supported"})
 
@@ -85,7 +85,7 @@ class Columns:
                 yield
 
     def _step(self, step: Step, values: dict[str, Expr]) -> None:
-        """Follow a step, but for what rows have in new columns: that comes to `values`."""
+        """Apply a step, except values of existing rows in new columns, which go to `values`."""
         match step:
             case Rename(name, to):
                 self._map_columns()

@@ -26,7 +26,7 @@ the table changes rarely, and then its files are there."""
 
 @dataclass(frozen=True, slots=True)
 class DeltaFormat:
-    """Opens Delta tables; see `TableFormat`.
+    """Delta's format; see `TableFormat`.
 
     Attributes:
         private: Whether classes of Delta that are not public are used; see `check`.
@@ -36,7 +36,7 @@ class DeltaFormat:
 
     @classmethod
     def checked(cls, spark: SparkSession, private: str) -> DeltaFormat:
-        """The format as a session's Delta allows it.
+        """Return the format that a session's Delta allows.
 
         Args:
             spark: the session.

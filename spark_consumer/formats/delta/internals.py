@@ -26,7 +26,7 @@ from spark_consumer.names import quoted
 from spark_consumer.spark.failures import TableTransientError
 from spark_consumer.spark.tuning import INTERPRETED, tuned
 
-__all__ = ["Candidates", "Draft", "Gone", "PrivateLog"]
+__all__ = ["Candidates", "DeletedRows", "Draft", "PrivateLog"]
 
 _ATTEMPTS: Final = "spark.databricks.delta.maxCommitAttempts"
 _DELTA: Final = "org.apache.spark.sql.delta."
@@ -82,7 +82,7 @@ class PrivateLog:
         return str(found.get()) if found.isDefined() else None
 
     def commits(self, newest: int) -> Iterator[tuple[int, Mapping[str, Any]]]:
-        """Versions and what their commits say of themselves, newest first, while the log has them.
+        """Yield versions and the metadata of their commits, newest first, while the log has them.
 
         Raises:
             TableTransientError: the log cannot be read.
@@ -96,7 +96,7 @@ class PrivateLog:
             yield version, info
 
     def greatest(self, names: Sequence[str]) -> dict[str, int]:
-        """By column, the greatest value, as far as the files' statistics have it of all files."""
+        """Return the greatest value by column, where the statistics of all files have it."""
         snapshot = self.snapshot()
         files = DataFrame(snapshot.withStats(), self._spark)
         statistics = files.schema["stats"].dataType
@@ -125,7 +125,7 @@ class PrivateLog:
         *,
         empty: bool = False,
         recreate: bool = False,
-        gone: Gone | None = None,
+        deleted: DeletedRows | None = None,
     ) -> Draft:
         """See `Draft`."""
         return Draft(
@@ -136,12 +136,12 @@ class PrivateLog:
             self._label,
             empty=empty,
             recreate=recreate,
-            gone=gone,
+            deleted=deleted,
         )
 
 
 class Candidates:
-    """The files of a table that may have rows of some kind.
+    """Files of a table that may have rows of some kind.
 
     Delta would look for them each time that their rows are planned, and for deletion vectors in all
     files of the table.
@@ -170,14 +170,14 @@ class Candidates:
 
 
 @dataclass(frozen=True, slots=True)
-class Gone:
-    """Rows that go.
+class DeletedRows:
+    """Rows that a commit deletes.
 
     Attributes:
         places: `file` and `place` of each, as `_metadata` has file_path and row_index.
-        files: Those of `file`.
+        files: Distinct values of `file`.
         version: Version of the table that has them.
-        few: It takes longer to compile something for them than to go through them.
+        few: Whether compiled code for them would take longer than a scan.
     """
 
     places: DataFrame
@@ -195,9 +195,9 @@ class Draft:
         snapshot: of the version on top of which it is to be.
         rows: with the table's columns, in its order, unless they replace its columns.
         label: how messages call the table.
-        empty: the table's rows go.
-        recreate: with `empty`: its columns become those of `rows`.
-        gone: rows that go; the table must have deletion vectors.
+        empty: whether the table's rows are removed.
+        recreate: whether, with `empty`, its columns become those of `rows`.
+        deleted: rows to delete; the table must have deletion vectors.
     """
 
     def __init__(
@@ -210,7 +210,7 @@ class Draft:
         *,
         empty: bool = False,
         recreate: bool = False,
-        gone: Gone | None = None,
+        deleted: DeletedRows | None = None,
     ) -> None:
         jvm: Any = spark._jvm
         self._spark = spark
@@ -223,9 +223,9 @@ class Draft:
         modes = jvm.org.apache.spark.sql.SaveMode
         self._mode = modes.Overwrite if empty else modes.Append
         self._actions = self._overwrite(rows, recreate=recreate) if empty else self._append(rows)
-        if gone is not None:
-            with tuned(spark) if gone.few else nullcontext():
-                self._actions = self._actions.concat(self._marked(snapshot, gone))
+        if deleted is not None:
+            with tuned(spark) if deleted.few else nullcontext():
+                self._actions = self._actions.concat(self._marked(snapshot, deleted))
 
     def _append(self, rows: DataFrame) -> Any:
         return self._begun.writeFiles(rows._jdf)
@@ -240,13 +240,13 @@ class Draft:
         ).writeAndReturnCommitData(self._begun, session, self._none, False)
         return written.actions()
 
-    def _marked(self, snapshot: Any, gone: Gone) -> Any:
-        """The files with rows that go, with these marked as deleted."""
+    def _marked(self, snapshot: Any, deleted: DeletedRows) -> Any:
+        """Return the files with deleted rows, with these marked."""
         session, begun, option = self._spark._jsparkSession, self._begun, self._jvm.scala.Option
         column = self._jvm.org.apache.spark.sql.functions.col
         always = self._jvm.org.apache.spark.sql.catalyst.expressions.Literal.TrueLiteral()
-        names = ", ".join(f"'{name.rpartition('/')[2]}'" for name in ("", *gone.files))
-        # With what is known of them: a file of which all rows go is removed.
+        names = ", ".join(f"'{name.rpartition('/')[2]}'" for name in ("", *deleted.files))
+        # With their statistics: a file of which all rows are deleted is removed.
         there = snapshot.allFiles().filter(f"substring_index(path, '/', -1) IN ({names})")
         listed = there.collectAsList()
         files = self._jvm.org.apache.spark.api.python.PythonUtils.toSeq(listed)
@@ -256,7 +256,7 @@ class Draft:
             session,
             begun,
             any(file.deletionVector() is not None for file in listed),
-            gone.places._jdf,
+            deleted.places._jdf,
             files,
             always,
             option.apply(column("file")),
@@ -269,7 +269,7 @@ class Draft:
         return marks.processUnmodifiedData(session, touched, snapshot, length)._1()
 
     def rows(self, names: Sequence[str]) -> DataFrame:
-        """Some columns of what was written, read back."""
+        """Return some columns of the written rows, read back."""
         schema = StructType.fromJson(json.loads(self._begun.metadata().schema().json()))
         physical = _physical(schema)
         stored = StructType([StructField(physical[n], schema[n].dataType) for n in names])
@@ -278,7 +278,7 @@ class Draft:
         return frame.select(*(F.col(quoted(physical[name])).alias(name) for name in names))
 
     def commit(self, commit: Commit) -> Version:
-        """Make the commit; the table's version then.
+        """Commit; return the table's version.
 
         Raises:
             TransientConsumerError: the table has another version already.
@@ -297,7 +297,7 @@ class Draft:
             raise
 
     def discard(self) -> None:
-        """Remove the files; those that stay, for the file system fails, go with the next VACUUM."""
+        """Remove the files; the next VACUUM removes those that a failing file system keeps."""
         for path in self._paths():
             try:
                 path.getFileSystem(self._log.newDeltaHadoopConf()).delete(path, False)
@@ -313,7 +313,7 @@ class Draft:
 
 
 def _activate(spark: SparkSession) -> None:
-    """Let Delta, which asks for the thread's session, have this one with its settings."""
+    """Make this session, with its settings, the thread's, which Delta uses."""
     SparkSession._get_j_spark_session_class(spark._jvm).setActiveSession(spark._jsparkSession)
 
 
@@ -322,7 +322,7 @@ def _class(spark: SparkSession, name: str) -> Any:
 
 
 def _physical(schema: StructType) -> dict[str, str]:
-    """By column, its name in files: a renamed one, or one that Parquet cannot name, has another."""
+    """Return the name in files by column; renamed ones, or unusual names, have another."""
     return {field.name: str(field.metadata.get(_PHYSICAL, field.name)) for field in schema.fields}
 
 

@@ -40,11 +40,11 @@ class Log(Protocol):
         """A table property; None when it is not set."""
 
     def commits(self, newest: int) -> Iterator[tuple[int, Mapping[str, Any]]]:
-        """Versions from `newest` back as far as the log goes, with what their commits say.
+        """Yield versions from `newest` back as far as the log goes, with their commits' metadata.
 
         Raises:
             TableTransientError: the log cannot be read.
         """
 
     def greatest(self, names: Sequence[str]) -> dict[str, int]:
-        """By integer column, its greatest value, where statistics of all files have it."""
+        """Return the greatest value by integer column, where statistics of all files have it."""

@@ -17,7 +17,7 @@ from spark_consumer.formats.changes import (
     same_value,
 )
 from spark_consumer.formats.commit_metadata import Commit, Found
-from spark_consumer.formats.delta.internals import Candidates, Gone
+from spark_consumer.formats.delta.internals import Candidates, DeletedRows
 from spark_consumer.names import free_name, quoted
 from spark_consumer.spark.tuning import FEW, stored
 
@@ -108,7 +108,7 @@ def _mark(table: DeltaTable, changes: KeyedChanges, commit: Commit, found: Found
         rows = source.where(wanted).select(*_outcome(changes, whole=not columns))
         few = changes.changes <= FEW
         places, files = marked.select("file", "place"), list(seen.getList(1))
-        table.mark(rows, Gone(places, files, candidates.version, few), commit, found)
+        table.mark(rows, DeletedRows(places, files, candidates.version, few), commit, found)
         return skipped
 
 

@@ -25,7 +25,7 @@ from spark_consumer.errors import COPY_AGAIN, TableError
 from spark_consumer.formats.changes import KeyedChanges, ValueChanges
 from spark_consumer.formats.commit_metadata import NO_VERSION, Commit, Found, Version
 from spark_consumer.formats.delta.columns import Columns
-from spark_consumer.formats.delta.internals import Draft, Gone, PrivateLog
+from spark_consumer.formats.delta.internals import DeletedRows, Draft, PrivateLog
 from spark_consumer.formats.delta.log import HARMLESS, Log
 from spark_consumer.formats.delta.maintenance import compact_files, remove_files, set_retention
 from spark_consumer.formats.delta.merge import exchange_rows, upsert_rows
@@ -179,17 +179,19 @@ class DeltaTable:
         assert _types(rows.schema.fields) == _types(self.fields())
         return self.private.draft(self._snapshot(self.private, found), rows)
 
-    def mark(self, rows: DataFrame, gone: Gone, commit: Commit, found: Found | None) -> None:
+    def mark(
+        self, rows: DataFrame, deleted: DeletedRows, commit: Commit, found: Found | None
+    ) -> None:
         """Mark rows as deleted, and append others, in one commit; only by Delta's own classes.
 
         Raises:
-            TransientConsumerError: the table is not as it was found, or not the one of `gone`.
+            TransientConsumerError: the table is not as it was found, or not the one of `deleted`.
         """
         assert self.private is not None
         snapshot = self._snapshot(self.private, found)
-        if gone.version != snapshot.version():
+        if deleted.version != snapshot.version():
             raise outrun(self.label)
-        self.private.draft(snapshot, rows, gone=gone).commit(commit)
+        self.private.draft(snapshot, rows, deleted=deleted).commit(commit)
 
     def _snapshot(self, log: PrivateLog, found: Found | None) -> Any:
         snapshot = log.snapshot()
