@@ -18,6 +18,7 @@ from psycopg.conninfo import make_conninfo
 
 from devkit.embedded.processes import free_port
 from gateway.commands.init import quoted
+from gateway.commands.verify.source import SourceReader, SourceTable
 from gateway.core.display import NOT_IN_A_LINE
 from gateway.core.identifiers import quote_identifier
 from gateway.core.lsn import Lsn
@@ -28,6 +29,7 @@ from gateway.monitor.metrics import Exposition
 from gateway.monitor.status import Status, TableStatus
 from gateway.pgoutput.messages import ReplicaIdentity
 from gateway.runtime.planning.table_checks import adding
+from gateway.source.catalog.tables import read_tables
 from tests.security.conftest import Attacker
 from tests.support.gateway_scene import Scene, cli, wait_until_confirmed
 from tests.support.servers import Database
@@ -178,3 +180,35 @@ def test_the_labels_of_metrics_are_escaped_and_each_is_there_once() -> None:
         for sample in family.samples
     ]
     assert len(set(found)) == len(found)
+
+
+@pytest.mark.postgres
+def test_verify_reads_what_names_and_collations_of_others_say(
+    database: Database, attacker: Attacker
+) -> None:
+    schema, table, column = 'm%s"; --', "t'; DROP TABLE x; --", 'k%(x)s"'
+    keys = ["%s", "'", "\\x", "a;b", "$$"]
+    names = [sql.Identifier(name) for name in (schema, "c%(x)s'", table, column)]
+    in_schema, _, named, _ = names
+    with database.connect() as connection, attacker.connect() as evil:
+        connection.execute(f"GRANT CREATE ON DATABASE {database.name} TO {attacker.name}".encode())
+        for statement in (
+            "CREATE SCHEMA {0}",
+            "CREATE COLLATION {0}.{1} (locale = 'C')",
+            "CREATE TABLE {0}.{2} ({3} text COLLATE {0}.{1} NOT NULL)",
+            "CREATE UNIQUE INDEX i ON {0}.{2} ({3} COLLATE {0}.{1})",
+            "ALTER TABLE {0}.{2} REPLICA IDENTITY USING INDEX i",
+        ):
+            evil.execute(sql.SQL(statement).format(*names))
+        insert = sql.SQL("INSERT INTO {}.{} VALUES ({})")
+        for key in keys:
+            evil.execute(insert.format(in_schema, named, sql.Literal(key)))
+        oid = connection.execute("SELECT oid FROM pg_class WHERE relname = %s", [table]).fetchone()
+        assert oid is not None
+        found = read_tables(connection, [oid[0]])[oid[0]]
+        source = SourceTable(found, (), (column,), (column,))
+        with SourceReader(database.dsn, 2) as reader:
+            rows = list(reader.rows(source))
+            _, (asked,) = reader.keyed_rows([(source, [[key] for key in keys[:2]])])
+    assert len(rows) == len(keys)
+    assert len(asked) == 2
