@@ -24,7 +24,7 @@ from gateway.core.descriptors import wait_readable
 from gateway.core.lsn import Lsn
 from gateway.core.records import Batch, Cut, Feed, Record, Watermark
 from gateway.sink.clients.identity import SlotIdentity
-from gateway.sink.delivery.producer import TransactionalSink
+from gateway.sink.delivery.sink import TransactionalSink
 from gateway.sink.own_topics.progress import KafkaProgress
 from gateway.sink.topics.topics import TopicSpec, ensure_topics, progress_topic_spec
 

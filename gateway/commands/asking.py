@@ -12,7 +12,7 @@ from gateway.config import Settings
 from gateway.core.errors import GatewayError
 from gateway.runtime.planning.reload import channel_of
 from gateway.runtime.planning.setup import slot_identity
-from gateway.sink.delivery.recovered import Recovered
+from gateway.sink.delivery.committed_state import CommittedState
 from gateway.sink.own_topics.progress import read_progress
 from gateway.source.session.blockers import has_sessions
 from gateway.source.session.connection import server_facts
@@ -31,7 +31,7 @@ def ask(
     settings: Settings,
     connection: psycopg.Connection,
     saying: str,
-    done: Callable[[Recovered], bool],
+    done: Callable[[CommittedState], bool],
     timeout_s: float,
     *,
     absent: GatewayError,

@@ -25,7 +25,7 @@ from gateway.definitions.requests import concerned, refusal
 from gateway.runtime.planning.plan import read_definitions, read_plan
 from gateway.runtime.planning.reload import LOOK_FOR_REQUESTS
 from gateway.runtime.planning.setup import slot_identity
-from gateway.sink.delivery.recovered import Recovered
+from gateway.sink.delivery.committed_state import CommittedState
 from gateway.sink.own_topics.progress import read_progress
 from gateway.sink.own_topics.requests import send_request
 from gateway.sink.registry.registry import Registry
@@ -196,7 +196,7 @@ class _Answer:
         self._wait = wait
         self._held_since: float | None = None
 
-    def __call__(self, found: Recovered) -> bool:
+    def __call__(self, found: CommittedState) -> bool:
         if found.watermark is None or self._request in found.requests:
             return False
         if not self._wait or self._request.cancel:

@@ -48,7 +48,7 @@ _HEAD: Final = """\
 """
 _TRIGGER_HEAD: Final = """\
 -- Optional, once, by a superuser in the source database (psql -f event-trigger.sql), PostgreSQL 15
--- and later: ALTER PUBLICATION then counts at its place in the stream, however far the
+-- and later: ALTER PUBLICATION then takes effect at its LSN, however far the
 -- gateway lags. A gateway that is no superuser has to be let read the key afterwards:
 --   GRANT USAGE ON SCHEMA pgsluice TO replicator;
 --   GRANT SELECT ON pgsluice.key TO replicator;

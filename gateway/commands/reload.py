@@ -17,7 +17,7 @@ from gateway.definitions.model import Definitions, Plan
 from gateway.monitor.health import refused
 from gateway.runtime.planning.plan import read_definitions, read_plan
 from gateway.runtime.planning.setup import slot_identity
-from gateway.sink.delivery.recovered import Recovered
+from gateway.sink.delivery.committed_state import CommittedState
 from gateway.sink.own_topics.progress import read_progress
 from gateway.source.session.connection import connect, server_facts
 
@@ -88,7 +88,7 @@ class _Answer:
         self._before = before
         self._is_streaming = is_streaming
 
-    def __call__(self, found: Recovered) -> bool:
+    def __call__(self, found: CommittedState) -> bool:
         """Return whether the definitions are in force.
 
         Raises:

@@ -17,7 +17,7 @@ from gateway.definitions.server import SUFFIXES
 from gateway.monitor.status import KAFKA, SOURCE, Severity, Status, TableStatus, tables_of
 from gateway.runtime.planning.plan import read_definitions
 from gateway.runtime.planning.setup import slot_identity
-from gateway.sink.delivery.recovered import Recovered
+from gateway.sink.delivery.committed_state import CommittedState
 from gateway.sink.own_topics.progress import read_progress, read_slots
 from gateway.sink.topics.topics import describe_topics
 from gateway.source.catalog.tables import estimated_rows
@@ -69,7 +69,7 @@ def read_status(settings: Settings) -> Status:
     away: dict[str, str] = {}
     denied: dict[str, str] = {}
     source: _Source | None = None
-    known: Recovered | None = None
+    known: CommittedState | None = None
     try:
         source = _read_source(settings)
         refused = may_not_replicate(source.facts)
@@ -139,7 +139,7 @@ def _read_source(settings: Settings) -> _Source:
         )
 
 
-def _read_kafka(settings: Settings, source: _Source | None) -> Recovered | None:
+def _read_kafka(settings: Settings, source: _Source | None) -> CommittedState | None:
     """Return Kafka's state of the slot or, without the server, of the only one of this name."""
     kafka, topic = settings.kafka, settings.topics.progress
     if not describe_topics(kafka, [topic]):

@@ -20,7 +20,7 @@ from gateway.runtime.planning.ownership import writer_of
 from gateway.runtime.planning.plan import read_definitions
 from gateway.runtime.planning.setup import slot_identity
 from gateway.sink.clients.identity import SlotIdentity
-from gateway.sink.delivery.transactions import KafkaTransactions
+from gateway.sink.delivery.producer import TransactionalProducer
 from gateway.sink.own_topics.owners import Owner, read_owners, take_over
 from gateway.sink.own_topics.progress import read_progress
 from gateway.sink.own_topics.requests import forget_offsets, send_request
@@ -122,7 +122,7 @@ def _fence(settings: Settings, writer: Writer | None) -> None:
         return
     identity = SlotIdentity(*writer.owner)
     deadline = time.monotonic() + _FENCE_S
-    transactions = KafkaTransactions(
+    transactions = TransactionalProducer(
         settings.kafka,
         identity.transactional_id,
         lambda *_: None,

@@ -53,12 +53,12 @@ def hint_of(cause: HeldCause, table: object) -> str:
         return f"find out why, then `pgsluice copy {word}`"
     if cause == "partitions":
         return (
-            f"let readers know, then `pgsluice copy {word}`; or give it a new topic in [topics] "
-            "names"
+            f"notify the readers of its topic, then `pgsluice copy {word}`; or give it a new topic "
+            "in [topics] names"
         )
     return (
-        "alter the table or the definitions so that it can be published; it is copied then by "
-        "itself"
+        "alter the table or the definitions so that it can be published; it is then copied "
+        "automatically"
     )
 
 

@@ -43,8 +43,8 @@ class HeaderMaker:
     """Maker of the headers of the records of one transaction.
 
     Args:
-        commit_lsn: LSN of the commit; for snapshot records, the consistent point.
-        xid: None for snapshot records and for messages outside transactions.
+        commit_lsn: LSN of the commit; for copied rows, the consistent point.
+        xid: None for copied rows and for messages outside transactions.
         origin: Name of the replication origin, if any.
         gid: GID of a prepared transaction, or None.
     """

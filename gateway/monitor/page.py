@@ -180,7 +180,7 @@ def _path(status: Mapping[str, Any], history: Sequence[Sample]) -> Iterator[str]
             "slot": slot.get("name", "unknown"),
             "at": status.get("server_lsn") or "unknown",
             "WAL kept": _size(slot.get("retained_bytes")),
-            "until it is lost": "no limit" if left is None else _size(max(0, left)),
+            "until the slot is invalidated": "no limit" if left is None else _size(max(0, left)),
         },
     )
     yield f'<li class="flow">{received} messages/s</li>'

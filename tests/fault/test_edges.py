@@ -20,7 +20,7 @@ from gateway.core.errors import TransientError
 from gateway.core.lsn import Lsn
 from gateway.core.records import Batch, Cut, Feed, Record, Watermark
 from gateway.sink.clients.identity import SlotIdentity
-from gateway.sink.delivery.producer import TransactionalSink
+from gateway.sink.delivery.sink import TransactionalSink
 from gateway.sink.own_topics.progress import KafkaProgress, read_compacted
 from gateway.sink.topics.topics import TopicSpec, ensure_topics, progress_topic_spec
 from gateway.source.session.connection import connect

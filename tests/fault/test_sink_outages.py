@@ -14,8 +14,8 @@ from gateway.core.descriptors import wait_readable
 from gateway.core.lsn import Lsn
 from gateway.core.records import Batch, Cut, Feed, Record, Watermark
 from gateway.sink.clients.identity import SlotIdentity
-from gateway.sink.delivery.producer import TransactionalSink
-from gateway.sink.delivery.transactions import KafkaTransactions
+from gateway.sink.delivery.producer import TransactionalProducer
+from gateway.sink.delivery.sink import TransactionalSink
 from gateway.sink.own_topics.progress import KafkaProgress, read_compacted
 from gateway.sink.topics.topics import TopicSpec, ensure_topics, progress_topic_spec
 from tests.support.proxy import Proxy
@@ -189,7 +189,7 @@ def test_a_look_whether_kafka_answers_costs_the_same_in_a_cluster_of_any_size(
     broker: EmbeddedKafka, proxy: Proxy
 ) -> None:
     kafka = {"bootstrap.servers": f"127.0.0.1:{proxy.port}"}
-    transactions = KafkaTransactions(kafka, "cheap", lambda *_: None, lambda: False)
+    transactions = TransactionalProducer(kafka, "cheap", lambda *_: None, lambda: False)
     transactions.reach("rows")
     costs = []
     for others in (0, 200):

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from gateway.sink.delivery.producer import TransactionalSink
+from gateway.sink.delivery.sink import TransactionalSink
 from tests.support.gateway_scene import scene
 from tests.support.sink_scene import Topics, make_sink
 

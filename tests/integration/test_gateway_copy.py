@@ -163,7 +163,7 @@ def test_a_request_is_followed_after_crashes(scene: MakeScene, database: Databas
 REFUSED = {
     ("nothing",): "no subscription copies a table nothing",
     ("t", "--subscription", "x"): 'subscription "x" is not defined',
-    ("t", "--where", "d > 5"): 'is no condition on rows: column "d" does not exist',
+    ("t", "--where", "d > 5"): 'is not a valid row condition: column "d" does not exist',
     ("t", "--where", "a"): "must be type boolean",
     ("t", "--where", "a > 5) UNION (SELECT 1"): "it is not one expression",
     ("keyless", "--where", "a > 5"): "has no key, so that it can only be copied as a whole",

@@ -9,8 +9,8 @@ import pytest
 
 from gateway.core.errors import ConfigError, FatalError, SchemaRefusedError, TransientError
 from gateway.core.records import Batch
-from gateway.sink.delivery.producer import TransactionalSink
-from gateway.sink.delivery.recovered import Recovered
+from gateway.sink.delivery.committed_state import CommittedState
+from gateway.sink.delivery.sink import TransactionalSink
 from gateway.sink.own_topics.progress import KafkaProgress, read_progress
 from gateway.sink.registry.registry import Registry
 from tests.support.sink_scene import Topics, finish
@@ -89,6 +89,6 @@ def test_progress_written_with_real_ids_is_read_without_the_registry(
         sink.open()
         finish(sink, Batch(topics.records(1), topics.watermark(9), topics.cut(9)))
 
-    assert read_progress(topics.kafka, topics.progress, topics.identity, 30) == Recovered(
+    assert read_progress(topics.kafka, topics.progress, topics.identity, 30) == CommittedState(
         topics.watermark(9), {topics.rows: (1, 0)}
     )

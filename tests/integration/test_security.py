@@ -14,7 +14,7 @@ from confluent_kafka.cimpl import NewTopic
 from gateway.core.errors import AccessError, FatalError, GatewayError
 from gateway.core.records import Batch
 from gateway.sink.clients.identity import SlotIdentity
-from gateway.sink.delivery.producer import TransactionalSink
+from gateway.sink.delivery.sink import TransactionalSink
 from gateway.sink.own_topics.progress import KafkaProgress
 from gateway.sink.topics.topics import (
     TopicSpec,

@@ -27,8 +27,8 @@ from gateway.core.errors import (
 from gateway.core.lsn import Lsn
 from gateway.core.records import Batch, Record
 from gateway.envelope.progress import decode_key
-from gateway.sink.delivery.producer import TransactionalSink
-from gateway.sink.delivery.recovered import Recovered
+from gateway.sink.delivery.committed_state import CommittedState
+from gateway.sink.delivery.sink import TransactionalSink
 from gateway.sink.own_topics.progress import KafkaProgress, read_compacted, read_progress
 from gateway.sink.topics.topic_ids import read_topic_ids
 from gateway.sink.topics.topics import TopicSpec, describe_topics, ensure_topics
@@ -66,7 +66,7 @@ def test_progress_of_another_slot_is_not_ours(topics: Topics, sink: Transactiona
 
     other = replace(topics.identity, slot="other")
 
-    assert read_progress(topics.kafka, topics.progress, other, 30) == Recovered(None, {})
+    assert read_progress(topics.kafka, topics.progress, other, 30) == CommittedState(None, {})
 
 
 def test_a_commit_writes_no_state_that_has_not_changed(
@@ -358,7 +358,7 @@ def test_a_topic_that_is_made_again_and_filled_is_noticed_by_a_sink_that_goes_on
 
         sink.submit(Batch(topics.records(1), topics.watermark(3), topics.cut(3)))
         assert wait_readable([sink.fileno()], 60)
-        with pytest.raises(LostRecordsError, match="deleted it and made it again") as raised:
+        with pytest.raises(LostRecordsError, match="it was deleted and recreated") as raised:
             sink.collect()
 
     assert set(raised.value.topics) == {topics.rows}

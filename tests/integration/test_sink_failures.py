@@ -10,7 +10,7 @@ import pytest
 
 from gateway.core.errors import FatalError, GatewayError, TransientError
 from gateway.core.records import Batch, Record
-from gateway.sink.delivery.producer import TransactionalSink
+from gateway.sink.delivery.sink import TransactionalSink
 from gateway.sink.topics.topics import TopicSpec, describe_topics, ensure_topics
 from tests.support.sink_scene import Topics, finish, make_sink
 from tests.support.waiting import wait_until

@@ -10,8 +10,8 @@ import pytest
 
 from gateway.core.errors import FencedError
 from gateway.core.records import Batch
-from gateway.sink.delivery.producer import TransactionalSink
-from gateway.sink.delivery.transactions import KafkaTransactions
+from gateway.sink.delivery.producer import TransactionalProducer
+from gateway.sink.delivery.sink import TransactionalSink
 from gateway.sink.own_topics.progress import KafkaProgress
 from tests.support.sink_scene import FixedIds, Topics
 from tests.support.waiting import wait_until
@@ -34,8 +34,8 @@ def client_threads() -> int:
     return sum(name.startswith("rdk:") for name in names)
 
 
-def transactions(topics: Topics) -> KafkaTransactions:
-    return KafkaTransactions(
+def transactions(topics: Topics) -> TransactionalProducer:
+    return TransactionalProducer(
         topics.kafka, topics.identity.transactional_id, lambda *_: None, lambda: False
     )
 

@@ -102,7 +102,7 @@ def test_a_gateway_that_stops_at_each_place_goes_on_with_the_definition_of_that_
             ends.append(current_lsn(connection))
         for end in ends:
             s.run_to(end)
-        assert "publications p: an alteration counts at its place" in s.cli("check").out
+        assert "publications p: an ALTER takes effect at its LSN" in s.cli("check").out
         native.wait_until_applied(ends[-1])
 
     assert s.rebuilt("t") == native.rows("t")

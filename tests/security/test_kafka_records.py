@@ -23,7 +23,7 @@ from gateway.envelope.progress import (
     encode_request,
 )
 from gateway.sink.clients.identity import SlotIdentity
-from gateway.sink.delivery.recovered import Recovered
+from gateway.sink.delivery.committed_state import CommittedState
 from gateway.sink.own_topics.progress import read_progress
 from gateway.sink.own_topics.requests import send
 from gateway.sink.registry.registry import Registry
@@ -70,7 +70,7 @@ class Forger:
     def ask(self, name: str, where: str) -> None:
         self.put("request", name, encode_request(CopyRequest(name, "public", "t", None, where)))
 
-    def found(self) -> Recovered:
+    def found(self) -> CommittedState:
         return read_progress(self._kafka, self.topic, self.identity, 60)
 
     def _wire(self, part: str, avro: bytes) -> bytes:

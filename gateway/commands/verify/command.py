@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from gateway.commands.consume import consumer_settings, known_subscriptions, translated
-from gateway.commands.verify.targets import Target, targets
+from gateway.commands.verify.compared_tables import ComparedTable, compared_tables
 from gateway.config import Settings
 from gateway.core.display import say
 from gateway.core.errors import ConfigError, TransientError
@@ -80,7 +80,7 @@ def _one(
     deadline = time.monotonic() + timeout_s
     with connect(settings.source.dsn, application_name="pgsluice verify") as connection:
         plan = read_plan(settings, connection, read_definitions(settings))
-    chosen = _chosen(targets(plan, subscription), tables, native)
+    chosen = _chosen(compared_tables(plan, subscription), tables, native)
     with closing(Registry(wanted.registry_url, wanted.registry)) as schemas:
         rebuilt = RebuiltTables(wanted, spark, subscription, schemas, deadline)
         if native is None:
@@ -104,8 +104,10 @@ def _one(
     return equal == len(verdicts)
 
 
-def _chosen(found: list[Target], names: Sequence[str], native: str | None) -> list[Target]:
-    by_name = {str(target.table): target for target in found}
+def _chosen(
+    found: list[ComparedTable], names: Sequence[str], native: str | None
+) -> list[ComparedTable]:
+    by_name = {str(each.table): each for each in found}
     for name in names:
         if name not in by_name:
             raise ConfigError(

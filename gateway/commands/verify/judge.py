@@ -10,9 +10,9 @@ from typing import Final
 
 from pyspark.sql.types import StructType
 
+from gateway.commands.verify.compared_tables import ComparedTable
 from gateway.commands.verify.native import NativeReader
 from gateway.commands.verify.source import SourceReader, SourceTable
-from gateway.commands.verify.targets import Target
 from gateway.copy import Snapshot
 from gateway.core.lsn import Lsn
 from spark_consumer.errors import ContractError
@@ -58,7 +58,7 @@ class _Table:
         damaged: Whether its topic has records of another writer: no round has a result.
     """
 
-    target: Target
+    compared: ComparedTable
     columns: StructType
     begin: TableState
     spool: Spool
@@ -71,11 +71,11 @@ class _Table:
 
     @property
     def name(self) -> str:
-        return self.target.name
+        return self.compared.name
 
     @property
     def key(self) -> tuple[str, ...]:
-        return self.target.key
+        return self.compared.key
 
     @property
     def settled(self) -> bool:
@@ -92,8 +92,10 @@ class _Table:
         return keys if self.suspects <= keys else None
 
     def source(self) -> SourceTable:
-        target = self.target
-        return SourceTable(target.table, target.filters, tuple(self.columns.names), target.key)
+        compared = self.compared
+        return SourceTable(
+            compared.table, compared.filters, tuple(self.columns.names), compared.key
+        )
 
     def fill(self, rows: Iterable[Sequence[bytes | None]]) -> None:
         self.spool.clear()
@@ -122,7 +124,7 @@ class _Table:
 
 
 def against_source(
-    reader: SourceReader, rebuilt: RebuiltTables, targets: Sequence[Target]
+    reader: SourceReader, rebuilt: RebuiltTables, listed: Sequence[ComparedTable]
 ) -> tuple[Manifest, list[Comparison]]:
     """Compare tables with the source, at the state that is returned.
 
@@ -132,7 +134,7 @@ def against_source(
     """
     with ExitStack() as stack:
         manifest = rebuilt.now(reader.position())
-        tables, comparisons = _begun(rebuilt, manifest, targets, stack)
+        tables, comparisons = _begun(rebuilt, manifest, listed, stack)
         for table in tables:
             _read(reader, table)
         for number in range(1, _ROUNDS + 1 if tables else 0):
@@ -159,30 +161,30 @@ def _unsettled(tables: Iterable[_Table]) -> Iterator[str]:
 
 
 def _begun(
-    rebuilt: RebuiltTables, manifest: Manifest, targets: Sequence[Target], stack: ExitStack
+    rebuilt: RebuiltTables, manifest: Manifest, listed: Sequence[ComparedTable], stack: ExitStack
 ) -> tuple[list[_Table], list[Comparison]]:
     tables: list[_Table] = []
     comparisons: list[Comparison] = []
-    for target in targets:
-        state = manifest.tables.get(target.name)
-        reason = target.reason and f"not compared: {target.reason}"
-        if target.name in manifest.held_by_job:
-            reason = f"held by the job: {manifest.held_by_job[target.name].reason}"
-        elif manifest.copies.get(target.name, "ready") != "ready":
-            reason = f"its copy is {manifest.copies[target.name]}"
+    for compared in listed:
+        state = manifest.tables.get(compared.name)
+        reason = compared.reason and f"not compared: {compared.reason}"
+        if compared.name in manifest.held_by_job:
+            reason = f"held by the job: {manifest.held_by_job[compared.name].reason}"
+        elif manifest.copies.get(compared.name, "ready") != "ready":
+            reason = f"its copy is {manifest.copies[compared.name]}"
         elif state is None:
             reason = "there is no such table in the warehouse"
         if reason or state is None:
-            comparisons.append(Comparison(target.name, False, (str(reason),)))
+            comparisons.append(Comparison(compared.name, False, (str(reason),)))
             continue
-        columns = rebuilt.read(target.name, state).schema
-        if sorted(columns.names) != sorted(target.columns):
-            there, wanted = ", ".join(columns.names), ", ".join(target.columns)
+        columns = rebuilt.read(compared.name, state).schema
+        if sorted(columns.names) != sorted(compared.columns):
+            there, wanted = ", ".join(columns.names), ", ".join(compared.columns)
             line = f"different: it has the columns ({there}) instead of ({wanted})"
-            comparisons.append(Comparison(target.name, False, (line,)))
+            comparisons.append(Comparison(compared.name, False, (line,)))
             continue
         spool = stack.enter_context(Spool())
-        tables.append(_Table(target, columns, state, spool))
+        tables.append(_Table(compared, columns, state, spool))
     return tables, comparisons
 
 
@@ -269,7 +271,7 @@ def _compare(
 
 
 def against_native(
-    reader: NativeReader, rebuilt: RebuiltTables, targets: Sequence[Target]
+    reader: NativeReader, rebuilt: RebuiltTables, listed: Sequence[ComparedTable]
 ) -> tuple[Manifest, list[Comparison]]:
     """Compare tables with those of a native subscriber, at the state that is returned.
 
@@ -278,20 +280,20 @@ def against_native(
         ConsumerError: the tables, or their topics, cannot.
     """
     for number in range(1, _ROUNDS + 1):
-        manifest, tables, comparisons = _native_round(reader, rebuilt, targets)
+        manifest, tables, comparisons = _native_round(reader, rebuilt, listed)
         if number == _ROUNDS or all(table.settled for table in tables):
             break
     return manifest, _judged(tables, comparisons)
 
 
 def _native_round(
-    reader: NativeReader, rebuilt: RebuiltTables, targets: Sequence[Target]
+    reader: NativeReader, rebuilt: RebuiltTables, listed: Sequence[ComparedTable]
 ) -> tuple[Manifest, list[_Table], list[Comparison]]:
     with ExitStack() as stack:
         position = reader.open()
-        tables, comparisons = _begun(rebuilt, rebuilt.before(position), targets, stack)
+        tables, comparisons = _begun(rebuilt, rebuilt.before(position), listed, stack)
         for table in tables:
-            source = table.target.table
+            source = table.compared.table
             table.fill(reader.rows(source.schema, source.name, table.columns.names))
         last = rebuilt.now(position)
         for table in tables:

@@ -1,9 +1,9 @@
 """Authentication of DDL messages: proof that the source's event triggers wrote them. Pure.
 
 Any role of a database may execute `pg_logical_emit_message`, under any prefix. A message is
-accepted only with a code that can be computed only with the key of the event triggers:
+accepted only with a MAC that can be computed only with the key of the event triggers:
 
-    code = sha256(outer key || sha256(inner key || prefix || newline || body))
+    MAC = sha256(outer key || sha256(inner key || prefix || newline || body))
 
 The two keys are independent and each as long as a block of the hash, which makes this NMAC. The
 body names its transaction (64-bit xid) and a position just before the message, so that a message
@@ -24,15 +24,15 @@ from gateway.core.errors import GatewayError
 from gateway.core.lsn import Lsn, parse_lsn
 from gateway.pgoutput.messages import LogicalMessage
 
-__all__ = ["REASONS", "Key", "Reason", "UntrustedMessageError", "open_message", "unreadable"]
+__all__ = ["REASONS", "Key", "Reason", "UntrustedMessageError", "authenticate", "unreadable"]
 
 Reason: TypeAlias = Literal["forged", "unreadable", "filter", "unexpected"]
 REASONS: Final[tuple[Reason, ...]] = ("forged", "unreadable", "filter", "unexpected")
-_CODE: Final = sha256().digest_size * 2
-_XIDS: Final = 1 << 32
-_FAR: Final = 1 << 36
-"""Bytes of WAL, more than are written between two lines of a function and fewer than in one
-wraparound of transaction ids."""
+_MAC_LENGTH: Final = sha256().digest_size * 2
+_XID_SPACE: Final = 1 << 32
+_MAX_WAL_DISTANCE: Final = 1 << 36
+"""Bytes of WAL: more than can be written between computing and emitting a message, and fewer than
+in one wraparound of transaction ids."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class UntrustedMessageError(Exception):
     """A DDL message is ignored as a whole.
 
     Attributes:
-        reason: ``forged``: wrong code, or another transaction's. ``unreadable``: authentic, but not
+        reason: ``forged``: wrong MAC, or another transaction's. ``unreadable``: authentic, but not
             parseable. ``filter``: it has a filter that no publication can have. ``unexpected``:
             there are no event triggers that could have written it.
     """
@@ -60,12 +60,12 @@ class UntrustedMessageError(Exception):
 def unreadable(prefix: str, error: Exception) -> UntrustedMessageError:
     """Return the error to raise for a message that cannot be parsed."""
     return UntrustedMessageError(
-        "unreadable", f"a logical message with prefix {prefix!r} does not read: {error}"
+        "unreadable", f"a logical message with prefix {prefix!r} cannot be parsed: {error}"
     )
 
 
-def open_message(message: LogicalMessage, xid: int | None, keys: Collection[Key]) -> bytes:
-    """Return the body of a DDL message.
+def authenticate(message: LogicalMessage, xid: int | None, keys: Collection[Key]) -> bytes:
+    """Return the body of a DDL message that the event triggers have written.
 
     Args:
         message: Message as it is in the stream.
@@ -75,16 +75,16 @@ def open_message(message: LogicalMessage, xid: int | None, keys: Collection[Key]
     Raises:
         UntrustedMessageError: the event triggers have not written it, or it cannot be parsed.
     """
-    code, body = message.content[:_CODE], message.content[_CODE + 1 :]
+    mac, body = message.content[:_MAC_LENGTH], message.content[_MAC_LENGTH + 1 :]
     text = message.prefix.encode() + b"\n" + body
-    proven = len(code) == _CODE and any(
+    proven = len(mac) == _MAC_LENGTH and any(
         hmac.compare_digest(
-            sha256(key.outer + sha256(key.inner + text).digest()).hexdigest().encode(), code
+            sha256(key.outer + sha256(key.inner + text).digest()).hexdigest().encode(), mac
         )
         for key in keys
     )
     if not proven:
-        raise UntrustedMessageError("forged", "its code is not the event triggers'")
+        raise UntrustedMessageError("forged", "its MAC does not match the event triggers' key")
     try:
         said: Any = json.loads(body)
         xid_text, lsn_text = said["xid"], said["lsn"]
@@ -93,10 +93,10 @@ def open_message(message: LogicalMessage, xid: int | None, keys: Collection[Key]
         written, began = int(xid_text), parse_lsn(lsn_text)
     except (ValueError, LookupError, TypeError, RecursionError, GatewayError) as error:
         raise unreadable(message.prefix, error) from None
-    if xid is None or written % _XIDS != xid % _XIDS or not _is_near(began, message.lsn):
-        raise UntrustedMessageError("forged", f"it was written in transaction {written}")
+    if xid is None or written % _XID_SPACE != xid % _XID_SPACE or not _is_near(began, message.lsn):
+        raise UntrustedMessageError("forged", f"its MAC was issued for transaction {written}")
     return body
 
 
 def _is_near(began: Lsn, lsn: Lsn) -> bool:
-    return began <= lsn < began + _FAR
+    return began <= lsn < began + _MAX_WAL_DISTANCE

@@ -55,8 +55,8 @@ from gateway.runtime.planning.setup import (
     warn_of_risks,
 )
 from gateway.runtime.planning.untrusted_texts import refused_requests, trusted_progress
-from gateway.sink.delivery.producer import TransactionalSink
-from gateway.sink.delivery.recovered import Recovered
+from gateway.sink.delivery.committed_state import CommittedState
+from gateway.sink.delivery.sink import TransactionalSink
 from gateway.sink.registry.registry import Registry
 from gateway.source.catalog.partitions import partition_conditions
 from gateway.source.provisioning.privileges import why_unreadable
@@ -190,7 +190,7 @@ class Attempt:
         made: Lsn | None,
         *,
         was_down: bool,
-    ) -> tuple[SlotStart, GoOn, Recovered] | None:
+    ) -> tuple[SlotStart, GoOn, CommittedState] | None:
         """Fence a predecessor, decide by its progress, and commit that; None to start again."""
         process, carried = self._process, self._carried
         recovered = sink.open(OPEN_TIMEOUT_S, stopping=process.stopping)
@@ -222,7 +222,7 @@ class Attempt:
         receiver: Receiver,
         sink: TransactionalSink,
         made: Lsn | None,
-        recovered: Recovered,
+        recovered: CommittedState,
         lost: Collection[str],
     ) -> GoOn | None:
         """Decide by the watermark, with no other writer; None if the slot was dropped.
@@ -279,7 +279,7 @@ class Attempt:
         return replace(decision, watermark=watermark)
 
     def _accept_requests(
-        self, slot: SlotStart, sink: TransactionalSink, recovered: Recovered, going_on: GoOn
+        self, slot: SlotStart, sink: TransactionalSink, recovered: CommittedState, going_on: GoOn
     ) -> GoOn:
         """Commit the copies that are due for requests and for new partitions."""
         plan, connection = slot.setup.plan, slot.outside.connection
@@ -304,7 +304,7 @@ class Attempt:
         receiver: Receiver,
         sink: TransactionalSink,
         going_on: GoOn,
-        recovered: Recovered,
+        recovered: CommittedState,
     ) -> Outcome:
         process, carried = self._process, self._carried
         setup, outside = slot.setup, slot.outside
@@ -362,7 +362,7 @@ class Attempt:
         self._process.pause(seconds)
 
 
-def _is_superseded(definitions: Definitions | None, recovered: Recovered) -> bool:
+def _is_superseded(definitions: Definitions | None, recovered: CommittedState) -> bool:
     """Whether other definitions than these are in force by now: another gateway has led."""
     watermark = recovered.watermark
     if definitions is None or watermark is None:

@@ -20,8 +20,8 @@ from gateway.runtime.loop.receiver import Receiver
 from gateway.runtime.planning.ownership import claim_topics
 from gateway.runtime.planning.routes import Outside
 from gateway.runtime.planning.setup import Setup, commit_claim, make_sink, slot_identity
-from gateway.sink.delivery.producer import TransactionalSink
-from gateway.sink.delivery.recovered import Recovered
+from gateway.sink.delivery.committed_state import CommittedState
+from gateway.sink.delivery.sink import TransactionalSink
 from gateway.sink.own_topics.progress import read_progress, read_systems
 from gateway.source.provisioning.own_publications import check_publications, ensure_publications
 from gateway.source.stream.connection import ReplicationConnection
@@ -53,7 +53,7 @@ class SlotStart:
     outside: Outside
     on_wait: OnWait
 
-    def facts(self, recovered: Recovered | None = None) -> Facts:
+    def facts(self, recovered: CommittedState | None = None) -> Facts:
         """Gather the facts of a start; the server last, because it only moves forward.
 
         `recovered` is the progress that an open sink has read; None to read it without a claim.

@@ -36,7 +36,7 @@ from gateway.runtime.loop.receiver import Receiver
 from gateway.runtime.planning.plan import PlanReader
 from gateway.runtime.planning.reload import PreparedDefinitions, Reloader
 from gateway.sink.delivery.batches import why_one_by_one
-from gateway.sink.delivery.producer import TransactionalSink
+from gateway.sink.delivery.sink import TransactionalSink
 from gateway.source.copy.chunk_reader import ChunkReader
 from gateway.source.provisioning.privileges import why_unreadable
 from gateway.transactions import Assembler

@@ -7,7 +7,7 @@ copied or a catalog look-up hangs. Frames for which there is no room go to disk 
     the loop receives      receive()    from disk first, then from the socket
     the loop has no room   defer()      nothing for half a second, then from the socket to disk
     the loop is held       spool()      from the socket to disk
-    the loop is elsewhere  attended()   a thread does that
+    the loop is blocked    attended()   a thread does that
 
 A server that is only faster than Kafka, or than the loop, waits as it does for any subscriber: the
 way through the disk costs CPU where it is short. While the loop reads from disk, the socket is
@@ -15,9 +15,9 @@ looked at twice a second.
 
 When the disk has no room, reading pauses and the log says so; feedback goes on.
 
-The server's questions are answered where they arrive. One that insists is stopping, and waits for a
-confirmation: see `gateway.runtime.loop.shutdown_keepalives`. Its connection is closed instead, and
-it can stop.
+Keepalives that request a reply are answered as soon as they are read. A server that keeps
+requesting one is shutting down and waits for a confirmation
+(`gateway.runtime.loop.shutdown_keepalives`); its connection is closed instead, so that it can stop.
 """
 
 from __future__ import annotations
@@ -195,7 +195,7 @@ class Receiver(Closing):
             TransientError: the connection is gone, or the server is stopping and insists.
         """
         self.send_feedback(flush_lsn)
-        if self._keepalives.insists(wal_end, self._flush_lsn, self._clock()):
+        if self._keepalives.is_shutting_down(wal_end, self._flush_lsn, self._clock()):
             raise TransientError(
                 "the source server is stopping and waits for a confirmation of "
                 f"{format_lsn(wal_end)}, which cannot be given yet: everything until "
@@ -216,7 +216,7 @@ class Receiver(Closing):
         failure: list[Exception] = []
         ended, end = os.pipe()
         thread = threading.Thread(
-            target=self._attend, args=(ended, failure), name="pgsluice intake", daemon=True
+            target=self._attend, args=(ended, failure), name="pgsluice receiver", daemon=True
         )
         thread.start()
         try:

@@ -18,14 +18,17 @@ from gateway.core.lsn import Lsn
 __all__ = ["ShutdownKeepalives"]
 
 GAP_S: Final = 0.5
-"""A question that comes sooner than this after the answer to the same one before is impatient."""
+"""Maximum gap between an answer and the next request at the same position for the two to count as
+one run, in seconds."""
 
 PATIENCE_S: Final = 4.0
-"""Duration after which it counts; a commit to Kafka that is under way is usually done before."""
+"""How long a run must last before the server is taken to be shutting down, in seconds.
+
+A commit to Kafka that is under way is usually done before."""
 
 
 class ShutdownKeepalives:
-    """Watches the keepalives that ask for an answer."""
+    """Watches the keepalives that request a reply."""
 
     __slots__ = ("_answered_at", "_since", "_wal_end")
 
@@ -35,11 +38,11 @@ class ShutdownKeepalives:
         self._answered_at = 0.0
 
     def reset(self) -> None:
-        """Data has come: the server is at work."""
+        """Forget the run: the server has sent data."""
         self._wal_end = None
 
-    def insists(self, wal_end: Lsn, flush_lsn: Lsn, now: float) -> bool:
-        """Note a request that is answered with `flush_lsn`; return whether the server is stopping.
+    def is_shutting_down(self, wal_end: Lsn, flush_lsn: Lsn, now: float) -> bool:
+        """Record a request answered with `flush_lsn`; return whether the server is shutting down.
 
         Args:
             wal_end: Position of the keepalive.

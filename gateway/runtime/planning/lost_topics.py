@@ -37,7 +37,7 @@ from gateway.runtime.planning.setup import (
     slot_identity,
     with_topics,
 )
-from gateway.sink.delivery.recovered import Recovered
+from gateway.sink.delivery.committed_state import CommittedState
 from gateway.sink.own_topics.requests import forget_offsets
 from gateway.sink.registry.registry import Registry
 from gateway.sink.topics.log_bounds import read_log_bounds
@@ -65,7 +65,7 @@ def hold_lost(
     settings: Settings,
     setup: Setup,
     outside: Outside,
-    recovered: Recovered,
+    recovered: CommittedState,
     seen: Collection[str],
     faults: Mapping[TableId, Fault],
     *,
@@ -103,7 +103,7 @@ def hold_lost(
 
 
 def find_lost(
-    settings: Settings, setup: Setup, recovered: Recovered, seen: Collection[str]
+    settings: Settings, setup: Setup, recovered: CommittedState, seen: Collection[str]
 ) -> LostTopics:
     """Find and log the topics that lack records, or have another number of partitions.
 
@@ -151,7 +151,7 @@ def find_lost(
 def _found(
     settings: Settings,
     setup: Setup,
-    recovered: Recovered,
+    recovered: CommittedState,
     seen: Collection[str],
     held: Mapping[str, CopyState],
 ) -> Iterator[tuple[TableId, str, HeldCause, str]]:
@@ -189,7 +189,7 @@ def forget_lost(
     settings: Settings,
     setup: Setup,
     registry: Registry,
-    recovered: Recovered,
+    recovered: CommittedState,
     lost: Collection[str],
 ) -> None:
     """Forget the ends of topics that have lost records, now that their copies are pending.
@@ -203,7 +203,7 @@ def forget_lost(
 
 
 def unknown_ends(
-    settings: Settings, setup: Setup, recovered: Recovered, lost: Collection[str] = ()
+    settings: Settings, setup: Setup, recovered: CommittedState, lost: Collection[str] = ()
 ) -> dict[str, tuple[int, ...]]:
     """Return the current ends of partitions, for topics without a known end.
 

@@ -35,7 +35,7 @@ from gateway.definitions.ddl.effects import (
     published_of,
     untouched,
 )
-from gateway.definitions.ddl.messages import Key, UntrustedMessageError, open_message
+from gateway.definitions.ddl.messages import Key, UntrustedMessageError, authenticate
 from gateway.definitions.groups import only_group
 from gateway.definitions.model import Catalog, Definitions, Fault, Plan, Table
 from gateway.definitions.sql.parser import parse_definitions
@@ -373,7 +373,7 @@ class PlanReader:
         if not self._reports_ddl:  # or the triggers are new: the next attempt reads their messages
             raise UntrustedMessageError("unexpected", "there were no event triggers at the start")
         try:
-            return open_message(message, xid, self._keys)
+            return authenticate(message, xid, self._keys)
         except UntrustedMessageError as error:
             if error.reason != "forged" or time.monotonic() < self._next_look:
                 raise
@@ -382,7 +382,7 @@ class PlanReader:
         if key is not None and key not in self._keys:
             # The one before stays: messages from before it was replaced may still come.
             self._keys = (key, *self._keys)[:_KEYS]
-        return open_message(message, xid, self._keys)
+        return authenticate(message, xid, self._keys)
 
     def stream_plan(self) -> Plan | None:
         """Return the plan according to DDL messages; None before the first one."""

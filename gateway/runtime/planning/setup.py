@@ -32,7 +32,7 @@ from gateway.runtime.planning.preflight import plan_refusals, server_refusals
 from gateway.runtime.planning.routes import relation_routes, routing_settings
 from gateway.runtime.planning.topics import TOPICS_TIMEOUT_S, Topics, ensure_all_topics
 from gateway.sink.clients.identity import SlotIdentity
-from gateway.sink.delivery.producer import TransactionalSink
+from gateway.sink.delivery.sink import TransactionalSink
 from gateway.sink.own_topics.progress import KafkaProgress, read_progress
 from gateway.sink.registry.registry import Registry
 from gateway.sink.topics.durability import Risk

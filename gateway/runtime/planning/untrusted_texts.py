@@ -21,7 +21,7 @@ from gateway.core.records import CopyRequest, CopyState
 from gateway.definitions.model import Plan
 from gateway.definitions.requests import concerned
 from gateway.observe import Counters, event
-from gateway.sink.delivery.recovered import Recovered
+from gateway.sink.delivery.committed_state import CommittedState
 from gateway.source.filters.conditions import check_condition, refuse_text
 
 __all__ = ["refused_requests", "trusted_progress"]
@@ -33,8 +33,8 @@ _LONGEST: Final = 500
 
 
 def trusted_progress(
-    connection: psycopg.Connection, recovered: Recovered, counters: Counters
-) -> Recovered:
+    connection: psycopg.Connection, recovered: CommittedState, counters: Counters
+) -> CommittedState:
     """Return `recovered` without texts that may not be part of a statement; log those ignored.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Deadline of the sink's calls to Kafka, with the times at which to look and to report."""
+"""Deadline of the sink's calls to Kafka, with timers for probes and log reminders."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Final
 
 __all__ = ["Deadline"]
 
-_LOOK_S: Final = 3.0
+_PROBE_INTERVAL_S: Final = 3.0
 _REMINDER_S: Final = 30.0
 
 
@@ -21,7 +21,7 @@ class Deadline:
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._at = 0.0
-        self._look_at = 0.0
+        self._probe_at = 0.0
         self._remind_at = 0.0
         self._reminded = False
 
@@ -29,18 +29,18 @@ class Deadline:
         """Start: the following calls have `seconds` in all."""
         now = self._clock()
         self._at, self._remind_at, self._reminded = now + seconds, now + _REMINDER_S, False
-        self._look_at = now + _LOOK_S
+        self._probe_at = now + _PROBE_INTERVAL_S
 
     @property
-    def rest_s(self) -> float:
+    def remaining_s(self) -> float:
         """Seconds left; negative when it has passed."""
         return self._at - self._clock()
 
-    def pop_look(self) -> bool:
-        """Return whether it is time to look at Kafka; if so, the next time is set."""
-        if self._clock() < self._look_at:
+    def pop_probe(self) -> bool:
+        """Return whether a probe of Kafka is due; if so, the next time is set."""
+        if self._clock() < self._probe_at:
             return False
-        self._look_at = self._clock() + _LOOK_S
+        self._probe_at = self._clock() + _PROBE_INTERVAL_S
         return True
 
     def remind_now(self) -> None:

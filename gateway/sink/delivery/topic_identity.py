@@ -65,5 +65,5 @@ class TopicIdentity:
         now = read_topic_ids(self._kafka, self.ids, timeout_s=timeout_s)
         if lost := other_topics(self.ids, now):
             raise LostRecordsError(
-                f"topic {', '.join(lost)}: somebody has deleted it and made it again", topics=lost
+                f"topic {', '.join(lost)}: it was deleted and recreated", topics=lost
             )

@@ -57,8 +57,8 @@ from gateway.sink.clients.client_errors import ErrorCallback
 from gateway.sink.clients.failures import classify_kafka_error
 from gateway.sink.clients.identity import SlotIdentity
 from gateway.sink.clients.properties import admin_properties, consumer_properties, make_client
+from gateway.sink.delivery.committed_state import CommittedState
 from gateway.sink.delivery.record_limits import record_bytes
-from gateway.sink.delivery.recovered import Recovered
 from gateway.sink.reading.decoding import unframed
 from schemas import load
 
@@ -78,7 +78,7 @@ _LOG: Final = logging.getLogger(__name__)
 
 
 class KafkaProgress:
-    """`gateway.sink.delivery.recovered.ProgressStore` in one topic.
+    """`gateway.sink.delivery.committed_state.ProgressStore` in one topic.
 
     Args:
         kafka: librdkafka properties of the user.
@@ -174,7 +174,7 @@ class KafkaProgress:
             for topic, next_ in offsets.items()
         ]
 
-    def read(self, timeout_s: float) -> Recovered:
+    def read(self, timeout_s: float) -> CommittedState:
         """Return the last committed state of this slot.
 
         Raises:
@@ -203,7 +203,7 @@ def read_progress(
     timeout_s: float,
     *,
     settled: bool = True,
-) -> Recovered:
+) -> CommittedState:
     """Return the last committed state of a slot; see `KafkaProgress.read` for errors.
 
     Args:
@@ -271,7 +271,7 @@ def _last_readable(
 
 def read_slots(
     kafka: Mapping[str, str | int | bool], topic: str, slot: str, timeout_s: float
-) -> list[Recovered]:
+) -> list[CommittedState]:
     """Return the last committed state for each server and database with a slot of this name.
 
     For callers that cannot query the server's identity. Raises as `read_progress`.
@@ -292,7 +292,7 @@ def read_slots(
 
 def _read_back(
     found: Mapping[ProgressKey, Sequence[bytes]], topic: str, unreadable: list[str]
-) -> Recovered:
+) -> CommittedState:
     values = []
     for key, written in found.items():
         value = _last_readable(key, written, topic, unreadable)
@@ -301,7 +301,7 @@ def _read_back(
     return replace(_recovered(values), unreadable=tuple(unreadable))
 
 
-def _recovered(records: Iterable[tuple[ProgressKey, ProgressValue]]) -> Recovered:
+def _recovered(records: Iterable[tuple[ProgressKey, ProgressValue]]) -> CommittedState:
     position: Position | None = None
     copies: list[CopyState] = []
     requests: list[CopyRequest] = []
@@ -321,7 +321,7 @@ def _recovered(records: Iterable[tuple[ProgressKey, ProgressValue]]) -> Recovere
                 if value.topic_id:
                     topic_ids[key.name] = value.topic_id
     if position is None:
-        return Recovered(None, offsets, tuple(requests), topic_ids=topic_ids)
+        return CommittedState(None, offsets, tuple(requests), topic_ids=topic_ids)
     watermark = Watermark(
         position.end_lsn,
         position.timeline,
@@ -330,7 +330,7 @@ def _recovered(records: Iterable[tuple[ProgressKey, ProgressValue]]) -> Recovere
         position.last,
         position.refusal,
     )
-    return Recovered(watermark, offsets, tuple(requests), topic_ids=topic_ids)
+    return CommittedState(watermark, offsets, tuple(requests), topic_ids=topic_ids)
 
 
 def read_systems(

@@ -353,7 +353,9 @@ class ReplicationConnection(Closing):
             case Liveness.ASK:
                 self._send_update(reply_requested=True)
             case Liveness.LOST:
-                self._failure = self._lost("the server says nothing, and does not answer")
+                self._failure = self._lost(
+                    "no message from the server, not even a reply to a request"
+                )
                 raise self._failure
             case Liveness.WAIT:
                 pass

@@ -8,7 +8,7 @@ from hashlib import sha256
 import pytest
 
 from gateway.core.lsn import Lsn
-from gateway.definitions.ddl.messages import Key, UntrustedMessageError, open_message
+from gateway.definitions.ddl.messages import Key, UntrustedMessageError, authenticate
 from gateway.pgoutput.messages import LogicalMessage
 
 KEY = Key(b"i" * 64, b"o" * 64)
@@ -25,7 +25,7 @@ def message(
 
 
 def test_its_code_proves_it() -> None:
-    assert open_message(message(), 7, [OTHER, KEY]) == BODY
+    assert authenticate(message(), 7, [OTHER, KEY]) == BODY
 
 
 @pytest.mark.parametrize(
@@ -44,14 +44,14 @@ def test_its_code_proves_it() -> None:
 )
 def test_anything_else_is_forged(forged: LogicalMessage, xid: int | None) -> None:
     with pytest.raises(UntrustedMessageError) as refused:
-        open_message(forged, xid, [KEY])
+        authenticate(forged, xid, [KEY])
     assert refused.value.reason == "forged"
 
 
 @pytest.mark.parametrize("body", [b"", b"[]", b"{}", b'{"xid": 1, "lsn": "no"}', b"[" * 100_000])
 def test_one_that_does_not_read_is_said_to_be_that(body: bytes) -> None:
     with pytest.raises(UntrustedMessageError) as refused:
-        open_message(message(body), 7, [KEY])
+        authenticate(message(body), 7, [KEY])
     assert refused.value.reason == "unreadable"
 
 

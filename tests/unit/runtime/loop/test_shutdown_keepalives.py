@@ -24,7 +24,10 @@ START = Lsn(1000)
 
 def insisted(questions: Sequence[tuple[float, int, int]]) -> list[bool]:
     keepalives = ShutdownKeepalives()
-    return [keepalives.insists(Lsn(wal_end), Lsn(flush), now) for now, wal_end, flush in questions]
+    return [
+        keepalives.is_shutting_down(Lsn(wal_end), Lsn(flush), now)
+        for now, wal_end, flush in questions
+    ]
 
 
 def every(
@@ -57,7 +60,7 @@ def test_data_in_between_means_that_the_server_works() -> None:
     found = []
     for now, wal_end, flush in every(0.1, 100):
         keepalives.reset()
-        found.append(keepalives.insists(Lsn(wal_end), Lsn(flush), now))
+        found.append(keepalives.is_shutting_down(Lsn(wal_end), Lsn(flush), now))
 
     assert not any(found)
 

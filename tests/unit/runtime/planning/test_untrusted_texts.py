@@ -8,14 +8,14 @@ import pytest
 
 from gateway.observe import Counters
 from gateway.runtime.planning.untrusted_texts import trusted_progress
-from gateway.sink.delivery.recovered import Recovered
+from gateway.sink.delivery.committed_state import CommittedState
 
 RECORDS = 1000
 
 
 def test_however_many_and_long_they_are_the_log_is_short(caplog: pytest.LogCaptureFixture) -> None:
     counters = Counters()
-    recovered = Recovered(None, {}, (), unreadable=("copy " + "x" * 1_000_000,) * RECORDS)
+    recovered = CommittedState(None, {}, (), unreadable=("copy " + "x" * 1_000_000,) * RECORDS)
 
     trusted_progress(cast("Any", None), recovered, counters)
 

@@ -9,13 +9,13 @@ from gateway.definitions.model import FilterClause, Operation, Plan, Publish, Ta
 from gateway.definitions.tables.keys import key_of
 from spark_consumer.names import part
 
-__all__ = ["Target", "targets"]
+__all__ = ["ComparedTable", "compared_tables"]
 
-_ROWS = (Operation.INSERT, Operation.UPDATE, Operation.DELETE)
+_ROW_OPERATIONS = (Operation.INSERT, Operation.UPDATE, Operation.DELETE)
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class ComparedTable:
     """A subscriber table.
 
     Attributes:
@@ -35,21 +35,25 @@ class Target:
     reason: str | None
 
 
-def targets(plan: Plan, subscription: str) -> list[Target]:
+def compared_tables(plan: Plan, subscription: str) -> list[ComparedTable]:
     """Return the tables of a subscription, by name."""
     by_oid: dict[int, list[Publish]] = {}
     for publish in plan.publishes:
         if publish.subscription == subscription:
             by_oid.setdefault(publish.target_oid, []).append(publish)
     copy_data = {one.name: one.copy_data for one in plan.subscriptions}[subscription]
-    found = [_target(plan.tables[oid], publishes, copy_data) for oid, publishes in by_oid.items()]
-    return sorted(found, key=lambda target: target.name)
+    found = [
+        _compared_table(plan.tables[oid], publishes, copy_data) for oid, publishes in by_oid.items()
+    ]
+    return sorted(found, key=lambda each: each.name)
 
 
-def _target(table: Table, publishes: Sequence[Publish], copy_data: bool) -> Target:
+def _compared_table(table: Table, publishes: Sequence[Publish], copy_data: bool) -> ComparedTable:
     columns = tuple(c.name for c in table.columns if publishes[0].publishes(c))
-    filters = {frozenset(p.filters.get(o, ())) for p in publishes for o in _ROWS}
-    missing = sorted(o.value for o in _ROWS if any(o not in p.operations for p in publishes))
+    filters = {frozenset(p.filters.get(o, ())) for p in publishes for o in _ROW_OPERATIONS}
+    missing = sorted(
+        o.value for o in _ROW_OPERATIONS if any(o not in p.operations for p in publishes)
+    )
     reason = None
     if not copy_data:
         reason = "the subscription has copy_data = false"
@@ -57,7 +61,7 @@ def _target(table: Table, publishes: Sequence[Publish], copy_data: bool) -> Targ
         reason = f"its publications do not publish {_listed(missing)}"
     elif len(filters) > 1:
         reason = "its publications filter INSERT, UPDATE and DELETE differently"
-    return Target(
+    return ComparedTable(
         name=f"{part(table.schema)}.{part(table.name)}",
         table=table,
         columns=columns,

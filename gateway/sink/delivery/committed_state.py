@@ -1,4 +1,4 @@
-"""State in Kafka that a sink starts from, and the store that keeps it."""
+"""Committed state in Kafka that a sink starts from, and the store that keeps it."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from typing import Protocol
 
 from gateway.core.records import CopyRequest, Record, Watermark
 
-__all__ = ["ProgressStore", "Recovered", "is_same", "is_same_watermark"]
+__all__ = ["CommittedState", "ProgressStore", "is_same", "is_same_watermark"]
 
 
 @dataclass(frozen=True, slots=True)
-class Recovered:
+class CommittedState:
     """State committed by a predecessor.
 
     Attributes:
         watermark: Watermark; None if there never was one.
         offsets: Offsets after the last record of each partition, by topic; the index is the
             partition.
-        requests: Requests not accepted yet, in the order of their arrival.
-        unreadable: Skipped records that no gateway has written, with the reason.
+        requests: Pending copy requests, oldest first.
+        unreadable: Descriptions of skipped foreign records.
         topic_ids: Kafka's IDs of the topics written to, including those of markers, by name.
     """
 
@@ -48,11 +48,11 @@ class ProgressStore(Protocol):
     ) -> list[Record]:
         """Return the records of the next offsets of some topics; the index is the partition."""
 
-    def read(self, timeout_s: float) -> Recovered:
+    def read(self, timeout_s: float) -> CommittedState:
         """Return the last committed state."""
 
 
-def is_same(found: Recovered, before: Recovered | None) -> bool:
+def is_same(found: CommittedState, before: CommittedState | None) -> bool:
     """Whether two states have the same offsets and the same watermark."""
     return (
         before is not None

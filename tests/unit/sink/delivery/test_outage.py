@@ -7,21 +7,21 @@ from collections.abc import Callable
 
 import pytest
 
-from gateway.sink.delivery.away import Away
+from gateway.sink.delivery.outage import OutageDetector
 
 
 class Sight:
-    """An `Away` that looks, on a clock that only the looks move."""
+    """An `OutageDetector` with a clock that only its probes move."""
 
     def __init__(self) -> None:
         self.now = 100.0
         self.told: list[str] = []
-        self.away = Away(self.told.append, lambda: self.now)
+        self.away = OutageDetector(self.told.append, lambda: self.now)
 
     def look(self, *, answered: bool = False, reason: str = "refused") -> None:
         """Wait for the pause, and look for as long as that may take."""
-        self.now += self.away.pause_s + (0 if answered else self.away.look_s)
-        self.away.looked(answered=answered, reason=reason)
+        self.now += self.away.pause_s + (0 if answered else self.away.probe_timeout_s)
+        self.away.record_probe(answered=answered, reason=reason)
 
     def look_until_named(self) -> float:
         """How long it took."""
@@ -52,24 +52,24 @@ def test_looks_without_an_answer_do_not_count_once_one_was_answered(silent_looks
 
 def test_who_is_silent_is_asked_more_often_and_given_longer() -> None:
     away = Sight().away
-    pause_s, look_s = away.pause_s, away.look_s
+    pause_s, probe_timeout_s = away.pause_s, away.probe_timeout_s
 
-    away.looked(answered=False, reason="refused")
+    away.record_probe(answered=False, reason="refused")
 
     assert away.pause_s < pause_s
-    assert away.look_s > look_s
+    assert away.probe_timeout_s > probe_timeout_s
 
 
 def test_it_is_said_once_when_it_begins_and_once_when_it_is_over(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     sight = Sight()
-    with caplog.at_level(logging.INFO, "gateway.sink.delivery.away"):
-        sight.away.over()
+    with caplog.at_level(logging.INFO, "gateway.sink.delivery.outage"):
+        sight.away.record_recovery()
         sight.look_until_named()
         sight.look(reason="timed out")
-        sight.away.over()
-        sight.away.over()
+        sight.away.record_recovery()
+        sight.away.record_recovery()
 
     assert [r.levelname for r in caplog.records] == ["WARNING", "INFO"]
     assert sight.told == [
@@ -84,18 +84,18 @@ def test_it_is_said_once_when_it_begins_and_once_when_it_is_over(
 def test_what_waits_and_what_failed_is_over_in_the_same_words(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    troubles: tuple[Callable[[Away], None], ...] = (
-        lambda away: away.waits("refused", give_up_in_s=270.0),
-        lambda away: away.failed("refused"),
+    troubles: tuple[Callable[[OutageDetector], None], ...] = (
+        lambda away: away.record_wait("refused", give_up_in_s=270.0),
+        lambda away: away.record_failure("refused"),
     )
     for name in troubles:
         sight = Sight()
         caplog.clear()
-        with caplog.at_level(logging.INFO, "gateway.sink.delivery.away"):
+        with caplog.at_level(logging.INFO, "gateway.sink.delivery.outage"):
             name(sight.away)
             sight.look(answered=True)  # what waits is not done yet
             assert sight.away.named
-            sight.away.over()
+            sight.away.record_recovery()
 
         assert sight.told == ["Kafka does not answer: refused", ""]
         assert [r.levelname for r in caplog.records] == ["WARNING", "INFO"]

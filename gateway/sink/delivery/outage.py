@@ -12,18 +12,18 @@ from typing import Final
 
 from gateway.observe import event
 
-__all__ = ["Away"]
+__all__ = ["OutageDetector"]
 
 _LOG: Final = logging.getLogger(__name__)
 _SILENT_S: Final = 8.0
 """Seconds without an answered probe after which Kafka counts as away."""
 _PAUSE_S: Final = 5.0
 _SHORT_PAUSE_S: Final = 1.0
-_LOOK_S: Final = 0.5
-_LONG_LOOK_S: Final = 2.0
+_PROBE_S: Final = 0.5
+_LONG_PROBE_S: Final = 2.0
 
 
-class Away:
+class OutageDetector:
     """Outage detector, used only by the sink's thread.
 
     Args:
@@ -47,11 +47,11 @@ class Away:
         return _PAUSE_S if self._silent_since is None else _SHORT_PAUSE_S
 
     @property
-    def look_s(self) -> float:
+    def probe_timeout_s(self) -> float:
         """Timeout of the next probe, in seconds; a batch that arrives waits for its end."""
-        return _LOOK_S if self._silent_since is None else _LONG_LOOK_S
+        return _PROBE_S if self._silent_since is None else _LONG_PROBE_S
 
-    def looked(self, *, answered: bool, reason: str) -> None:
+    def record_probe(self, *, answered: bool, reason: str) -> None:
         """Record the result of a probe, and the reason if there was no answer."""
         if answered:
             self._silent_since = None
@@ -64,7 +64,7 @@ class Away:
                 event(_LOG, logging.WARNING, "Kafka does not answer", reason=reason)
             self._name(reason)
 
-    def waits(self, reason: str, *, give_up_in_s: float) -> None:
+    def record_wait(self, reason: str, *, give_up_in_s: float) -> None:
         """Log that a batch is still waiting."""
         event(
             _LOG,
@@ -75,12 +75,12 @@ class Away:
         )
         self._name(reason)
 
-    def failed(self, reason: str) -> None:
+    def record_failure(self, reason: str) -> None:
         """Record that a Kafka transaction has failed and will be retried."""
         event(_LOG, logging.WARNING, "Kafka failed, trying again", error=reason)
         self._name(reason)
 
-    def over(self) -> None:
+    def record_recovery(self) -> None:
         """Record that Kafka works again."""
         if self.named:
             event(_LOG, logging.INFO, "Kafka answers again")
