@@ -1,7 +1,7 @@
 """``pgsluice check``: a preflight with a remedy for each finding.
 
-Nothing is created or changed. Every part is checked, also when another one has failed, so that one
-run shows everything there is to repair.
+Nothing is created or changed. Every part is checked, even if another has failed, so that one run
+shows everything there is to repair.
 """
 
 from __future__ import annotations
@@ -167,7 +167,7 @@ def _source_findings(
             Severity.ERROR if held.listed else Severity.WARNING,
             f"table {held.schema}.{held.table} of subscription {held.subscription} is held: "
             f"{held.reason}",
-            "the other tables go on; this one is copied by itself when it can be published",
+            "the other tables go on; this one is copied automatically once it can be published",
         )
     yield _fine(f"definitions: {len(plan.copies)} subscriber tables with an initial copy")
     yield from _guarded("kafka", lambda: _topic_findings(settings, facts, plan, unread))
@@ -211,7 +211,7 @@ def _filter_findings(routes: RelationRoutes, settings: Settings) -> Iterator[Fin
     )
     if settings.on_error.filter == "quarantine":
         topic = error_topic(settings.gateway.name)
-        yield _fine(f"{can_fail}: the row is in topic {topic} then, and the gateway goes on")
+        yield _fine(f"{can_fail}: such rows go to topic {topic}, and replication continues")
     else:
         yield Finding(
             Severity.FINE,
@@ -364,12 +364,12 @@ def _alteration_findings(
         return
     which = ", ".join(named)
     if installation is not None and installation.announces and installation.key is not None:
-        yield _fine(f"publications {which}: an alteration counts at its place in the stream")
+        yield _fine(f"publications {which}: an ALTER takes effect at its LSN")
     else:
         yield Finding(
             Severity.FINE,
-            f"publications {which}: while the gateway lags, the last alteration counts for "
-            "changes before it as well",
+            f"publications {which}: while the gateway lags, the latest definition also "
+            "applies to earlier changes",
             "event triggers on the source make that exact (PostgreSQL 15 and later): see "
             '"Altered publications" in docs/operations.md',
         )
@@ -467,7 +467,7 @@ def _topic_findings(
         yield Finding(
             Severity.ERROR,
             f"kafka: {why}",
-            "its table is held until somebody asks for its copy: `pgsluice copy TABLE`",
+            "its table is held until its copy is requested: `pgsluice copy TABLE`",
         )
     for topic, why in sorted(lost.items()):
         yield Finding(
@@ -475,7 +475,7 @@ def _topic_findings(
             f"kafka: topic {topic} has lost records: {why}",
             "its table is copied again at the next start"
             if settings.topics.on_lost_records == "copy"
-            else "its table is held until somebody asks for its copy: `pgsluice copy TABLE`",
+            else "its table is held until its copy is requested: `pgsluice copy TABLE`",
         )
     others = [found.pop(progress)]
     for risk in risks(found.values(), others):

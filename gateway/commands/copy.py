@@ -37,7 +37,7 @@ from gateway.source.session.connection import connect, server_facts
 __all__ = ["copy"]
 
 _HELD_S: Final = 20.0
-_STATUS: Final = "`pgsluice status` says how far the copies are"
+_STATUS: Final = "`pgsluice status` shows their progress"
 
 
 def copy(
@@ -109,7 +109,7 @@ def copy(
                 f"not done after {timeout_s:.0f} s", hint=f"the gateway goes on; {_STATUS}"
             ),
         )
-    print("cancelled" if cancel else "copied" if wait else f"the gateway copies; {_STATUS}")
+    print("cancelled" if cancel else "copied" if wait else f"copies requested; {_STATUS}")
     return 0
 
 
@@ -123,7 +123,9 @@ def _table(plan: Plan, known: Watermark, name: str) -> tuple[str, str]:
         return (exact or fitting)[0]
     if fitting:
         listed = ", ".join(".".join(each) for each in fitting)
-        raise ConfigError(f"{name} can be {listed}", key="TABLE", hint="give the schema as well")
+        raise ConfigError(
+            f"{name} is ambiguous: {listed}", key="TABLE", hint="give the schema as well"
+        )
     raise ConfigError(
         f"no subscription copies a table {name}",
         key="TABLE",
@@ -177,14 +179,14 @@ def _why_not(plan: Plan, request: CopyRequest) -> str:
             return f"table {name} cannot be published as it is: {held.reason}"
     for schema, table, reason in plan.missing:
         if (schema, table) == (request.schema, request.table):
-            return f"table {name} is not there: {reason}"
+            return f"table {name} does not exist: {reason}"
     return f"subscription {request.subscription} does not copy table {name}"
 
 
 def _check_where(plan: Plan, copy: TableCopy, where: str, connection: psycopg.Connection) -> None:
     why = check_condition(connection, plan.tables[copy.target_oid], where)
     if why is not None:
-        raise ConfigError(f"{where!r} is no condition on rows: {why}", key="--where")
+        raise ConfigError(f"{where!r} is not a valid row condition: {why}", key="--where")
 
 
 class _Answer:
