@@ -250,7 +250,7 @@ def command_line() -> argparse.ArgumentParser:
             metavar="NAME",
             help="only this one; can be given several times (default: all that are defined)",
         )
-    _add_endpos(consume, "stop when all subscriber tables are complete up to LSN")
+    _add_endpos(consume, "stop when all subscriber tables are complete until LSN")
     tables.add_argument(
         "--at", metavar="LSN|TIME", help="their versions at that point (default: now)"
     )
@@ -322,9 +322,7 @@ def command_line() -> argparse.ArgumentParser:
         action="store_true",
         help="cancel requests for this table; without TABLE, for all",
     )
-    resume = _configured(
-        commands, "resume", _copy, "take up a table that was put aside; the same as copy TABLE"
-    )
+    resume = _configured(commands, "resume", _copy, "copy a held table; the same as copy TABLE")
     resume.add_argument("table", metavar="TABLE", help="as TABLE or SCHEMA.TABLE on the source")
     resume.set_defaults(where=None, cancel=False)
     for command in (copy, resume):

@@ -103,7 +103,7 @@ static int read_index(Index *to, PyObject *from, const Numbered *of)
     return DONE;
 }
 
-int candidates_take(Candidates *to, PyObject *from, const Numbered *of)
+int candidates_read(Candidates *to, PyObject *from, const Numbered *of)
 {
     PyObject *all, *others, *indexed;
 

@@ -47,7 +47,7 @@ typedef struct {
     Py_ssize_t columns;
 } Numbered;
 
-int candidates_take(Candidates *to, PyObject *from, const Numbered *of);
+int candidates_read(Candidates *to, PyObject *from, const Numbered *of);
 void candidates_free(Candidates *candidates);
 int candidates_find(const Candidates *among, const Value *values, CandidateList *found);
 int candidates_find_both(const Candidates *among, const Value *old_values, const Value *new_values,

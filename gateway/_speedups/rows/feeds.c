@@ -4,7 +4,7 @@
 #include <string.h>
 
 /* A tuple of (subscription, topic of its markers, their prefix). */
-int feeds_take(Feeds *feeds, PyObject *from)
+int feeds_read(Feeds *feeds, PyObject *from)
 {
     Py_ssize_t count = PyTuple_Size(from);
 

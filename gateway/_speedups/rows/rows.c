@@ -50,7 +50,7 @@ static PyObject *rows_new(PyTypeObject *type, PyObject *arguments, PyObject *key
     if (self == NULL)
         return NULL;
     work = &((Rows *)self)->work;
-    if (table_take(&work->table, arguments) != DONE) {
+    if (table_read(&work->table, arguments) != DONE) {
         Py_DECREF(self);
         return NULL;
     }

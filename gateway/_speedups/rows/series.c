@@ -83,7 +83,7 @@ static PyObject *series_new(PyTypeObject *type, PyObject *arguments, PyObject *k
     Py_INCREF(arguments);
     series->kept = arguments;
     if (!PyArg_ParseTuple(arguments, "SO!", &series->gateway_part, &PyTuple_Type, &feeds) ||
-        feeds_take(&series->feeds, feeds) != DONE ||
+        feeds_read(&series->feeds, feeds) != DONE ||
         read_bytes(series->gateway_part, &series->shared.gateway_part,
                    &series->shared.gateway_size) != DONE) {
         Py_DECREF(self);

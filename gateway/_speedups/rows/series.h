@@ -50,7 +50,7 @@ typedef struct {
     int64_t seq, total_order;
 } Ending;
 
-int feeds_take(Feeds *feeds, PyObject *from);
+int feeds_read(Feeds *feeds, PyObject *from);
 void feeds_free(Feeds *feeds);
 int touch(Feeds *feeds, const TargetList *counted);
 int put_ends(Feeds *feeds, const Ending *ending, const Shared *shared, PyObject *out);

@@ -147,12 +147,12 @@ static int read_group(Group *group, PyObject *from, Py_ssize_t columns)
     numbered = (Numbered){group->targets, group->target_count, group->conditions,
                           group->condition_count, columns};
     for (int i = 0; i < OPERATIONS; i++)
-        if (candidates_take(&group->candidates[i], candidates[i], &numbered) != DONE)
+        if (candidates_read(&group->candidates[i], candidates[i], &numbered) != DONE)
             return FAILED;
     return DONE;
 }
 
-int table_take(Table *table, PyObject *specification)
+int table_read(Table *table, PyObject *specification)
 {
     PyObject *groups, *is_read;
     const uint8_t *read;

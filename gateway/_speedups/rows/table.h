@@ -65,7 +65,7 @@ typedef struct {
 
 int grow(void **items, size_t *room, size_t count, size_t size);
 int read_bytes(PyObject *from, const uint8_t **data, Py_ssize_t *size);
-int table_take(Table *table, PyObject *specification);
+int table_read(Table *table, PyObject *specification);
 void table_free(Table *table);
 
 #endif

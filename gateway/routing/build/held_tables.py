@@ -50,7 +50,7 @@ class HeldTables:
         self._unmarked += sorted(self.copied.intersection(tables) - self.reasons.keys())
 
     def is_ending(self, table_id: TableId) -> bool:
-        """Whether a table is published up to some position, and not copied."""
+        """Whether a table is published until some position, and not copied."""
         return table_id in self._ending
 
     def pop_unmarked(self) -> list[TableId]:
