@@ -17,6 +17,7 @@ from gateway.definitions.server import SUFFIXES
 from gateway.monitor.status import KAFKA, SOURCE, Severity, Status, TableStatus, tables_of
 from gateway.runtime.planning.plan import read_definitions
 from gateway.runtime.planning.setup import slot_identity
+from gateway.runtime.planning.topics import muted_subscriptions
 from gateway.sink.delivery.committed_state import CommittedState
 from gateway.sink.own_topics.progress import read_progress, read_slots
 from gateway.sink.topics.topics import describe_topics
@@ -85,6 +86,7 @@ def read_status(settings: Settings) -> Status:
         if isinstance(error, AccessError):
             denied[error.message] = error.hint or ""
     watermark = None if known is None else known.watermark
+    muted = {} if watermark is None or KAFKA in away else _muted(settings)
     estimates = {} if source is None else source.estimates
     forgotten = watermark is not None and watermark.end_lsn == ZERO_LSN
     copies = () if watermark is None else watermark.copies
@@ -98,9 +100,19 @@ def read_status(settings: Settings) -> Status:
         refusal=None if watermark is None else watermark.refusal,
         away=away,
         denied=denied,
+        muted=muted,
         publications=source.publications if source is not None and forgotten else (),
         file_differs=watermark is not None and not forgotten and _differs(settings, watermark),
     )
+
+
+def _muted(settings: Settings) -> dict[str, str]:
+    """Return the subscriptions for which nothing can be published, and why, as far as is known."""
+    try:
+        subscriptions = read_definitions(settings).subscriptions
+        return muted_subscriptions(settings, (s.name for s in subscriptions))
+    except GatewayError:
+        return {}
 
 
 def _differs(settings: Settings, watermark: Watermark) -> bool:

@@ -19,6 +19,7 @@ __all__ = [
     "has_started",
     "lag_problem",
     "lag_seconds",
+    "muted",
     "refused",
     "takeover_refused",
     "why_not_alive",
@@ -122,6 +123,11 @@ def refused(refusal: Refusal) -> str:
 def takeover_refused(why: str) -> str:
     """Return the notice that a standby does not take over; the same words everywhere."""
     return f"this standby does not take over: {why}"
+
+
+def muted(subscription: str, why: str) -> str:
+    """Return the notice that nothing is published for a subscription; the same words everywhere."""
+    return f"subscription {subscription} is held: {why}"
 
 
 def lag_seconds(figures: Figures, unix_now: float) -> float | None:

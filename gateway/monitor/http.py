@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from gateway.config import Settings
 from gateway.core.errors import ConfigError
-from gateway.monitor.health import lag_seconds, why_not_alive, why_not_ready
+from gateway.monitor.health import lag_seconds, muted, why_not_alive, why_not_ready
 from gateway.monitor.hosts import is_own_host
 from gateway.monitor.http_server import serving
 from gateway.monitor.metrics import CONTENT_TYPE, Exposition
@@ -77,6 +77,7 @@ class _Endpoints:
         held = [table_problem(table) for table in tables if table.state in ("held", "missing")]
         named = [problem.message for problem in held if problem is not None]
         if status is not None:
+            named = [muted(name, why) for name, why in status.muted.items()] + named
             said = body.decode()
             away = [
                 f"{name} does not answer: {why}"

@@ -257,6 +257,12 @@ def _of_status(status: Status) -> Iterator[Metric]:
             estimates.add_metric(of_table, table.estimate)
         if table.state in ("held", "missing"):
             held.add_metric([*of_table, table.state], 1)
+    muted = _gauge(
+        "subscription_held", "1 for a subscription for which nothing is published.", _OF_TABLE[:1]
+    )
+    for name in status.muted:
+        muted.add_metric([name], 1)
+    yield muted
     tables = _gauge("tables", "Tables of subscriptions, by state.", ("state",))
     for state, count in counts.items():
         tables.add_metric([state], count)

@@ -14,7 +14,7 @@ from typing import Any, Final
 from gateway.core.identifiers import quote_identifier
 from gateway.core.lsn import Lsn, format_lsn
 from gateway.core.records import CopyState, HeldCause, Refusal, hint_of
-from gateway.monitor.health import refused, takeover_refused
+from gateway.monitor.health import muted, refused, takeover_refused
 from gateway.source.session.blockers import Task, Wait
 from gateway.source.stream.slot import SlotStatus
 
@@ -98,6 +98,7 @@ class Status:
         refusal: Refusal of changed definitions.
         away: Servers that do not answer, with the reason, by name; their state is unknown.
         denied: Access that a server refuses the gateway's user, with the hint.
+        muted: Subscriptions for which nothing is published, and why.
         lagging: Lag, if it is above the limit.
         publications: The gateway's own publications that exist; only known without a slot.
         standing_by: Whether the gateway stands by.
@@ -114,6 +115,7 @@ class Status:
     refusal: Refusal | None = None
     away: Mapping[str, str] = field(default_factory=dict)
     denied: Mapping[str, str] = field(default_factory=dict)
+    muted: Mapping[str, str] = field(default_factory=dict)
     lagging: str | None = None
     publications: Sequence[str] = ()
     standing_by: bool = False
@@ -177,6 +179,12 @@ class Status:
             )
         if SOURCE not in self.away:
             yield from self._slot_problems()
+        for name, why in self.muted.items():
+            yield Problem(
+                Severity.ACT,
+                muted(name, why),
+                "repair the topic or the rights; what there is of its tables is copied then",
+            )
         for table in self.tables:
             found = table_problem(table)
             if found is not None:
@@ -285,6 +293,7 @@ class Status:
             },
             "away": dict(self.away),
             "lagging": self.lagging,
+            "muted": dict(self.muted),
             "takeover_refused": self.takeover_refused or None,
             "file_differs": self.file_differs,
             "publications": list(self.publications),

@@ -176,6 +176,7 @@ class Watch:
             refusal=figures.refusal,
             away=away,
             denied=denied,
+            muted=figures.muted,
             lagging=lag_problem(figures, time.time(), most),
             standing_by=figures.phase == "standby",
             takeover_refused=figures.takeover_refused,

@@ -114,6 +114,7 @@ class Figures:
     away_since: float
     denied: tuple[str, str] | None
     takeover_refused: str
+    muted: Mapping[str, str]
     commit_seconds: Histogram
     commit_records: Histogram
 
@@ -138,6 +139,7 @@ class Counters:
         commit_records: Number of records in a Kafka transaction.
         refusal: Refusal of changed definitions; another thread may set it.
         takeover_refused: Reason why this standby does not take over; empty if it does.
+        muted: Subscriptions for which nothing is published, and why; replaced, never changed.
         posted: Latest copy; the only attribute that other threads may read.
     """
 
@@ -165,6 +167,7 @@ class Counters:
     _away: tuple[str, float] = ("", 0.0)
     _denied: tuple[str, str] | None = None
     takeover_refused: str = ""
+    muted: Mapping[str, str] = field(default_factory=dict)
     posted: Figures | None = None
 
     def enter(self, phase: Phase) -> None:
@@ -219,6 +222,7 @@ class Counters:
             away_since=away_since,
             denied=self._denied,
             takeover_refused=self.takeover_refused,
+            muted=self.muted,
             commit_seconds=self.commit_seconds.copy(),
             commit_records=self.commit_records.copy(),
         )

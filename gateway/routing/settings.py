@@ -25,8 +25,8 @@ class RoutingSettings:
             it; a topic that is not named has no limit.
         system_identifier: System identifier of the source server, for markers; so is `slot`.
         server_filters: Whether a server evaluates the filters that are not evaluated here.
-        muted: Subscriptions whose marker topic cannot be used: all their tables are held, and no
-            record is for them.
+        muted: Subscriptions whose marker topic cannot be used, and why: all their tables are held,
+            and no record is for them.
     """
 
     gateway: str
@@ -44,7 +44,7 @@ class RoutingSettings:
     server_filters: bool = True
     system_identifier: str = ""
     slot: str = ""
-    muted: frozenset[str] = frozenset()
+    muted: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def writer(self) -> Writer:

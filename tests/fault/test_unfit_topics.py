@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from html import unescape
 
 import pytest
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._config import AlterConfigOpType, ConfigEntry, ConfigResource
 from confluent_kafka.admin._resource import ResourceType
-from confluent_kafka.cimpl import NewPartitions
+from confluent_kafka.cimpl import NewPartitions, NewTopic
 
-from tests.support.gateway_scene import Scene, current_lsn
+from tests.integration.test_gateway_monitor import LISTENING, Monitored
+from tests.support.gateway_scene import Scene, current_lsn, wait_until_confirmed
 from tests.support.servers import Database
+from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.postgres, pytest.mark.kafka, pytest.mark.slow]
 
@@ -120,3 +123,51 @@ def test_an_unfit_topic_of_markers_holds_its_own_subscription_alone(
         assert s.rebuilt("t") == rows
         assert s.rebuilt("u") == sorted([(key,) for key in range(1, 10)], key=repr)
         assert "held" not in s.cli("status").out
+
+
+def test_a_subscription_without_tables_whose_topic_of_markers_is_unfit_shows_everywhere(
+    scene: Callable[..., Scene], database: Database, kafka: str
+) -> None:
+    admin = AdminClient({"bootstrap.servers": kafka})
+    with database.connect() as connection:
+        connection.execute("CREATE TABLE t (a int PRIMARY KEY); CREATE SCHEMA later")
+        s = scene(
+            "CREATE PUBLICATION p FOR TABLE t; CREATE PUBLICATION q FOR TABLES IN SCHEMA later;"
+            "CREATE SUBSCRIPTION {s} CONNECTION '' PUBLICATION p;"
+            "CREATE SUBSCRIPTION {s}_idle CONNECTION '' PUBLICATION q;",
+            **LISTENING,
+        )
+        idle = f"{s.slot}_idle"
+        markers = f"{idle}.transaction"
+        admin.create_topics([NewTopic(markers, 2)])[markers].result(60)
+        gateway = Monitored(s.project.start())
+        gateway.process.wait_until_copied()
+        words = f"subscription {idle} is held: the topic of its subscription's markers"
+
+        def places() -> list[str]:
+            """Where it is said."""
+            status = s.cli("status")
+            acts = [p["message"] for p in gateway.status().get("problems", [])]
+            said = {
+                "status": f"to do: {words}" in status.out and status.code == 1,
+                "gateway's status": any(act.startswith(words) for act in acts),
+                "page": words in unescape(gateway.get("/")[1]),
+                "metrics": (idle,) in gateway.metrics().get("subscription_held", {}),
+                "readiness": words in gateway.get("/readyz")[1],
+                "log": "a subscription is held" in gateway.process.log(),
+            }
+            return [place for place, is_said in said.items() if is_said]
+
+        wait_until(lambda: len(places()) == 6, 60, "it to be said everywhere")
+        connection.execute("INSERT INTO t VALUES (1)")
+        wait_until_confirmed(connection, s.slot)
+        for future in admin.delete_topics([markers]).values():
+            future.result(60)
+        wait_until(lambda: places() == ["log"], 60, "it to be over")
+        connection.execute(
+            "CREATE TABLE later.v (a int PRIMARY KEY); INSERT INTO later.v VALUES (1)"
+        )
+        wait_until(lambda: "later.v: ready" in s.cli("status").out, 60, "the table to be copied")
+        assert gateway.process.terminate() == 0, gateway.process.log()
+        assert gateway.process.log().count("a subscription is held") == 1
+        assert s.markers(idle)[-1]["kind"] in ("END", "PROGRESS")

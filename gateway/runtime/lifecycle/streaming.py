@@ -216,6 +216,16 @@ class Streaming:
             (p.subscription, str(plan.tables[p.target_oid])): self.routes.filters.evaluators(p)
             for p in plan.publishes
         }
+        for name, because in self.slot.setup.routing.muted.items():
+            if self.process.counters.muted.get(name) != because:
+                event(
+                    _LOG,
+                    logging.ERROR,
+                    "a subscription is held",
+                    subscription=name,
+                    because=because,
+                )
+        self.process.counters.muted = self.slot.setup.routing.muted
         self.process.counters.set_away("")
         self.process.counters.set_denied(None)
         self.process.counters.enter("streaming")

@@ -259,7 +259,7 @@ class Reloader:
         stream_plan = self._stream_plan()
         self._pending |= retired or changed or stream_plan is not self._compared
         self._compared = stream_plan
-        held = bool(self._plan.held or self._counters.refusal)
+        held = bool(self._plan.held or self._counters.refusal or self._counters.muted)
         settled = all(state.is_settled for state in self._copies())
         # Granted roles, and schemas that the registry accepts now, are in no digest.
         self._pending |= self._held_looks.due(time.monotonic(), held=held, settled=settled)
@@ -336,15 +336,19 @@ class Reloader:
         while True:
             plan = read_plan(settings, connection, definitions, self._current(), faults=refused)
             settings = with_topics(settings, plan, self._watermark.copies, self._names)
-            if not self._differs(connection, settings, plan, rewritten, reconcile):
+            differs = self._differs(connection, settings, plan, rewritten, reconcile)
+            muted = self._counters.muted
+            if not (differs or muted):
                 if asked:
                     event(_LOG, logging.INFO, "nothing has changed in the definitions")
                 return None
             # Everything that can be refused is refused here.
             with Registry(settings.registry, on_wait=self._go_on) as registry:
                 _, routing, more = register(settings, connection, plan, facts, registry)
-                if not more and (added := _added(self._plan, plan) - routing.muted):
+                if not more and (added := _added(self._plan, plan) - routing.muted.keys()):
                     claim_topics(settings, connection, facts, registry, added)
+            if not more and not differs and routing.muted == muted:
+                return None
             if not more:
                 break
             refused |= more

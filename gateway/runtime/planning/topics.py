@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final
@@ -21,9 +21,23 @@ from gateway.definitions.model import Fault, Plan
 from gateway.sink.delivery.record_limits import batch_bytes, most_bytes
 from gateway.sink.topics.durability import Risk, risks
 from gateway.sink.topics.topic_ids import ids_of, read_topics, unwritable
-from gateway.sink.topics.topics import TopicSpec, ensure_topics, progress_topic_spec
+from gateway.sink.topics.topics import (
+    TopicSpec,
+    describe_topics,
+    ensure_topics,
+    progress_topic_spec,
+    uncreatable_topics,
+    unfit_topics,
+)
 
-__all__ = ["TOPICS_TIMEOUT_S", "Topics", "ensure_all_topics", "shared_topics", "table_topics"]
+__all__ = [
+    "TOPICS_TIMEOUT_S",
+    "Topics",
+    "ensure_all_topics",
+    "muted_subscriptions",
+    "shared_topics",
+    "table_topics",
+]
 
 TOPICS_TIMEOUT_S: Final = 10.0
 """Seconds that creating and checking topics may take."""
@@ -42,7 +56,7 @@ class Topics:
         risks: Ways in which Kafka could lose acknowledged records.
         refused: Faults of tables whose topic cannot be used.
         ids: Kafka's ID of each topic of a table or of markers.
-        muted: Subscriptions whose topic of markers cannot be used; all their tables are in
+        muted: Subscriptions whose topic of markers cannot be used, and why; all their tables are in
             `refused`, unless the plan has none of them.
     """
 
@@ -52,7 +66,7 @@ class Topics:
     risks: tuple[Risk, ...] = ()
     refused: Mapping[TableId, Fault] = field(default_factory=dict)
     ids: Mapping[str, str] = field(default_factory=dict)
-    muted: frozenset[str] = frozenset()
+    muted: Mapping[str, str] = field(default_factory=dict)
 
 
 def table_topics(plan: Plan, settings: Settings) -> list[TopicSpec]:
@@ -112,7 +126,7 @@ def shared_topics(plan: Plan, settings: Settings) -> list[TopicSpec]:
         names.append(message_topic(settings.gateway.name))
     if settings.on_error.quarantined:
         names.append(error_topic(settings.gateway.name))
-    markers = [TopicSpec(n, replication_factor=factor, forbid_compaction=True) for n in names]
+    markers = [marker_topic_spec(name, settings) for name in names]
     return [*markers, progress_topic_spec(progress, replication_factor=factor)]
 
 
@@ -132,7 +146,7 @@ def ensure_all_topics(
     *,
     timeout_s: float,
     holds: bool = False,
-    muted: Collection[str] = (),
+    muted: Mapping[str, str] = MappingProxyType({}),
     denied: Mapping[str, FatalError] = MappingProxyType({}),
 ) -> Topics:
     """Create or check every topic; return their limits and faults.
@@ -175,7 +189,7 @@ def ensure_all_topics(
         if spec.name in denied
     }
     reasons |= {
-        (name, oid): Fault(f"{_SILENT}: {_line(silent[name])}", always=True)
+        (name, oid): Fault(_why_muted(silent[name]), always=True)
         for name, oid in by_table
         if name in silent
     }
@@ -188,8 +202,35 @@ def ensure_all_topics(
         tuple(risks([found[n] for n in found if n != progress], [found[progress]])),
         reasons,
         ids_of({name: topic for name, topic in known.items() if name != progress}),
-        frozenset(muted).union(silent),
+        {**muted, **{name: _why_muted(error) for name, error in silent.items()}},
     )
+
+
+def muted_subscriptions(settings: Settings, subscriptions: Iterable[str]) -> dict[str, str]:
+    """Return the subscriptions whose topic of markers cannot be used, and why; creates nothing.
+
+    Raises:
+        FatalError: Kafka refuses the user.
+        TransientError: Kafka does not answer in time.
+    """
+    markers = {transaction_topic(name): name for name in subscriptions}
+    specs = [marker_topic_spec(topic, settings) for topic in markers]
+    refused: dict[str, FatalError] = {}
+    found = describe_topics(settings.kafka, list(markers), refused=refused)
+    missing = [spec for spec in specs if spec.name not in found and spec.name not in refused]
+    refused |= uncreatable_topics(settings.kafka, missing)
+    refused |= unfit_topics(specs, found) | unwritable(read_topics(settings.kafka, found))
+    return {markers[topic]: _why_muted(error) for topic, error in sorted(refused.items())}
+
+
+def marker_topic_spec(topic: str, settings: Settings) -> TopicSpec:
+    """Return the specification of a topic of markers, messages or errors."""
+    factor = settings.topics.replication_factor
+    return TopicSpec(topic, replication_factor=factor, forbid_compaction=True)
+
+
+def _why_muted(error: FatalError) -> str:
+    return f"{_SILENT}: {_line(error)}"
 
 
 def _line(error: FatalError) -> str:
