@@ -23,11 +23,12 @@ from pyspark.sql.avro.functions import to_avro
 
 import schemas
 from spark_consumer.formats.delta.format import DeltaFormat
+from spark_consumer.job.marker_batches import MarkerBatch
 from spark_consumer.job.rebuild import Rebuild
 from spark_consumer.kafka.batch_profile import survey
 from spark_consumer.kafka.decode import changes, read_offsets, wire
 from spark_consumer.kafka.layout import ColumnPlan, KeyLayout
-from spark_consumer.kafka.markers import Cut, Marker, Range
+from spark_consumer.kafka.markers import Marker, Range
 from spark_consumer.kafka.topics import Topics
 from spark_consumer.settings import ConsumerSettings
 
@@ -101,7 +102,7 @@ class Job:
         self.rebuild = Rebuild(
             self.settings, spark, DeltaFormat(), "bench", self.schemas, self.topics, stopping
         )
-        self.rebuild.open("journal")
+        self.rebuild.open("markers")
         self._lsn = 0x1000
         self._markers = 0
 
@@ -117,7 +118,7 @@ class Job:
 
     def take(self, *markers: Marker) -> float:
         """Apply a cut; how many seconds it took."""
-        return timed(lambda: self.rebuild.apply(Cut(markers)))
+        return timed(lambda: self.rebuild.apply(MarkerBatch(markers)))
 
 
 class Bench:

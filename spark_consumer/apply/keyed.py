@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 from spark_consumer.apply.batch import Batch
 from spark_consumer.apply.key_range import NO_BOUNDS, Bounds
 from spark_consumer.apply.speculative import observed
-from spark_consumer.fold.key_changes import fold_moves
+from spark_consumer.fold.key_changes import fold_key_changes
 from spark_consumer.fold.keyed import fold_keyed
 from spark_consumer.formats.changes import NEEDS_ROW, KeyedChanges, assigned, same_key
 from spark_consumer.kafka.layout import KeyLayout
@@ -59,7 +59,7 @@ class Keyed:
         fields = [column.field for column in batch.columns]
         if batch.epoch.moves:
             with batch.kept() as changed:
-                return fold_moves(changed, fields, None if batch.empty else self._target())
+                return fold_key_changes(changed, fields, None if batch.empty else self._target())
         if not batch.small and self._look.are_distinct:
             every = ", ".join(f"'{field}'" for field in fields)
             sent = F.expr(f"array_except(array({every}), unsent)").alias("sent")

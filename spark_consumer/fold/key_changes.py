@@ -24,13 +24,15 @@ from pyspark.sql import functions as F
 
 from spark_consumer.fold.keyed import fold_keyed, last_sent, row, sent
 
-__all__ = ["fold_moves"]
+__all__ = ["fold_key_changes"]
 
 _BEFORE_ALL: Final = "named_struct('lsn', '', 'seq', -1L, 'offset', -1L)"
 _NONE: Final = "CAST(array() AS ARRAY<STRING>)"
 
 
-def fold_moves(changes: DataFrame, fields: Sequence[str], target: DataFrame | None) -> DataFrame:
+def fold_key_changes(
+    changes: DataFrame, fields: Sequence[str], target: DataFrame | None
+) -> DataFrame:
     """Fold changes of a keyed table among which there are key changes.
 
     Args:

@@ -105,9 +105,9 @@ def _with_registry(
     settings: ConsumerSettings, spark: SparkSession, schemas: Schemas, stopping: threading.Event
 ) -> int:
     topics = Topics(settings)
-    tables = open_format(spark, settings)
+    table_format = open_format(spark, settings)
     waiting = [
-        Subscription(settings, spark, tables, name, schemas, topics)
+        Subscription(settings, spark, table_format, name, schemas, topics)
         for name in settings.subscriptions
     ]
     figures = {subscription.name: subscription.rebuild.figures for subscription in waiting}

@@ -19,7 +19,7 @@ from spark_consumer.display import logger
 from spark_consumer.errors import ConsumerError
 from spark_consumer.formats.commit_metadata import Found, Version
 from spark_consumer.formats.protocol import Table
-from spark_consumer.job.subscriber_tables import Shelf
+from spark_consumer.job.subscriber_tables import SubscriberTables
 from spark_consumer.settings import ConsumerSettings
 from spark_consumer.spark.failures import cause, every_table
 from spark_consumer.spark.files import Folder
@@ -56,7 +56,7 @@ class Maintenance:
         settings: of the job.
         spark: a session of its own.
         subscription: its name.
-        shelf: the tables.
+        tables: Tables of the subscription.
     """
 
     def __init__(
@@ -64,12 +64,12 @@ class Maintenance:
         settings: ConsumerSettings,
         spark: SparkSession,
         subscription: str,
-        shelf: Shelf,
+        tables: SubscriberTables,
     ) -> None:
         self._settings = settings
         self._spark = spark
         self._subscription = subscription
-        self._shelf = shelf
+        self._tables = tables
         self._folder = Folder(spark, manifest_folder(settings.warehouse, subscription))
         self._due_at: float | None = None
 
@@ -129,21 +129,21 @@ class Maintenance:
 
     def _tidy_table(self, name: str, version: Version, before: _Tidied | None) -> _Tidied:
         """Look after one table, if there is something to do."""
-        table = self._shelf.table(self._spark, name)
+        table = self._tables.table(self._spark, name)
         hours = self._settings.keep_hours + _SLACK_HOURS
         if before is not None and before.version == version:
             if before.old_until is not None and time.time() >= before.old_until:
                 table.vacuum(hours)
                 return _Tidied(version, None)
             return before
-        found = self._shelf.find(name, version)
+        found = self._tables.find(name, version)
         if found is not None and found.version == version:
             table.keep_history(hours)
             if _has_small_files(table):
                 table.compact(found.commit, small=_SMALL_FILE_BYTES)
             table.vacuum(hours)
             version = table.version()
-            self._shelf.found[name] = Found(version, found.commit)
+            self._tables.found[name] = Found(version, found.commit)
         return _Tidied(version, time.time() + hours * 3600)
 
 

@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 
 from spark_consumer.errors import COPY_AGAIN, FatalConsumerError, TableError
 from spark_consumer.formats.commit_metadata import NO_VERSION, Found, Version
-from spark_consumer.job.subscriber_tables import Shelf
+from spark_consumer.job.subscriber_tables import SubscriberTables
 from spark_consumer.kafka.batch_profile import copy_beginnings, schema_id, schema_number, survey
 from spark_consumer.kafka.decode import read_offsets, source_table, wire
 from spark_consumer.kafka.layout import value_layout
@@ -49,7 +49,7 @@ class Planner:
         spark: a session.
         schemas: writer schemas by id.
         topics: describes topics.
-        shelf: the tables.
+        tables: Tables of the subscription.
         history: gives the markers between two offsets of the marker topic.
     """
 
@@ -59,14 +59,14 @@ class Planner:
         spark: SparkSession,
         schemas: Schemas,
         topics: TopicStates,
-        shelf: Shelf,
+        tables: SubscriberTables,
         history: Callable[[int, int], list[Marker]],
     ) -> None:
         self._settings = settings
         self._spark = spark
         self._schemas = schemas
         self._topics = topics
-        self._shelf = shelf
+        self._tables = tables
         self._history = history
         self._manifest = Manifest("")
 
@@ -103,8 +103,8 @@ class Planner:
             except Exception as error:  # whatever it is, it is this table's
                 if (every := every_table(error)) is not None:
                     raise every from error
-                name = self._shelf.names.get(topic, topic)
-                holds[name] = self._shelf.failed(name, error, last=last)
+                name = self._tables.names.get(topic, topic)
+                holds[name] = self._tables.failed(name, error, last=last)
                 continue
             if task is not None and _is_newer(task, tasks.get(task.name)):
                 tasks[task.name] = task
@@ -118,33 +118,33 @@ class Planner:
         """
         if state is None:
             raise TableError(f"topic {topic} is gone", hint="let the gateway create it again")
-        name = self._shelf.names.get(topic)
+        name = self._tables.names.get(topic)
         if name is None:
-            name = self._shelf.names[topic] = self._name(topic, state, markers)
-        self._shelf.check_name(name)
+            name = self._tables.names[topic] = self._name(topic, state, markers)
+        self._tables.check_name(name)
         fresh = [one for one in markers if one.offset > self._manifest.marker]
-        if (twin := self._shelf.twin(name)) is not None:
+        if (twin := self._tables.twin(name)) is not None:
             raise TableError(
-                f"{self._shelf.label(name)}: its folder is that of table {twin}, too, as the file"
+                f"{self._tables.label(name)}: its folder is that of table {twin}, too, as the file"
                 " system takes names for the same that differ by case alone",
                 hint="rename one of them, leave one out, or move the warehouse",
             )
         if name in self._manifest.held_by_job and (copy := self._copy(topic, state, fresh)):
             return Task(name, copy, None)
-        journal = self._manifest.journal
+        marker_topic_id = self._manifest.marker_topic_id
         failure: TableError | None = None
         found = position = None
         try:
-            found = self._shelf.find(name, self._trusted(name))
+            found = self._tables.find(name, self._trusted(name))
             position = found.commit.position if found is not None else None
-            wanted = share(topic, journal, state, markers, position)
-            known = position is not None and position.journal == journal
+            wanted = share(topic, marker_topic_id, state, markers, position)
+            known = position is not None and position.marker_topic_id == marker_topic_id
             if isinstance(wanted, Gap) and not self._is_fenced(topic, position):
                 markers = self._since(position.marker if known and position else -1, markers)
-                wanted = share(topic, journal, state, markers, position)
+                wanted = share(topic, marker_topic_id, state, markers, position)
             if not isinstance(wanted, Gap):
                 return None if wanted is None else Task(name, wanted, found)
-            reason = f"{self._shelf.label(name)}: {wanted.reason}"
+            reason = f"{self._tables.label(name)}: {wanted.reason}"
             failure = TableError(reason, hint=COPY_AGAIN)
             if known:
                 assert position is not None
@@ -153,7 +153,7 @@ class Planner:
             # Its position cannot be trusted, so it is read from the first record again.
             failure = error
             markers = self._since(-1, markers)
-            wanted = share(topic, journal, state, markers, None)
+            wanted = share(topic, marker_topic_id, state, markers, None)
             if isinstance(wanted, Share):
                 return Task(name, wanted, None)
         if copy := self._copy(topic, state, markers):
@@ -167,8 +167,8 @@ class Planner:
 
     def _copy(self, topic: str, state: TopicState, markers: Sequence[Marker]) -> Share | None:
         """The share that begins with the Kafka transaction in which the last copy does, if any."""
-        journal = self._manifest.journal
-        left = beginning(topic, journal, state, markers)
+        marker_topic_id = self._manifest.marker_topic_id
+        left = beginning(topic, marker_topic_id, state, markers)
         if left is None:
             return None
         frame = wire(read_shares(self._spark, self._settings, [left]))
@@ -183,7 +183,7 @@ class Planner:
             if any(r.partition == number and r.next > offset for r in marker.ranges.get(topic, ()))
         ]
         return beginning(
-            topic, journal, state, [one for one in markers if one.offset >= since[0].offset]
+            topic, marker_topic_id, state, [one for one in markers if one.offset >= since[0].offset]
         )
 
     def _name(self, topic: str, state: TopicState, markers: Sequence[Marker]) -> str:

@@ -21,12 +21,13 @@ from spark_consumer.errors import COPY_AGAIN, TableError, TransientConsumerError
 from spark_consumer.formats.commit_metadata import Found
 from spark_consumer.formats.protocol import TableFormat
 from spark_consumer.job.maintenance import Maintenance
+from spark_consumer.job.marker_batches import MarkerBatch, batch_markers
 from spark_consumer.job.planner import Planner
-from spark_consumer.job.subscriber_tables import Shelf
+from spark_consumer.job.subscriber_tables import SubscriberTables
 from spark_consumer.job.workers import Workers
 from spark_consumer.kafka.decode import read_offsets
 from spark_consumer.kafka.marker_trust import Witness, owner_before
-from spark_consumer.kafka.markers import Cut, Marker, cut_markers, read_markers
+from spark_consumer.kafka.markers import Marker, read_markers
 from spark_consumer.kafka.registry import Schemas
 from spark_consumer.kafka.topics import TopicStates
 from spark_consumer.metrics import Figures
@@ -50,7 +51,7 @@ class Rebuild:
     Args:
         settings: of the job.
         spark: any session of the application.
-        tables: opens tables.
+        table_format: Format of the tables.
         subscription: its name.
         schemas: writer schemas by id.
         topics: describes topics.
@@ -65,7 +66,7 @@ class Rebuild:
         self,
         settings: ConsumerSettings,
         spark: SparkSession,
-        tables: TableFormat,
+        table_format: TableFormat,
         subscription: str,
         schemas: Schemas,
         topics: TopicStates,
@@ -75,15 +76,15 @@ class Rebuild:
         self.subscription = subscription
         self._settings = settings
         self._spark = spark.newSession()
-        tables.prepare(self._spark)
+        table_format.prepare(self._spark)
         self._schemas = schemas
         self._topics = topics
         self._marker_topic = transaction_topic(subscription)
         self._manifests = Manifests(spark, settings.warehouse, subscription)
-        self._shelf = Shelf(self._spark, tables, settings.warehouse, subscription)
-        self._planner = Planner(settings, self._spark, schemas, topics, self._shelf, self._history)
-        self._workers = Workers(settings, spark, schemas, self._shelf, stopping)
-        self._maintenance = Maintenance(settings, self._spark, subscription, self._shelf)
+        self._tables = SubscriberTables(self._spark, table_format, settings.warehouse, subscription)
+        self._planner = Planner(settings, self._spark, schemas, topics, self._tables, self._history)
+        self._workers = Workers(settings, spark, schemas, self._tables, stopping)
+        self._maintenance = Maintenance(settings, self._spark, subscription, self._tables)
         self.manifest = Manifest("")
         self.figures = Figures()
 
@@ -107,19 +108,21 @@ class Rebuild:
         if self.manifest.marker >= 0 and self.manifest.unread != unread:
             self._store(replace(self.manifest, unread=unread))
 
-    def open(self, journal: str) -> None:
+    def open(self, marker_topic_id: str) -> None:
         """Check the tables before anything is applied, and bring lagging ones up to date.
 
         Args:
-            journal: id of the marker topic.
+            marker_topic_id: id of the marker topic.
 
         Raises:
             ConsumerError: see the subclasses.
         """
-        if self.manifest.journal != journal:
+        if self.manifest.marker_topic_id != marker_topic_id:
             _log.info("a new marker topic: subscription=%s", self.subscription)
-            self.manifest = replace(self.manifest, journal=journal, marker=-1, owner=None)
-        self._shelf.names = {state.topic: name for name, state in self.manifest.tables.items()}
+            self.manifest = replace(
+                self.manifest, marker_topic_id=marker_topic_id, marker=-1, owner=None
+            )
+        self._tables.names = {state.topic: name for name, state in self.manifest.tables.items()}
         lagging = [name for name in self.manifest.tables if self._is_lagging(name)]
         lagging += [name for name in self.manifest.held_by_job if name not in lagging]
         if lagging and self.manifest.marker >= 0:
@@ -130,20 +133,20 @@ class Rebuild:
             }
             self._catch_up(topics, lagging)
 
-    def apply(self, cut: Cut) -> None:
-        """Apply a cut, and keep the manifest that says so.
+    def apply(self, batch: MarkerBatch) -> None:
+        """Apply a batch, and store the manifest of its cut.
 
-        A failed cut is retried after a while, in smaller cuts; tables that have it skip it.
+        A failed batch is retried after a pause, in halves; tables that have it already skip it.
 
         Args:
-            cut: the next one.
+            batch: Batch after those already applied.
 
         Raises:
             ConsumerError: the job cannot go on; a table that fails is held instead.
         """
         for trial in range(1, _TRIES + 1):
             try:
-                self._try(cut, last=trial == _TRIES)
+                self._try(batch, last=trial == _TRIES)
                 return
             except TransientConsumerError as error:
                 if trial == _TRIES or self._stopping.is_set():
@@ -151,17 +154,17 @@ class Rebuild:
                 wait_s = _BACK_OFF_S * 2 ** (trial - 1)
                 _log.warning("trying again in %g s: %s", wait_s, error.message)
                 self._stopping.wait(wait_s)
-                if isinstance(error, SparkFailedError) and len(cut.markers) > 1:
-                    for half in cut.halves():
+                if isinstance(error, SparkFailedError) and len(batch.markers) > 1:
+                    for half in batch.halves():
                         self.apply(half)
                     return
 
-    def _try(self, cut: Cut, *, last: bool) -> None:
+    def _try(self, batch: MarkerBatch, *, last: bool) -> None:
         begun = time.monotonic()
-        tables, holds = self._apply(cut.markers, cut.topics(), last=last)
+        tables, holds = self._apply(batch.markers, batch.topics(), last=last)
         with self.figures.phase("manifest"):
-            self._advance(cut, tables, holds)
-        self._count(cut.records())
+            self._advance(batch, tables, holds)
+        self._count(batch.records())
         self.figures.cuts += 1
         if self.figures.cuts % _PRUNE_CUTS == 1:
             with self.figures.phase("manifest"):
@@ -169,8 +172,8 @@ class Rebuild:
         _log.info(
             "cut applied: subscription=%s end_lsn=%s records=%d tables=%d seconds=%.1f",
             self.subscription,
-            lsn_text(cut.end.end_lsn),
-            cut.records(),
+            lsn_text(batch.cut.end_lsn),
+            batch.records(),
             len(tables),
             time.monotonic() - begun,
         )
@@ -210,7 +213,7 @@ class Rebuild:
         """Whether a table lacks commits that the manifest knows."""
         state = self.manifest.tables[name]
         try:
-            found = self._shelf.find(name, state.version)
+            found = self._tables.find(name, state.version)
         except Exception as error:  # it is checked again, and held then
             if (every := every_table(error)) is not None:
                 raise every from error
@@ -219,13 +222,15 @@ class Rebuild:
 
     def _catch_up(self, topics: Iterable[str], names: Sequence[str]) -> None:
         for name in names:
-            self._shelf.found.pop(name, None)
+            self._tables.found.pop(name, None)
         wanted = set(topics)
         tables: dict[str, TableState] = {}
         holds: dict[str, Hold] = {}
         markers = self._history(-1, self.manifest.marker)
-        for cut in cut_markers(markers, self._settings.max_batch_records):
-            done, failed = self._apply(cut.markers, sorted(wanted & set(cut.topics())), last=True)
+        for batch in batch_markers(markers, self._settings.max_batch_records):
+            done, failed = self._apply(
+                batch.markers, sorted(wanted & set(batch.topics())), last=True
+            )
             tables |= done
             holds = {name: why for name, why in holds.items() if name not in done} | failed
         # A table of which nothing is left to read is as it was found.
@@ -233,17 +238,17 @@ class Rebuild:
             if name in tables or name in holds:
                 continue
             try:
-                found = self._shelf.find(name)
+                found = self._tables.find(name)
             except Exception as error:
                 if (every := every_table(error)) is not None:
                     raise every from error
-                holds[name] = self._shelf.failed(name, error, last=True)
+                holds[name] = self._tables.failed(name, error, last=True)
                 continue
             if name in self.manifest.held_by_job:
                 holds[name] = self.manifest.held_by_job[name]
             elif found is None:
                 gone = TableError("its folder is gone", hint=COPY_AGAIN)
-                holds[name] = self._shelf.hold(name, gone)
+                holds[name] = self._tables.hold(name, gone)
             else:
                 tables[name] = TableState(found.version, found.commit.position.topic)
         kept = {name: one for name, one in self.manifest.held_by_job.items() if name not in names}
@@ -257,26 +262,26 @@ class Rebuild:
         )
 
     def _advance(
-        self, cut: Cut, tables: Mapping[str, TableState], holds: Mapping[str, Hold]
+        self, batch: MarkerBatch, tables: Mapping[str, TableState], holds: Mapping[str, Hold]
     ) -> None:
         before = self.manifest
         # Markers after the last one that has records change nothing.
-        begin = next((one for one in reversed(cut.markers) if one.ranges), cut.end)
+        begin = next((one for one in reversed(batch.markers) if one.ranges), batch.cut)
         back = {*tables, *(state.topic for state in tables.values())}
         kept = {name: why for name, why in before.held_by_job.items() if name not in back}
-        after = replace(before, held_by_job={**kept, **holds}).after(cut.copies)
+        after = replace(before, held_by_job={**kept, **holds}).after(batch.copies)
         self._store(
             replace(
                 after,
-                marker=cut.end.offset,
+                marker=batch.cut.offset,
                 since_lsn=begin.end_lsn,
                 since_time=begin.commit_time or before.since_time,
                 since_marker=begin.offset,
-                end_lsn=cut.end.end_lsn,
-                commit_time=cut.end.commit_time or before.commit_time,
+                end_lsn=batch.cut.end_lsn,
+                commit_time=batch.cut.commit_time or before.commit_time,
                 tables={**before.tables, **tables},
                 fenced=self._fenced_after(tables),
-                owner=cut.end.writer or before.owner,
+                owner=batch.cut.writer or before.owner,
             )
         )
         self._report(before, tables, holds)
@@ -313,8 +318,8 @@ class Rebuild:
         for name, outcome in done.items():
             if isinstance(outcome, Found):
                 topic = outcome.commit.position.topic
-                self._shelf.found[name] = outcome
-                self._shelf.names[topic] = name
+                self._tables.found[name] = outcome
+                self._tables.names[topic] = name
                 tables[name] = TableState(outcome.version, topic)
             else:
                 holds[name] = outcome
@@ -326,12 +331,15 @@ class Rebuild:
         """Tables that have it already, from a run that was stopped before it had a manifest."""
         tables = {}
         for topic in topics:
-            name = self._shelf.names.get(topic, topic)
-            found = self._shelf.found.get(name)
+            name = self._tables.names.get(topic, topic)
+            found = self._tables.found.get(name)
             if found is None or name in seen or name in self.manifest.held_by_job:
                 continue
             position, state = found.commit.position, TableState(found.version, topic)
-            here = (position.topic, position.journal) == (topic, self.manifest.journal)
+            here = (position.topic, position.marker_topic_id) == (
+                topic,
+                self.manifest.marker_topic_id,
+            )
             ahead = position.marker > markers[-1].offset
             if here and not ahead and self.manifest.tables.get(name) != state:
                 tables[name] = state

@@ -15,18 +15,18 @@ from spark_consumer.spark.failures import TableTransientError, as_error
 from spark_consumer.spark.files import Folder
 from spark_consumer.states.manifests import Hold, manifest_folder
 
-__all__ = ["Shelf"]
+__all__ = ["SubscriberTables"]
 
 _log: Final = logger(__name__)
 _PROBE: Final = "probe"
 
 
-class Shelf:
+class SubscriberTables:
     """Finds tables, and remembers what it has found.
 
     Args:
         spark: a session to look with.
-        tables: opens tables.
+        table_format: Format of the tables.
         warehouse: folder of the tables.
         subscription: its name.
 
@@ -36,10 +36,10 @@ class Shelf:
     """
 
     def __init__(
-        self, spark: SparkSession, tables: TableFormat, warehouse: str, subscription: str
+        self, spark: SparkSession, table_format: TableFormat, warehouse: str, subscription: str
     ) -> None:
         self._spark = spark
-        self._tables = tables
+        self._format = table_format
         self._warehouse = warehouse
         self._subscription = subscription
         self.names: dict[str, str] = {}
@@ -67,7 +67,7 @@ class Shelf:
     def table(self, spark: SparkSession, name: str) -> Table:
         """A table by way of a session."""
         path = table_folder(self._warehouse, self._subscription, name)
-        return self._tables.table(spark, path, self.label(name))
+        return self._format.table(spark, path, self.label(name))
 
     def twin(self, name: str) -> str | None:
         """The table whose folder this one's is, too; None where it has one of its own.
@@ -101,9 +101,9 @@ class Shelf:
         Raises:
             TableError: says which folder.
         """
-        for reserved in self._tables.reserved.intersection(name.split(".")):
+        for reserved in self._format.reserved.intersection(name.split(".")):
             raise TableError(
-                f"{self.label(name)}: {self._tables.name} has folders called {reserved} for itself",
+                f"{self.label(name)}: {self._format.name} has folders called {reserved} for itself",
                 hint="rename it, or leave it out of the publications",
             )
 

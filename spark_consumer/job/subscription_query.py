@@ -18,9 +18,10 @@ from pyspark.sql.streaming.query import StreamingQuery
 from spark_consumer.display import logger
 from spark_consumer.errors import ConsumerError, ContractError, FatalConsumerError
 from spark_consumer.formats.protocol import TableFormat
+from spark_consumer.job.marker_batches import batch_markers
 from spark_consumer.job.rebuild import Rebuild
 from spark_consumer.kafka.marker_trust import Found, Refused, Witness, warnings
-from spark_consumer.kafka.markers import Copy, Marker, cut_markers, read_markers
+from spark_consumer.kafka.markers import Copy, Marker, read_markers
 from spark_consumer.kafka.registry import Schemas
 from spark_consumer.kafka.topics import TopicStates
 from spark_consumer.names import part, transaction_topic
@@ -54,7 +55,7 @@ class Subscription:
     Args:
         settings: of the job.
         spark: any session of the application.
-        tables: opens tables.
+        table_format: Format of the tables.
         name: the subscription.
         schemas: writer schemas by id.
         topics: describes topics.
@@ -71,7 +72,7 @@ class Subscription:
         self,
         settings: ConsumerSettings,
         spark: SparkSession,
-        tables: TableFormat,
+        table_format: TableFormat,
         name: str,
         schemas: Schemas,
         topics: TopicStates,
@@ -80,7 +81,7 @@ class Subscription:
         self.failure: ConsumerError | None = None
         self.held: ConsumerError | None = None
         self.stopping = threading.Event()
-        self.rebuild = Rebuild(settings, spark, tables, name, schemas, topics, self.stopping)
+        self.rebuild = Rebuild(settings, spark, table_format, name, schemas, topics, self.stopping)
         self._settings = settings
         self._spark = spark
         self._schemas = schemas
@@ -243,15 +244,15 @@ class Subscription:
             self.failure = every_table(error) or _of_markers(as_error("its markers", error))
 
     def _process(self, records: DataFrame) -> None:
-        self._check_journal()
+        self._check_marker_topic()
         with tuned(records.sparkSession, INTERPRETED):
             read = read_markers(records, self._schemas)
         self._waiting += self._believed(read.found)
-        for cut in cut_markers(self._waiting, self._settings.max_batch_records):
+        for batch in batch_markers(self._waiting, self._settings.max_batch_records):
             if self.stopping.is_set():
                 raise StoppedError("stopped between two cuts")
-            self.rebuild.figures.waiting_since = cut.begun()
-            self.rebuild.apply(cut)
+            self.rebuild.figures.waiting_since = batch.first_commit_time()
+            self.rebuild.apply(batch)
         self.rebuild.figures.waiting_since = None
         self._waiting = [one for one in self._waiting if one.offset > self.manifest.marker]
         if read.error is not None:
@@ -259,7 +260,7 @@ class Subscription:
         self.release()
         self.rebuild.hold(None)
 
-    def _check_journal(self) -> None:
+    def _check_marker_topic(self) -> None:
         """Detect a marker topic that was made again, whose offsets mean something else.
 
         Raises:
@@ -267,7 +268,7 @@ class Subscription:
             TransientConsumerError: the broker does not answer.
         """
         state = self._topics.look([self._topic]).get(self._topic)
-        if state is None or state.id != self.manifest.journal:
+        if state is None or state.id != self.manifest.marker_topic_id:
             raise TableTransientError(f"topic {self._topic} is gone, or was made again")
 
     def _believed(self, read: Iterable[Found]) -> Iterator[Marker | Copy]:

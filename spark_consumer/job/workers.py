@@ -17,7 +17,7 @@ from spark_consumer.apply.large import Learnt
 from spark_consumer.errors import ConsumerError
 from spark_consumer.formats.commit_metadata import Found
 from spark_consumer.job.planner import Task, read_shares
-from spark_consumer.job.subscriber_tables import Shelf
+from spark_consumer.job.subscriber_tables import SubscriberTables
 from spark_consumer.kafka.batch_profile import Survey, survey
 from spark_consumer.kafka.decode import wire
 from spark_consumer.kafka.registry import Schemas
@@ -39,7 +39,7 @@ class Workers:
         settings: of the job.
         spark: any session of the application.
         schemas: writer schemas by id.
-        shelf: the tables.
+        tables: Tables of the subscription.
         stopping: when it is set, no further table is begun.
     """
 
@@ -48,12 +48,12 @@ class Workers:
         settings: ConsumerSettings,
         spark: SparkSession,
         schemas: Schemas,
-        shelf: Shelf,
+        tables: SubscriberTables,
         stopping: threading.Event,
     ) -> None:
         self._settings = settings
         self._stopping = stopping
-        self._shelf = shelf
+        self._tables = tables
         self._appliers: queue.SimpleQueue[Applier] = queue.SimpleQueue()
         learnt = Learnt()
         self._all = [
@@ -103,7 +103,7 @@ class Workers:
             elif len(tasks) > 1:
                 done |= self._run([task], last=last)
             else:
-                done[task.name] = self._shelf.failed(task.name, outcome, last=last)
+                done[task.name] = self._tables.failed(task.name, outcome, last=last)
         return done
 
     def _together(self, applier: Applier, tasks: Sequence[Task]) -> dict[str, Found | Exception]:
@@ -114,7 +114,7 @@ class Workers:
             return {
                 task.name: self._guarded(
                     lambda: applier.apply_large(
-                        self._shelf.table(applier.spark, task.name), task.found, task.share, frame
+                        self._tables.table(applier.spark, task.name), task.found, task.share, frame
                     )
                 )
             }
@@ -149,7 +149,7 @@ class Workers:
         small: bool,
     ) -> Found | Exception:
         def apply() -> Found:
-            table = self._shelf.table(applier.spark, task.name)
+            table = self._tables.table(applier.spark, task.name)
             return applier.apply(table, task.found, task.share, frame, held, small=small)
 
         return self._guarded(apply)

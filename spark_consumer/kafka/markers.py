@@ -1,4 +1,4 @@
-"""Markers of ``<subscription>.transaction``: possible ends of batches, and their records.
+"""Markers of ``<subscription>.transaction``: possible cuts, and the records before each.
 
 A PROGRESS marker that names offsets is the last record of a Kafka transaction. Reading every topic
 partition until the `Range.next` of any one of them gives whole source transactions over all tables.
@@ -7,7 +7,7 @@ partition until the `Range.next` of any one of them gives whole source transacti
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import reduce
 from typing import Any, Final, TypeAlias
@@ -31,13 +31,11 @@ from spark_consumer.spark.tuning import gather
 __all__ = [
     "Claim",
     "Copy",
-    "Cut",
     "Damaged",
     "Marker",
     "Owner",
     "Range",
     "Reading",
-    "cut_markers",
     "read_markers",
 ]
 
@@ -145,67 +143,6 @@ class Reading:
 
     found: list[Marker | Copy | Claim | Damaged]
     error: ConsumerError | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Cut:
-    """Markers whose records are applied together, and the copies' states at the last of them."""
-
-    markers: tuple[Marker, ...]
-    copies: tuple[Copy, ...] = ()
-
-    @property
-    def end(self) -> Marker:
-        """The last marker, which has the position of the tables after the cut."""
-        return self.markers[-1]
-
-    def begun(self) -> int | None:
-        """The first commit time that is known, microseconds since 1970."""
-        return next((one.commit_time for one in self.markers if one.commit_time), None)
-
-    def topics(self) -> list[str]:
-        """The topics that have records in it, in the order of their names."""
-        return sorted({topic for marker in self.markers for topic in marker.ranges})
-
-    def records(self) -> int:
-        """Number of records."""
-        return sum(marker.records() for marker in self.markers)
-
-    def halves(self) -> tuple[Cut, Cut]:
-        """Split it into two cuts; it must have more than one marker."""
-        middle = len(self.markers) // 2
-        first, second = self.markers[:middle], self.markers[middle:]
-        border = first[-1].offset
-        return (
-            Cut(first, tuple(copy for copy in self.copies if copy.offset < border)),
-            Cut(second, tuple(copy for copy in self.copies if copy.offset > border)),
-        )
-
-
-def cut_markers(read: Sequence[Marker | Copy], max_records: int | None) -> Iterator[Cut]:
-    """Cut markers so that no cut has more than `max_records`, unless one marker alone has.
-
-    Markers after the last PROGRESS belong to a Kafka transaction whose end has not been read.
-    """
-    markers: list[Marker] = []
-    copies: list[Copy] = []
-    # States that wait for the PROGRESS that ends their Kafka transaction.
-    waiting: list[Copy] = []
-    records = 0
-    for one in read:
-        if isinstance(one, Copy):
-            waiting.append(one)
-            continue
-        held = one.records()
-        if markers and max_records is not None and records + held > max_records:
-            yield Cut(tuple(markers), tuple(copies))
-            markers, copies, records = [], [], 0
-        markers.append(one)
-        copies += waiting
-        waiting = []
-        records += held
-    if markers:
-        yield Cut(tuple(markers), tuple(copies))
 
 
 def read_markers(records: DataFrame, schemas: Schemas) -> Reading:

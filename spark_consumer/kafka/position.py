@@ -39,7 +39,7 @@ class Position:
     """Position until which a table holds its topic.
 
     Attributes:
-        journal: ID of the marker topic of `marker`.
+        marker_topic_id: ID of the marker topic of `marker`.
         marker: Offset of the last marker of which the table has all records.
         end_lsn: LSN of that marker.
         commit_time: Commit time of that marker.
@@ -53,7 +53,7 @@ class Position:
         generation: Number of the table's version with which its rows began again.
     """
 
-    journal: str
+    marker_topic_id: str
     marker: int
     end_lsn: int
     commit_time: int | None
@@ -73,7 +73,7 @@ class Position:
         """As plain JSON; see `from_json`."""
         return {
             "pgsluice": _FORMAT,
-            "journal": self.journal,
+            "marker_topic_id": self.marker_topic_id,
             "marker": self.marker,
             "end_lsn": self.end_lsn,
             "commit_time": self.commit_time,
@@ -91,7 +91,7 @@ class Position:
         if found.get("pgsluice") != _FORMAT or "marker" not in found:
             return None
         return cls(
-            journal=found["journal"],
+            marker_topic_id=found["marker_topic_id"],
             marker=found["marker"],
             end_lsn=found["end_lsn"],
             commit_time=found["commit_time"],
@@ -147,13 +147,17 @@ _Held = list[tuple[Marker, tuple[Range, ...]]]
 
 
 def share(
-    topic: str, journal: str, state: TopicState, markers: Sequence[Marker], known: Position | None
+    topic: str,
+    marker_topic_id: str,
+    state: TopicState,
+    markers: Sequence[Marker],
+    known: Position | None,
 ) -> Share | Gap | None:
     """Return what a table has to read to reach the last of `markers` from its position.
 
     Args:
         topic: the table's topic.
-        journal: id of the marker topic.
+        marker_topic_id: ID of the marker topic.
         state: the present topic.
         markers: in order, none left out.
         known: the table's position; None when there is no table.
@@ -161,7 +165,7 @@ def share(
     Returns:
         None when the table has it all.
     """
-    begun = known is not None and known.journal == journal
+    begun = known is not None and known.marker_topic_id == marker_topic_id
     mine: _Held = [
         (marker, marker.ranges[topic])
         for marker in markers
@@ -177,11 +181,11 @@ def share(
         if not begun:
             return Gap(f"the marker topic beside topic {topic} was made again")
     started = dict(known.next) if known is not None else {}
-    return _connected(topic, journal, state, mine, started, known)
+    return _connected(topic, marker_topic_id, state, mine, started, known)
 
 
 def beginning(
-    topic: str, journal: str, state: TopicState, markers: Sequence[Marker]
+    topic: str, marker_topic_id: str, state: TopicState, markers: Sequence[Marker]
 ) -> Share | None:
     """Return the rest of a topic for a table that begins with a copy in it; None if nothing."""
     mine: _Held = [(marker, marker.ranges[topic]) for marker in markers if topic in marker.ranges]
@@ -190,7 +194,7 @@ def beginning(
         for _, parts in mine[begin + 1 :]:
             for part in parts:
                 started.setdefault(part.partition, part.previous)
-        found = _connected(topic, journal, state, mine[begin:], started, None, begins=True)
+        found = _connected(topic, marker_topic_id, state, mine[begin:], started, None, begins=True)
         if isinstance(found, Share):
             return found
     return None
@@ -198,7 +202,7 @@ def beginning(
 
 def _connected(
     topic: str,
-    journal: str,
+    marker_topic_id: str,
     state: TopicState,
     mine: _Held,
     started: Mapping[int, int],
@@ -243,7 +247,7 @@ def _connected(
             reached[number] = part.next
     end = mine[-1][0]
     position = Position(
-        journal=journal,
+        marker_topic_id=marker_topic_id,
         marker=end.offset,
         end_lsn=end.end_lsn,
         commit_time=end.commit_time,

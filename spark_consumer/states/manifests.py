@@ -71,7 +71,7 @@ class Manifest:
     """The state of a subscription's tables after a cut.
 
     Attributes:
-        journal: Id of the marker topic.
+        marker_topic_id: ID of the marker topic.
         marker: Offset of the cut's last marker; -1 before the first.
         since_lsn: The ``end_lsn`` of the last marker that changed a table: the state began there.
         since_time: Its commit time, microseconds since 1970; 0 when not known.
@@ -93,7 +93,7 @@ class Manifest:
         highest_time: The greatest `since_time` of this state and all before.
     """
 
-    journal: str
+    marker_topic_id: str
     marker: int = -1
     since_lsn: int = 0
     since_time: int = 0

@@ -16,7 +16,7 @@ from spark_consumer.formats.delta.format import DeltaFormat
 from spark_consumer.formats.delta.internals import PrivateLog
 from spark_consumer.job import maintenance
 from spark_consumer.job.maintenance import Maintenance
-from spark_consumer.job.subscriber_tables import Shelf
+from spark_consumer.job.subscriber_tables import SubscriberTables
 from spark_consumer.kafka.position import Position
 from spark_consumer.reader import read
 from spark_consumer.settings import ConsumerSettings
@@ -49,17 +49,17 @@ class History:
         )
         self.session = spark.newSession()
         self.manifests = Manifests(spark, str(folder), "s")
-        self.state = Manifest("journal")
+        self.state = Manifest("markers")
 
-    def shelf(self) -> Shelf:
+    def tables(self) -> SubscriberTables:
         self.spark._jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()  # type: ignore[union-attr]
-        return Shelf(self.session, DeltaFormat(), str(self.folder), "s")
+        return SubscriberTables(self.session, DeltaFormat(), str(self.folder), "s")
 
     def write(self, marker: int, hours_ago: float) -> None:
         """Let the table hold the one row `marker`; the version that did it is so old."""
-        shelf = self.shelf()
-        table = shelf.table(self.session, "public.t")
-        position = Position("journal", marker, marker, None, "topic", "id", {0: marker})
+        tables = self.tables()
+        table = tables.table(self.session, "public.t")
+        position = Position("markers", marker, marker, None, "topic", "id", {0: marker})
         there = set(self.path.glob("*.parquet"))
         rows = self.spark.range(marker, marker + 1).coalesce(1)
         table.write(rows, Commit(position, {}), table.find(), empty=True, recreate=marker == 1)
@@ -92,14 +92,14 @@ class History:
         self.state = self.manifests.store(state, self.state)
 
     def tidy(self) -> None:
-        maintained = Maintenance(self.settings, self.session, "s", self.shelf())
+        maintained = Maintenance(self.settings, self.session, "s", self.tables())
         moved = maintained.tidy(self.state.tables)
         if moved:
             self.store(self.state.marker, moved["public.t"].version)
 
     def rows(self, marker: int) -> tuple[list[int], list[int]]:
         """What reader and `verify` see at a marker."""
-        self.shelf()
+        self.tables()
         warehouse = str(self.folder)
         at = f"0/{marker:X}"
         seen = read("s", "public.t", at=at, warehouse=warehouse, spark=self.spark).collect()
@@ -132,7 +132,7 @@ def test_a_table_that_rarely_changes_is_read_as_it_was_and_its_old_files_go_in_t
     first = history.path / "_delta_log"
     history.write(4, 0.0)
     # A checkpoint, which Delta makes after ten commits, forgets what is old.
-    history.shelf()
+    history.tables()
     PrivateLog(history.session, str(history.path), "t").log().checkpoint()
     assert list(first.glob("*.checkpoint*"))
     (tmp_path / "s" / ".pgsluice" / "maintained").unlink()

@@ -18,7 +18,7 @@ from spark_consumer.formats.delta.format import DeltaFormat
 from spark_consumer.job import maintenance
 from spark_consumer.job.job import run
 from spark_consumer.job.maintenance import Maintenance
-from spark_consumer.job.subscriber_tables import Shelf
+from spark_consumer.job.subscriber_tables import SubscriberTables
 from spark_consumer.kafka.position import Position
 from spark_consumer.reader import state_at
 from spark_consumer.settings import ConsumerSettings
@@ -42,10 +42,10 @@ def test_small_files_are_put_together_and_old_ones_stay_as_long_as_they_are_need
     )
     folder = tmp_path / "s" / "public" / "t"
     session = spark.newSession()
-    shelf = Shelf(session, DeltaFormat(), str(tmp_path), "s")
-    table = shelf.table(session, "public.t")
+    tables = SubscriberTables(session, DeltaFormat(), str(tmp_path), "s")
+    table = tables.table(session, "public.t")
     for marker in (0, 1):
-        position = Position("journal", marker, marker + 1, None, "topic", "id", {0: marker})
+        position = Position("markers", marker, marker + 1, None, "topic", "id", {0: marker})
         rows = spark.range(marker * FILES, (marker + 1) * FILES).repartition(FILES)
         table.write(rows, Commit(position, {}), table.find(), empty=marker == 0, recreate=False)
     kept = TableState(table.version(), "topic")
@@ -53,7 +53,7 @@ def test_small_files_are_put_together_and_old_ones_stay_as_long_as_they_are_need
 
     def tidy(keep_hours: float, state: TableState) -> dict[str, TableState]:
         changed = replace(settings, keep_hours=keep_hours)
-        return Maintenance(changed, session, "s", shelf).tidy({"public.t": state})
+        return Maintenance(changed, session, "s", tables).tidy({"public.t": state})
 
     def rows_at(version: int) -> list[int]:
         frame = spark.read.format("delta").option("versionAsOf", version).load(str(folder))
@@ -65,8 +65,8 @@ def test_small_files_are_put_together_and_old_ones_stay_as_long_as_they_are_need
     assert now == table.version() > kept.version
     assert len(spark.read.format("delta").load(str(folder)).inputFiles()) == 1
     assert rows_at(now) == rows_at(kept.version) == list(range(2 * FILES))
-    shelf.found.clear()
-    found = shelf.find("public.t")
+    tables.found.clear()
+    found = tables.find("public.t")
     assert found is not None and found.commit.position.marker == 1
     assert tidy(1.0, moved["public.t"]) == {}
     assert len(list(folder.glob("*.parquet"))) == files + 1
@@ -86,28 +86,28 @@ def test_large_files_keep_their_place_and_a_table_clustered_by_its_user_is_clust
         kafka={}, registry_url="", warehouse=str(tmp_path), subscriptions=("s",)
     )
     session = spark.newSession()
-    shelf = Shelf(session, DeltaFormat(), str(tmp_path), "s")
+    tables = SubscriberTables(session, DeltaFormat(), str(tmp_path), "s")
     large = 40_000
     many = spark.range(large + 1, large + 2).union(spark.range(large + 10, large + 11))
     batches = [spark.range(0, large).coalesce(1), *[many.repartition(FILES // 2)] * 9]
     states = {}
     for name in ("plain", "clustered"):
-        table = shelf.table(session, f"public.{name}")
+        table = tables.table(session, f"public.{name}")
         for marker, rows in enumerate(batches):
-            position = Position("journal", marker, marker + 1, None, name, "id", {0: marker})
+            position = Position("markers", marker, marker + 1, None, name, "id", {0: marker})
             table.write(rows, Commit(position, {}), table.find(), empty=not marker, recreate=False)
         if name == "clustered":
             session.sql(f"ALTER TABLE delta.`{table.path}` CLUSTER BY (id)")
         states[f"public.{name}"] = TableState(table.version(), name)
 
     def files(name: str) -> list[tuple[str, int, int]]:
-        frame = spark.read.format("delta").load(shelf.table(session, f"public.{name}").path)
+        frame = spark.read.format("delta").load(tables.table(session, f"public.{name}").path)
         ranges = frame.groupBy("_metadata.file_path").agg({"id": "min", "*": "count"})
         return sorted((row[0], row["min(id)"], row["count(1)"]) for row in ranges.collect())
 
     before = files("plain")
-    shelf.found.clear()
-    moved = Maintenance(settings, session, "s", shelf).tidy(states)
+    tables.found.clear()
+    moved = Maintenance(settings, session, "s", tables).tidy(states)
 
     assert set(moved) == set(states)
     kept = [file for file in before if file[1] == 0]
@@ -115,10 +115,10 @@ def test_large_files_keep_their_place_and_a_table_clustered_by_its_user_is_clust
     assert kept[0] in files("plain")
     assert sorted(count for *_, count in files("plain")) == [18, large]
     assert sum(count for *_, count in files("clustered")) == large + 18
-    table = shelf.table(session, "public.clustered")
+    table = tables.table(session, "public.clustered")
     detail = session.sql(f"DESCRIBE DETAIL delta.`{table.path}`").first()
     assert detail is not None and detail.clusteringColumns == ["id"]
-    after = shelf.find("public.clustered")
+    after = tables.find("public.clustered")
     assert after is not None and after.version == table.version()
     table.write(spark.range(1), after.commit, after, empty=False, recreate=False)
     assert sum(count for *_, count in files("clustered")) == large + 19
@@ -135,13 +135,13 @@ def test_longer_times_of_the_user_count_and_one_table_s_trouble_is_its_own(
         kafka={}, registry_url="", warehouse=str(tmp_path), subscriptions=("s",)
     )
     session = spark.newSession()
-    shelf = Shelf(session, DeltaFormat(), str(tmp_path), "s")
+    tables = SubscriberTables(session, DeltaFormat(), str(tmp_path), "s")
     names = ("broken", "long", "plain")
     states = {}
     for name in names:
-        table = shelf.table(session, f"public.{name}")
+        table = tables.table(session, f"public.{name}")
         for marker in (0, 1):
-            position = Position("journal", marker, marker + 1, None, name, "id", {0: marker})
+            position = Position("markers", marker, marker + 1, None, name, "id", {0: marker})
             rows = spark.range(1).coalesce(1)
             table.write(rows, Commit(position, {}), table.find(), empty=True, recreate=not marker)
         if name == "long":
@@ -155,14 +155,14 @@ def test_longer_times_of_the_user_count_and_one_table_s_trouble_is_its_own(
     (log / f"{2:020}.json").write_text("not of Delta")
 
     def property_of(name: str, key: str) -> str:
-        path = shelf.table(session, f"public.{name}").path
+        path = tables.table(session, f"public.{name}").path
         detail = session.sql(f"DESCRIBE DETAIL delta.`{path}`").first()
         assert detail is not None
         return str(detail.properties[key])
 
     def tidy(keep_hours: float) -> None:
         changed = replace(settings, keep_hours=keep_hours)
-        Maintenance(changed, session, "s", shelf).tidy(states)
+        Maintenance(changed, session, "s", tables).tidy(states)
 
     tidy(0.0)
 

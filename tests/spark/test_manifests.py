@@ -22,7 +22,7 @@ pytestmark = pytest.mark.spark
 
 def state(number: int) -> Manifest:
     return Manifest(
-        "journal",
+        "markers",
         marker=number,
         since_lsn=number * 16,
         since_time=number * 1_000_000,
@@ -41,7 +41,7 @@ def test_states_are_found_by_their_beginning_prolonged_and_removed_when_old(
 ) -> None:
     kept = Manifests(spark, str(tmp_path), "s")
     assert kept.newest() is None
-    before = Manifest("journal")
+    before = Manifest("markers")
     for number in (1, 2, 3):
         before = kept.store(state(number), before)
         before = kept.store(prolonged(number, number * 16 + 5), before)
@@ -72,7 +72,7 @@ def test_a_store_that_a_crash_has_cut_off_leaves_the_state_before_it(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     kept = Manifests(spark, str(tmp_path), "s")
-    first = kept.store(state(1), Manifest("journal"))
+    first = kept.store(state(1), Manifest("markers"))
     second = kept.store(state(2), first)
     third = kept.store(prolonged(2, 99), second)
     folder = tmp_path / "s" / ".pgsluice"
@@ -96,7 +96,7 @@ def test_no_reader_goes_back_in_time_while_states_are_stored(
 
     def store() -> None:
         kept = Manifests(spark, str(tmp_path), "s")
-        before = kept.store(state(1), Manifest("journal"))
+        before = kept.store(state(1), Manifest("markers"))
         for number in range(2, 500):
             # The next state, or the same one for longer.
             following = state(number) if number % 3 == 0 else replace(before, end_lsn=number * 16)
@@ -123,7 +123,7 @@ def test_what_a_past_state_costs_hardly_grows_with_their_number(
 ) -> None:
     count = 17_280
     kept = Manifests(spark, str(tmp_path), "s")
-    first = kept.store(state(0), Manifest("journal"))
+    first = kept.store(state(0), Manifest("markers"))
     newest = kept.store(replace(state(count), end_lsn=count * 16), first)
     text = (tmp_path / "s" / ".pgsluice" / "states" / "000000000000.json").read_text()
     for number in range(1, count):

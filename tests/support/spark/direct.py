@@ -119,6 +119,6 @@ class Direct:
         latest = Counter(record.partition for _, record in placed)
         state = TopicState("id", dict.fromkeys(latest, 0), latest)
         position = found.commit.position if found is not None else None
-        wanted = share(self._topic.topic, "journal", state, markers, position)
+        wanted = share(self._topic.topic, "markers", state, markers, position)
         assert wanted is None or isinstance(wanted, Share), wanted
         return wanted

@@ -11,7 +11,7 @@ from spark_consumer.kafka.markers import Copy
 from spark_consumer.states.manifests import Hold, Manifest, TableState
 
 BEFORE = Manifest(
-    "journal",
+    "markers",
     marker=5,
     end_lsn=80,
     tables={"public.t": TableState(Version(3), "topic")},

@@ -13,7 +13,7 @@ def test_a_copy_begins_at_its_first_record_whatever_stands_before_it() -> None:
     marker = Marker(7, 4711, None, {TOPIC: (Range(0, 103, 108, 100, 5),)})
     state = TopicState("id", {0: 0}, {0: 109})
 
-    begun = beginning(TOPIC, "journal", state, [marker])
+    begun = beginning(TOPIC, "markers", state, [marker])
 
     assert begun is not None
     assert begun.spans == (Span(0, 103, 108, 5),)
@@ -24,11 +24,11 @@ def test_a_table_that_goes_on_reads_from_where_it_ended_so_that_others_records_s
     marker = Marker(7, 4711, None, {TOPIC: (Range(0, 103, 108, 100, 5),)})
     state = TopicState("id", {0: 0}, {0: 109})
     before = share(
-        TOPIC, "journal", state, [Marker(6, 1, None, {TOPIC: (Range(0, 0, 100, 0, 100),)})], None
+        TOPIC, "markers", state, [Marker(6, 1, None, {TOPIC: (Range(0, 0, 100, 0, 100),)})], None
     )
     assert isinstance(before, Share)
 
-    found = share(TOPIC, "journal", state, [marker], before.position)
+    found = share(TOPIC, "markers", state, [marker], before.position)
 
     assert isinstance(found, Share)
     assert found.spans == (Span(0, 100, 108, 5),)
@@ -39,6 +39,6 @@ def test_a_new_owners_first_range_does_not_pass_for_the_next_one() -> None:
     marker = Marker(7, 4711, None, {TOPIC: (Range(0, 103, 108, 103, 5),)})
     state = TopicState("id", {0: 0}, {0: 109})
 
-    assert isinstance(share(TOPIC, "journal", state, [marker], None), Gap)
-    begun = beginning(TOPIC, "journal", state, [marker])
+    assert isinstance(share(TOPIC, "markers", state, [marker], None), Gap)
+    begun = beginning(TOPIC, "markers", state, [marker])
     assert begun is not None and begun.spans == (Span(0, 103, 108, 5),)

@@ -78,11 +78,11 @@ def test_a_topic_that_the_configuration_names_is_one_of_the_subscription_s() -> 
 )
 def test_a_range_that_cannot_be_is_a_gap_of_its_table(wrong: Range) -> None:
     state = TopicState("id", {0: 0}, {0: 9})
-    known = Position("journal", 2, 8, None, T, "id", {0: 5})
+    known = Position("markers", 2, 8, None, T, "id", {0: 5})
 
-    assert isinstance(share(T, "journal", state, [progress(3, 16, GOOD)], known), Share)
-    assert isinstance(share(T, "journal", state, [progress(3, 16, wrong)], known), Gap)
-    assert isinstance(share(T, "journal", state, [progress(3, 16, GOOD, GOOD)], known), Gap)
+    assert isinstance(share(T, "markers", state, [progress(3, 16, GOOD)], known), Share)
+    assert isinstance(share(T, "markers", state, [progress(3, 16, wrong)], known), Gap)
+    assert isinstance(share(T, "markers", state, [progress(3, 16, GOOD, GOOD)], known), Gap)
 
 
 def test_only_the_owner_is_believed_and_who_takes_the_topics_over_on_purpose() -> None:

@@ -8,7 +8,7 @@ from spark_consumer.kafka.position import Position, Share, Span
 
 
 def task(name: str, records: int) -> Task:
-    position = Position("journal", 1, 1, None, name, "topic", {0: records})
+    position = Position("markers", 1, 1, None, name, "topic", {0: records})
     return Task(name, Share(name, (Span(0, 0, records, records),), position, position), None)
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from spark_consumer.errors import TableError
 from spark_consumer.formats.delta.format import DeltaFormat
-from spark_consumer.job.subscriber_tables import Shelf
+from spark_consumer.job.subscriber_tables import SubscriberTables
 from spark_consumer.names import part, source_name
 
 GONE = TableError("gone", hint="copy the table again: it begins again")
@@ -17,16 +17,16 @@ GONE = TableError("gone", hint="copy the table again: it begins again")
 
 def test_a_table_that_needs_a_copy_is_named_with_the_command_that_asks_for_it() -> None:
     session: Any = None
-    shelf = Shelf(session, DeltaFormat(), "warehouse", "s 1")
-    shelf.names["topic"] = f"public.{part('order items')}"
+    tables = SubscriberTables(session, DeltaFormat(), "warehouse", "s 1")
+    tables.names["topic"] = f"public.{part('order items')}"
 
-    why = shelf.hold("public.order-x0020-items", GONE)
+    why = tables.hold("public.order-x0020-items", GONE)
 
     assert why.hint == (
         "copy the table again (pgsluice copy 'public.order items' --subscription 's 1'):"
         " it begins again"
     )
-    assert shelf.hold("s.public.t", GONE).hint == GONE.hint
+    assert tables.hold("s.public.t", GONE).hint == GONE.hint
 
 
 @given(st.text(min_size=1))
