@@ -28,9 +28,9 @@ _ANY: Final = "*"
 
 
 class BoundedServer(ThreadingHTTPServer):
-    """See the module; a client that hangs up is no news.
+    """See the module. Disconnected clients are not logged.
 
-    Without free descriptors nothing is accepted for a second, instead of trying in a busy loop.
+    Without free descriptors nothing is accepted for a second, which avoids a busy loop.
     """
 
     daemon_threads = True
@@ -53,7 +53,7 @@ class BoundedServer(ThreadingHTTPServer):
             raise
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """Begin a thread for a connection; see `socketserver.ThreadingMixIn`."""
+        """Start a thread for a connection; see `socketserver.ThreadingMixIn`."""
         with self._guard:
             self._open[id(request)] = request, time.monotonic() + REQUEST_S
             if len(self._open) > CONNECTIONS:
@@ -61,7 +61,7 @@ class BoundedServer(ThreadingHTTPServer):
         super().process_request(request, client_address)
 
     def service_actions(self) -> None:
-        """Close what takes too long, twice a second; see `socketserver.BaseServer`."""
+        """Close overdue connections, twice a second; see `socketserver.BaseServer`."""
         now = time.monotonic()
         with self._guard:
             for key, (connection, end) in list(self._open.items()):
@@ -76,24 +76,24 @@ class BoundedServer(ThreadingHTTPServer):
         super().shutdown_request(request)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Say nothing of a client that is gone; see `socketserver.BaseServer`."""
+        """Ignore the error of a disconnected client; see `socketserver.BaseServer`."""
 
 
 def _hang_up(connection: socket.socket) -> None:
-    """End a connection, and with it what its thread waits for."""
+    """Shut a connection down, which unblocks its thread."""
     with contextlib.suppress(OSError):  # its client was faster
         connection.shutdown(socket.SHUT_RDWR)
 
 
 class _Head:
-    """Request line and headers, as far as they may go."""
+    """Request line and headers, bounded by `HEADER_BYTES`."""
 
     def __init__(self, file: BufferedIOBase) -> None:
         self._file = file
         self.left = HEADER_BYTES
 
     def readline(self, limit: int) -> bytes:
-        """Return a line, or what may still come of it; nothing after that."""
+        """Return a line, truncated at the bound; an empty one after that."""
         line = self._file.readline(min(limit, self.left))
         self.left -= len(line)
         return line
@@ -109,9 +109,9 @@ def answering(
     """Return a handler of GET and HEAD.
 
     Args:
-        answer: gives status code and text for a path.
-        content: the content type.
-        own_hosts: see `is_own_host`.
+        answer: Function from a path to status code and text.
+        content: Content type.
+        own_hosts: Names that are answered; see `is_own_host`.
     """
 
     class Handler(BaseHTTPRequestHandler):
@@ -162,7 +162,7 @@ def answering(
                 self.wfile.write(body)
 
         def log_message(self, *_: object) -> None:
-            """Say nothing; a scrape is not news."""
+            """Log nothing: scrapes are frequent."""
 
     return Handler
 
@@ -170,12 +170,11 @@ def answering(
 def is_own_host(header: str | None, own: Collection[str]) -> bool:
     """Whether a request with this Host header is for us: the guard against DNS rebinding.
 
-    A page of somebody else's can have its own name resolve to this machine. The browser sends that
-    name as Host; names that are ours and addresses, which nobody can let point elsewhere, are
-    answered.
+    A foreign page can have its own name resolve to this machine. The browser sends that name as
+    Host. Requests are answered under own names and addresses only: no other site can use those.
 
     Args:
-        header: As it was sent, with or without a port; None when there was none, as in HTTP/1.0,
+        header: Value of the header, with or without a port; None if it was absent, as in HTTP/1.0,
             which no browser speaks.
         own: Names besides localhost; ``*`` stands for all.
     """

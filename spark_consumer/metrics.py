@@ -18,7 +18,7 @@ __all__ = ["PHASES", "Figures", "Pulse", "exposition", "health", "readiness", "s
 _CONTENT: Final = "text/plain; version=0.0.4; charset=utf-8"
 PHASES: Final = ("stream", "plan", "apply", "manifest", "maintenance")
 _STALE_S: Final = 300.0
-"""Seconds without a sign of life after which a job hangs: one step takes less, a cut is bounded."""
+"""Seconds without activity after which a job is considered hung: a step takes less."""
 
 
 @dataclass(slots=True)
@@ -26,20 +26,21 @@ class Figures:
     """Figures of one subscription in the job.
 
     Attributes:
-        end_lsn: LSN until which the tables are complete, those that are held excepted.
-        commit_time: The source's commit time then, microseconds since 1970; None when not known.
-        records: Applied since the start.
-        cuts: Applied since the start.
-        skipped: For how many keys, batch by batch, an UPDATE or DELETE has found no row.
+        end_lsn: LSN until which all tables that are not held are complete.
+        commit_time: The source's commit time at `end_lsn`, microseconds since 1970; None if not
+            known.
+        records: Number of records applied since the start.
+        cuts: Number of cuts reached since the start.
+        skipped: Number of keys whose UPDATE or DELETE matched no row, summed over batches.
         tables_held: Number of tables that the job holds now.
         waiting_since: Commit time of the oldest marker that has been read and is not applied,
-            microseconds since 1970; None when there is none.
-        unread_markers: Number of markers in the topic that had not been read at the last look.
-        held: Why nothing of the subscription is read; None while it is.
-        refused: Markers that were passed over since the start; the log says why.
-        seconds: Spent since the start, by phase: stream (Spark's own, around each micro-batch),
-            plan, apply, manifest, maintenance.
-        seen_at: When the query or a step of the job was last seen at work, in seconds of the
+            microseconds since 1970; None if there is none.
+        unread_markers: Number of unread markers in the topic, by the last progress report.
+        held: Reason for which the subscription is not read; None while it is.
+        refused: Number of markers skipped since the start; the log has the reasons.
+        seconds: Seconds spent since the start, by phase: stream (Spark's own, around each
+            micro-batch), plan, apply, manifest, maintenance.
+        seen_at: Time of the last activity of the query or of a step of the job, in seconds of the
             monotonic clock; None before the first.
     """
 
@@ -57,19 +58,19 @@ class Figures:
     seen_at: float | None = None
 
     def see(self) -> None:
-        """Note that the query, or a step of the job, is at work."""
+        """Record activity of the query, or of a step of the job."""
         self.seen_at = time.monotonic()
 
     @property
     def silence(self) -> float | None:
-        """Seconds since it was last seen at work; None before the first time."""
+        """Seconds since the last activity; None before the first one."""
         return None if self.seen_at is None else time.monotonic() - self.seen_at
 
     @property
     def lag(self) -> float:
-        """Seconds since the source committed what waits to be applied; 0 when nothing does.
+        """Seconds since the source committed the oldest unapplied marker; 0 if there is none.
 
-        While nothing is read, nobody knows what waits: since the commit of what was applied last.
+        While the subscription is held, unread markers are unknown: since the last applied commit.
         """
         since = self.waiting_since
         if since is None and self.held is not None:
@@ -80,7 +81,7 @@ class Figures:
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
-        """Count the time spent inside for a phase."""
+        """Add the time spent inside to a phase."""
         self.see()
         begun = time.monotonic()
         try:
@@ -89,33 +90,33 @@ class Figures:
             self.spend(name, time.monotonic() - begun)
 
     def spend(self, name: str, seconds: float) -> None:
-        """Count time for a phase."""
+        """Add time to a phase."""
         self.seconds[name] = self.seconds.get(name, 0.0) + seconds
         self.see()
 
 
 class Pulse:
-    """When the job's loop turned last, which any thread may ask.
+    """Heartbeat of the job's loop, which any thread may read.
 
     Attributes:
-        at: In seconds of the monotonic clock.
+        at: Time of the loop's last round, in seconds of the monotonic clock.
     """
 
     def __init__(self) -> None:
         self.at = time.monotonic()
 
     def beat(self) -> None:
-        """Note that it turns."""
+        """Record a round of the loop."""
         self.at = time.monotonic()
 
     @property
     def age(self) -> float:
-        """Seconds since it did."""
+        """Seconds since the loop's last round."""
         return time.monotonic() - self.at
 
 
 def health(pulse: Pulse, subscriptions: Mapping[str, Figures]) -> str | None:
-    """Return why the job is to be started again, or None while it is at work."""
+    """Return the reason for which the job must be restarted, or None while it is active."""
     seen = (figures.silence for figures in subscriptions.values())
     age = min([pulse.age, *(silence for silence in seen if silence is not None)])
     return f"nothing has been seen of the job for {age:.0f} s" if age > _STALE_S else None
@@ -155,7 +156,7 @@ _METRICS: Final = (
 
 
 def exposition(subscriptions: dict[str, Figures]) -> str:
-    """The figures in Prometheus' text format."""
+    """Return the figures in Prometheus' text format."""
     lines = []
     for name, kind, text in _METRICS:
         lines += [f"# HELP {_full(name)} {text}", f"# TYPE {_full(name)} {kind}"]
@@ -209,10 +210,10 @@ def serve(
     """Answer ``GET`` of ``/metrics``, ``/healthz`` and ``/readyz`` while the block runs.
 
     Args:
-        listen: ``host:port``; port 0 takes a free one. None to serve nothing.
-        hosts: names under which requests may come, beside that of `listen`.
-        subscriptions: the figures; they may change meanwhile.
-        pulse: of the job's loop.
+        listen: Address as ``host:port``; port 0 is any free one. None to serve nothing.
+        hosts: Names under which requests are answered, beside that of `listen`.
+        subscriptions: Figures by subscription; they may change meanwhile.
+        pulse: Heartbeat of the job's loop.
 
     Returns:
         The port; None when nothing is served.

@@ -31,12 +31,12 @@ def part(identifier: str) -> str:
 
 
 def transaction_topic(subscription: str) -> str:
-    """The topic of a subscription's markers."""
+    """Return the topic of a subscription's markers."""
     return f"{part(subscription)}.transaction"
 
 
 def table_folder(warehouse: str, subscription: str, name: str) -> str:
-    """The folder of a table that is known as ``schema.table``, each in the form of `part`."""
+    """Return the folder of the table ``schema.table``, each in the form of `part`."""
     return "/".join([warehouse.rstrip("/"), part(subscription), *name.split(".")])
 
 
@@ -51,7 +51,7 @@ def quoted(column: str) -> str:
 
 
 def free_name(wanted: str, taken: Iterable[str]) -> str:
-    """A name for a column of ours beside a user's columns: none of them, whatever its case."""
+    """Return a column name that differs from all `taken` ones, whatever their case."""
     lower = {name.casefold() for name in taken}
     while wanted.casefold() in lower:
         wanted += "_"
@@ -59,5 +59,5 @@ def free_name(wanted: str, taken: Iterable[str]) -> str:
 
 
 def lsn_text(lsn: int | None) -> str:
-    """An LSN as PostgreSQL writes it."""
+    """Return an LSN as PostgreSQL writes it."""
     return "none" if lsn is None else f"{lsn >> 32:X}/{lsn & 0xFFFFFFFF:X}"

@@ -26,15 +26,15 @@ def read(
     warehouse: str,
     spark: SparkSession,
 ) -> DataFrame:
-    """A subscriber table; tables that are read at the same point show the source at one LSN.
+    """Return a subscriber table; tables read at the same point show the source at one LSN.
 
     Args:
-        subscription: its name.
-        table: ``schema.table``, each part as in the names of folders.
-        at: an LSN (``16/B374D848``), or a time, as text in ISO 8601 or as a value; a time without
-            a zone is UTC. The newest state at or before it is read; None for the newest of all.
-        warehouse: folder of the tables.
-        spark: a session with Delta.
+        subscription: Name of the subscription.
+        table: Name as ``schema.table``, each part as in the names of folders.
+        at: LSN (``16/B374D848``), or time, as text in ISO 8601 or as a value; a time without a
+            zone is UTC. The newest state at or before it is read; None for the newest of all.
+        warehouse: Folder of the tables.
+        spark: Session with Delta.
 
     Raises:
         SettingsError: `at` is neither an LSN nor a time.
@@ -53,7 +53,7 @@ def read(
 def state_at(
     subscription: str, *, at: str | datetime | None, warehouse: str, spark: SparkSession
 ) -> Manifest:
-    """The state of a subscription's tables at a point; see `read`."""
+    """Return the state of a subscription's tables at a point; see `read`."""
     manifests = Manifests(spark, warehouse, subscription)
     if at is None:
         found = manifests.newest()

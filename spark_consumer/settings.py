@@ -1,4 +1,4 @@
-"""The settings of the Spark job, as one value."""
+"""Settings of the Spark job, as one value."""
 
 from __future__ import annotations
 
@@ -31,8 +31,9 @@ class ConsumerSettings(ConsumerTable):
         registry: Further properties of confluent-kafka's registry client
             (``basic.auth.user.info``, ``ssl.ca.location``, ...).
         shutdown_timeout_s: As in the table, and always set.
-        available_now: Stop when everything is applied that was there at the start.
-        endpos: Stop when the tables are complete until this LSN; None to run until stopped.
+        available_now: Whether to stop when everything that existed at the start is applied.
+        endpos: LSN until which the tables are completed before the job stops; None to run until
+            stopped.
         jars: Connector jars for a session that is made here; see `spark_consumer.spark.session`.
     """
 
@@ -51,9 +52,9 @@ def with_connections(
     """Return the job's settings.
 
     Args:
-        table: ``[consumer]``; what is None in it has `ConsumerSettings`' default.
-        kafka: ``[kafka]``.
-        registry: ``[registry]``, with its ``url``.
+        table: Table ``[consumer]``; a field that is None gets `ConsumerSettings`' default.
+        kafka: Table ``[kafka]``.
+        registry: Table ``[registry]``, with its ``url``.
     """
     given = {each.name: getattr(table, each.name) for each in fields(table)}
     return ConsumerSettings(
@@ -95,7 +96,7 @@ _OAUTH: Final = {
 
 
 def admin_properties(settings: ConsumerSettings) -> dict[str, str]:
-    """The librdkafka properties that an admin client takes: connection and security."""
+    """Return the librdkafka properties of an admin client: connection and security."""
     return {key: value for key, value in settings.kafka.items() if _ADMIN.fullmatch(key)}
 
 
@@ -126,7 +127,7 @@ def java_properties(settings: ConsumerSettings) -> dict[str, str]:
 
 
 def source_options(settings: ConsumerSettings) -> dict[str, str]:
-    """Return the options of Spark's Kafka source for what is committed.
+    """Return the options of Spark's Kafka source, for committed records only.
 
     Raises:
         SettingsError: see `java_properties`.

@@ -2,7 +2,7 @@
 
 Invariant: a table's commit carries the position that it completes
 (`spark_consumer.kafka.position`), and a share begins where that position ends. Hence it does not
-matter where a crash fell, how cuts are cut, or whether one is repeated: each change takes effect
+matter when a crash occurs, where batches end, or whether one is repeated: each change takes effect
 once, on the state for which it was meant.
 """
 
@@ -38,9 +38,9 @@ class Applier:
     """Applier of shares, one after another.
 
     Args:
-        spark: a session that is used for nothing else meanwhile.
-        schemas: the writer schemas.
-        learnt: knowledge from earlier shares, which appliers share.
+        spark: Session that nothing else uses meanwhile.
+        schemas: Writer schemas by ID.
+        learnt: Knowledge from earlier shares, common to all appliers.
 
     Attributes:
         skipped: Number of updates and deletes that matched no row, where counted; see `write`.
@@ -73,12 +73,12 @@ class Applier:
         """Bring one table up to date with its share.
 
         Args:
-            table: made for the applier's session.
-            found: the present table, or None.
-            share: the share.
-            records: wire frame of the share.
-            held: survey of the topic in the frame; None when it has no record.
-            small: whether `records` is on the driver, and the session is tuned for it.
+            table: Table, opened with the applier's session.
+            found: Current state of the table; None if it does not exist.
+            share: Share to apply.
+            records: Wire frame of the share.
+            held: Survey of the topic in the frame; None if the topic has no record in it.
+            small: Whether `records` is on the driver, and the session is tuned for it.
 
         Raises:
             ContractError: the records are not those that the markers promise.
@@ -134,13 +134,13 @@ class Applier:
     def apply_large(
         self, table: Table, found: Found | None, share: Share, records: DataFrame
     ) -> Found:
-        """Apply a share like `apply`, with records that are read once where possible.
+        """Apply a share like `apply`, reading its records once where possible.
 
         Args:
-            table: made for the applier's session.
-            found: the present table, or None.
-            share: the share.
-            records: wire frame of the share.
+            table: Table, opened with the applier's session.
+            found: Current state of the table; None if it does not exist.
+            share: Share to apply.
+            records: Wire frame of the share.
 
         Raises:
             ContractError: the records are not those that the markers promise.
@@ -162,7 +162,7 @@ class Applier:
         emptied: bool,
         recreate: bool,
     ) -> Found:
-        """Apply a share without rows: a table that begins empty, a TRUNCATE, a position."""
+        """Apply a share without rows: an empty copy, a TRUNCATE, or a mere change of position."""
         generation = _generation(table, found, recreate=recreate)
         position = replace(_reached(share), generation=generation)
         serial = next_serial(table, found)

@@ -30,11 +30,11 @@ class Batch:
         epoch: Epoch of the changes.
         changed: The changes; see `spark_consumer.kafka.decode`.
         commit: Metadata of the commit.
-        found: The table before it, or None.
+        found: The table before the commit; None if it does not exist.
         empty: Whether the table's rows are removed first.
         recreate: Whether, with `empty`, its columns are replaced, too.
         small: Whether `changed` is on the driver, and the session tuned for that. A large batch's
-            changes are kept by the executors: they are looked at several times.
+            changes are stored by the executors, as they are read several times.
         frontiers: Greatest keys of tables.
     """
 
@@ -56,7 +56,7 @@ class Batch:
 
     @contextmanager
     def kept(self) -> Iterator[DataFrame]:
-        """The changes, for repeated reads; those of a large batch are stored already."""
+        """Cache the changes for repeated reads; those of a large batch are stored already."""
         if not self.small:
             yield self.changed
             return

@@ -29,7 +29,7 @@ class Bounds:
     """Aggregates over a batch's keys, and conditions that follow from their values.
 
     Args:
-        keys: the key's columns.
+        keys: Columns of the key.
     """
 
     def __init__(self, keys: Sequence[ColumnPlan]) -> None:

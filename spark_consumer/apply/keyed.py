@@ -29,8 +29,8 @@ _COUNTS: Final = (
     "count_if(action = 'put') AS puts",
     "count_if(action = 'set' AND lacking > 0) AS partial",
 )
-"""Outcomes that are skipped when the table has no row for them, those that make one, and those
-that leave some of a row's columns as they are."""
+"""Numbers of outcomes that are skipped if the table has no row for them, that insert a row, and
+that leave some columns of a row unchanged."""
 
 
 class Keyed:
@@ -123,7 +123,7 @@ class Keyed:
 
     @contextmanager
     def _source(self, folded: DataFrame) -> Iterator[tuple[DataFrame, str, Row]]:
-        """Return the outcome for repeated reads, bounds on the keys, and what is known of them."""
+        """Yield the outcome for repeated reads, bounds on the keys, and aggregates over them."""
         batch = self._batch
         # Not by persist: Delta refuses a source that it finds in the cache.
         as_it_is = batch.small or (not batch.epoch.moves and self._look.are_distinct)

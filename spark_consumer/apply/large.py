@@ -36,7 +36,7 @@ class Learnt:
 
     Attributes:
         kinds: Schemas of the share that was applied last, by topic.
-        outright: Whether that one had new rows only, as far as was checked, by topic.
+        outright: Whether that share had only new rows, where checked, by topic.
         frontiers: Greatest keys of tables.
     """
 
@@ -62,9 +62,9 @@ class Large:
     """Applier of large shares whose content can be guessed.
 
     Args:
-        schemas: the writer schemas.
-        types: types of tables' rows.
-        learnt: knowledge from earlier shares.
+        schemas: Writer schemas by ID.
+        types: Types of tables' rows.
+        learnt: Knowledge from earlier shares.
     """
 
     def __init__(self, schemas: Schemas, types: RowTypes, learnt: Learnt) -> None:
@@ -75,13 +75,13 @@ class Large:
     def apply(
         self, table: Table, found: Found | None, share: Share, records: DataFrame
     ) -> Applied | None:
-        """Apply a share; return None when the guess was wrong, and nothing was done.
+        """Apply a share; return None if the guess was wrong and nothing was written.
 
         Args:
-            table: made for the session.
-            found: the present table, or None.
-            share: the share.
-            records: wire frame of the share.
+            table: Table, opened with the applier's session.
+            found: Current state of the table; None if it does not exist.
+            share: Share to apply.
+            records: Wire frame of the share.
 
         Raises:
             TableError: the table cannot hold them.

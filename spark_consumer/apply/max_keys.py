@@ -34,8 +34,8 @@ class Frontiers:
         """Whether a batch has no key of the table, because some column of its keys is greater.
 
         Args:
-            table: the present table.
-            least: least value of the batch, by integer column of the key.
+            table: Table at its newest version.
+            least: Least value in the batch, by integer column of the key.
         """
         if not least:
             return False
@@ -49,9 +49,9 @@ class Frontiers:
         """Record a write.
 
         Args:
-            table: the table after it.
-            before: version before it.
-            greatest: greatest written value, by column; None when not known.
+            table: Table after the write.
+            before: Version before the write.
+            greatest: Greatest written value, by column; None if not known.
         """
         known = self._by_path.pop(table.path, None)
         if known is None or greatest is None or known.version != before:

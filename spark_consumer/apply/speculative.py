@@ -113,11 +113,11 @@ def peek(records: DataFrame, schemas: Schemas) -> tuple[Piece | None, bool]:
     """Return the expectation of a share by some of its first records.
 
     Args:
-        records: wire frame of the share.
-        schemas: the writer schemas.
+        records: Wire frame of the share.
+        schemas: Writer schemas by ID.
 
     Returns:
-        The schemas of the changes, when these records have the same; and whether a copy begins.
+        The schemas of the changes, if these records have the same; and whether a copy begins.
     """
     seen = (
         records.where("value_id IS NOT NULL AND fault IS NULL")
@@ -172,17 +172,18 @@ def decoded_as(
     key: KeyLayout | None,
     schemas: Schemas,
 ) -> Iterator[tuple[Piece | None, DataFrame]]:
-    """Read and decode a share, and keep its changes with the executors meanwhile.
+    """Read and decode a share; the executors store its changes while the block runs.
 
     Args:
-        expected: expectation of its records.
-        records: wire frame of the share.
-        columns: columns of the table.
-        key: None for a multiset.
-        schemas: the writer schemas.
+        expected: Expectation of the share's records.
+        records: Wire frame of the share.
+        columns: Columns of the table.
+        key: Key of the table; None for a multiset.
+        schemas: Writer schemas by ID.
 
     Returns:
-        The survey and the changes. None if unexpected; the changes are of no use then.
+        The survey and the changes. The survey is None if the records are not as expected; the
+        changes must not be used then.
     """
     counted = records.observe(_NAME, *expected.counts(schemas))
     frame = changes(counted, [expected.kind], columns, key, schemas)

@@ -70,11 +70,11 @@ def choose(
     """Return the strategies for a batch in the order in which they are tried; the last fits any.
 
     Args:
-        only_inserts: whether the batch only inserts rows.
-        small: whether it is on the driver.
-        empty: whether the table's rows are removed first.
-        size: size of the table in bytes; None when not known.
-        by_row: whether the table reports changed rows to its readers.
+        only_inserts: Whether the batch only inserts rows.
+        small: Whether the batch is on the driver.
+        empty: Whether the table's rows are removed first.
+        size: Size of the table in bytes; None if not known.
+        by_row: Whether the table reports changed rows to its readers.
     """
     tried: tuple[Strategy, ...] = (append_as_it_is,) if only_inserts else ()
     if empty:
@@ -87,7 +87,7 @@ def choose(
 
 
 def append_as_it_is(batch: Batch, rows: Rows) -> int | None:
-    """Append: every row is new, and needs no folding."""
+    """Append the batch unfolded if every row is new."""
     if not rows.are_new_as_they_are():
         return None
     batch.append(batch.changed)
@@ -95,18 +95,18 @@ def append_as_it_is(batch: Batch, rows: Rows) -> int | None:
 
 
 def overwrite(batch: Batch, rows: Rows) -> int:
-    """Replace: the table is emptied first, and has the rows of the batch then."""
+    """Replace the table's rows by those of the batch."""
     batch.append(rows.appended(rows.folded))
     return 0
 
 
 def rewrite(batch: Batch, rows: Rows) -> int:
-    """Rewrite: a small batch meets a small table, which is rewritten as a whole."""
+    """Rewrite a small table as a whole, for a small batch."""
     return rows.rewrite(rows.folded)
 
 
 def append(batch: Batch, rows: Rows) -> int | None:
-    """Append after folding: every row is new once those of one key are folded."""
+    """Append the folded batch if every row is new then."""
     if not rows.are_new(rows.folded):
         return None
     batch.append(rows.folded)
@@ -114,7 +114,7 @@ def append(batch: Batch, rows: Rows) -> int | None:
 
 
 def merge(batch: Batch, rows: Rows) -> int:
-    """Merge: rows are inserted, updated and deleted by the table's format."""
+    """Let the table's format insert, update and delete rows."""
     return rows.merge_into(rows.folded)
 
 
@@ -122,8 +122,8 @@ def write(batch: Batch) -> int:
     """Apply a batch by one commit.
 
     Returns:
-        For how many keys an update or a delete has found no row, as far as that is counted: of
-        batches that are upserted, and of keys that are not changed.
+        Number of keys whose update or delete matched no row, where counted: in batches that are
+        upserted, and for keys that do not change.
     """
     before = batch.table.version()
     rows = _rows(batch)
@@ -143,16 +143,16 @@ def write(batch: Batch) -> int:
 def write_outright(
     batch: Batch, expected: Expected, observation: Observation
 ) -> tuple[Found | None, Piece | None]:
-    """Write the rows of a batch while they are read, and check afterwards whether that was right.
+    """Write the rows of a batch as they are read; check them before the commit.
 
     Args:
-        batch: its changes are not kept anywhere, and are decoded when they are written.
-        expected: expectation of its records.
-        observation: runs with them, and has counted what `expected` asks for then.
+        batch: Batch whose changes are not stored, but decoded as they are written.
+        expected: Expectation of the batch's records.
+        observation: Observation that evaluates `Expected.counts` while the batch is written.
 
     Returns:
-        The table; None when they were not rows only, all of them new, and nothing was done. And
-        what the batch has; None when it is not what was expected.
+        The table; None if the batch has anything but new rows, and nothing was committed. And the
+        survey of the batch; None if it is not as expected.
     """
     before = batch.table.version()
     named = batch.named(batch.changed)

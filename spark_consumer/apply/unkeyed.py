@@ -100,13 +100,13 @@ def fold_multiset(
     inserted again: formats cannot delete one of several equal rows.
 
     Args:
-        changes: pos, id, op, v, b; read several times, so it should be cached.
-        value: the canonical form of `v`, over `changes`.
-        old_value: the canonical form of `b`, over `changes`.
-        target: k (canonical form) and v of the table's rows; None for an empty table.
+        changes: Frame of pos, id, op, v, b; read several times, so it should be cached.
+        value: Canonical form of `v`, over `changes`.
+        old_value: Canonical form of `b`, over `changes`.
+        target: Frame of k (canonical form) and v of the table's rows; None for an empty table.
 
     Returns:
-        action (insert, delete) and v; a delete means all rows with that value.
+        Frame of action (insert, delete) and v; a delete means all rows with that value.
     """
     halves = (
         changes.where("op <> 'put'")
@@ -138,7 +138,7 @@ def _numbered(target: DataFrame, walked: DataFrame) -> DataFrame:
 
 
 def _counted(walked: DataFrame, base: DataFrame | None) -> DataFrame:
-    """Add the numbers of rows that a step finds (found), leaves (final), and began with (there)."""
+    """Add numbers of rows: before each step (found), at the end (final), at the start (there)."""
     if base is None:
         based = walked.withColumn("there", F.lit(0))
     else:

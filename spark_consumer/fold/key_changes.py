@@ -33,15 +33,15 @@ _NONE: Final = "CAST(array() AS ARRAY<STRING>)"
 def fold_key_changes(
     changes: DataFrame, fields: Sequence[str], target: DataFrame | None
 ) -> DataFrame:
-    """Fold changes of a keyed table among which there are key changes.
+    """Fold changes of a keyed table, key changes included.
 
     Args:
-        changes: pos, id, op, k, f, v, unsent; read several times, so it should be cached.
-        fields: the fields of `v`.
-        target: k and v of the table's rows; None for an empty table.
+        changes: Frame of pos, id, op, k, f, v, unsent; read several times, so it should be cached.
+        fields: Fields of `v`.
+        target: Frame of k and v of the table's rows; None for an empty table.
 
     Returns:
-        As `fold_keyed`; the keys that take part in a key change are put or deleted.
+        Frame as from `fold_keyed`; keys that take part in a key change are put or deleted.
     """
     moves = changes.where("op = 'move'")
     moved = moves.select("k").union(moves.select(F.col("f").alias("k"))).distinct()

@@ -29,12 +29,12 @@ def fold_keyed(changes: DataFrame, fields: Sequence[str]) -> DataFrame:
     """Fold changes of a keyed table without key changes.
 
     Args:
-        changes: pos, op (put, set, delete), k, v, unsent.
-        fields: the fields of `v`.
+        changes: Frame of pos, op (put, set, delete), k, v, unsent.
+        fields: Fields of `v`.
 
     Returns:
-        One row per key: k, action (put, set, delete), v, sent (array<string>; of a set only), made
-        (what came first was a put: the table need not have had the row).
+        Frame with one row per key: k, action (put, set, delete), v, sent (array<string>; of a set
+        only), made (whether the first change was a put: the table need not have had the row).
     """
     boundary = F.expr("CASE WHEN op IN ('put', 'delete') THEN pos END")
     key = Window.partitionBy("k")

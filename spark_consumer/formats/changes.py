@@ -17,18 +17,18 @@ from spark_consumer.names import quoted
 __all__ = ["NEEDS_ROW", "KeyedChanges", "ValueChanges", "assigned", "same_key", "same_value"]
 
 NEEDS_ROW: Final = "s.action = 'set' OR s.action = 'delete' AND NOT s.made"
-"""Condition on outcomes that need a row which the table should have."""
+"""Condition for outcomes that the source applied to a row: the table should have that row."""
 
 
 def same_key(keys: Sequence[ColumnPlan]) -> str:
-    """Whether `s` is the outcome for the row `t`."""
+    """Return the condition that `s` is the outcome for the row `t`."""
     return " AND ".join(
         f"{c.canonical('t.' + quoted(c.name), key=True)} = s.k.`{c.field}`" for c in keys
     )
 
 
 def same_value(columns: Sequence[ColumnPlan]) -> str:
-    """Whether `s` removes the row `t`."""
+    """Return the condition that `s` removes the row `t`."""
     return " AND ".join(
         ["s.action = 'delete'"]
         + [
@@ -39,7 +39,7 @@ def same_value(columns: Sequence[ColumnPlan]) -> str:
 
 
 def assigned(columns: Sequence[ColumnPlan]) -> dict[str, str]:
-    """Return the value of each column after a put or a set; unsent columns keep that of `t`."""
+    """Return each column's value after a put or a set, by name; unsent columns keep that of `t`."""
     return {
         c.name: f"CASE WHEN s.action = 'put' OR array_contains(s.sent, '{c.field}')"
         f" THEN s.v.`{c.field}` ELSE t.{quoted(c.name)} END"
@@ -52,11 +52,11 @@ class KeyedChanges:
     """Changes of a batch to rows that are identified by a key.
 
     Attributes:
-        source: One row for each key: `k`, the key in canonical form by Avro field; `action`: `put`
-            a row, whether one is there or not, `set` some columns of one that is there, `delete`
-            it; `v`, the row by Avro field; `sent`, the fields of `v` that a `set` has; `made`, of a
-            `delete`: the row came with the same batch. It can be read several times.
-        columns: The table's columns, in their order.
+        source: Frame with one row per key: `k`, the key in canonical form by Avro field; `action`:
+            `put` a row, whether it exists or not, `set` some columns of an existing row, `delete`
+            it; `v`, the row by Avro field; `sent`, the fields of `v` that a `set` has; `made`, of
+            a `delete`: the row came with the same batch. It can be read several times.
+        columns: Columns of the table, in order.
         keys: Columns of the key.
         bounds: Condition on `t` that every row with one of the keys meets.
         needing: Number of outcomes that are `NEEDS_ROW`.
@@ -82,9 +82,9 @@ class ValueChanges:
     """Changes of a batch to rows that are identified by their values.
 
     Attributes:
-        source: `action`: `insert` one row, or `delete` all rows that are equal to `v`, except
-            those that are inserted; and `v`, the row by Avro field.
-        columns: The table's columns, in their order.
+        source: Frame of `action`: `insert` one row, or `delete` all rows that are equal to `v`,
+            except those that are inserted; and `v`, the row by Avro field.
+        columns: Columns of the table, in order.
     """
 
     source: DataFrame

@@ -12,7 +12,7 @@ __all__ = ["open_format", "reading_format"]
 
 
 def open_format(spark: SparkSession, settings: ConsumerSettings) -> TableFormat:
-    """Return the format of the job's tables: Delta Lake, the only one.
+    """Return the format of the job's tables: Delta Lake, until there is another one to choose.
 
     Raises:
         SettingsError: the session cannot use it; says what is missing.
@@ -21,5 +21,5 @@ def open_format(spark: SparkSession, settings: ConsumerSettings) -> TableFormat:
 
 
 def reading_format() -> TableFormat:
-    """Return the format for readers of states, by public ways only."""
+    """Return the format for readers of states, who use its public interface only."""
     return DeltaFormat(private=False)

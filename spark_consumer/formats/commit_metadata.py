@@ -15,13 +15,13 @@ __all__ = ["NO_VERSION", "Commit", "Found", "Version"]
 Version = NewType("Version", int)
 """Identifies a state of one table: a number that grows with each commit.
 
-Versions of a table are compared, stored, and given back to its format, and nothing else: they need
-not follow one another. A format whose own identifiers have no order uses what orders them (in
-Iceberg the sequence number of the snapshot).
+Versions of a table are only compared, stored, and given back to its format: they need not be
+consecutive. A format whose identifiers have no order uses what orders them (in Iceberg the sequence
+number of the snapshot).
 """
 
 NO_VERSION: Final = Version(-1)
-"""Less than every version: there is no table."""
+"""Version of a table that does not exist; less than every other."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,10 +29,10 @@ class Commit:
     """Metadata of a commit, which a format stores in the commit itself.
 
     Attributes:
-        position: The table's position after it.
-        columns: By name, the table's published columns after it.
-        serial: One more than that of the commit before. Two processes that write on top of the
-            same one have the same, which identifies the second one.
+        position: Position of the table after the commit.
+        columns: Published columns of the table after the commit, by name.
+        serial: Serial of the previous commit, plus one. Two processes that write on top of the
+            same commit use the same serial, which reveals the second one.
     """
 
     position: Position
@@ -47,7 +47,7 @@ class Commit:
 
     @classmethod
     def from_text(cls, metadata: object) -> Commit | None:
-        """Return the metadata in a text of `text`; None for anything else."""
+        """Parse metadata written by `text`; return None for anything else."""
         if not isinstance(metadata, str):
             return None
         try:
@@ -65,10 +65,10 @@ class Commit:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A table in its history.
+    """State of a table, as its history reports it.
 
     Attributes:
-        version: The newest version.
+        version: Newest version.
         commit: Metadata of the job's last commit.
     """
 

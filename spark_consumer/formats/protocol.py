@@ -13,7 +13,7 @@ any other commit has changed the rows or the position since then, the method rai
 (compaction, properties) may come in between. This is what makes a replay harmless: two processes
 that apply the same share both write it on top of the position before it, and one of them fails.
 
-*Nobody else writes.* `Table.find` refuses a table whose rows somebody else has changed.
+*No other writer.* `Table.find` refuses a table whose rows another writer has changed.
 
 *Versions stay readable* until `Table.vacuum` says otherwise: a version that `keep_hours` covers can
 be read, however many there have been since.
@@ -39,30 +39,30 @@ __all__ = ["Draft", "Table", "TableFormat"]
 
 
 class TableFormat(Protocol):
-    """Opens the tables of one format."""
+    """A table format."""
 
     @property
     def name(self) -> str:
-        """How messages call the format."""
+        """Name of the format in messages."""
 
     @property
     def reserved(self) -> frozenset[str]:
-        """Names of folders that the format has beside a table's data; no table may have them."""
+        """Names of folders that the format keeps beside a table's data; no table may have them."""
 
     def prepare(self, spark: SparkSession) -> None:
-        """Give a session the settings that reading and writing tables exactly need."""
+        """Give a session the settings that exact reads and writes of tables need."""
 
     def table(self, spark: SparkSession, path: str, label: str) -> Table:
-        """A table, whether it exists yet or not.
+        """Open a table, whether it exists or not.
 
         Args:
-            spark: a session that is used for nothing else meanwhile; it is prepared.
-            path: the table's folder, of any Hadoop file system.
-            label: how messages call it: ``subscription s1, table public.t1``.
+            spark: Session that nothing else uses meanwhile; it is prepared.
+            path: Folder of the table, in any Hadoop file system.
+            label: Name of the table in messages: ``subscription s1, table public.t1``.
         """
 
     def rows_at(self, spark: SparkSession, path: str, version: Version) -> DataFrame:
-        """The rows of a table at a version, however old, as long as its files exist."""
+        """Return the rows of a table at a version, however old, as long as its files exist."""
 
 
 class Table(Protocol):
@@ -70,50 +70,50 @@ class Table(Protocol):
 
     @property
     def spark(self) -> SparkSession:
-        """The session that it was opened with."""
+        """Session that the table was opened with."""
 
     @property
     def path(self) -> str:
-        """The table's folder."""
+        """Folder of the table."""
 
     @property
     def label(self) -> str:
-        """How messages call it."""
+        """Name of the table in messages."""
 
     # Inspection. Cheap: no Spark job is run if the format can answer without one.
 
     def version(self) -> Version:
-        """The newest version; `NO_VERSION` when there is no table."""
+        """Return the newest version; `NO_VERSION` if there is no table."""
 
     def find(self, trusted: Version = NO_VERSION) -> Found | None:
-        """The table with its position; None when there is no table.
+        """Return the table's newest version and last commit; None if there is no table.
 
         Args:
-            trusted: a version until which the table is known to have only commits of this job.
+            trusted: Version until which the table is known to have only commits of this job.
 
         Raises:
-            TableError: somebody else has changed the rows, or the history does not go back to a
+            TableError: another writer has changed the rows, or the history does not go back to a
                 commit of this job.
         """
 
     def position_at(self, version: Version) -> Position:
-        """The table's position at a version, whoever has committed since.
+        """Return the table's position at a version, whoever has committed since.
 
         Raises:
             TableError: the history does not go back so far.
         """
 
     def rows(self) -> DataFrame:
-        """The rows of the newest version."""
+        """Return the rows of the newest version."""
 
     def fields(self) -> list[StructField]:
-        """The columns, in their order."""
+        """Return the columns in order."""
 
     def bytes(self) -> int | None:
-        """Size of the rows' files in bytes; None when that is not at hand."""
+        """Return the size of the rows' files in bytes; None if that is not at hand."""
 
     def files(self) -> int | None:
-        """Number of the rows' files; None when that is not at hand."""
+        """Return the number of the rows' files; None if that is not at hand."""
 
     def tracks_rows(self) -> bool:
         """Whether readers learn which rows change, as by a change data feed.
@@ -127,7 +127,7 @@ class Table(Protocol):
         """Whether statistics alone show that no row meets a condition on the columns, as `t`."""
 
     def greatest(self, names: Sequence[str]) -> Mapping[str, int]:
-        """By integer column, a bound that no value exceeds; columns without one are left out."""
+        """Return upper bounds of the values by integer column; columns without one are omitted."""
 
     # Writes. Each makes one commit; see the rules above for `found` and what is raised.
 
@@ -137,13 +137,13 @@ class Table(Protocol):
         """Append rows; or replace all rows, as TRUNCATE or a new copy does.
 
         Args:
-            rows: in the table's columns and their order; with `recreate` in any. A column's comment
+            rows: Rows in the table's columns and order; with `recreate` in any. A column's comment
                 is its PostgreSQL type.
-            commit: metadata of the commit.
-            found: the table as it was read; None is for `empty` alone: what is there does not
+            commit: Metadata of the commit.
+            found: The table as it was read; None only with `empty`: then its contents do not
                 matter.
-            empty: the rows that are there go.
-            recreate: whether, with `empty`, the table's columns become those of `rows`, and a table
+            empty: Whether existing rows are removed.
+            recreate: Whether, with `empty`, the table's columns become those of `rows`, and a table
                 that does not exist is created.
 
         Raises:
@@ -156,14 +156,14 @@ class Table(Protocol):
         """Do the work of `write`, and leave the commit to the caller.
 
         Returns:
-            None when the format cannot: nothing was done, and `rows` has not been run.
+            None if the format cannot: nothing was written, and `rows` was not run.
         """
 
     def upsert(self, changes: KeyedChanges, commit: Commit, found: Found | None) -> int:
         """Apply changes of rows that are identified by a key: see `KeyedChanges`.
 
         Returns:
-            Number of outcomes that need a row and have found none.
+            Number of outcomes that need a row and matched none.
 
         Raises:
             TransientConsumerError: as for `write`.
@@ -177,12 +177,12 @@ class Table(Protocol):
         """
 
     def alter(self, steps: Iterable[Step]) -> None:
-        """Bring the columns to where `steps` lead; may be repeated after it ended early.
+        """Alter the columns by `steps`; can be repeated after an interruption.
 
-        It makes any number of commits, none of which moves the position.
+        It makes any number of commits, none of which changes the position.
 
         Raises:
-            TableError: a value that rows have in a new column cannot be read.
+            TableError: the value of existing rows in a new column cannot be parsed.
         """
 
     # Maintenance, between two cuts.
@@ -191,25 +191,25 @@ class Table(Protocol):
         """Keep files and history of replaced versions for a number of hours."""
 
     def compact(self, commit: Commit, *, small: int) -> None:
-        """Merge files of less than `small` bytes; the rows stay, and so does their position.
+        """Merge small files; rows and position stay the same.
 
         Args:
-            commit: metadata of the job's last commit, which the new version carries, too.
-            small: in bytes.
+            commit: Metadata of the job's last commit, which the new version carries, too.
+            small: Size in bytes below which a file is small.
         """
 
     def vacuum(self, hours: float) -> None:
-        """Remove files that no version has that was the newest within the last hours."""
+        """Remove files of versions that were replaced more than `hours` ago."""
 
 
 class Draft(Protocol):
-    """Rows that are written and not committed: nobody sees them."""
+    """Rows that are written and not committed, so not visible to readers."""
 
     def rows(self, names: Sequence[str]) -> DataFrame:
-        """Some columns of what was written, read back."""
+        """Read back some columns of the written rows."""
 
     def commit(self, commit: Commit) -> Version:
-        """Make the commit; the table's version then.
+        """Make the commit; return the version that it gives the table.
 
         Raises:
             TransientConsumerError: the table has changed since it was `found`.

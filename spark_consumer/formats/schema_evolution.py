@@ -45,7 +45,7 @@ _COPY_AGAIN: Final = f"{COPY_AGAIN}: the copy begins with the columns as they ar
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """A column as the table's position remembers it.
+    """A column as the table's last commit recorded it.
 
     Attributes:
         pg_type: PostgreSQL's type.
@@ -61,8 +61,8 @@ class Add:
     """A new column.
 
     Attributes:
-        missing: The value of the rows that are there, as PostgreSQL prints it; None is NULL.
-        exists: The table has the column already, from a try that ended early.
+        missing: Value of existing rows, as PostgreSQL prints it; None is NULL.
+        exists: Whether the table has the column already, from an interrupted attempt.
     """
 
     field: StructField
@@ -72,14 +72,14 @@ class Add:
 
 @dataclass(frozen=True, slots=True)
 class Drop:
-    """A column goes, with its values."""
+    """Removal of a column with its values."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class Rename:
-    """A column gets another name and keeps its values."""
+    """Another name for a column, which keeps its values."""
 
     name: str
     to: str
@@ -87,7 +87,7 @@ class Rename:
 
 @dataclass(frozen=True, slots=True)
 class Widen:
-    """A column gets a type that holds all values of its own."""
+    """A wider type for a column, which keeps its values."""
 
     name: str
     to: DataType
@@ -103,17 +103,17 @@ def follow(
     written: StructType,
     label: str,
 ) -> list[Step]:
-    """Say what makes a table's columns those of a writer schema.
+    """Return the steps that make a table's columns those of a writer schema.
 
     Args:
-        fields: the Delta table's.
-        known: by name, what its position remembers of them.
-        layout: the writer schema's columns.
-        written: the same, by Avro field, as Spark decodes them.
-        label: how messages call the table.
+        fields: Columns of the table.
+        known: Columns as the table's last commit recorded them, by name.
+        layout: Columns of the writer schema.
+        written: Types of those columns as Spark decodes them, by Avro field.
+        label: Name of the table in messages.
 
     Raises:
-        TableError: it cannot be known which values the rows should have, or Delta cannot do it.
+        TableError: the values that rows should have are ambiguous, or Delta cannot do it.
     """
     there = {field.name: field for field in fields}
     wanted = {column.name: column for column in layout.columns}
@@ -172,7 +172,7 @@ def _renames(known: Mapping[str, Known], layout: Layout) -> dict[str, str]:
 
 
 def _chains(renamed: Mapping[str, str], label: str) -> list[list[str]]:
-    """Return runs of names, each of whose columns gets the name after its own."""
+    """Return runs of names in which each column is renamed to the next one's name."""
     chains = [[name] for name in renamed if name not in renamed.values()]
     for chain in chains:
         while chain[-1] in renamed:
@@ -188,10 +188,10 @@ def _chains(renamed: Mapping[str, str], label: str) -> list[list[str]]:
 
 
 def _rename(chain: Sequence[str], there: dict[str, StructField]) -> list[Step]:
-    """Say what is left to do of a chain; the last column first, which makes room for the others.
+    """Return the remaining steps of a chain; the last column first, which frees its name.
 
-    One name of it is missing, wherever the job was killed, or none, and then the first step is to
-    drop the column that had the last name. When all is done, the first name is missing.
+    At most one name of the chain is missing, wherever the job was killed. If none is, the first
+    step is to drop the column that has the last name. At the end the first name is missing.
     """
     steps: list[Step] = []
     missing = next((at for at, name in enumerate(chain) if name not in there), None)
@@ -245,19 +245,19 @@ def _is_varying(pg_type: str) -> bool:
 
 
 def _is_open_text(pg_type: str) -> bool:
-    """Return the type with any varchar unchanged; a longer limit is the same as a shorter one."""
+    """Whether a type is text without a limit, in which any varchar's values are unchanged."""
     return pg_type in ("text", "character varying", "varchar")
 
 
 def _fits(narrow: DataType, wide: DataType) -> bool:
-    """Whether values of a column that became narrower are the same in the wider type it has."""
+    """Whether a table's `wide` column can keep its type after the source's became `narrow`."""
     if isinstance(narrow, DecimalType) and isinstance(wide, DecimalType):
         return narrow.scale == wide.scale and widens(narrow, wide)
     return isinstance(narrow, IntegerType) and isinstance(wide, LongType)
 
 
 def widens(narrow: DataType, wide: DataType) -> bool:
-    """Whether Delta turns a column of type `narrow` into `wide` without loss, and they differ.
+    """Whether Delta can widen a column of type `narrow` to `wide`, another type, without loss.
 
     Source: Delta Lake's type widening.
     """
@@ -275,7 +275,7 @@ def widens(narrow: DataType, wide: DataType) -> bool:
 
 
 def matched(fields: Sequence[StructField], layout: Layout) -> tuple[ColumnPlan, ...]:
-    """The columns of a layout that a table has all of, in the table's order."""
+    """Return the columns of a layout, in the order of a table that has all of them."""
     by_name = {column.name: column for column in layout.columns}
     return tuple(
         ColumnPlan(
@@ -289,7 +289,7 @@ def matched(fields: Sequence[StructField], layout: Layout) -> tuple[ColumnPlan, 
 
 
 def planned(layout: Layout, written: StructType) -> tuple[ColumnPlan, ...]:
-    """The columns of a table that is made for a layout, whose rows have the type `written`."""
+    """Return the columns of a table created for a layout, whose rows have the type `written`."""
     return tuple(
         ColumnPlan(c.field, c.name, c.pg_type, written[c.field].dataType.simpleString())
         for c in layout.columns

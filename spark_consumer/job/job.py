@@ -1,9 +1,9 @@
 """Run the job: a streaming query per subscription, until it is stopped or complete.
 
-The stream is the subscription's marker topic. A micro-batch says how far the markers go; it is
-applied in cuts, each until a PROGRESS marker, so at the end of source transactions over all tables
-(`spark_consumer.job.rebuild`). A table has its own position, and the newest manifest that of all
-tables, so Spark's checkpoint is made again at each start.
+The stream is the subscription's marker topic. A micro-batch of markers is applied in batches, each
+until a cut, so at the end of source transactions over all tables (`spark_consumer.job.rebuild`).
+Each table stores its own position, and the newest manifest that of all tables, so Spark's
+checkpoint is recreated at each start.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ _log: Final = logger(__name__)
 _POLL_S: Final = 0.1
 _SAY_S: Final = 30.0
 _AGAIN_S: Final = 60.0
-"""Seconds after which a held subscription is tried again."""
+"""Seconds after which a held subscription is retried."""
 _IDLE: Final = "Waiting for"
-"""With these words Spark says that a query has read all that there is."""
+"""Beginning of Spark's status message for a query that has read everything."""
 
 
 def run(
@@ -58,9 +58,9 @@ def run(
     """Rebuild the tables of all subscriptions until stopped, or complete until `endpos`.
 
     Args:
-        settings: of the job.
-        spark: a session with Delta and the Kafka connector; see `spark_consumer.spark.session`.
-        stopping: set it to stop. None: SIGTERM and SIGINT stop, for which this has to be the main
+        settings: Settings of the job.
+        spark: Session with Delta and the Kafka connector; see `spark_consumer.spark.session`.
+        stopping: Event that stops the job. None: SIGTERM and SIGINT do, which requires the main
             thread.
 
     Returns:
@@ -138,7 +138,7 @@ def _rebuild(
 
 @contextmanager
 def _ends_with_spark(stopping: threading.Event) -> Iterator[None]:
-    """Let a JVM that is gone be a stop, when a stop was asked for, or else what may pass."""
+    """Treat the end of the JVM as a stop if one was requested, else as a transient error."""
     try:
         yield
     except Exception as error:
@@ -150,13 +150,13 @@ def _ends_with_spark(stopping: threading.Event) -> Iterator[None]:
 
 
 class _Watch:
-    """The job's loop: starts the queries of subscriptions, and looks after them.
+    """The job's loop: starts the queries of subscriptions, and supervises them.
 
     Args:
-        settings: of the job.
-        subscriptions: all of the job's.
-        stopping: ends it.
-        pulse: notes that it turns.
+        settings: Settings of the job.
+        subscriptions: All subscriptions of the job.
+        stopping: Event that ends the loop.
+        pulse: Heartbeat of the loop.
     """
 
     def __init__(
@@ -176,11 +176,11 @@ class _Watch:
         self._pulse = pulse
 
     def run(self) -> None:
-        """Turn until all is done that can be, or somebody stops it.
+        """Loop until nothing is left to do, or the job is stopped.
 
         Raises:
-            FatalConsumerError: nothing is left but subscriptions that are held; a person must act.
-            TransientConsumerError: the same, and it may pass; or what concerns every table.
+            FatalConsumerError: all remaining subscriptions are held; a person must act.
+            TransientConsumerError: they are, and it may pass; or a failure concerns every table.
         """
         said = time.monotonic()
         while (self._running or self._waiting) and not self._stopping.is_set():
@@ -205,7 +205,7 @@ class _Watch:
 
     @contextmanager
     def _holding(self, subscription: Subscription) -> Iterator[None]:
-        """Hold a subscription for which the block fails; raise what concerns every table."""
+        """Hold a subscription for which the block fails; raise errors that concern every table."""
         try:
             yield
         except Exception as error:
@@ -259,7 +259,7 @@ class _Watch:
             subscription.release()
 
     def _follow_end(self, subscription: Subscription, query: StreamingQuery) -> None:
-        """Go on after a query has ended: with another, or with none where it has read all."""
+        """Restart a query that has ended, unless it has read everything."""
         failed = subscription.failure is not None or query.exception() is not None
         if failed or not self._settings.available_now:
             failure = subscription.why_ended(query)
@@ -282,7 +282,7 @@ class _Watch:
 
 
 class _TablesHeldError(FatalConsumerError):
-    """All of a subscription has been read, and some of its tables are held."""
+    """A subscription has been read completely, and some of its tables are held."""
 
 
 def _ended_badly(errors: Mapping[Subscription, ConsumerError]) -> ConsumerError:

@@ -1,8 +1,8 @@
-"""Keep tables quick to read and no larger than they must be, between two cuts.
+"""Maintenance of tables between two cuts: compaction and removal of unused files.
 
-Small files are put together, and files that no kept state needs are removed. Nothing else writes
-to the tables meanwhile, so neither can conflict with a cut. It keeps what
-`ConsumerSettings.keep_hours` promises: a file goes only when no state that is that young has it.
+Small files are merged, and files that no kept state needs are removed. Nothing else writes to the
+tables meanwhile, so neither can conflict with a cut. `ConsumerSettings.keep_hours` holds: a file
+that a younger state has is not removed.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ class _Tidied:
     """Result of the maintenance of a table.
 
     Attributes:
-        version: It had then.
-        old_until: When the last files that older versions had can go, in seconds since 1970; None:
-            they have gone.
+        version: Version of the table after the maintenance.
+        old_until: Time from which the last files of older versions can be removed, in seconds
+            since 1970; None if they have been.
     """
 
     version: Version
@@ -53,9 +53,9 @@ class Maintenance:
     """Maintenance of one subscription's tables.
 
     Args:
-        settings: of the job.
-        spark: a session of its own.
-        subscription: its name.
+        settings: Settings of the job.
+        spark: Session that nothing else uses meanwhile.
+        subscription: Name of the subscription.
         tables: Tables of the subscription.
     """
 
@@ -74,7 +74,7 @@ class Maintenance:
         self._due_at: float | None = None
 
     def is_due(self) -> bool:
-        """Whether `maintenance_hours` have passed since the last time, in whichever process."""
+        """Whether `maintenance_hours` have passed since the last maintenance, by any process."""
         hours = self._settings.maintenance_hours
         if hours <= 0:
             return False
@@ -88,15 +88,15 @@ class Maintenance:
         return time.time() >= self._due_at
 
     def tidy(self, tables: Mapping[str, TableState]) -> dict[str, TableState]:
-        """Look after the tables that have changed, and those that still have files of old versions.
+        """Maintain tables that have changed, and those that still have files of old versions.
 
-        A table in which this fails is left for the next time.
+        A table whose maintenance fails is left for the next time.
 
         Args:
-            tables: as the newest manifest has them.
+            tables: Tables of the newest manifest.
 
         Returns:
-            Those that have another version now, with the same rows.
+            Tables that have a new version now, with the same rows.
 
         Raises:
             TransientConsumerError: the file system fails.
@@ -128,7 +128,7 @@ class Maintenance:
         return moved
 
     def _tidy_table(self, name: str, version: Version, before: _Tidied | None) -> _Tidied:
-        """Look after one table, if there is something to do."""
+        """Maintain one table, if there is something to do."""
         table = self._tables.table(self._spark, name)
         hours = self._settings.keep_hours + _SLACK_HOURS
         if before is not None and before.version == version:

@@ -1,4 +1,4 @@
-"""Plan of a cut: what each table has to read to reach its end, or why it cannot."""
+"""Plan of a batch: what each table has to read to reach its cut, or why it cannot."""
 
 from __future__ import annotations
 
@@ -34,7 +34,13 @@ _PIECE: Final = 50_000
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """A table's share, and the present table; None for one that begins again with a copy."""
+    """One table's work in a batch.
+
+    Attributes:
+        name: ``schema.table``.
+        share: Records to apply.
+        found: Current state of the table; None if it is rebuilt from a copy.
+    """
 
     name: str
     share: Share
@@ -42,15 +48,15 @@ class Task:
 
 
 class Planner:
-    """Plans the cuts of one subscription.
+    """Planner of one subscription's batches.
 
     Args:
-        settings: of the job.
-        spark: a session.
-        schemas: writer schemas by id.
-        topics: describes topics.
+        settings: Settings of the job.
+        spark: Session to read Kafka with.
+        schemas: Writer schemas by ID.
+        topics: Source of topic descriptions.
         tables: Tables of the subscription.
-        history: gives the markers between two offsets of the marker topic.
+        history: Function that returns the markers between two offsets of the marker topic.
     """
 
     def __init__(
@@ -78,16 +84,16 @@ class Planner:
         *,
         last: bool,
     ) -> tuple[list[Task], dict[str, Hold]]:
-        """Return the tasks of a cut, and the tables that are held.
+        """Return the tasks of a batch, and the tables that are held.
 
         Args:
-            manifest: the state now.
-            markers: of a cut, or of several.
-            topics: topics to plan.
-            last: whether it is the last try: then a table on which only Spark fails is held, too.
+            manifest: Current state.
+            markers: Markers of one batch, or of several.
+            topics: Topics to plan.
+            last: Whether this is the last attempt: then transient failures hold tables, too.
 
         Raises:
-            TransientConsumerError: it should be tried again.
+            TransientConsumerError: the batch should be retried.
         """
         self._manifest = manifest
         try:
@@ -111,7 +117,7 @@ class Planner:
         return list(tasks.values()), {n: why for n, why in holds.items() if n not in tasks}
 
     def _task(self, topic: str, state: TopicState | None, markers: Sequence[Marker]) -> Task | None:
-        """Return the task for one topic; None when its table has everything.
+        """Return the task for one topic; None if its table has everything.
 
         Raises:
             TableError: records that the table needs are gone.
@@ -166,7 +172,7 @@ class Planner:
         return [*self._history(marker, markers[0].offset - 1), *markers]
 
     def _copy(self, topic: str, state: TopicState, markers: Sequence[Marker]) -> Share | None:
-        """The share that begins with the Kafka transaction in which the last copy does, if any."""
+        """Return the share that begins with the last copy's first Kafka transaction, if any."""
         marker_topic_id = self._manifest.marker_topic_id
         left = beginning(topic, marker_topic_id, state, markers)
         if left is None:
@@ -187,7 +193,7 @@ class Planner:
         )
 
     def _name(self, topic: str, state: TopicState, markers: Sequence[Marker]) -> str:
-        """``schema.table``, as the topic's first record in the markers' ranges says."""
+        """Return ``schema.table``, by the topic's first record in the markers' ranges."""
         for marker in markers:
             for held in marker.ranges.get(topic, ()):
                 begin = max(held.first, state.earliest.get(held.partition, 0))
@@ -216,12 +222,12 @@ class Planner:
         return NO_VERSION if state is None else state.version
 
     def _is_fenced(self, topic: str, position: Position | None) -> bool:
-        """Whether the table has gone over to another topic, and this is one that it left."""
+        """Whether the table has moved to another topic, and this is one that it left."""
         return position is not None and position.topic != topic and topic in self._manifest.fenced
 
 
 def _is_newer(task: Task, other: Task | None) -> bool:
-    """Whether a table goes by this share, when two of its topics have one: the newer copy's."""
+    """Whether `task` supersedes `other`: the share of the newer copy wins."""
     if other is None:
         return True
     mine, others = task.share, other.share
@@ -231,7 +237,7 @@ def _is_newer(task: Task, other: Task | None) -> bool:
 def read_shares(
     spark: SparkSession, settings: ConsumerSettings, shares: Sequence[Share]
 ) -> DataFrame:
-    """The records of some shares, in as many pieces as their number asks for."""
+    """Return the records of some shares, partitioned by their number."""
     spans = {
         one.topic: {span.partition: (span.start, span.end) for span in one.spans} for one in shares
     }

@@ -1,9 +1,9 @@
-"""Bring the tables of one subscription from cut to cut.
+"""Application of batches to the tables of one subscription, from cut to cut.
 
-A cut has a share for each table that changed in it. Small shares are read together and brought to
-the driver, a large one is read by itself; tables are written side by side, each in a session of its
-own. A table that fails is held with the reason, the others go on; it comes back by itself
-when what is missing can be read again, and otherwise with its next copy.
+A batch has a share for each table that changed in it. Small shares are read together and brought to
+the driver, a large one is read alone; tables are written in parallel, each in a session of its own.
+A table that fails is held with the reason, and the others continue; it is released once the missing
+records can be read again, or by its next copy.
 """
 
 from __future__ import annotations
@@ -46,19 +46,19 @@ _PRUNE_CUTS: Final = 100
 
 
 class Rebuild:
-    """The tables of one subscription.
+    """Tables of one subscription, and the application of batches to them.
 
     Args:
-        settings: of the job.
-        spark: any session of the application.
+        settings: Settings of the job.
+        spark: Any session of the application.
         table_format: Format of the tables.
-        subscription: its name.
-        schemas: writer schemas by id.
-        topics: describes topics.
-        stopping: when it is set, no further table is begun.
+        subscription: Name of the subscription.
+        schemas: Writer schemas by ID.
+        topics: Source of topic descriptions.
+        stopping: Event after which no further table is begun.
 
     Attributes:
-        manifest: The state now, once it is known; see `load`.
+        manifest: Current state, once it is loaded; see `load`.
         figures: Figures of the subscription.
     """
 
@@ -89,7 +89,7 @@ class Rebuild:
         self.figures = Figures()
 
     def load(self) -> None:
-        """Read the newest state.
+        """Load the newest state.
 
         Raises:
             FatalConsumerError: it is of another version of the job.
@@ -99,12 +99,12 @@ class Rebuild:
         self._count(0)
 
     def hold(self, unread: Hold | None) -> None:
-        """Keep a manifest that says why the markers cannot be read; None: they can.
+        """Store in the manifest why the markers cannot be read; None: they can.
 
         Raises:
             TransientConsumerError: the file system fails.
         """
-        # Without a state there is nothing that one could go on from.
+        # Without a state there is nothing to continue from.
         if self.manifest.marker >= 0 and self.manifest.unread != unread:
             self._store(replace(self.manifest, unread=unread))
 
@@ -112,7 +112,7 @@ class Rebuild:
         """Check the tables before anything is applied, and bring lagging ones up to date.
 
         Args:
-            marker_topic_id: id of the marker topic.
+            marker_topic_id: ID of the marker topic.
 
         Raises:
             ConsumerError: see the subclasses.
@@ -142,7 +142,7 @@ class Rebuild:
             batch: Batch after those already applied.
 
         Raises:
-            ConsumerError: the job cannot go on; a table that fails is held instead.
+            ConsumerError: the job cannot continue; a table that fails is held instead.
         """
         for trial in range(1, _TRIES + 1):
             try:
@@ -180,7 +180,7 @@ class Rebuild:
         self._maintain()
 
     def _maintain(self) -> None:
-        """Maintain the tables when it is time, and keep a manifest with their versions."""
+        """Maintain the tables when due, and store a manifest with their versions."""
         if self._maintenance.is_due():
             with self.figures.phase("maintenance"):
                 moved = self._maintenance.tidy(self.manifest.tables)
@@ -214,7 +214,7 @@ class Rebuild:
         state = self.manifest.tables[name]
         try:
             found = self._tables.find(name, state.version)
-        except Exception as error:  # it is checked again, and held then
+        except Exception as error:  # the next step checks again, and holds the table
             if (every := every_table(error)) is not None:
                 raise every from error
             return True
@@ -233,7 +233,7 @@ class Rebuild:
             )
             tables |= done
             holds = {name: why for name, why in holds.items() if name not in done} | failed
-        # A table of which nothing is left to read is as it was found.
+        # A table without anything left to read is as it was found.
         for name in names:
             if name in tables or name in holds:
                 continue
@@ -328,7 +328,7 @@ class Rebuild:
     def _written_before(
         self, markers: Sequence[Marker], topics: Sequence[str], seen: Collection[str]
     ) -> dict[str, TableState]:
-        """Tables that have it already, from a run that was stopped before it had a manifest."""
+        """Return tables that have the batch already, from a run that stored no manifest for it."""
         tables = {}
         for topic in topics:
             name = self._tables.names.get(topic, topic)
@@ -346,7 +346,7 @@ class Rebuild:
         return tables
 
     def _fenced_after(self, tables: Mapping[str, TableState]) -> tuple[str, ...]:
-        """The topics that tables have left for others."""
+        """Return the topics that tables have left for others."""
         fenced = set(self.manifest.fenced)
         for name, state in tables.items():
             before = self.manifest.tables.get(name)

@@ -1,4 +1,4 @@
-"""The tables of one subscription: where they are, and what is known of each."""
+"""Tables of one subscription: their folders, versions and positions."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ _PROBE: Final = "probe"
 
 
 class SubscriberTables:
-    """Finds tables, and remembers what it has found.
+    """Tables of one subscription, with a cache of their states.
 
     Args:
-        spark: a session to look with.
+        spark: Session to inspect tables with.
         table_format: Format of the tables.
-        warehouse: folder of the tables.
-        subscription: its name.
+        warehouse: Folder of all tables.
+        subscription: Name of the subscription.
 
     Attributes:
-        names: By topic, the table that comes from it.
-        found: By name, the table as it was last seen.
+        names: Table by the topic that feeds it.
+        found: Last known state by table.
     """
 
     def __init__(
@@ -46,11 +46,11 @@ class SubscriberTables:
         self.found: dict[str, Found] = {}
 
     def find(self, name: str, trusted: Version = NO_VERSION) -> Found | None:
-        """A table with its position; None when it is not there.
+        """Return a table's version and last commit; None if it does not exist.
 
         Args:
             name: ``schema.table``.
-            trusted: the version until which only this job has written.
+            trusted: Version until which only this job has written.
 
         Raises:
             TableError: its position cannot be trusted.
@@ -65,12 +65,12 @@ class SubscriberTables:
         return found
 
     def table(self, spark: SparkSession, name: str) -> Table:
-        """A table by way of a session."""
+        """Open a table in a session."""
         path = table_folder(self._warehouse, self._subscription, name)
         return self._format.table(spark, path, self.label(name))
 
     def twin(self, name: str) -> str | None:
-        """The table whose folder this one's is, too; None where it has one of its own.
+        """Return the table that shares this one's folder; None if it has one of its own.
 
         Their names differ by case alone, and the file system does not distinguish them.
 
@@ -96,10 +96,10 @@ class SubscriberTables:
             folder.remove(_PROBE)
 
     def check_name(self, name: str) -> None:
-        """Refuse a table whose folder the format has for itself.
+        """Refuse a table whose folder is reserved by the format.
 
         Raises:
-            TableError: says which folder.
+            TableError: the folder is reserved; the message names it.
         """
         for reserved in self._format.reserved.intersection(name.split(".")):
             raise TableError(
@@ -108,19 +108,19 @@ class SubscriberTables:
             )
 
     def label(self, name: str) -> str:
-        """How messages call a table."""
+        """Return the name of a table in messages."""
         return f"subscription {self._subscription}, table {name}"
 
     def failed(self, name: str, error: Exception, *, last: bool) -> Hold:
-        """Return why a table is held on which the work has failed, whatever the error is.
+        """Return the hold for a table whose application failed, whatever the error is.
 
         Args:
             name: ``schema.table``.
-            error: see `as_error`.
-            last: there is no further try.
+            error: Any exception; see `as_error`.
+            last: Whether there is no further attempt.
 
         Raises:
-            TableTransientError: it may pass, and there is a further try.
+            TableTransientError: it may pass, and there is a further attempt.
         """
         known = as_error(self.label(name), error)
         if isinstance(known, TableTransientError) and not last:
@@ -130,11 +130,11 @@ class SubscriberTables:
         return self.hold(name, known)
 
     def hold(self, name: str, error: ConsumerError) -> Hold:
-        """Return why a table is held; where a copy helps, with the command that requests it."""
+        """Return the hold for a table; if a copy helps, with the command that requests it."""
         known = self.found.get(name)
         end_lsn = known.commit.position.end_lsn if known is not None else None
         hint = error.hint
-        # What is only known by its topic has no name yet.
+        # A table that is only known by its topic has no name yet.
         if hint is not None and name in self.names.values():
             table, subscription = as_word(source_name(name)), as_word(self._subscription)
             command = f"{COPY_AGAIN} (pgsluice copy {table} --subscription {subscription})"

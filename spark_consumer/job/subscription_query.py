@@ -1,7 +1,7 @@
-"""One subscription's part of the job: its query, and the handling of micro-batches.
+"""One subscription's part of the job: its streaming query and the handling of micro-batches.
 
-A failure of a subscription holds it, with the reason, and no other; one that concerns every table
-(`spark_consumer.spark.failures`) ends the job.
+A failure of a subscription holds only that subscription, with the reason; one that concerns every
+table (`spark_consumer.spark.failures`) ends the job.
 """
 
 from __future__ import annotations
@@ -44,28 +44,28 @@ __all__ = ["Subscription"]
 
 _log: Final = logger(__name__)
 _MARKERS: Final = 100_000
-"""Markers in a micro-batch at most; a cut's size is bounded by its records."""
+"""Most markers in a micro-batch; the size of a marker batch is bounded by its records."""
 _RESTARTS: Final = 3
-"""Times that a query whose source has failed is started again before the subscription is held."""
+"""Number of restarts of a query whose source fails, before the subscription is held."""
 
 
 class Subscription:
-    """One subscription's part of the job, which handles micro-batches.
+    """One subscription's part of the job.
 
     Args:
-        settings: of the job.
-        spark: any session of the application.
+        settings: Settings of the job.
+        spark: Any session of the application.
         table_format: Format of the tables.
-        name: the subscription.
-        schemas: writer schemas by id.
-        topics: describes topics.
+        name: Name of the subscription.
+        schemas: Writer schemas by ID.
+        topics: Source of topic descriptions.
 
     Attributes:
-        failure: Why the last micro-batch failed, after which no other is applied; None: it did not.
-            Spark does not see it, and regards the batch as done: what it logs of a failure is long,
-            and says less.
-        held: Why nothing of it is read now; None while it is.
-        stopping: Set to let the running micro-batch end after the table that is being written.
+        failure: Failure of the last micro-batch, after which no other is applied; None if it
+            succeeded. It is not raised to Spark, which regards the batch as done: Spark's own log
+            of a failure is longer, and says less.
+        held: Reason for which the subscription is not read now; None while it is.
+        stopping: Event that ends the running micro-batch after the table that is being written.
     """
 
     def __init__(
@@ -96,11 +96,11 @@ class Subscription:
 
     @property
     def manifest(self) -> Manifest:
-        """The manifest of its present state."""
+        """Manifest of the current state."""
         return self.rebuild.manifest
 
     def load(self) -> None:
-        """Load its state, the first time.
+        """Load the state, on the first call.
 
         Raises:
             ConsumerError: see the subclasses.
@@ -116,7 +116,7 @@ class Subscription:
         return endpos is not None and complete is not None and complete >= endpos
 
     def is_stuck(self) -> bool:
-        """Everything until `ConsumerSettings.endpos` has been read, and some table is held."""
+        """Whether everything until `ConsumerSettings.endpos` has been read, and a table is held."""
         endpos = self._settings.endpos
         manifest = self.manifest
         return (
@@ -127,11 +127,11 @@ class Subscription:
         )
 
     def is_there(self) -> bool:
-        """The marker topic exists; the gateway makes it with the first subscription."""
+        """Whether the marker topic exists; the gateway creates it."""
         return bool(self._topics.look([self._topic]))
 
     def hold(self, error: ConsumerError) -> None:
-        """Report, in log, figures and manifest, why nothing of it is read.
+        """Hold the subscription, with the reason in the log, the metrics and the manifest.
 
         Raises:
             TransientConsumerError: the file system fails.
@@ -148,7 +148,7 @@ class Subscription:
         self.rebuild.hold(Hold(error.message, error.hint, self.manifest.end_lsn))
 
     def hold_as_gone(self) -> None:
-        """Report that the marker topic is gone, if there was one.
+        """Hold the subscription because its marker topic is gone, if there was one.
 
         Raises:
             TransientConsumerError: the file system fails.
@@ -158,13 +158,13 @@ class Subscription:
             self.hold(FatalConsumerError(f"topic {self._topic} is gone", hint=hint))
 
     def release(self) -> None:
-        """Report that it is read again; the manifest follows with the next micro-batch."""
+        """Release the subscription; the next micro-batch updates the manifest."""
         if self.held is not None:
             _log.info("subscription is back: subscription=%s", self.name)
         self.held = self.rebuild.figures.held = None
 
     def start(self) -> StreamingQuery:
-        """Catch up the tables, then start the query.
+        """Check the tables, then start the query.
 
         Raises:
             ConsumerError: see the subclasses.
@@ -207,12 +207,12 @@ class Subscription:
         return writer.trigger(processingTime=f"{interval:g} seconds").start()
 
     def may_restart(self) -> bool:
-        """Whether a query that ended can be tried again; not often without any progress."""
+        """Whether a query that ended can be restarted; a few times without any progress."""
         passing = self.failure is None or isinstance(self.failure, TableTransientError)
         return passing and self._restarts < _RESTARTS
 
     def why_ended(self, query: StreamingQuery) -> ConsumerError:
-        """Return why its query has ended."""
+        """Return the reason for which the query has ended."""
         if self.failure is not None:
             return self.failure
         error = query.exception()
@@ -227,15 +227,15 @@ class Subscription:
         """Apply a micro-batch of markers, or set `failure`; the function for foreachBatch.
 
         Args:
-            records: as Spark's Kafka source gives them.
-            batch: its number.
+            records: Records of the marker topic, as Spark's Kafka source returns them.
+            batch: Number of the micro-batch, which is not used.
         """
         if self.failure is not None:
             return
         try:
             self._process(records)
         except StoppedError:
-            # Spark regards the batch as done, and does not retry: see `start`.
+            # Spark regards the batch as done, and its checkpoint is not used: see `start`.
             return
         except Exception as error:
             if self.stopping.is_set() and not isinstance(error, ConsumerError):
@@ -261,10 +261,10 @@ class Subscription:
         self.rebuild.hold(None)
 
     def _check_marker_topic(self) -> None:
-        """Detect a marker topic that was made again, whose offsets mean something else.
+        """Detect a recreated marker topic, whose offsets mean something else.
 
         Raises:
-            TableTransientError: it was; the query has to begin again, too.
+            TableTransientError: it was recreated or deleted; the query has to be restarted.
             TransientConsumerError: the broker does not answer.
         """
         state = self._topics.look([self._topic]).get(self._topic)
@@ -285,7 +285,7 @@ class Subscription:
 
 
 def _of_markers(error: ConsumerError) -> ConsumerError:
-    """A marker that takes more memory than there is does so again; the others need not wait."""
+    """Treat a marker that exceeds the memory as permanent: a retry would fail the same way."""
     if isinstance(error, MemoryShortError):
         return ContractError(error.message, hint=error.hint)
     return error

@@ -1,4 +1,4 @@
-"""Parallel application of shares: small ones read together, a large one by itself."""
+"""Parallel application of shares: small ones are read together, a large one alone."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ from spark_consumer.states.manifests import Hold
 __all__ = ["Workers", "groups"]
 
 _TOGETHER: Final = 4
-"""Least number of small tables that are read together."""
+"""Number of small tables that are read together even if other workers are idle."""
 
 
 class Workers:
-    """Threads with a session each.
+    """Pool of threads with a session each.
 
     Args:
-        settings: of the job.
-        spark: any session of the application.
-        schemas: writer schemas by id.
+        settings: Settings of the job.
+        spark: Any session of the application.
+        schemas: Writer schemas by ID.
         tables: Tables of the subscription.
-        stopping: when it is set, no further table is begun.
+        stopping: Event after which no further table is begun.
     """
 
     def __init__(
@@ -64,18 +64,18 @@ class Workers:
 
     @property
     def skipped(self) -> int:
-        """Number of updates and deletes that matched no row, since the start."""
+        """Number of keys whose update or delete matched no row, since the start."""
         return sum(applier.skipped for applier in self._all)
 
     def apply(self, tasks: Sequence[Task], *, last: bool) -> dict[str, Found | Hold]:
         """Apply shares.
 
         Args:
-            tasks: of different tables.
-            last: whether it is the last try: then a table on which only Spark fails is held, too.
+            tasks: Tasks of different tables.
+            last: Whether this is the last attempt: then transient failures hold tables, too.
 
         Raises:
-            TransientConsumerError: it should be tried again; tables may have it already.
+            TransientConsumerError: the batch should be retried; some tables may have it already.
             StoppedError: the job is to stop.
         """
         done: dict[str, Found | Hold] = {}
@@ -86,7 +86,7 @@ class Workers:
         return done
 
     def _run(self, tasks: Sequence[Task], *, last: bool) -> dict[str, Found | Hold]:
-        """Apply a group of shares with one read; each by itself, when reading fails."""
+        """Apply a group of shares with one read; one by one if that fails."""
         applier = self._appliers.get()
         try:
             outcomes = self._together(applier, tasks)
@@ -155,7 +155,7 @@ class Workers:
         return self._guarded(apply)
 
     def _guarded(self, apply: Callable[[], Found]) -> Found | Exception:
-        """Return the outcome for one table; any failure is the table's own."""
+        """Return the outcome for one table; any failure belongs to that table."""
         if self._stopping.is_set():
             raise StoppedError("stopped between two tables")
         try:
@@ -165,7 +165,7 @@ class Workers:
             return error
 
     def _unless_every(self, error: Exception) -> None:
-        """Raise what concerns every table; see `spark_consumer.spark.failures`."""
+        """Raise an error that concerns every table; see `spark_consumer.spark.failures`."""
         if self._stopping.is_set() and not isinstance(error, ConsumerError):
             raise StoppedError("stopped while a table was written") from error
         if (every := every_table(error)) is not None:
@@ -177,10 +177,10 @@ def _of(frame: DataFrame, task: Task) -> DataFrame:
 
 
 def groups(tasks: Sequence[Task], workers: int) -> Iterator[list[Task]]:
-    """Yield the shares that one worker reads together: small ones, as many as are small together.
+    """Yield groups of shares that one worker reads together: small ones, while the sum is small.
 
-    Not all of them where there are other workers, who would have nothing to do: to read once more
-    costs less than to write a few tables.
+    A group leaves shares for the other workers, which would be idle otherwise: one more read costs
+    less than writing a few tables.
     """
     most = max(_TOGETHER, math.ceil(len(tasks) / workers))
     group: list[Task] = []

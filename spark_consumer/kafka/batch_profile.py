@@ -1,4 +1,4 @@
-"""Profile of a wire frame by topic, from one pass over it, on which the driver bases decisions."""
+"""Profile of a wire frame by topic, from one pass over it; the driver's decisions rest on it."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ AVRO_OPTIONS: Final = {"mode": "FAILFAST", "datetimeRebaseMode": "CORRECTED"}
 
 _MOST_KINDS: Final = 100_000
 _MOST_SCHEMAS: Final = 1_000
-"""Schemas in a topic's records that are read together; each ALTER TABLE brings two at most."""
+"""Most schemas in a topic's records that are read together; an ALTER TABLE adds two at most."""
 
 # Columns of a wire frame's record; see `Piece`.
 IS_CHANGE: Final = "value_id IS NOT NULL AND op <> 't'"
@@ -101,7 +101,7 @@ class Survey:
     pieces: tuple[Piece, ...]
 
     def place(self) -> str:
-        """Place of the records, for messages."""
+        """Return the place of the records, for messages."""
         parts = "; ".join(
             f"partition {number}, offsets {held.first} to {held.last}"
             for number, held in self.partitions.items()
@@ -130,8 +130,8 @@ def survey(records: DataFrame) -> dict[str, Survey]:
     """Return the profile of a wire frame, by topic.
 
     Raises:
-        ContractError: a record whose form is at fault; names topic, partition and offset. Or there
-            are too many schemas.
+        ContractError: a record is malformed; the message names topic, partition and offset. Or
+            there are too many schemas.
     """
     rows = (
         records.groupBy("topic", "partition", "key_id", "value_id")
@@ -211,15 +211,15 @@ def _lone(row: Any) -> tuple[int, bytes]:
 def copy_beginnings(
     records: DataFrame, found: Survey, schemas: Schemas
 ) -> dict[int, tuple[int, int]]:
-    """Return where copies begin: the `t` records whose snapshot is ``first``.
+    """Return the beginnings of copies: the `t` records whose snapshot is ``first``.
 
     Args:
-        records: wire frame of one topic.
-        found: its profile.
-        schemas: the writer schemas.
+        records: Wire frame of one topic.
+        found: Profile of the topic.
+        schemas: Writer schemas by ID.
 
     Returns:
-        By partition, offset and value schema's id of the last one.
+        Offset and value schema's ID of the last one, by partition.
     """
     emptied = {n: held for n, held in found.partitions.items() if held.truncate is not None}
     if all(held.lone is not None for held in emptied.values()):
@@ -249,7 +249,7 @@ def copy_beginnings(
 
 
 def begins_copy(body: bytes, schema: dict[str, Any]) -> bool:
-    """Whether the Avro body of a `t` says that a copy begins with it."""
+    """Whether the Avro body of a `t` marks the beginning of a copy."""
     # A decimal stays bytes: the time that a number takes grows as the square of its length.
     plain = json.loads(json.dumps(schema), object_hook=_without_logical_type)
     try:

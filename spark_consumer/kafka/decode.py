@@ -63,10 +63,10 @@ def read_offsets(
     """Return the committed records between offsets, as Spark's Kafka source gives them.
 
     Args:
-        spark: session of the frame.
-        settings: address and properties of the broker.
-        spans: first offset and the one after the last, by topic and partition.
-        tasks: least number of pieces in which they are read.
+        spark: Session of the frame.
+        settings: Settings with address and properties of the broker.
+        spans: First offset and the one after the last, by topic and partition.
+        tasks: Minimum number of Spark partitions.
     """
     reader = spark.read.format("kafka").option("includeHeaders", "true")
     reader = reader.options(**source_options(settings))
@@ -118,12 +118,12 @@ def wire(records: DataFrame) -> DataFrame:
     """Return the wire frame of records of tables' topics.
 
     Args:
-        records: topic, partition, offset, key, value, headers.
+        records: Frame of topic, partition, offset, key, value, headers.
 
     Returns:
-        topic, partition, offset, key_id, key_body, value_id, value_body (null for a tombstone; ids
-        as `schema_id` has them), lsn, seq, op, rekey, and fault: what is wrong with the record's
-        form, or null.
+        Frame of topic, partition, offset, key_id, key_body, value_id, value_body (null for a
+        tombstone; IDs as from `schema_id`), lsn, seq, op, rekey, and fault: the defect of a
+        malformed record, or null.
     """
     key_id, key_body = prefixed("key")
     value_id, value_body = prefixed("value")
@@ -179,8 +179,8 @@ class RowTypes:
     """Types of tables' rows, in a bounded cache.
 
     Args:
-        spark: any session.
-        schemas: writer schemas by id.
+        spark: Any session.
+        schemas: Writer schemas by ID.
     """
 
     def __init__(self, spark: SparkSession, schemas: Schemas) -> None:
@@ -201,8 +201,8 @@ def source_table(records: DataFrame, value_schema: str) -> tuple[str, str]:
     """Return the schema and table that a topic's records name in ``source``, by the first one.
 
     Args:
-        records: wire frame of records of that value schema, at least one.
-        value_schema: as JSON text.
+        records: Wire frame of records of that value schema, at least one.
+        value_schema: Value schema as JSON text.
     """
     envelope = from_avro(F.col("value_body"), value_schema, AVRO_OPTIONS)
     row = (
@@ -224,11 +224,11 @@ def changes(
     """Decode records of one topic into changes; see the module's docstring for the frame.
 
     Args:
-        records: wire frame of that topic.
-        pieces: the schemas that occur; see `Survey.pieces`. All have the same columns.
-        columns: of these, as the Delta table has them.
-        key: None for a multiset.
-        schemas: the writer schemas.
+        records: Wire frame of that topic.
+        pieces: Schemas that occur; see `Survey.pieces`. All have the same columns.
+        columns: Columns of those schemas, as the Delta table has them.
+        key: Key of the table; None for a multiset.
+        schemas: Writer schemas by ID.
     """
     wanted = records.where(
         "value_id IS NOT NULL AND op <> 't' AND NOT (op = 'd' AND rekey <=> 'old')"

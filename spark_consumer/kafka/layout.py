@@ -84,12 +84,12 @@ class KeyLayout:
 
 
 def value_layout(schema: Mapping[str, Any]) -> Layout:
-    """Read the columns from an envelope's schema: `before` and `after` are of one record.
+    """Read the columns from an envelope's schema; `before` and `after` are one record type.
 
     Raises:
         ContractError: it is no envelope.
-        TableError: two columns differ by case alone, which Spark does not keep apart, or a column
-            has a name that Delta keeps for itself.
+        TableError: two columns differ only by case, which Spark does not distinguish, or a column
+            has a name that Delta reserves.
     """
     try:
         fields = {field["name"]: field for field in schema["fields"]}
@@ -141,7 +141,7 @@ _OF_DELTA: Final = frozenset(
 
 
 def _folds(name: str) -> set[str]:
-    """Return texts of which two names share one exactly when Spark regards them as equal.
+    """Return texts of which two names share one if and only if Spark regards them as equal.
 
     Spark compares with Java's equalsIgnoreCase, character by character, and in other places the
     lower case of both. Unlike `str.casefold`, neither makes ss of ß; the first makes i of the two
@@ -156,7 +156,7 @@ def _fold(character: str) -> str:
 
 
 def key_layout(schema: Mapping[str, Any]) -> KeyLayout | None:
-    """Read the key's columns; None when the key is the whole row, and the table a multiset."""
+    """Read the key's columns; return None if the key is the whole row, and the table a multiset."""
     fields = schema["fields"]
     if fields and all(isinstance(field["type"], list) for field in fields):
         return None

@@ -1,11 +1,11 @@
 """Trust in markers: their writers, and the topics that they name.
 
-A marker is data that somebody has written. One that names topics of others, or comes from another
-gateway than the owner of the topics, is passed over, logged and counted, and so is a record that is
-no marker. Offsets that cannot be hold the table; see `spark_consumer.kafka.position`. Nobody can
-distinguish a marker with the owner's name in it from the owner's own: that is for the broker, which
-says who may write to the topic. An LSN that is less than the one before withdraws what was claimed:
-the lesser claim counts, since otherwise one forged marker would have all that follow refused.
+A marker that names topics of other subscriptions, or was written by another gateway than the owner
+of the topics, is skipped, logged and counted, and so is a record that is no marker. Impossible
+offsets hold the table; see `spark_consumer.kafka.position`. A forged marker with the owner's name
+cannot be distinguished from the owner's own: the broker's ACLs decide who may write to the topic.
+An LSN that is less than the previous one withdraws what that one claimed: the lesser one counts,
+since otherwise a single forged marker would cause all that follow to be refused.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ __all__ = ["Found", "Refused", "Witness", "owner_before", "warnings"]
 
 Found: TypeAlias = Marker | Copy | Claim | Damaged
 _MOST_NAMED: Final = 20
-"""Number of markers in the log: a writer of the topic could cause any number of them."""
+"""Most markers that are logged one by one: a writer of the topic can produce any number."""
 _LONGEST: Final = 500
 _NAME: Final = re.compile("[A-Za-z0-9._-]{1,249}")
 
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """A marker that is passed over, and the reason."""
+    """A marker that is skipped, and the reason."""
 
     offset: int
     reason: str
@@ -39,13 +39,14 @@ class Witness:
     """Judge of the markers of one subscription, in the order of their topic.
 
     Args:
-        subscription: name of the subscription.
-        topics: names that its tables' topics may have beside the usual ones.
-        owner: writer of the markers before; None when not known.
+        subscription: Name of the subscription.
+        topics: Names that its tables' topics may have beside the usual ones.
+        owner: Writer of the previous markers; None if not known.
+        end_lsn: LSN of the previous marker.
 
     Attributes:
-        owner: Present writer; None when not known.
-        withdrawn: Offsets of markers whose LSN is less than the one before, and both LSNs.
+        owner: Current writer; None if not known.
+        withdrawn: Offsets of markers whose LSN is less than the previous one, and both LSNs.
     """
 
     def __init__(
@@ -60,7 +61,7 @@ class Witness:
         self._copying = False
 
     def judge(self, read: Iterable[Found]) -> Iterator[Marker | Copy | Refused]:
-        """Yield the markers that are trusted, and those that are not."""
+        """Yield trusted markers unchanged, and others as `Refused`; trusted claims are consumed."""
         for one in read:
             reason = self._why_not(one)
             if reason is not None:
@@ -107,8 +108,8 @@ def owner_before(read: Sequence[Found], owner: Owner | None) -> Owner | None:
     """Return the owner of the topics before the first of some markers.
 
     Args:
-        read: in the order of their topic.
-        owner: owner after the last one; None when not known.
+        read: Markers in the order of their topic.
+        owner: Owner after the last of them; None if not known.
     """
     for one in reversed(read):
         if isinstance(one, Claim) and one.taken_from is not None and one.writer == owner:
@@ -119,7 +120,7 @@ def owner_before(read: Sequence[Found], owner: Owner | None) -> Owner | None:
 def warnings(
     subscription: str, refused: Sequence[Refused], withdrawn: Sequence[tuple[int, int, int]]
 ) -> Iterator[str]:
-    """Yield what to log of markers that were read together: few lines, however many they are."""
+    """Yield log lines about markers that were read together: few, however many there are."""
     for one in refused[:_MOST_NAMED]:
         reason = one.reason if len(one.reason) <= _LONGEST else f"{one.reason[:_LONGEST]}..."
         yield f"marker passed over: subscription={subscription} offset={one.offset}: {reason}"

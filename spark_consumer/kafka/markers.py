@@ -48,9 +48,10 @@ class Range:
     """Records of one Kafka transaction in a topic partition.
 
     Attributes:
+        partition: Number of the partition.
         first: Offset of the first record.
-        next: The offset after the last record.
-        previous: `next` of the Kafka transaction before; 0 when there was none.
+        next: Offset after the last record.
+        previous: `next` of the previous Kafka transaction; 0 if there was none.
         records: Number of records, tombstones included.
     """
 
@@ -66,11 +67,11 @@ class Marker:
     """A PROGRESS marker.
 
     Attributes:
-        offset: Its place in the marker topic.
+        offset: Offset of the marker.
         end_lsn: LSN until which everything has been published.
-        commit_time: Commit time at the source, microseconds since 1970; None when not known.
-        ranges: Ranges by topic; empty when the position moved without a record.
-        writer: Writer of the marker; None when it does not say.
+        commit_time: Commit time at the source, microseconds since 1970; None if not known.
+        ranges: Ranges by topic; empty if only the LSN advanced.
+        writer: Writer of the marker; None if the marker does not name it.
     """
 
     offset: int
@@ -80,21 +81,21 @@ class Marker:
     writer: Owner | None = None
 
     def records(self) -> int:
-        """Number of records of its Kafka transaction in tables' topics."""
+        """Return the number of records of its Kafka transaction in tables' topics."""
         return sum(one.records for ranges in self.ranges.values() for one in ranges)
 
 
 @dataclass(frozen=True, slots=True)
 class Copy:
-    """A COPY marker: a copy of a table has come to another state.
+    """A COPY marker: state change of a table's copy.
 
     Attributes:
-        offset: Its place in the marker topic.
+        offset: Offset of the marker.
         table: ``schema.table``.
-        state: ``pending``, ``copying``, ``ready``; ``held``: the gateway publishes nothing of it
-            until it is copied; ``missing``, ``gone``: it is not published any more.
-        reason: Reason for which it is held, or missing.
-        writer: Writer of the marker; None when it does not say.
+        state: New state: ``pending``, ``copying``, ``ready``; ``held``: the table is not published
+            until it is copied; ``missing``, ``gone``: it is no longer published.
+        reason: Reason for which the table is held, or missing.
+        writer: Writer of the marker; None if the marker does not name it.
     """
 
     offset: int
@@ -109,9 +110,9 @@ class Claim:
     """A CLAIM marker: a gateway claims the subscription's topics.
 
     Attributes:
-        offset: Its place in the marker topic.
-        writer: The gateway that claims them.
-        taken_from: Owner before it, if they were taken over on purpose.
+        offset: Offset of the marker.
+        writer: Gateway that claims the topics.
+        taken_from: Previous owner, if the topics were taken over on purpose.
     """
 
     offset: int
@@ -121,11 +122,11 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class Damaged:
-    """A record of the marker topic that is no marker, so not the gateway's.
+    """A record of the marker topic that is no marker, so was not written by a gateway.
 
     Attributes:
-        offset: Its place in the marker topic.
-        reason: The fault.
+        offset: Offset of the record.
+        reason: Defect of the record.
     """
 
     offset: int
@@ -138,7 +139,7 @@ class Reading:
 
     Attributes:
         found: Markers in the order of the topic, until the first record that cannot be read.
-        error: Reason for which that one cannot be read; None when all can.
+        error: Reason for which that record cannot be read; None if all can.
     """
 
     found: list[Marker | Copy | Claim | Damaged]
@@ -148,12 +149,12 @@ class Reading:
 def read_markers(records: DataFrame, schemas: Schemas) -> Reading:
     """Read the PROGRESS, COPY and CLAIM markers of a frame of the marker topic, in its order.
 
-    A record that no gateway writes is `Damaged`. One whose schema is not known, or is not that of a
-    marker, may be the gateway's own: nothing after it is read before it can be.
+    A record that no gateway writes is `Damaged`. One whose schema is unknown, or is not that of a
+    marker, may be the gateway's own: reading stops there until it can be decoded.
 
     Args:
-        records: value and offset, as Spark's Kafka source gives them.
-        schemas: the writer schemas.
+        records: Frame of value and offset, from Spark's Kafka source.
+        schemas: Writer schemas by ID.
 
     Raises:
         TransientConsumerError: the registry does not answer.
@@ -161,7 +162,7 @@ def read_markers(records: DataFrame, schemas: Schemas) -> Reading:
     number, body = prefixed("value")
     whole = F.expr("length(value) > 5 AND substring(value, 1, 1) = X'00'")
     cut = records.select("offset", F.when(whole, number).alias("value_id"), body.alias("body"))
-    # Read once: it is looked at twice, and Spark counts what it reads as the batch's rows.
+    # Read once, for two queries: Spark counts what it reads as the batch's rows.
     cut = gather(cut, records.sparkSession)
     damaged = cut.where("value_id IS NULL")
     frames = [damaged.select("offset", *(F.lit(None).alias(name) for name in _TYPES))]
@@ -189,7 +190,7 @@ def read_markers(records: DataFrame, schemas: Schemas) -> Reading:
 
 
 _MOST_SCHEMAS: Final = 64
-"""Schemas in the markers that are read together; a gateway's new version may bring another one."""
+"""Most schemas in markers that are read together; a new gateway version may add one."""
 _LONGEST_SCHEMA: Final = 64 * 1024
 _OWNER: Final = "struct<system_identifier:string,database:string,slot:string>"
 _TYPES: Final[Mapping[str, str]] = {
@@ -205,7 +206,7 @@ _TYPES: Final[Mapping[str, str]] = {
     "writer": _OWNER,
     "taken_from": _OWNER,
 }
-"""Fields that are read of a marker, in Spark's types; others might fail in every task."""
+"""Fields of a marker that are read, with Spark's types; other types might fail in every task."""
 
 
 def _at(offset: int, error: ConsumerError) -> ContractError:
@@ -248,7 +249,7 @@ def _decoded(cut: DataFrame, value_id: int, schemas: Schemas) -> DataFrame:
         )
         types = dict(decoded.dtypes)
     except (PySparkException, Py4JError) as error:
-        # No record is read here: Spark has looked at the schema, and at names and types in it.
+        # No record is read here: Spark has analyzed the schema, and names and types in it.
         if every_table(error) is not None:
             raise
         raise refused from error

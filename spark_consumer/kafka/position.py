@@ -1,7 +1,7 @@
 """Position of a table in its topic, and what it has to read next. Plain values, no I/O.
 
-A table's position is in the commit that brought it there. A share is what a cut asks of one
-table: it begins exactly where the table's position ends, or it is a gap, with the reason.
+A table's position is stored in the commit that reached it. A share is one table's part of a batch:
+it begins exactly where the table's position ends, or there is a gap, with the reason.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ __all__ = ["STEPS", "Gap", "Position", "Share", "Span", "TopicState", "beginning
 
 _FORMAT: Final = 2
 STEPS: Final = 1000
-"""More commits than a table needs for one cut."""
+"""Bound of the number of commits that a table needs for one batch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,7 @@ class TopicState:
     """A topic as the broker describes it.
 
     Attributes:
-        id: ID of the topic; one that is made again under the same name has another.
+        id: ID of the topic; a topic that is recreated under the same name has another.
         earliest: Offset of the first remaining record, by partition.
         latest: Offset after the last record, by partition.
     """
@@ -46,11 +46,11 @@ class Position:
         topic: Topic of the table.
         topic_id: ID of that topic.
         next: Offset after the last record of that marker, by partition.
-        step: Number of commits of the next cut the table has; more than 0 only when a cut needs
-            several, and between them.
+        step: Number of commits of the next batch that the table has; more than 0 only if a batch
+            needs several, and between them.
         done: Offset after the last record of those commits, by partition, where it is
             beyond `next`.
-        generation: Number of the table's version with which its rows began again.
+        generation: Version of the table with which its rows were last replaced.
     """
 
     marker_topic_id: str
@@ -66,11 +66,11 @@ class Position:
 
     @property
     def version(self) -> int:
-        """A number that grows with the position, within one marker topic."""
+        """Number that grows with the position, within one marker topic."""
         return (self.marker + 1) * STEPS + self.step
 
     def to_json(self) -> dict[str, Any]:
-        """As plain JSON; see `from_json`."""
+        """Return the position as plain JSON; see `from_json`."""
         return {
             "pgsluice": _FORMAT,
             "marker_topic_id": self.marker_topic_id,
@@ -87,7 +87,7 @@ class Position:
 
     @classmethod
     def from_json(cls, found: Mapping[str, Any]) -> Position | None:
-        """Read it back; None when it is something else."""
+        """Read back the result of `to_json`; return None for anything else."""
         if found.get("pgsluice") != _FORMAT or "marker" not in found:
             return None
         return cls(
@@ -116,13 +116,14 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """Share of one table in a cut.
+    """Share of one table in a batch.
 
     Attributes:
+        topic: Topic of the table.
         spans: Spans by partition.
-        start: The table's position before it, as far as known.
-        position: The table's position when all of it is applied.
-        begins: Whether a copy must begin in it, from which it counts: earlier records are unknown.
+        start: Position of the table before the share, as far as known.
+        position: Position of the table after the share.
+        begins: Whether a copy must begin in it, since earlier records are unknown.
     """
 
     topic: str
@@ -132,7 +133,7 @@ class Share:
     begins: bool = False
 
     def records(self) -> int:
-        """How many records it has."""
+        """Return the number of records."""
         return sum(span.records for span in self.spans)
 
 
@@ -156,14 +157,14 @@ def share(
     """Return what a table has to read to reach the last of `markers` from its position.
 
     Args:
-        topic: the table's topic.
+        topic: Topic of the table.
         marker_topic_id: ID of the marker topic.
-        state: the present topic.
-        markers: in order, none left out.
-        known: the table's position; None when there is no table.
+        state: Current state of the topic.
+        markers: Consecutive markers, in order.
+        known: Position of the table; None if there is no table.
 
     Returns:
-        None when the table has it all.
+        The share, or the reason for which there is none; None if the table has everything.
     """
     begun = known is not None and known.marker_topic_id == marker_topic_id
     mine: _Held = [
@@ -187,7 +188,7 @@ def share(
 def beginning(
     topic: str, marker_topic_id: str, state: TopicState, markers: Sequence[Marker]
 ) -> Share | None:
-    """Return the rest of a topic for a table that begins with a copy in it; None if nothing."""
+    """Return a topic's records from where a table can begin with a copy; None if there are none."""
     mine: _Held = [(marker, marker.ranges[topic]) for marker in markers if topic in marker.ranges]
     for begin in range(len(mine)):
         started = {part.partition: part.previous for part in mine[begin][1]}

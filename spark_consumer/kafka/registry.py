@@ -20,9 +20,9 @@ _PASSING: Final = (408, 429)
 _MOST_CHARACTERS: Final = 32 * 1024 * 1024
 """Length of all cached schemas; parsed, they need up to 25 times as many bytes."""
 _OVERHEAD: Final = 1024
-"""Characters that a kept schema counts beside its own."""
+"""Overhead of a cached schema, in characters."""
 _NO_SCHEMA: Final = (ValueError, LookupError, TypeError, AttributeError)
-"""Exceptions of the client for an answer that is not JSON, or not the JSON of a schema."""
+"""Exceptions that the client raises for an answer that is not a schema in JSON."""
 
 
 class Schemas(Protocol):
@@ -32,8 +32,8 @@ class Schemas(Protocol):
         """Return the Avro schema of an id.
 
         Raises:
-            ContractError: there is none, or it is not Avro.
-            TableTransientError: the registry fails for this schema, and answers for others.
+            ContractError: there is no such schema, or it is not Avro.
+            TableTransientError: the registry fails for this schema, but not for others.
             TransientConsumerError: the registry does not answer.
         """
 
@@ -41,8 +41,8 @@ class Schemas(Protocol):
 class Registry:
     """A schema registry with Confluent's API.
 
-    An id never changes its meaning, so its schema is kept; all are forgotten when they are too
-    long together. Refused schemas are not kept: once corrected, the job goes on.
+    The schema of an ID never changes, so it is cached; the cache is cleared when it gets too
+    large. Refused schemas are not cached: once corrected, the job continues.
     """
 
     def __init__(self, url: str, options: Mapping[str, str]) -> None:
@@ -57,7 +57,7 @@ class Registry:
 
     def schema(self, schema_id: int) -> dict[str, Any]:
         """See `Schemas.schema`."""
-        # Workers ask at the same time: each goes on with its own result.
+        # Workers may call this concurrently: each uses its own result.
         found = self._known.get(schema_id)
         if found is None:
             found, length = self._fetch(schema_id)

@@ -48,7 +48,7 @@ def parsed_schema(schema_id: int, text: str) -> dict[str, Any]:
     """Read a schema that is a record, as key, value and marker are.
 
     Raises:
-        ContractError: it is not one that a gateway writes; says why.
+        ContractError: it is not one that a gateway writes; the message says why.
     """
     if len(text) > _LONGEST:
         raise _refused(schema_id, f"it has {len(text)} characters, more than {_LONGEST}")
@@ -65,7 +65,7 @@ def parsed_schema(schema_id: int, text: str) -> dict[str, Any]:
 
 
 def _plain(key: str, value: Any) -> Any:
-    """A part of a schema that was checked, without properties that a gateway does not write."""
+    """Return a part of a checked schema without properties that a gateway does not write."""
     if key in ("default", "symbols"):
         return value
     if isinstance(value, list):
@@ -83,11 +83,11 @@ class _Checker:
     def __init__(self, schema_id: int) -> None:
         self._schema_id = schema_id
         self._types = 0
-        # By full name, whether a value takes no bytes.
+        # By full name, whether a value is encoded in no bytes.
         self._named: dict[str, bool] = {}
 
     def check(self, kind: object, namespace: str, within: tuple[str, ...]) -> bool:
-        """Whether a value of a type takes no bytes; raises when the type may not be."""
+        """Whether a value of a type is encoded in no bytes; raise if the type is not allowed."""
         self._types += 1
         if self._types > _MOST:
             raise self._error(f"it has more than {_MOST} types")

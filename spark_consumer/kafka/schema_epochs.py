@@ -30,12 +30,12 @@ class Epoch:
     """A run of a topic's records.
 
     Attributes:
-        key: The identity; None for a multiset.
-        layout: The columns.
-        pieces: The schemas that occur.
+        key: Replica identity; None for a multiset.
+        layout: Columns of the records.
+        pieces: Schemas that occur.
         records: Wire frame of its records, without tombstones.
         last: Last offset, by partition.
-        is_last: Whether no other follows.
+        is_last: Whether no other epoch follows.
     """
 
     key: KeyLayout | None
@@ -47,7 +47,7 @@ class Epoch:
 
     @property
     def changes(self) -> int:
-        """Number of records."""
+        """Number of changes."""
         return sum(piece.changes for piece in self.pieces)
 
     @property
@@ -62,12 +62,12 @@ class Epoch:
 
 
 def cut_epochs(mine: DataFrame, found: Survey, schemas: Schemas) -> list[Epoch]:
-    """Cut a frame where the columns or the identity changed.
+    """Split a frame where the columns or the identity changed.
 
     Args:
-        mine: wire frame of one topic's records, tombstones left out.
-        found: its profile.
-        schemas: writer schemas by id.
+        mine: Wire frame of one topic's records, without tombstones.
+        found: Profile of the topic.
+        schemas: Writer schemas by ID.
 
     Raises:
         ContractError: a change that needs a key has none, or there are too many runs.

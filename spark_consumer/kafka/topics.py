@@ -21,20 +21,20 @@ _ABSENT = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC)
 
 
 class TopicStates(Protocol):
-    """Describes topics."""
+    """Source of topic descriptions."""
 
     def look(self, names: Iterable[str]) -> dict[str, TopicState]:
         """Describe topics; missing ones are left out.
 
         Raises:
             FatalConsumerError: the broker refuses one of them.
-            TableTransientError: the broker cannot say it of one of them now.
+            TableTransientError: the broker cannot describe one of them now.
             TransientConsumerError: the broker does not answer.
         """
 
 
 class Topics:
-    """Descriptions from the broker."""
+    """Source of topic descriptions: the broker."""
 
     def __init__(self, settings: ConsumerSettings) -> None:
         self._client = AdminClient(dict(admin_properties(settings)))

@@ -49,21 +49,21 @@ _PASSING: Final = (
 )
 _PASSING_TEXT: Final = ("Connection refused", "leader epoch", "Failed to create new KafkaAdmin")
 _NO_RECORD: Final = ("MALFORMED_RECORD_IN_PARSING", "MALFORMED_AVRO", "org.apache.avro.")
-"""Texts of Spark for a record that its schema does not fit."""
+"""Texts in Spark's errors for a record that does not match its schema."""
 _NO_MEMORY: Final = "java.lang.OutOfMemoryError"
 _LONGEST: Final = 300
 
 
 class TableTransientError(TransientConsumerError):
-    """A failure of one table that may pass: tried again, and then the table is held."""
+    """A failure of one table that may pass: it is retried, and then the table is held."""
 
 
 class SparkFailedError(TableTransientError):
-    """Spark failed while a table was worked on."""
+    """Spark failed during work on a table."""
 
 
 class MemoryShortError(SparkFailedError):
-    """Spark had less memory than what it was to read takes."""
+    """Spark had too little memory for a record."""
 
 
 class StoppedError(TransientConsumerError):
@@ -88,12 +88,12 @@ def as_error(label: str, error: Exception) -> ConsumerError:
     """Return the failure of one table as an error of the job's own, without values of rows.
 
     Args:
-        label: how messages call the table.
-        error: anything that was raised while it was worked on.
+        label: Name of the table in messages.
+        error: Any exception from work on the table.
 
     Returns:
-        A ConsumerError as it is; ContractError for a record that cannot be decoded;
-        `SparkFailedError` for what else Spark raised; FatalConsumerError for everything else.
+        A ConsumerError unchanged; ContractError for a record that cannot be decoded;
+        `SparkFailedError` for other errors of Spark; FatalConsumerError for everything else.
     """
     if isinstance(error, ConsumerError):
         return error

@@ -1,4 +1,4 @@
-"""Small files on whatever file system the warehouse is on, by way of Hadoop."""
+"""Small files on the warehouse's file system, through Hadoop."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["Folder"]
 
 
 class Folder:
-    """A folder of text files; it need not be there.
+    """A folder of text files; it need not exist.
 
     Every method raises TransientConsumerError when the file system fails.
     """
@@ -36,7 +36,7 @@ class Folder:
             self._files = self._files.getRawFileSystem()
 
     def time(self, name: str) -> int | None:
-        """The milliseconds since 1970 at which a file was written; None when it is not there."""
+        """Return when a file was written, in milliseconds since 1970; None if it does not exist."""
         with self._errors():
             try:
                 status = self._files.getFileStatus(self._fs.Path(self._place, name))
@@ -47,7 +47,7 @@ class Folder:
             return int(status.getModificationTime())
 
     def read(self, name: str) -> str | None:
-        """A file's text; None when it is not there."""
+        """Return a file's text; None if it does not exist."""
         with self._errors():
             try:
                 stream = self._files.open(self._fs.Path(self._place, name))
@@ -62,7 +62,7 @@ class Folder:
                 stream.close()
 
     def write(self, name: str, text: str) -> None:
-        """Write a file in place. Meanwhile, and after a crash, it may be absent or half written."""
+        """Write a file in place; meanwhile, and after a crash, it may be absent or half written."""
         with self._errors():
             stream = self._files.create(self._fs.Path(self._place, name), True)
             try:
@@ -82,12 +82,12 @@ class Folder:
             self._context.rename(fresh, self._fs.Path(self._place, name), array)
 
     def remove(self, name: str) -> None:
-        """Remove a file, if it is there."""
+        """Remove a file, if it exists."""
         with self._errors():
             self._files.delete(self._fs.Path(self._place, name), False)
 
     def remove_all(self) -> None:
-        """Remove the folder with all that is in it, if it is there."""
+        """Remove the folder with its contents, if it exists."""
         with self._errors():
             self._files.delete(self._place, True)
 

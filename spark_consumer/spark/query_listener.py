@@ -28,17 +28,17 @@ _PREFIX: Final = "pgsluice "
 
 
 def query_name(subscription: str) -> str:
-    """The name of a subscription's streaming query."""
+    """Return the name of a subscription's streaming query."""
     return _PREFIX + subscription
 
 
 @contextmanager
 def listening(spark: SparkSession, subscriptions: Mapping[str, Figures]) -> Iterator[None]:
-    """Take notes of the queries of these subscriptions while the block runs.
+    """Record progress of the queries of these subscriptions while the block runs.
 
     Args:
-        spark: the session that they are started by.
-        subscriptions: where the notes go, by name.
+        spark: Session that starts the queries.
+        subscriptions: Figures to update, by subscription.
     """
     listener = _Listener(subscriptions)
     spark.streams.addListener(listener)

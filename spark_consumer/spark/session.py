@@ -34,7 +34,7 @@ _AVRO_LIMITS: Final = {
     "org.apache.avro.limits.string.maxLength": 128 * 1024 * 1024,
     "org.apache.avro.limits.collectionItems.maxLength": 1_000_000,
 }
-"""Limits of what a value may claim: Avro allocates the memory first, and reads afterwards."""
+"""Limits of the lengths that a value may claim: Avro allocates memory before it reads."""
 AVRO_LIMITS: Final = " ".join(f"-D{name}={most}" for name, most in _AVRO_LIMITS.items())
 """The same as options of a JVM, for executors."""
 
@@ -50,11 +50,11 @@ TUNED: Final = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
 }
-"""Settings that the job needs and that make it fast; for spark-submit the same as ``--conf``."""
+"""Settings that the job needs and that make it fast; with spark-submit, pass them by ``--conf``."""
 
 ALIVE: Final = {"spark.executor.killOnFatalError.depth": "0"}
-"""For a session whose driver does the work: a record that takes more memory than there is ends what
-was asked, and not the JVM. Some kilobytes, compressed, can be hundreds of megabytes."""
+"""For a session whose driver does the work: a record that exceeds the memory fails its query, and
+does not end the JVM. A few kilobytes, compressed, can become hundreds of megabytes."""
 
 
 _SECRET: Final = re.compile("secret|password|token|access[.]?key", re.IGNORECASE)
@@ -63,7 +63,7 @@ _SECRET: Final = re.compile("secret|password|token|access[.]?key", re.IGNORECASE
 
 @contextmanager
 def open_session(settings: ConsumerSettings) -> Iterator[SparkSession]:
-    """See `build_session`; a session that is made here ends with the block."""
+    """See `build_session`; a session that is created here ends with the block."""
     made = SparkSession.getActiveSession() is None
     spark = build_session(settings)
     try:
@@ -76,11 +76,11 @@ def open_session(settings: ConsumerSettings) -> Iterator[SparkSession]:
 
 
 def build_session(settings: ConsumerSettings, jars: Iterable[str] = ()) -> SparkSession:
-    """Take the session that is there, as under spark-submit, or make one on this machine.
+    """Return the active session, as under spark-submit, or create one on this machine.
 
     Args:
-        settings: `ConsumerSettings.spark` prevails over what is set here.
-        jars: paths of the connector jars, beside `ConsumerSettings.jars`.
+        settings: Settings of the job; `ConsumerSettings.spark` prevails over what is set here.
+        jars: Paths of connector jars, besides `ConsumerSettings.jars`.
     """
     active = SparkSession.getActiveSession()
     if active is not None:
@@ -100,12 +100,12 @@ def build_session(settings: ConsumerSettings, jars: Iterable[str] = ()) -> Spark
 
 
 def check_session(spark: SparkSession) -> None:
-    """Check that Spark and its jars are those that the job was made for, and bound what Avro takes.
+    """Check the versions of Spark and its jars, and bound the memory that Avro allocates.
 
     Table formats check what they need themselves.
 
     Raises:
-        SettingsError: another Spark, or a jar is missing; says which.
+        SettingsError: Spark has another version, or a jar is missing; the message names it.
     """
     hint = f"the job needs Spark {_SPARK}: see docs/spark.md, Deploy"
     if not _is(spark.version, _SPARK):
@@ -135,7 +135,7 @@ def _is(version: str, wanted: str) -> bool:
 
 
 def _bound_avro(jvm: Any) -> None:
-    """Set the limits in the driver's JVM, whether Avro is in use already or not."""
+    """Set the limits in the driver's JVM, even if Avro is in use already."""
     properties = jvm.java.lang.System
     for name, most in _AVRO_LIMITS.items():
         if properties.getProperty(name) is None:
@@ -150,7 +150,7 @@ def _bound_avro(jvm: Any) -> None:
 
 
 def on_the_command_line(conf: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
-    """Return the settings with which the JVM is started, for all users of the machine to read.
+    """Return the settings for the JVM's command line, which all users of the machine can read.
 
     Secrets are left out: they reach the JVM over its socket, with all other settings.
     """
@@ -158,12 +158,12 @@ def on_the_command_line(conf: Iterable[tuple[str, str]]) -> list[tuple[str, str]
 
 
 def _private_folders(settings: ConsumerSettings) -> Iterator[str]:
-    """Make folders for what Spark writes while it sorts, which holds rows; gone with the process.
+    """Create private folders for Spark's temporary files, which hold rows; removed at exit.
 
-    Spark makes its own ones there such that every user of the machine can read them.
+    Spark's own folders in them would be readable by every user of the machine.
 
     Raises:
-        SettingsError: one of the places cannot be written to.
+        SettingsError: one of the parent folders cannot be written to.
     """
     places = os.environ.get("SPARK_LOCAL_DIRS") or settings.spark.get("spark.local.dir")
     for place in (places or tempfile.gettempdir()).split(","):

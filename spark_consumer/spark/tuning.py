@@ -20,10 +20,10 @@ from pyspark.sql import DataFrame, SparkSession
 __all__ = ["FEW", "INTERPRETED", "TABLE_BYTES", "gather", "is_small", "setting", "stored", "tuned"]
 
 TABLE_BYTES: Final = 32 * 1024 * 1024
-"""Up to this size a table is read well enough by interpreted expressions."""
+"""Table size until which interpreted expressions are fast enough."""
 
 FEW: Final = 100_000
-"""Number of rows that are scanned in less time than their distribution, or compilation, takes."""
+"""Number of rows whose scan takes less time than distributing them, or compiling code."""
 
 _RECORDS: Final = 20_000
 _BYTES: Final = 16 * 1024 * 1024
@@ -47,7 +47,7 @@ def is_small(records: int, size: int = 0) -> bool:
 
 
 def gather(frame: DataFrame, spark: SparkSession) -> DataFrame:
-    """Run `frame` and give its rows, now on the driver, as a frame of `spark`.
+    """Run `frame` and return its rows, then on the driver, as a frame of `spark`.
 
     Both sessions must be of the same application, and `spark` be `tuned`: see above.
     """
@@ -58,9 +58,9 @@ def gather(frame: DataFrame, spark: SparkSession) -> DataFrame:
 
 @contextmanager
 def stored(frame: DataFrame) -> Iterator[DataFrame]:
-    """Run `frame` once and keep its rows with the executors, in memory or on disk, for a while.
+    """Run `frame` once and store its rows on the executors while the block runs.
 
-    Unlike a cached frame's, its plan is forgotten: MERGE takes it as a source.
+    Unlike a cached frame, the result does not keep the plan, so MERGE accepts it as a source.
     """
     kept = frame.localCheckpoint()
     try:
@@ -71,7 +71,7 @@ def stored(frame: DataFrame) -> Iterator[DataFrame]:
 
 
 def setting(spark: SparkSession, key: str) -> str | None:
-    """Return a session's value of a setting, or None."""
+    """Return a session's value of a setting; None if it is not set."""
     # pyspark's own types do not say that a default of None may come back.
     get = cast("Callable[[str, None], str | None]", spark.conf.get)
     return get(key, None)
@@ -79,7 +79,7 @@ def setting(spark: SparkSession, key: str) -> str | None:
 
 @contextmanager
 def tuned(spark: SparkSession, settings: Mapping[str, str] = _SMALL) -> Iterator[None]:
-    """Let a session run small queries cheaply; its own settings come back afterwards."""
+    """Tune a session for small queries; restore its own settings afterwards."""
     before = {key: setting(spark, key) for key in settings}
     for key, value in settings.items():
         spark.conf.set(key, value)

@@ -35,7 +35,7 @@ _NEWEST: Final = ("newest.0", "newest.1")
 _TRIES: Final = 50
 _PAUSE_S: Final = 0.02
 _PRUNED: Final = 500
-"""States that are removed at once, at most."""
+"""Maximum number of states that are removed at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,12 +53,12 @@ class TableState:
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """Reason for which the job holds a table: it stays as it is while the others go on.
+    """Reason for which the job holds a table, which stays as it is while others are updated.
 
     Attributes:
-        reason: The failure.
-        hint: The remedy, or None.
-        end_lsn: LSN until which the table is complete; None when there is none of it.
+        reason: Failure.
+        hint: Remedy, or None.
+        end_lsn: LSN until which the table is complete; None if it does not exist.
     """
 
     reason: str
@@ -73,24 +73,24 @@ class Manifest:
     Attributes:
         marker_topic_id: ID of the marker topic.
         marker: Offset of the cut's last marker; -1 before the first.
-        since_lsn: The ``end_lsn`` of the last marker that changed a table: the state began there.
-        since_time: Its commit time, microseconds since 1970; 0 when not known.
-        since_marker: Its offset.
-        end_lsn: The ``end_lsn`` until which the tables have not changed.
-        commit_time: The source's commit time then, where it is known.
-        tables: By ``schema.table``, both as in names of folders and topics.
-        held_by_job: By ``schema.table``, or by topic while the table is not known.
-        copies: By ``schema.table``, the state of the copy. Tables that are not published any more
-            are not among them; their last state is in `tables`.
-        held_by_gateway: By ``schema.table``, the reason: until it is copied, changes of it are
-            missing.
-        fenced: Topics whose table comes from another topic now.
-        owner: Who writes the markers; None when not known.
-        unread: Why the markers from `marker` on cannot be read; None while they can.
-        number: Number of the state; each has one more than the state before.
-        store: How many times a state was stored, this time included.
-        highest_lsn: The greatest `since_lsn` of this state and all before.
-        highest_time: The greatest `since_time` of this state and all before.
+        since_lsn: LSN of the last marker that changed a table, at which the state began.
+        since_time: Commit time of that marker, microseconds since 1970; 0 if not known.
+        since_marker: Offset of that marker.
+        end_lsn: LSN until which the tables have not changed since.
+        commit_time: The source's commit time at `end_lsn`; None if not known.
+        tables: Versions by ``schema.table``, each part as in names of folders and topics.
+        held_by_job: Reasons by ``schema.table``, or by topic while the table is not known.
+        copies: States of copies by ``schema.table``. Tables that are no longer published are not
+            among them; their last state is in `tables`.
+        held_by_gateway: Reasons by ``schema.table``; changes of the table are missing until it is
+            copied.
+        fenced: Former topics of tables that another topic feeds now.
+        owner: Writer of the markers; None if not known.
+        unread: Reason for which the markers after `marker` cannot be read; None while they can.
+        number: Number of the state, one more than the previous one's.
+        store: Number of times that a state was stored, this time included.
+        highest_lsn: Greatest `since_lsn` of this state and all previous ones.
+        highest_time: Greatest `since_time` of this state and all previous ones.
     """
 
     marker_topic_id: str
@@ -113,7 +113,7 @@ class Manifest:
     highest_time: int = 0
 
     def after(self, copies: Iterable[Copy]) -> Manifest:
-        """Return the manifest in which `copies` have come to other states."""
+        """Return the manifest with the state changes of `copies` applied."""
         states, by_gateway = dict(self.copies), dict(self.held_by_gateway)
         by_job = dict(self.held_by_job)
         for copy in copies:
@@ -129,16 +129,16 @@ class Manifest:
 
     @property
     def complete_lsn(self) -> int | None:
-        """The ``end_lsn`` until which all tables hold everything; None when some do not."""
+        """LSN until which all tables are complete; None if some table is not."""
         return None if self.marker < 0 or self._lacking() else self.end_lsn
 
     @property
     def has_held_tables(self) -> bool:
-        """Whether some table stays incomplete until a person acts."""
+        """Whether a table is held, by the job or by the gateway."""
         return bool(self.held_by_job or self.held_by_gateway)
 
     def missing(self) -> list[str]:
-        """Return what keeps the tables from being complete, and from going on, a line each."""
+        """Return the reasons for which the tables are incomplete, or not updated, a line each."""
         unread = [] if self.unread is None else [f"subscription is held: {self.unread.reason}"]
         return [*unread, *self._lacking()]
 
@@ -165,7 +165,7 @@ def manifest_folder(warehouse: str, subscription: str) -> str:
 
 
 class Manifests:
-    """The manifests of one subscription. One process stores; any number read meanwhile."""
+    """Manifests of one subscription; one process stores, any number read meanwhile."""
 
     def __init__(self, spark: SparkSession, warehouse: str, subscription: str) -> None:
         self._folder = Folder(spark, manifest_folder(warehouse, subscription))
@@ -173,7 +173,7 @@ class Manifests:
         self._first = 0
 
     def newest(self) -> Manifest | None:
-        """Return the newest state, never one before that of an earlier call; None without any.
+        """Return the newest state, never an older one than an earlier call; None if there is none.
 
         The older of the two files may be half written. Then the other is the newest, provided
         that it was read afterwards: the writer goes on to it only when this one is whole.
@@ -215,11 +215,11 @@ class Manifests:
         return found
 
     def store(self, manifest: Manifest, before: Manifest) -> Manifest:
-        """Keep a state; one that has the same tables as `before` only moves the end of that.
+        """Store a state; one that has the same tables as `before` only extends that one.
 
         Args:
-            manifest: the state.
-            before: what was stored before, as it was returned; or anything, before the first store.
+            manifest: State to store.
+            before: Return value of the previous call; any manifest before the first one.
         """
         goes_on = before.since_marker >= 0 and _same(before, manifest)
         begun = before if goes_on else manifest
@@ -239,15 +239,15 @@ class Manifests:
         return manifest
 
     def prune(self, keep_hours: float, newest: Manifest, most: int = _PRUNED) -> int:
-        """Remove states that ended longer ago, the oldest first; return their number.
+        """Remove states that ended more than `keep_hours` ago; return their number.
 
-        A state ended when its file was written. They go in the order of their numbers, and the
-        search begins where the last one has ended, so each is looked at once.
+        A state ended when its file was written. States are removed in order, and each search
+        continues after the last one, so each state is examined once.
 
         Args:
-            keep_hours: how long ago.
-            newest: the state now.
-            most: the most states to remove.
+            keep_hours: Time for which past states are kept.
+            newest: Current state.
+            most: Maximum number of states to remove.
         """
         limit = (time.time() - keep_hours * 3600) * 1000
         if self._first == 0:
@@ -264,13 +264,13 @@ class Manifests:
         return self._first - begin
 
     def _state(self, number: int) -> Manifest | None:
-        """Return a past state; None when it has been removed."""
+        """Return a past state; None if it has been removed."""
         name = _file(number)
         text = self._past.read(name)
         return None if text is None else self._parsed(self._past, name, text)
 
     def _newest(self, name: str) -> Manifest | None:
-        """Read one of the two files; None when it does not exist, or is half written."""
+        """Read one of the two files; return None if it does not exist, or is half written."""
         try:
             text = self._folder.read(name)
             return None if text is None else self._parsed(self._folder, name, text)
@@ -299,16 +299,16 @@ class Manifests:
 
 
 class _HalfWrittenError(FatalConsumerError):
-    """A file that is no manifest, or not all of one."""
+    """A file that is not a complete manifest."""
 
 
 def last(begin: int, end: int, holds: Callable[[int], bool]) -> int | None:
     """Return the last number from `begin` on and before `end` for which `holds` is true, or None.
 
     Args:
-        begin: the first number.
-        end: the number after the last one.
-        holds: a predicate, true for all numbers before some number and false from there on.
+        begin: First number.
+        end: Number after the last one.
+        holds: Predicate that is true before some number and false from there on.
     """
     low, high = begin, end
     while low < high:

@@ -41,9 +41,11 @@ class Conversion:
     """Both directions of a conversion.
 
     Attributes:
-        literal: Expression of a column's type, from PostgreSQL's text, in a session whose time zone
-            is UTC. Raises ValueError for a text that PostgreSQL does not print for such a column.
-        text: SQL of PostgreSQL's text, from SQL of a value; the latter appears several times.
+        literal: Function from PostgreSQL's text to the expression of a column's type, in a session
+            whose time zone is UTC. Raises ValueError for text that PostgreSQL does not print for
+            such a column.
+        text: Function from a SQL expression to the SQL expression of its PostgreSQL text, in which
+            the former appears several times.
     """
 
     literal: Callable[[str, DataType], Expr]
@@ -51,20 +53,20 @@ class Conversion:
 
 
 def literal(text: str, field: StructField) -> Expr:
-    """A value that PostgreSQL has printed as an expression of a column's type.
+    """Return the expression of a column's type for a value that PostgreSQL printed.
 
     Args:
-        text: as the gateway's sessions print it.
-        field: the column; its comment is PostgreSQL's type.
+        text: Text of the value, as the gateway's sessions print it.
+        field: Column; its comment is PostgreSQL's type.
 
     Raises:
-        ValueError: `text` is not what PostgreSQL prints for a type that is kept so.
+        ValueError: PostgreSQL does not print `text` for a type that is stored this way.
     """
     return _of(field).literal(text, field.dataType)
 
 
 def printed_sql(value: str, field: StructField) -> str:
-    """The text that PostgreSQL prints of a column's value, in Spark SQL."""
+    """Return Spark SQL of the text that PostgreSQL prints for a column's value."""
     return _of(field).text(value)
 
 
@@ -74,10 +76,10 @@ def _of(field: StructField) -> Conversion:
 
 
 def days(text: str) -> int:
-    """A date as days since 1970; the infinities are the ends of 32 bits.
+    """Return a date as days since 1970; ±infinity map to the int32 limits.
 
     Raises:
-        ValueError: it is no date.
+        ValueError: `text` is not a date.
     """
     if text in _DATE_ENDS:
         return _DATE_ENDS[text]
@@ -87,10 +89,10 @@ def days(text: str) -> int:
 
 
 def micros(text: str) -> int:
-    """A timestamp as microseconds since 1970; the infinities are the ends of 64 bits.
+    """Return a timestamp as microseconds since 1970; ±infinity map to the int64 limits.
 
     Raises:
-        ValueError: it is no timestamp.
+        ValueError: `text` is not a timestamp.
     """
     if text in _TIMESTAMP_ENDS:
         return _TIMESTAMP_ENDS[text]
@@ -104,13 +106,13 @@ def micros(text: str) -> int:
 
 
 def _clock(hours: str, minutes: str, seconds: str, fraction: str | None) -> int:
-    """Microseconds since midnight."""
+    """Return microseconds since midnight."""
     whole = (int(hours) * 60 + int(minutes)) * 60 + int(seconds)
     return whole * 1_000_000 + int((fraction or "0").ljust(6, "0"))
 
 
 def _days(year_text: str, month_text: str, day_text: str, era: str | None) -> int:
-    """Days since 1970 in the proleptic Gregorian calendar; the year before 1 is 1 BC."""
+    """Return days since 1970 in the proleptic Gregorian calendar; the year before 1 is 1 BC."""
     year, month, day = int(year_text), int(month_text), int(day_text)
     # From March on, so that a leap day is the last one of its year.
     year = (1 - year if era else year) - (month < 3)
@@ -199,7 +201,7 @@ def _date(date: str, time: str) -> str:
 
 
 def _instant_text(number: str, zone: str) -> str:
-    """From microseconds since 1970, so that the session's time zone has no part in it."""
+    """Return SQL of the text of microseconds since 1970, independent of the session's time zone."""
     of_day = f"pmod({number}, {_DAY_US})"
     # Not floor(a / b): that is a floating point division.
     date = f"date_from_unix_date(CAST(({number} - {of_day}) div {_DAY_US} AS INT))"

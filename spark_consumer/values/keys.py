@@ -18,18 +18,18 @@ _INTERVAL: Final = (
     "^([-+]?[0-9]+ (years?|mons?|days?) ?)*([-+]?[0-9]+:[0-9][0-9]:[0-9][0-9]([.][0-9]+)?)?$"
 )
 _ENDLESS: Final = f"CAST('{'9' * 32}' AS DECIMAL(38, 6))"
-"""More than any interval has; microseconds are fractions here."""
+"""Seconds, with microseconds as fractions, that exceed those of any finite interval."""
 
 
 def canonical(sql: str, spark_type: str, pg_type: str, *, key: bool) -> str:
     """Wrap a SQL expression so that values that are equal under their PostgreSQL type are equal.
 
     Args:
-        sql: the value; appears several times in the result.
-        spark_type: its Spark type, as ``simpleString`` writes it.
-        pg_type: its PostgreSQL type, as ``format_type`` writes it.
-        key: the value identifies a row: a type whose equality is not known here is refused. In a
-            multiset both sides are what the same row was printed as, so text does.
+        sql: SQL of the value; appears several times in the result.
+        spark_type: Spark type of the value, as ``simpleString`` writes it.
+        pg_type: PostgreSQL type of the value, as ``format_type`` writes it.
+        key: Whether the value identifies a row: then a type whose equality is not known here is
+            refused. In a multiset both sides are printed from the same row, so text suffices.
 
     Raises:
         TableError: see `key`.
@@ -63,7 +63,7 @@ def _bpchar(sql: str) -> str:
 
 
 def _interval(sql: str) -> str:
-    """The number of microseconds that PostgreSQL compares intervals by (30 days, 24 hours).
+    """Return SQL of the number by which PostgreSQL compares intervals (30 days, 24 hours).
 
     Source: interval_cmp_value in PostgreSQL's timestamp.c.
     """

@@ -1,4 +1,4 @@
-"""Compare Delta tables with the rows that they should have, without holding either.
+"""Comparison of tables with the rows that they should have, without loading either into memory.
 
     source ──► Spool ──┐                    what topics changed meanwhile
                        ├──► expected rows ◄─ (`window`, replayed by `replay`)
@@ -8,6 +8,6 @@
                        ▼
                 differing keys
 
-Rows are known by the marks of their values (`text`). Nothing here knows where the rows of the spool
-come from.
+Rows are represented by the marks of their values (`text`). The caller decides where the rows of the
+spool come from.
 """

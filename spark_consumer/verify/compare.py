@@ -1,4 +1,4 @@
-"""Hold the rows that a Delta table should have against a version of it."""
+"""Comparison of a table version with its expected rows, by bucket checksums."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["Difference", "Expected", "compare", "settle"]
 
 BUCKETS: Final = 4096
 _LOOKED_AT: Final = 64
-"""Differing buckets whose keys are fetched; in a table that is all wrong the rest are counted."""
+"""Most differing buckets whose rows are compared; of further ones only the counts are."""
 
 
 @dataclass(slots=True)
@@ -36,7 +36,7 @@ class Totals:
     sums: tuple[int, int] = (0, 0)
 
     def add(self, row: Row) -> None:
-        """Count a row in."""
+        """Add a row."""
         found = digest(row)
         first, second = self.sums
         self.rows += 1
@@ -45,15 +45,15 @@ class Totals:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """How a table differs from what it should hold.
+    """Difference between a table and its expected rows.
 
     Attributes:
-        rows: It has.
-        expected: It should have.
-        missing: Keys of rows that it lacks; a table without a key: the rows.
-        surplus: Keys of rows that it should not have.
+        rows: Number of rows in the table.
+        expected: Number of rows expected.
+        missing: Keys of rows that the table lacks; for a table without a key: the rows.
+        surplus: Keys of rows that the table should not have.
         changed: Keys of rows with other values.
-        more: Whether there are further ones that were not compared.
+        more: Whether some differing buckets were not compared by rows.
     """
 
     rows: int
@@ -64,15 +64,15 @@ class Difference:
     more: bool = False
 
     def __bool__(self) -> bool:
-        """There is a difference."""
+        """Whether there is a difference."""
         return bool(self.missing or self.surplus or self.changed or self.more)
 
     def keys(self) -> set[Row]:
-        """All keys that differ, as far as they are known."""
+        """Return all keys that are known to differ."""
         return {*self.missing, *self.surplus, *self.changed}
 
     def lines(self, columns: StructType, key: Sequence[str], limit: int = 10) -> Iterator[str]:
-        """Say it: how many of each kind, and the first keys."""
+        """Yield report lines: counts by kind and sample keys."""
         kinds = [columns[name].dataType for name in key or columns.names]
         for what, keys in (
             ("missing", self.missing),
@@ -90,14 +90,14 @@ class Difference:
 
 @dataclass(slots=True)
 class Expected:
-    """The rows that a table should have: those of a spool, some of them replaced.
+    """Rows that a table should have: those of a spool, some of them replaced.
 
     Attributes:
-        columns: Names, in the rows' order.
-        key: Names of the key's; empty for a table without one.
-        spooled: The rows, but for those whose key is in `replaced`.
-        replaced: Keys whose rows are in `rows`, if anywhere.
-        rows: By key; a table without a key: how often each row is there.
+        columns: Names of the columns, in the rows' order.
+        key: Names of the key's columns; empty for a table without one.
+        spooled: Rows of the spool; those whose key is in `replaced` do not count.
+        replaced: Keys whose rows are in `rows`, if they exist.
+        rows: Rows by key; for a table without a key: number of occurrences by row.
     """
 
     columns: Sequence[str]
@@ -107,7 +107,7 @@ class Expected:
     rows: Mapping[Row, Row] | Counter[Row] = field(default_factory=dict)
 
     def __iter__(self) -> Iterator[tuple[Row, Row]]:
-        """Key and row of each."""
+        """Yield the key and the row of each."""
         places = key_places(self.columns, self.key)
         for row in self.spooled:
             key = tuple(row[place] for place in places)
@@ -128,15 +128,15 @@ def settle(
     changes: Sequence[Change],
     sees: Callable[[Row, Change], bool],
 ) -> tuple[Expected, set[Row]]:
-    """Return what a table should hold when rows that were read are brought to one position.
+    """Return the rows that a table should have, with all rows brought to one position.
 
     Args:
-        columns: names, in the rows' order.
-        key: names of the key's; empty for a table without one.
-        spooled: the rows as they were read first.
-        read_again: by key, what was read later; None where there was no row.
-        changes: those that some row was read without, in order.
-        sees: whether what was read of a key has a change already; see `replay`.
+        columns: Names of the columns, in the rows' order.
+        key: Names of the key's columns; empty for a table without one.
+        spooled: Rows as they were read first.
+        read_again: Rows that were read later, by key; None where there was no row.
+        changes: Changes that some row was read without, in order.
+        sees: Whether the row that was read under a key has a change already; see `replay`.
 
     Returns:
         The rows, and the keys that have to be read again.
@@ -176,8 +176,8 @@ def compare(table: DataFrame, expected: Expected) -> Difference:
     """Compare by counts and checksums, then by rows where these differ.
 
     Args:
-        table: has the columns of `expected`, in that order.
-        expected: can be iterated over twice.
+        table: Rows of the table, with the columns of `expected` in that order.
+        expected: Rows that the table should have; iterated over twice.
     """
     key = list(expected.key or expected.columns)
     wanted: dict[int, Totals] = defaultdict(Totals)

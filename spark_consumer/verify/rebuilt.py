@@ -1,4 +1,4 @@
-"""The rebuilt tables of one subscription, as manifests have them, while the job goes on."""
+"""Rebuilt tables of one subscription by its manifests, while the job is running."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ _POLL_S: Final = 0.2
 
 
 class RebuiltTables:
-    """Reads only.
+    """Read-only access to the rebuilt tables of one subscription.
 
     Args:
-        settings: of the job.
-        spark: any session of the application.
-        subscription: its name.
-        schemas: writer schemas by id.
-        deadline: `time.monotonic` at which waiting ends.
+        settings: Settings of the job.
+        spark: Any session of the application.
+        subscription: Name of the subscription.
+        schemas: Writer schemas by ID.
+        deadline: Value of `time.monotonic` at which waiting ends.
     """
 
     def __init__(
@@ -52,10 +52,10 @@ class RebuiltTables:
         self._manifests = Manifests(spark, settings.warehouse, subscription)
 
     def now(self, lsn: int) -> Manifest:
-        """The newest state, once the tables are at or beyond an LSN.
+        """Return the newest state, once the tables are at or beyond an LSN.
 
         Raises:
-            TransientConsumerError: they do not get there in time.
+            TransientConsumerError: they do not reach it in time.
         """
         while True:
             manifest = self._manifests.newest()
@@ -71,10 +71,10 @@ class RebuiltTables:
             time.sleep(_POLL_S)
 
     def before(self, lsn: int) -> Manifest:
-        """The newest state that is not beyond an LSN.
+        """Return the newest state that is not beyond an LSN.
 
         Raises:
-            TransientConsumerError: there is none.
+            TransientConsumerError: there is no such state.
         """
         found = self._manifests.at(lsn=lsn)
         if found is None:
@@ -86,7 +86,7 @@ class RebuiltTables:
         return replace(found, end_lsn=min(found.end_lsn, lsn))
 
     def read(self, name: str, state: TableState) -> DataFrame:
-        """A table at a version."""
+        """Return the rows of a table at a version."""
         path = table_folder(self._settings.warehouse, self.subscription, name)
         return self._tables.rows_at(self._spark, path, state.version)
 
@@ -110,7 +110,7 @@ class RebuiltTables:
         )
 
     def table(self, name: str) -> Table:
-        """A table, for its history."""
+        """Open a table, for its history."""
         path = table_folder(self._settings.warehouse, self.subscription, name)
         label = f"subscription {self.subscription}, table {name}"
         return self._tables.table(self._spark, path, label)

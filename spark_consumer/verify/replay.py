@@ -1,9 +1,9 @@
 """Replay: rows read at different positions brought to one, by a subscriber's own rules. Pure.
 
-A row was read under some snapshot, which saw some changes of its key and not others. The others
-are applied, in order. A row whose key changes takes its values along, so it can be that
-nobody knows them any more: the old key was read after the change, the new one before. When not all
-of them came with the change, such a key is *open*; it has to be read again.
+A row was read under some snapshot, which saw some changes of its key and not others. The others are
+applied, in order. A row keeps its values when its key changes. They may be unknown: the old key was
+read after the change, the new one before, and the change did not carry all of them. The key is
+*open* then, and has to be read again.
 
 Rows under several snapshots are those of the source, which has a row for each change of one. Rows
 of a subscriber are read under one snapshot; it skips a change of a row that it does not have.
@@ -25,13 +25,13 @@ class Change:
     """A change of a subscriber table.
 
     Attributes:
-        op: ``put`` (this is the row now), ``set`` (of a row that is there), ``delete``, or
-            ``move`` (a row that is there gets another key, and columns).
-        xid: The source's transaction.
+        op: Kind: ``put`` (a whole row), ``set`` (columns of an existing row), ``delete``, or
+            ``move`` (another key, and columns, for an existing row).
+        xid: ID of the source's transaction.
         commit_lsn: LSN of that transaction's commit.
-        key: The row's key after it; for ``delete`` the one it had. A table without a key: ().
-        old: ``move``: the key before it. A table without a key: the whole row before.
-        row: After it; None for ``delete``.
+        key: Key of the row after the change; for ``delete`` the former one. () without a key.
+        old: For ``move``, the former key. For a table without a key, the whole former row.
+        row: Row after the change; None for ``delete``.
         unsent: Positions in `row` of the columns that keep their values.
     """
 
@@ -50,12 +50,12 @@ def replay(
     """Apply changes to rows by key, in place.
 
     Args:
-        changes: in order.
-        rows: those that were read; a key without a row was not there.
-        sees: whether what was read of a key has the change already.
+        changes: Changes in order.
+        rows: Rows that were read, by key; a key without a row did not exist.
+        sees: Whether the row that was read under a key has the change already.
 
     Returns:
-        The open keys: nobody knows their rows.
+        The open keys, whose rows are unknown.
     """
     opened: set[Row] = set()
     for change in changes:
@@ -98,7 +98,7 @@ def _move(
         rows.pop(change.key, None)
         opened.add(change.key)
     elif unknown:
-        # There was a row to change, and all of it came along.
+        # There was a row to change, and the change carries all of it.
         assert change.row is not None
         rows[change.key] = change.row
         opened.discard(change.key)
@@ -111,8 +111,8 @@ def replay_rows(changes: Iterable[Change], rows: Counter[Row]) -> None:
     """Apply changes to the rows of a table without a key, in place.
 
     Args:
-        changes: in order; none that was seen when the rows were read.
-        rows: how often each row is there; at least those that `changes` name.
+        changes: Changes in order; none that the rows have already.
+        rows: Number of occurrences by row; at least for rows that `changes` name.
     """
     for change in changes:
         if change.old is not None:

@@ -1,4 +1,4 @@
-"""Rows on disk, in the order in which they were read."""
+"""Spool of rows on disk, in the order in which they were read."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["Spool"]
 
 
 class Spool:
-    """Rows in a temporary file, which is gone when the block ends."""
+    """Rows in a temporary file, which is removed when the block ends."""
 
     def __init__(self) -> None:
         self._file = tempfile.TemporaryFile("w+", encoding="utf-8", newline="\n")  # noqa: SIM115  closed on leaving
@@ -24,13 +24,13 @@ class Spool:
         self._file.write("\n")
 
     def __iter__(self) -> Iterator[Row]:
-        """All rows; not while rows are added."""
+        """Yield all rows; no rows may be added meanwhile."""
         self._file.seek(0)
         for line in self._file:
             yield tuple(json.loads(line))
 
     def clear(self) -> None:
-        """Forget all rows."""
+        """Remove all rows."""
         self._file.seek(0)
         self._file.truncate()
 

@@ -29,7 +29,7 @@ LONG_BYTES: Final = 64
 
 
 def value_text(text: str, kind: DataType) -> str:
-    """The text of a value that PostgreSQL has printed, for a Delta column of type `kind`."""
+    """Return the text of a value that PostgreSQL printed, for a column of type `kind`."""
     match kind:
         case FloatType():
             (bits,) = struct.unpack(">i", struct.pack(">f", float(text)))
@@ -41,7 +41,7 @@ def value_text(text: str, kind: DataType) -> str:
 
 
 def plain_text(text: str, kind: DataType) -> str:
-    """The inverse of `value_text`: something that PostgreSQL reads as the same value."""
+    """Invert `value_text`: return text that PostgreSQL reads as the same value."""
     match kind:
         case FloatType():
             return repr(struct.unpack(">f", struct.pack(">i", int(text)))[0])
@@ -60,17 +60,17 @@ def mark(text: str | None, *, key: bool = False) -> str | None:
 
 
 def digest(row: Sequence[str | None]) -> str:
-    """The MD5 of a row's marks, in hexadecimal digits."""
+    """Return the MD5 of a row's marks, in hexadecimal digits."""
     return hashlib.md5(joined(row).encode(), usedforsecurity=False).hexdigest()
 
 
 def joined(row: Sequence[str | None]) -> str:
-    """The marks of a row as one text, different for different rows."""
+    """Return the marks of a row as one text, different for different rows."""
     return "".join("-" if one is None else f"{len(one)}:{one}" for one in row)
 
 
 def joined_sql(columns: Sequence[str]) -> str:
-    """`joined`, of columns that have marks."""
+    """Return SQL of `joined`, over columns of marks."""
     names = [quoted(column) for column in columns]
     if not names:
         return "''"
@@ -79,19 +79,19 @@ def joined_sql(columns: Sequence[str]) -> str:
 
 
 def row_digest_sql(columns: Sequence[str]) -> str:
-    """`digest`, of columns that have marks."""
+    """Return SQL of `digest`, over columns of marks."""
     return f"md5({joined_sql(columns)})"
 
 
 def shown(one: str | None, kind: DataType) -> str:
-    """A mark for people."""
+    """Return a mark in readable form."""
     if one is None:
         return "NULL"
     return plain_text(one[1:], kind) if one[0] == "=" else f"({one[1:].partition(':')[0]} bytes)"
 
 
 def marks(table: DataFrame, key: Sequence[str] = ()) -> DataFrame:
-    """Turn each value of a frame into its `mark`; those of the columns in `key` in full."""
+    """Replace each value of a frame by its `mark`; those of the columns in `key` are in full."""
     names = table.columns
     texts = table.select(
         *(F.expr(text_sql(quoted(name), table.schema[name])).alias(name) for name in names)
@@ -100,7 +100,7 @@ def marks(table: DataFrame, key: Sequence[str] = ()) -> DataFrame:
 
 
 def mark_sql(text: str, *, key: bool = False) -> str:
-    """`mark`, of a text; it appears several times in the result."""
+    """Return SQL of the `mark` of a text, which appears several times in the result."""
     if key:
         return f"concat('=', {text})"
     long = f"concat('#', octet_length({text}), ':', md5({text}))"
@@ -112,7 +112,7 @@ def _bits(value: str, java: str, method: str) -> str:
 
 
 def text_sql(value: str, field: StructField) -> str:
-    """The text of a column's value in Spark SQL."""
+    """Return Spark SQL of the text of a column's value."""
     match field.dataType:
         case FloatType():
             return _bits(value, "java.lang.Float", "floatToIntBits")

@@ -29,16 +29,16 @@ __all__ = ["DisturbedError", "Window", "read_window"]
 
 
 class DisturbedError(TransientConsumerError):
-    """The table was copied, truncated or altered while it was compared; it can be tried again."""
+    """The table was copied, truncated or altered while it was compared; a retry may succeed."""
 
 
 class Window:
     """The changes of one table's topic in a range of offsets.
 
     Args:
-        frame: partition, offset, op, key, old, row, unsent, xid, lsn, seq, commit_lsn; None when
-            there is nothing.
-        topic: for errors.
+        frame: Frame of partition, offset, op, key, old, row, unsent, xid, lsn, seq, commit_lsn;
+            None if there are no changes.
+        topic: Name of the topic, for errors.
     """
 
     def __init__(self, frame: DataFrame | None, topic: str = "") -> None:
@@ -46,7 +46,7 @@ class Window:
         self._topic = topic
 
     def keys(self) -> set[Row]:
-        """The keys that changes name.
+        """Return the keys that changes name.
 
         Raises:
             ConsumerError: a record cannot be read, or the topic cannot.
@@ -58,12 +58,12 @@ class Window:
         return {tuple(row.key) for row in found}
 
     def changes(self, after: Position | None = None, unseen: Iterable[int] = ()) -> list[Change]:
-        """The changes in order.
+        """Return the changes in order.
 
         Args:
-            after: leave out what a table has at this position, but for the transactions `unseen`;
-                None for everything.
-            unseen: the low 32 bits of their ids.
+            after: Position of a table whose changes are omitted, except those of the transactions
+                `unseen`; None for all changes.
+            unseen: Low 32 bits of transaction IDs.
 
         Raises:
             ConsumerError: a record cannot be read, or the topic cannot.
@@ -113,16 +113,16 @@ def read_window(
     columns: StructType,
     key: Sequence[str],
 ) -> Window:
-    """Read what brought a table from one position to another.
+    """Read the changes that brought a table from one position to another.
 
     Args:
-        spark: a session.
-        settings: how to reach the broker.
-        schemas: the writer schemas.
-        begin: the table's position.
-        end: a later one.
-        columns: of the Delta table.
-        key: names of the key's columns; empty for a table without one.
+        spark: Session to read Kafka with.
+        settings: Settings with address and properties of the broker.
+        schemas: Writer schemas by ID.
+        begin: Position of the table.
+        end: Later position of the table.
+        columns: Columns of the table.
+        key: Names of the key's columns; empty for a table without one.
 
     Raises:
         DisturbedError: the table was copied, truncated or altered in between.
@@ -215,7 +215,7 @@ def _key(piece: Piece, schemas: Schemas, layout: Layout, key: Sequence[str]) -> 
 
 
 class _Marked:
-    """Makes SQL for the marks of a decoded row's columns."""
+    """SQL of the marks of a decoded row's columns."""
 
     def __init__(
         self, columns: StructType, fields: Mapping[str, str], sent: StructType, key: Sequence[str]
@@ -226,13 +226,13 @@ class _Marked:
         self._key = key
 
     def array(self, names: Iterable[str], side: str, *, keys: str = "", kept: str = "") -> str:
-        """Their marks, as an array.
+        """Return SQL of an array of marks.
 
         Args:
-            names: of columns.
-            side: the struct that has them.
-            keys: a struct that has the key's columns where `side` has NULL.
-            kept: a struct that has the columns that were not sent.
+            names: Names of the columns.
+            side: Struct that has them.
+            keys: Struct that has the key's columns where `side` has NULL.
+            kept: Struct that has the columns that were not sent.
         """
         return f"array({', '.join(self._one(name, side, keys, kept) for name in names)})"
 

@@ -102,7 +102,7 @@ def check_delta(spark: SparkSession) -> None:
 
 
 def difference(spark: SparkSession) -> str | None:
-    """How this Delta differs from the one whose classes the job knows; None when it does not."""
+    """Return how this Delta differs from the tested release; None if it does not."""
     jvm: Any = spark._jvm
     try:
         version = str(jvm.io.delta.package.VERSION())

@@ -29,13 +29,13 @@ _TIMES: Final = "delta.feature.timestampNtz"
 
 
 class Columns:
-    """Alteration of one table.
+    """Columns and properties of one table.
 
     Args:
-        spark: the session that writes.
-        path: the table's folder.
-        label: how messages call the table.
-        log: the table's.
+        spark: Session that writes.
+        path: Folder of the table.
+        label: Name of the table in messages.
+        log: Log of the table.
     """
 
     def __init__(self, spark: SparkSession, path: str, label: str, log: Log) -> None:
@@ -68,13 +68,13 @@ class Columns:
             self._sql(f"SET TBLPROPERTIES ({listed})")
 
     def allow(self, fields: Sequence[StructField]) -> None:
-        """Let an existing table have columns of a type for which Delta needs a property."""
+        """Enable column types for which Delta requires a property, if the table exists."""
         if _have_times(fields) and self._log.version() >= 0 and not _have_times(self._log.fields()):
             self.require({_TIMES: "supported"})
 
     @contextmanager
     def mapping(self, columns: Sequence[str]) -> Iterator[None]:
-        """Let a new table, or one that gets new columns, have names that Parquet cannot."""
+        """Enable column names that Parquet cannot represent, for writes inside the block."""
         if not any(_NEEDS_MAPPING.search(column) for column in columns):
             yield
         elif self._log.version() >= 0:
@@ -85,7 +85,7 @@ class Columns:
                 yield
 
     def _step(self, step: Step, values: dict[str, Expr]) -> None:
-        """Apply a step, except values of existing rows in new columns, which go to `values`."""
+        """Apply a step; values of existing rows in new columns are added to `values` instead."""
         match step:
             case Rename(name, to):
                 self._map_columns()

@@ -26,7 +26,7 @@ the table changes rarely, and then its files are there."""
 
 @dataclass(frozen=True, slots=True)
 class DeltaFormat:
-    """Delta's format; see `TableFormat`.
+    """Delta Lake; see `TableFormat`.
 
     Attributes:
         private: Whether classes of Delta that are not public are used; see `check`.
@@ -36,11 +36,11 @@ class DeltaFormat:
 
     @classmethod
     def checked(cls, spark: SparkSession, private: str) -> DeltaFormat:
-        """Return the format that a session's Delta allows.
+        """Return the format, with private classes if the session's Delta has them as tested.
 
         Args:
-            spark: the session.
-            private: `auto`, or `never` to use public ways only.
+            spark: Session to check.
+            private: `auto`, or `never` for the public interface only.
 
         Raises:
             SettingsError: the session has no Delta; says what is missing.

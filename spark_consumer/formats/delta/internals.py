@@ -1,4 +1,4 @@
-"""Delta's log by way of its own classes, which are not public.
+"""Delta's log through private classes of Delta.
 
 Rows are written into files first, and committed afterwards, on top of the version that was read, or
 not at all. Delta's public writer commits on top of whatever was committed meanwhile. To notice that
@@ -38,9 +38,9 @@ class PrivateLog:
     """One table's log.
 
     Args:
-        spark: the session that reads and writes.
-        path: the table's folder.
-        label: how messages call the table.
+        spark: Session that reads and writes.
+        path: Folder of the table.
+        label: Name of the table in messages.
     """
 
     def __init__(self, spark: SparkSession, path: str, label: str) -> None:
@@ -49,40 +49,40 @@ class PrivateLog:
         self._label = label
 
     def log(self) -> Any:
-        """The table's DeltaLog."""
+        """Return the table's DeltaLog."""
         return _class(self._spark, "DeltaLog").forTable(self._spark._jsparkSession, self._path)
 
     def snapshot(self) -> Any:
-        """Delta's snapshot of the table as it is now."""
+        """Return Delta's snapshot of the newest version."""
         none = self._spark._jvm.scala.Option.empty()  # type: ignore[union-attr]
         return self.log().update(False, none, none)
 
     def version(self) -> int:
-        """The version of the last commit; -1 when there is no table."""
+        """Return the version of the last commit; -1 if there is no table."""
         return int(self.snapshot().version())
 
     def fields(self) -> list[StructField]:
-        """The table's columns; no job is run."""
+        """Return the table's columns without running a job."""
         return list(StructType.fromJson(json.loads(self.snapshot().schema().json())).fields)
 
     def bytes(self) -> int | None:
-        """Size of the table's files; None when the log does not have it at hand."""
+        """Return the size of the table's files; None if the log does not have it at hand."""
         # The checksum file has it; asking the snapshot itself runs a job.
         checksum = self.snapshot().checksumOpt()
         return int(checksum.get().tableSizeBytes()) if checksum.isDefined() else None
 
     def files(self) -> int | None:
-        """Number of the table's files; None when the log does not have it at hand."""
+        """Return the number of the table's files; None if the log does not have it at hand."""
         checksum = self.snapshot().checksumOpt()
         return int(checksum.get().numFiles()) if checksum.isDefined() else None
 
     def property(self, name: str) -> str | None:
-        """A table property; None when it is not set."""
+        """Return a table property; None if it is not set."""
         found = self.snapshot().metadata().configuration().get(name)
         return str(found.get()) if found.isDefined() else None
 
     def commits(self, newest: int) -> Iterator[tuple[int, Mapping[str, Any]]]:
-        """Yield versions and the metadata of their commits, newest first, while the log has them.
+        """Yield versions and the info of their commits, newest first, as far back as the log goes.
 
         Raises:
             TableTransientError: the log cannot be read.
@@ -143,16 +143,16 @@ class PrivateLog:
 class Candidates:
     """Files of a table that may have rows of some kind.
 
-    Delta would look for them each time that their rows are planned, and for deletion vectors in all
-    files of the table.
+    Delta would search for them each time that their rows are planned, and for deletion vectors in
+    all files of the table.
 
     Args:
-        log: the table's DeltaLog.
-        rows: the table's, where a condition holds; they are not read.
+        log: DeltaLog of the table.
+        rows: Rows of the table that meet a condition; they are not read.
 
     Attributes:
         version: Version of the table.
-        rows: The files' rows, whether the condition holds or not.
+        rows: Rows of the files, whether they meet the condition or not.
     """
 
     def __init__(self, log: Any, rows: DataFrame) -> None:
@@ -171,13 +171,13 @@ class Candidates:
 
 @dataclass(frozen=True, slots=True)
 class DeletedRows:
-    """Rows that a commit deletes.
+    """Rows to delete.
 
     Attributes:
-        places: `file` and `place` of each, as `_metadata` has file_path and row_index.
-        files: Distinct values of `file`.
-        version: Version of the table that has them.
-        few: Whether compiled code for them would take longer than a scan.
+        places: Frame of `file` and `place` of each: file_path and row_index of `_metadata`.
+        files: Values of `file`.
+        version: Version of the table that has the rows.
+        few: Whether compiling code for them takes longer than scanning them.
     """
 
     places: DataFrame
@@ -187,17 +187,17 @@ class DeletedRows:
 
 
 class Draft:
-    """Rows in a table's files that no commit names yet.
+    """Uncommitted rows in files of a table.
 
     Args:
-        spark: the session that writes.
-        log: the table's DeltaLog.
-        snapshot: of the version on top of which it is to be.
-        rows: with the table's columns, in its order, unless they replace its columns.
-        label: how messages call the table.
-        empty: whether the table's rows are removed.
-        recreate: whether, with `empty`, its columns become those of `rows`.
-        deleted: rows to delete; the table must have deletion vectors.
+        spark: Session that writes.
+        log: DeltaLog of the table.
+        snapshot: Snapshot of the version on top of which the commit is made.
+        rows: Rows with the table's columns, in its order, unless they replace its columns.
+        label: Name of the table in messages.
+        empty: Whether the table's rows are removed.
+        recreate: Whether, with `empty`, its columns become those of `rows`.
+        deleted: Rows to delete; the table must have deletion vectors.
     """
 
     def __init__(
@@ -241,7 +241,7 @@ class Draft:
         return written.actions()
 
     def _marked(self, snapshot: Any, deleted: DeletedRows) -> Any:
-        """Return the files with deleted rows, with these marked."""
+        """Return the actions that mark the rows to delete in their files."""
         session, begun, option = self._spark._jsparkSession, self._begun, self._jvm.scala.Option
         column = self._jvm.org.apache.spark.sql.functions.col
         always = self._jvm.org.apache.spark.sql.catalyst.expressions.Literal.TrueLiteral()
@@ -269,7 +269,7 @@ class Draft:
         return marks.processUnmodifiedData(session, touched, snapshot, length)._1()
 
     def rows(self, names: Sequence[str]) -> DataFrame:
-        """Return some columns of the written rows, read back."""
+        """Read back some columns of the written rows."""
         schema = StructType.fromJson(json.loads(self._begun.metadata().schema().json()))
         physical = _physical(schema)
         stored = StructType([StructField(physical[n], schema[n].dataType) for n in names])
@@ -278,10 +278,10 @@ class Draft:
         return frame.select(*(F.col(quoted(physical[name])).alias(name) for name in names))
 
     def commit(self, commit: Commit) -> Version:
-        """Commit; return the table's version.
+        """Make the commit; return the version that it gives the table.
 
         Raises:
-            TransientConsumerError: the table has another version already.
+            TransientConsumerError: the table has a newer version already.
         """
         none, option = self._none, self._jvm.scala.Option
         said = _class(self._spark, "actions.SetTransaction")(APPLICATION, commit.serial, none)
@@ -297,7 +297,7 @@ class Draft:
             raise
 
     def discard(self) -> None:
-        """Remove the files; the next VACUUM removes those that a failing file system keeps."""
+        """Remove the files; the next VACUUM removes those for which the file system fails."""
         for path in self._paths():
             try:
                 path.getFileSystem(self._log.newDeltaHadoopConf()).delete(path, False)
@@ -313,7 +313,7 @@ class Draft:
 
 
 def _activate(spark: SparkSession) -> None:
-    """Make this session, with its settings, the thread's, which Delta uses."""
+    """Make this session the thread's, whose settings Delta uses."""
     SparkSession._get_j_spark_session_class(spark._jvm).setActiveSession(spark._jsparkSession)
 
 
@@ -322,7 +322,7 @@ def _class(spark: SparkSession, name: str) -> Any:
 
 
 def _physical(schema: StructType) -> dict[str, str]:
-    """Return the name in files by column; renamed ones, or unusual names, have another."""
+    """Return names in files by column: others after a rename, or if Parquet has no such name."""
     return {field.name: str(field.metadata.get(_PHYSICAL, field.name)) for field in schema.fields}
 
 
@@ -330,9 +330,9 @@ def _commit_info(spark: SparkSession, log: Any, name: str) -> dict[str, Any] | N
     """Return the metadata of a commit; None when its file no longer exists.
 
     Args:
-        spark: any session.
-        log: the table's DeltaLog.
-        name: the file's.
+        spark: Any session.
+        log: DeltaLog of the table.
+        name: Path of the file.
 
     Raises:
         TableTransientError: the file cannot be read.

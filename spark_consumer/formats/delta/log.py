@@ -1,4 +1,4 @@
-"""Queries of a Delta table's log, by private classes or public ways."""
+"""Queries of a Delta table's log, through private classes or the public interface."""
 
 from __future__ import annotations
 
@@ -25,22 +25,22 @@ class Log(Protocol):
     """The log of one table."""
 
     def version(self) -> int:
-        """The version of the last commit; -1 when there is no table."""
+        """Return the version of the last commit; -1 if there is no table."""
 
     def fields(self) -> list[StructField]:
-        """The table's columns."""
+        """Return the table's columns."""
 
     def bytes(self) -> int | None:
-        """Size of the table's files; None when that is not at hand."""
+        """Return the size of the table's files; None if that is not at hand."""
 
     def files(self) -> int | None:
-        """Number of the table's files; None when that is not at hand."""
+        """Return the number of the table's files; None if that is not at hand."""
 
     def property(self, name: str) -> str | None:
-        """A table property; None when it is not set."""
+        """Return a table property; None if it is not set."""
 
     def commits(self, newest: int) -> Iterator[tuple[int, Mapping[str, Any]]]:
-        """Yield versions from `newest` back as far as the log goes, with their commits' metadata.
+        """Yield versions and the info of their commits, from `newest` back as far as the log goes.
 
         Raises:
             TableTransientError: the log cannot be read.

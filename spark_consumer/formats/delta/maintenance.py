@@ -39,9 +39,9 @@ _DEFAULTS: Final = {_FILES_KEPT: "interval 1 week", _LOG_KEPT: "interval 30 days
 
 
 def set_retention(log: Log, columns: Columns, hours: float) -> None:
-    """Store in the table for how long files and log are kept; longer times of the user win.
+    """Set how long the table keeps files and log; the user's setting prevails if it is longer.
 
-    Otherwise Delta forgets after a week which files versions had, and removes them.
+    By default Delta forgets after a week which files a version had, and VACUUM removes them.
     """
     # The log must go back as far as the files.
     wanted = f"interval {math.ceil(hours)} hours"
@@ -55,7 +55,7 @@ def set_retention(log: Log, columns: Columns, hours: float) -> None:
 
 
 def compact_files(spark: SparkSession, path: str, commit: Commit, small: int) -> None:
-    """Merge files of less than `small` bytes; a setting of the session takes precedence.
+    """Merge files of less than `small` bytes; a setting of the session prevails.
 
     Files that are not small keep their place, and with it the order of keys in which a copy or
     inserts of growing keys have made them. A table that its user has clustered is clustered.
@@ -69,7 +69,7 @@ def compact_files(spark: SparkSession, path: str, commit: Commit, small: int) ->
 
 
 def remove_files(spark: SparkSession, path: str, log: Log, hours: float) -> None:
-    """Remove files that no version of the last hours has; a longer time of the user counts."""
+    """Remove the files that no version of the last hours has; the user's setting prevails."""
     if (kept := log.property(_FILES_KEPT)) is not None:
         hours = max(hours, hours_of(kept))
     # By default the folder is listed by 10,000 tasks, and the hours are ignored.
@@ -85,10 +85,10 @@ def remove_files(spark: SparkSession, path: str, log: Log, hours: float) -> None
 
 
 def hours_of(interval: str) -> float:
-    """Return the hours of an interval as in Delta's properties (``interval 1 week 2 days``).
+    """Return the hours of an interval in a property of Delta (``interval 1 week 2 days``).
 
     Raises:
-        ValueError: it is something else, which Delta would not have let the user set.
+        ValueError: it is not an interval; Delta would not have accepted it.
     """
     parts = _PART.findall(interval.lower())
     known = all(unit in _HOURS for _, unit in parts)

@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 __all__ = ["exchange_rows", "upsert_rows"]
 
 VECTOR_BYTES: Final = 4 * 1024 * 1024
-"""Size from which rows are marked as deleted, where a MERGE would rewrite their files."""
+"""Table size from which rows are marked as deleted instead of rewriting their files by MERGE."""
 
 _MET: Final = "met"
 _BROADCAST_KEYS: Final = 500_000
-"""Number of keys that every executor, and the driver, can have in memory."""
+"""Number of keys that fits into the memory of every executor and of the driver."""
 
 
 def upsert_rows(
@@ -64,14 +64,14 @@ def exchange_rows(
 
 
 def _prefer_marks(table: DeltaTable) -> None:
-    """Let a table that is large have deletion vectors, unless its user does not want them."""
+    """Enable deletion vectors for a large table, unless the user has disabled them."""
     size = table.bytes()
     if size is not None and size > VECTOR_BYTES:
         table.require({"delta.enableDeletionVectors": "true"})
 
 
 def _mark(table: DeltaTable, changes: KeyedChanges, commit: Commit, found: Found | None) -> int:
-    """Mark the rows that change or go as deleted, and append what they are then."""
+    """Mark changed and deleted rows as deleted, and append the new versions of the changed ones."""
     assert table.private is not None
     source = changes.source.alias("s")
     keys = source.select("k", F.expr(NEEDS_ROW).alias("need"))

@@ -1,4 +1,4 @@
-"""Delta's log by way of its public interface: slower, and the same on every build of Delta."""
+"""Delta's log through its public interface: slower, and the same on every build of Delta."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from spark_consumer.spark.tuning import INTERPRETED, tuned
 __all__ = ["PublicLog"]
 
 _AT_ONCE: Final = (1, 32, 1024, None)
-"""Number of commits that are read each time that those before were not enough."""
+"""Numbers of newest commits that are read in turn, until they suffice."""
 
 
 class PublicLog:
-    """One table's log: see `spark_consumer.formats.delta.log`.
+    """Log of one table; see `spark_consumer.formats.delta.log`.
 
     Args:
-        spark: the session that reads.
-        path: the table's folder.
+        spark: Session that reads.
+        path: Folder of the table.
     """
 
     def __init__(self, spark: SparkSession, path: str) -> None:

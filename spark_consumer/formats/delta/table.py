@@ -43,17 +43,17 @@ _TXN: Final = (
     METADATA,
 )
 _ASK_FOR_MORE: Final = ("delta.enableChangeDataFeed", "delta.enableRowTracking")
-"""Properties with which Delta's own MERGE writes more than the rows."""
+"""Properties that make Delta's own MERGE write more than the rows."""
 
 
 class DeltaTable:
-    """One subscriber table, by way of one session, whose settings it changes.
+    """One subscriber table, used through one session, whose settings it changes.
 
     Args:
-        spark: the session, which the format has prepared.
-        path: the table's folder.
-        label: how messages call it.
-        private: whether Delta's own classes are used.
+        spark: Session that the format has prepared.
+        path: Folder of the table.
+        label: Name of the table in messages.
+        private: Whether private classes of Delta are used.
     """
 
     def __init__(self, spark: SparkSession, path: str, label: str, *, private: bool = True) -> None:
@@ -65,7 +65,7 @@ class DeltaTable:
         self._columns = Columns(spark, path, label, self.log)
 
     def delta(self) -> delta.tables.DeltaTable:
-        """Delta's own object for the table as it is now."""
+        """Return Delta's own object for the newest version."""
         return delta.tables.DeltaTable.forPath(self.spark, self.path)
 
     def rows(self) -> DataFrame:
@@ -104,7 +104,7 @@ class DeltaTable:
         return {name: int(text) for name, text in info["operationMetrics"].items()}
 
     def can_mark(self) -> bool:
-        """Whether its rows may be marked as deleted, and nothing asks for more than that."""
+        """Whether rows may be marked as deleted, and no table property requires more than that."""
         marks = self.private is not None and self._has("delta.enableDeletionVectors")
         return marks and not self.tracks_rows()
 
@@ -182,10 +182,10 @@ class DeltaTable:
     def mark(
         self, rows: DataFrame, deleted: DeletedRows, commit: Commit, found: Found | None
     ) -> None:
-        """Mark rows as deleted, and append others, in one commit; only by Delta's own classes.
+        """Mark rows as deleted and append others in one commit, by private classes of Delta only.
 
         Raises:
-            TransientConsumerError: the table is not as it was found, or not the one of `deleted`.
+            TransientConsumerError: the table has changed since it was found, or since `deleted`.
         """
         assert self.private is not None
         snapshot = self._snapshot(self.private, found)
@@ -199,7 +199,7 @@ class DeltaTable:
         return snapshot
 
     def _check(self, found: Found | None, newest: int) -> None:
-        """Check that the newest version has the rows and the position of the one that was found."""
+        """Check that the newest version has the rows and the position of `found`."""
         # A version never changes, and commits of others since then may be harmless.
         if found is None or found.version == newest:
             return
@@ -216,10 +216,10 @@ class DeltaTable:
 
     @contextmanager
     def merging(self, commit: Commit, found: Found | None) -> Iterator[None]:
-        """Let the one Delta commit that is made inside carry `commit`.
+        """Attach `commit` to the one Delta commit that is made inside.
 
         Raises:
-            TransientConsumerError: the table is not as it was found any more.
+            TransientConsumerError: the table has changed since it was found.
         """
         before = self.version()
         self._check(found, before)
