@@ -88,7 +88,7 @@ def test_a_frozen_stream_is_noticed_and_started_again(
         gateway.wait_until_copied()
         source.freeze()
         connection.execute("INSERT INTO t VALUES (1, 0)")
-        gateway.wait_for("the server says nothing")
+        gateway.wait_for("no message from the server")
         source.reset()  # what was under way is lost for good
         source.thaw()
         wait_until(lambda: s.rebuilt("t") == [(1, 0)], TIMEOUT_S, "the row")

@@ -198,7 +198,7 @@ def test_check_names_the_publications_whose_filters_can_fail(
     assert (stopping.code, going_on.code) == (0, 0)
     assert "row filters: those of p can fail on a row" in stopping.out
     assert "the gateway stops there" in stopping.out
-    assert f"the row is in topic {s.slot}.error then" in going_on.out
+    assert f"such rows go to topic {s.slot}.error" in going_on.out
 
 
 def test_a_repaired_row_that_leaves_the_filter_and_comes_back_is_as_in_the_source(
