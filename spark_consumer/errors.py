@@ -5,7 +5,7 @@ ConsumerError
 └── FatalConsumerError       a person must act, and `hint` says how
     ├── SettingsError            the settings cannot work
     ├── ContractError            what a topic holds is not what the topic contract says
-    └── TableError               a Delta table cannot take what the topic brings
+    └── TableError               a Delta table cannot store what the topic has
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class ConsumerError(Exception):
 
 
 class TransientConsumerError(ConsumerError):
-    """Something outside failed in a way that may pass; starting again goes on where it stopped."""
+    """Something outside failed temporarily; a restart continues where the job stopped."""
 
 
 class FatalConsumerError(ConsumerError):
@@ -62,4 +62,4 @@ class ContractError(FatalConsumerError):
 
 
 class TableError(FatalConsumerError):
-    """A Delta table cannot take what its topic brings."""
+    """A Delta table cannot store what its topic has."""

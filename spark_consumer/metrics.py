@@ -138,7 +138,7 @@ def readiness(pulse: Pulse, subscriptions: Mapping[str, Figures]) -> str | None:
 
 _METRICS: Final = (
     ("end_lsn", "gauge", "LSN until which all tables that are not held are complete."),
-    ("commit_timestamp_seconds", "gauge", "Commit time at the source of what was applied last."),
+    ("commit_timestamp_seconds", "gauge", "Commit time at the source of the last applied marker."),
     ("records_total", "counter", "Records applied since the start."),
     ("cuts_total", "counter", "Cuts applied since the start."),
     ("skipped_total", "counter", "Keys whose UPDATE or DELETE found no row, batch by batch."),
@@ -150,7 +150,7 @@ _METRICS: Final = (
     ),
     ("lag_seconds", "gauge", "Since the source committed what waits to be applied."),
     ("unread_markers", "gauge", "Markers in the topic that have not been read."),
-    ("markers_refused_total", "counter", "Markers that were passed over since the start."),
+    ("markers_refused_total", "counter", "Markers skipped since the start."),
     ("silent_seconds", "gauge", "Since the subscription's query was last seen at work."),
 )
 

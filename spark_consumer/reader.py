@@ -56,17 +56,17 @@ def state_at(
     """Return the state of a subscription's tables at a point; see `read`."""
     manifests = Manifests(spark, warehouse, subscription)
     if at is None:
-        found = manifests.newest()
+        manifest = manifests.newest()
     elif isinstance(at, str) and (lsn := _LSN.fullmatch(at)):
-        found = manifests.at(lsn=(int(lsn[1], 16) << 32) + int(lsn[2], 16))
+        manifest = manifests.at(lsn=(int(lsn[1], 16) << 32) + int(lsn[2], 16))
     else:
-        found = manifests.at(commit_time=_microseconds(at))
-    if found is None:
+        manifest = manifests.at(commit_time=_microseconds(at))
+    if manifest is None:
         raise TableError(
             f"subscription {subscription} has no state at or before {at or 'now'}",
             hint="keep_hours says for how long states are kept",
         )
-    return found
+    return manifest
 
 
 def print_tables(subscription: str, *, at: str | None, warehouse: str, spark: SparkSession) -> None:

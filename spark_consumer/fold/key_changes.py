@@ -1,15 +1,15 @@
 """Folding of changes with changed keys: the row under a new key is made of the old one.
 
-Everything that happens to a key is a row of `halves`; a key change is two of them, `leave` at the
-old key and `arrive` at the new one. A *segment* is the time that one row is at one key: it starts
-with a put, with an arrival, or before the batch, and ends with a delete or a departure. A row
-moves, it is never copied, so segments form chains, and a chain's changes, in order, make up the row
-that is at the chain's last key. Chains are followed by doubling, so in as many rounds as the
-longest chain has binary digits, and nothing but counts leaves Spark.
+Every change of a key is a row of `halves`; a key change is two of them, `leave` at the old key and
+`arrive` at the new one. A *segment* is the lifetime of one row under one key: it starts with a put,
+with an arrival, or before the batch, and ends with a delete or a departure. A row moves, it is
+never copied, so segments form chains, and a chain's changes, in order, make up the row under the
+chain's last key. Chains are resolved by pointer doubling, in O(log n) rounds for the longest chain,
+and nothing but counts leaves Spark.
 
-A key change of a row that is not there is skipped, as PostgreSQL's apply worker does. Which ones
-those are is known when all before them are, so they are taken out from the front, round by round;
-in a table that has what the source has there is none.
+A key change of a row that does not exist is skipped, as PostgreSQL's apply worker does. Whether one
+is skipped depends on those before it, so they are removed from the front, round by round; a table
+that matches the source has none.
 
 Source: apply_handle_update, apply_handle_delete in PostgreSQL's worker.c.
 """
@@ -51,7 +51,9 @@ def fold_key_changes(
         base = target.join(moved, "k", "left_semi").select("k", "v").localCheckpoint()
     while True:
         segments = _segments(halves, base).localCheckpoint()
-        lost = segments.where("op = 'leave' AND (ended OR (start < 0 AND NOT based))").select("id")
+        lost = segments.where("op = 'leave' AND (ended OR (start < 0 AND NOT in_table))").select(
+            "id"
+        )
         if lost.isEmpty():
             break
         halves = halves.join(lost, "id", "left_anti").localCheckpoint()
@@ -75,14 +77,14 @@ def _segments(halves: DataFrame, base: DataFrame | None) -> DataFrame:
     """Add to each half its segment.
 
     Returns:
-        `halves` with start (the half that the segment starts with; negative when it was there
-        before), ended (the segment's row has gone before this half), and based (the table has a
-        row under the key).
+        `halves` with start (the half that the segment starts with; negative if the row existed
+        before), ended (whether the segment ended before this half), and in_table (whether the
+        table has a row under the key).
     """
     key = Window.partitionBy("k")
     ordered = key.orderBy("pos", "half")
     started = F.expr("CASE WHEN op IN ('put', 'arrive') THEN half END")
-    found = halves.withColumns(
+    segments = halves.withColumns(
         {
             "first": F.min("half").over(key),
             "start": F.last(started, ignorenulls=True).over(ordered),
@@ -90,14 +92,16 @@ def _segments(halves: DataFrame, base: DataFrame | None) -> DataFrame:
     ).withColumn("start", F.expr("coalesce(start, -1 - first)"))
     within = Window.partitionBy("k", "start").orderBy("pos", "half")
     ends = F.sum(F.expr("IF(op IN ('delete', 'leave'), 1, 0)"))
-    found = found.withColumn(
+    segments = segments.withColumn(
         "ended",
         F.coalesce(ends.over(within.rowsBetween(Window.unboundedPreceding, -1)), F.lit(0)) > 0,
     )
     if base is None:
-        return found.withColumn("based", F.lit(False))
-    known = base.select("k", F.lit(True).alias("based"))
-    return found.join(known, "k", "left").withColumn("based", F.expr("coalesce(based, false)"))
+        return segments.withColumn("in_table", F.lit(False))
+    known = base.select("k", F.lit(True).alias("in_table"))
+    return segments.join(known, "k", "left").withColumn(
+        "in_table", F.expr("coalesce(in_table, false)")
+    )
 
 
 def _roots(segments: DataFrame) -> DataFrame:
@@ -145,20 +149,20 @@ def _rows(
             )
         )
     rows = parts.groupBy("root").agg(*last_sent(fields, F.col("pos")))
-    # The last segment of a key, unless its row went: then the key has none.
+    # The last segment of a key, if its row still exists; otherwise the key has no row.
     last = F.max_by(F.struct("start", "root", "op", "ended"), F.struct("pos", "half"))
     final = (
         rooted.groupBy("k")
-        .agg(last.alias("last"), F.max("based").alias("based"), F.max("first").alias("first"))
+        .agg(last.alias("last"), F.max("in_table").alias("in_table"), F.max("first").alias("first"))
         .withColumn(
             "present",
             F.expr("last.op NOT IN ('delete', 'leave') AND NOT last.ended"),
         )
-        .withColumn("present", F.expr("present AND (last.start >= 0 OR based)"))
-        .where("present OR based")
+        .withColumn("present", F.expr("present AND (last.start >= 0 OR in_table)"))
+        .where("present OR in_table")
         .select("k", F.expr("IF(present, 'put', 'delete')").alias("action"), "last.root")
         .withColumn("root", F.expr("IF(action = 'put', root, NULL)"))
     )
-    found = final.join(rows, "root", "left")
-    # Which of these were skipped is not counted.
-    return found.select("k", "action", row(fields), sent(fields), F.lit(True).alias("made"))
+    outcomes = final.join(rows, "root", "left")
+    # Skipped ones are not counted.
+    return outcomes.select("k", "action", row(fields), sent(fields), F.lit(True).alias("made"))

@@ -42,8 +42,8 @@ class Commit:
     def text(self) -> str:
         """Return the metadata as JSON, for a format to store."""
         columns = {name: [known.pg_type, known.number] for name, known in self.columns.items()}
-        said = {**self.position.to_json(), "columns": columns, "serial": self.serial}
-        return json.dumps(said, separators=(",", ":"))
+        content = {**self.position.to_json(), "columns": columns, "serial": self.serial}
+        return json.dumps(content, separators=(",", ":"))
 
     @classmethod
     def from_text(cls, metadata: object) -> Commit | None:

@@ -45,8 +45,8 @@ __all__ = ["run"]
 
 _log: Final = logger(__name__)
 _POLL_S: Final = 0.1
-_SAY_S: Final = 30.0
-_AGAIN_S: Final = 60.0
+_REPORT_S: Final = 30.0
+_RETRY_S: Final = 60.0
 """Seconds after which a held subscription is retried."""
 _IDLE: Final = "Waiting for"
 """Beginning of Spark's status message for a query that has read everything."""
@@ -170,8 +170,8 @@ class _Watch:
         self._waiting = list(subscriptions)
         self._running: dict[Subscription, StreamingQuery] = {}
         self._ended: dict[Subscription, ConsumerError] = {}
-        # When those are tried again that are held; not where the job is to end in any case.
-        self._again_at: dict[Subscription, float] = {}
+        # Times of retry of held subscriptions; without any if the job is to end at `endpos`.
+        self._retry_at: dict[Subscription, float] = {}
         self._stopping = stopping
         self._pulse = pulse
 
@@ -182,7 +182,7 @@ class _Watch:
             FatalConsumerError: all remaining subscriptions are held; a person must act.
             TransientConsumerError: they are, and it may pass; or a failure concerns every table.
         """
-        said = time.monotonic()
+        reported_at = time.monotonic()
         while (self._running or self._waiting) and not self._stopping.is_set():
             self._pulse.beat()
             for subscription in list(self._waiting):
@@ -190,11 +190,11 @@ class _Watch:
                     self._begin(subscription)
             for subscription in list(self._running):
                 with self._holding(subscription):
-                    self._look_after(subscription)
-            if time.monotonic() - said > _SAY_S:
-                said = time.monotonic()
+                    self._supervise(subscription)
+            if time.monotonic() - reported_at > _REPORT_S:
+                reported_at = time.monotonic()
                 _log_missing(self._settings, [*self._waiting, *self._running])
-            self._try_again()
+            self._retry_held()
             self._stopping.wait(_POLL_S)
         if self._ended and not self._stopping.is_set():
             raise _ended_badly(self._ended)
@@ -219,23 +219,23 @@ class _Watch:
             if isinstance(known, _TablesHeldError):
                 return
             if not self._settings.available_now and self._settings.endpos is None:
-                self._again_at[subscription] = time.monotonic() + _AGAIN_S
+                self._retry_at[subscription] = time.monotonic() + _RETRY_S
             subscription.hold(known)
 
-    def _try_again(self) -> None:
-        for subscription, due in list(self._again_at.items()):
+    def _retry_held(self) -> None:
+        for subscription, due in list(self._retry_at.items()):
             if time.monotonic() >= due:
-                del self._again_at[subscription], self._ended[subscription]
+                del self._retry_at[subscription], self._ended[subscription]
                 self._waiting.append(subscription)
 
     def _begin(self, subscription: Subscription) -> None:
         subscription.load()
         if subscription.is_complete():
-            _log.info("complete already: subscription=%s", subscription.name)
+            _log.info("already complete: subscription=%s", subscription.name)
         elif subscription.is_there():
             self._running[subscription] = subscription.start()
         elif self._settings.available_now:
-            _log.info("nothing is there: subscription=%s", subscription.name)
+            _log.info("no marker topic: subscription=%s", subscription.name)
         else:
             subscription.hold_as_gone()
             return
@@ -245,7 +245,7 @@ class _Watch:
         if (query := self._running.pop(subscription, None)) is not None:
             _stop({subscription: query}, self._settings.shutdown_timeout_s)
 
-    def _look_after(self, subscription: Subscription) -> None:
+    def _supervise(self, subscription: Subscription) -> None:
         query = self._running[subscription]
         if subscription.is_complete():
             self._end(subscription)
@@ -262,18 +262,18 @@ class _Watch:
         """Restart a query that has ended, unless it has read everything."""
         failed = subscription.failure is not None or query.exception() is not None
         if failed or not self._settings.available_now:
-            failure = subscription.why_ended(query)
+            failure = subscription.end_reason(query)
             if not isinstance(failure, TransientConsumerError) or not subscription.may_restart():
                 raise failure
             _log.warning(
-                "starting the query again: subscription=%s: %s", subscription.name, failure.message
+                "restarting the query: subscription=%s: %s", subscription.name, failure.message
             )
             self._end(subscription)
             self._waiting.append(subscription)
             return
         del self._running[subscription]
         _log.info(
-            "all applied that was there: subscription=%s end_lsn=%s",
+            "caught up: subscription=%s end_lsn=%s",
             subscription.name,
             lsn_text(subscription.manifest.end_lsn),
         )
@@ -340,7 +340,7 @@ def _stop(running: dict[Subscription, StreamingQuery], timeout_s: float) -> None
         except (PySparkException, Py4JError) as error:
             # Whatever it still commits is correct, and the rest is read again.
             _log.warning(
-                "batch abandoned, the next start goes on before it: subscription=%s: %s",
+                "batch abandoned; the next start repeats it: subscription=%s: %s",
                 subscription.name,
                 cause(error),
             )

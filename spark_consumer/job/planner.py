@@ -98,7 +98,7 @@ class Planner:
         self._manifest = manifest
         try:
             states = self._topics.look(topics)
-        except (FatalConsumerError, TableTransientError):  # one is refused: find which
+        except (FatalConsumerError, TableTransientError):  # one fails: describe each alone
             states = {}
         tasks: dict[str, Task] = {}
         holds: dict[str, Hold] = {}
@@ -123,7 +123,7 @@ class Planner:
             TableError: records that the table needs are gone.
         """
         if state is None:
-            raise TableError(f"topic {topic} is gone", hint="let the gateway create it again")
+            raise TableError(f"topic {topic} is gone", hint="let the gateway recreate it")
         name = self._tables.names.get(topic)
         if name is None:
             name = self._tables.names[topic] = self._name(topic, state, markers)
@@ -132,7 +132,7 @@ class Planner:
         if (twin := self._tables.twin(name)) is not None:
             raise TableError(
                 f"{self._tables.label(name)}: its folder is that of table {twin}, too, as the file"
-                " system takes names for the same that differ by case alone",
+                " system does not distinguish names by case",
                 hint="rename one of them, leave one out, or move the warehouse",
             )
         if name in self._manifest.held_by_job and (copy := self._copy(topic, state, fresh)):
@@ -156,7 +156,7 @@ class Planner:
                 assert position is not None
                 markers = [one for one in markers if one.offset > position.marker]
         except TableError as error:
-            # Its position cannot be trusted, so it is read from the first record again.
+            # Its position cannot be trusted, so its topic is read again from the first record.
             failure = error
             markers = self._since(-1, markers)
             wanted = share(topic, marker_topic_id, state, markers, None)
@@ -208,7 +208,7 @@ class Planner:
                     value_id = schema_number(first.value_id)
                     mine = frame.where(F.col("value_id") == schema_id(value_id))
                     schema = self._schemas.schema(value_id)
-                    # Says what Spark would say of such a schema in a worse way.
+                    # Checked here for a better message than Spark's.
                     value_layout(schema)
                     names = source_table(mine, json.dumps(schema))
                     return ".".join(part(name) for name in names)
@@ -244,7 +244,7 @@ def read_shares(
     records = sum(one.records() for one in shares)
     tasks = None
     if not is_small(records):
-        # Each piece has a consumer of its own, which takes longer to make than to read so many.
+        # Each piece has its own consumer, whose creation takes longer than reading so many records.
         most = min(spark.sparkContext.defaultParallelism * 2, math.ceil(records / _PIECE))
         tasks = settings.min_partitions or most
     return read_offsets(spark, settings, spans, tasks=tasks)

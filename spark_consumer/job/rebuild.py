@@ -118,7 +118,7 @@ class Rebuild:
             ConsumerError: see the subclasses.
         """
         if self.manifest.marker_topic_id != marker_topic_id:
-            _log.info("a new marker topic: subscription=%s", self.subscription)
+            _log.info("marker topic created or recreated: subscription=%s", self.subscription)
             self.manifest = replace(
                 self.manifest, marker_topic_id=marker_topic_id, marker=-1, owner=None
             )
@@ -152,7 +152,7 @@ class Rebuild:
                 if trial == _TRIES or self._stopping.is_set():
                     raise
                 wait_s = _BACK_OFF_S * 2 ** (trial - 1)
-                _log.warning("trying again in %g s: %s", wait_s, error.message)
+                _log.warning("retrying in %g s: %s", wait_s, error.message)
                 self._stopping.wait(wait_s)
                 if isinstance(error, SparkFailedError) and len(batch.markers) > 1:
                     for half in batch.halves():
@@ -353,7 +353,7 @@ class Rebuild:
             if before is not None and before.topic != state.topic:
                 fenced.add(before.topic)
                 _log.warning(
-                    "table comes from another topic now: subscription=%s table=%s topic=%s",
+                    "another topic feeds the table now: subscription=%s table=%s topic=%s",
                     self.subscription,
                     name,
                     state.topic,

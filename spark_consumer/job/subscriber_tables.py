@@ -103,7 +103,7 @@ class SubscriberTables:
         """
         for reserved in self._format.reserved.intersection(name.split(".")):
             raise TableError(
-                f"{self.label(name)}: {self._format.name} has folders called {reserved} for itself",
+                f"{self.label(name)}: {self._format.name} reserves folders called {reserved}",
                 hint="rename it, or leave it out of the publications",
             )
 

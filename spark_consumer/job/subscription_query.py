@@ -154,13 +154,13 @@ class Subscription:
             TransientConsumerError: the file system fails.
         """
         if self.manifest.marker >= 0:
-            hint = "the gateway makes it again when it starts, and copies the tables again"
+            hint = "the gateway recreates it when it starts, and copies the tables again"
             self.hold(FatalConsumerError(f"topic {self._topic} is gone", hint=hint))
 
     def release(self) -> None:
         """Release the subscription; the next micro-batch updates the manifest."""
         if self.held is not None:
-            _log.info("subscription is back: subscription=%s", self.name)
+            _log.info("subscription released: subscription=%s", self.name)
         self.held = self.rebuild.figures.held = None
 
     def start(self) -> StreamingQuery:
@@ -211,7 +211,7 @@ class Subscription:
         passing = self.failure is None or isinstance(self.failure, TableTransientError)
         return passing and self._restarts < _RESTARTS
 
-    def why_ended(self, query: StreamingQuery) -> ConsumerError:
+    def end_reason(self, query: StreamingQuery) -> ConsumerError:
         """Return the reason for which the query has ended."""
         if self.failure is not None:
             return self.failure
@@ -247,10 +247,10 @@ class Subscription:
         self._check_marker_topic()
         with tuned(records.sparkSession, INTERPRETED):
             read = read_markers(records, self._schemas)
-        self._waiting += self._believed(read.found)
+        self._waiting += self._trusted(read.found)
         for batch in batch_markers(self._waiting, self._settings.max_batch_records):
             if self.stopping.is_set():
-                raise StoppedError("stopped between two cuts")
+                raise StoppedError("stopped between two batches")
             self.rebuild.figures.waiting_since = batch.first_commit_time()
             self.rebuild.apply(batch)
         self.rebuild.figures.waiting_since = None
@@ -269,9 +269,9 @@ class Subscription:
         """
         state = self._topics.look([self._topic]).get(self._topic)
         if state is None or state.id != self.manifest.marker_topic_id:
-            raise TableTransientError(f"topic {self._topic} is gone, or was made again")
+            raise TableTransientError(f"topic {self._topic} is gone, or was recreated")
 
-    def _believed(self, read: Iterable[Found]) -> Iterator[Marker | Copy]:
+    def _trusted(self, read: Iterable[Found]) -> Iterator[Marker | Copy]:
         refused: list[Refused] = []
         for one in self._witness.judge(read):
             if isinstance(one, Refused):

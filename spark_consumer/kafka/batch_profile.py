@@ -250,7 +250,7 @@ def copy_beginnings(
 
 def begins_copy(body: bytes, schema: dict[str, Any]) -> bool:
     """Whether the Avro body of a `t` marks the beginning of a copy."""
-    # A decimal stays bytes: the time that a number takes grows as the square of its length.
+    # A decimal stays bytes: the time to convert it grows as the square of its length.
     plain = json.loads(json.dumps(schema), object_hook=_without_logical_type)
     try:
         envelope: Any = fastavro.schemaless_reader(

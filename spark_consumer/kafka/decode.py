@@ -1,7 +1,7 @@
 """Decoding of Kafka records to changes, in the JVM. No row passes through Python.
 
-`wire` cuts headers and wire format; when `spark_consumer.kafka.batch_profile` has said what a frame
-holds, `changes` makes the frame that `spark_consumer.fold.keyed` and its kin fold.
+`wire` parses headers and wire format. Given the profile of a frame from
+`spark_consumer.kafka.batch_profile`, `changes` makes the frame that `spark_consumer.fold` folds.
 
 A change has these columns:
 

@@ -77,7 +77,7 @@ class Witness:
         if self.owner is None:
             self.owner = one.writer
         elif one.writer != self.owner:
-            writer = "nobody that is named" if one.writer is None else _named(one.writer)
+            writer = "an unnamed writer" if one.writer is None else _named(one.writer)
             return f"it was written by {writer}, and the topics are those of {_named(self.owner)}"
         if isinstance(one, Copy):
             # A copy may begin at a lesser LSN: the source was restored.
@@ -123,9 +123,9 @@ def warnings(
     """Yield log lines about markers that were read together: few, however many there are."""
     for one in refused[:_MOST_NAMED]:
         reason = one.reason if len(one.reason) <= _LONGEST else f"{one.reason[:_LONGEST]}..."
-        yield f"marker passed over: subscription={subscription} offset={one.offset}: {reason}"
+        yield f"marker skipped: subscription={subscription} offset={one.offset}: {reason}"
     if (more := len(refused) - _MOST_NAMED) > 0:
-        yield f"more markers passed over: subscription={subscription} markers={more}"
+        yield f"more markers skipped: subscription={subscription} markers={more}"
     for offset, lesser, greater in withdrawn[:_MOST_NAMED]:
         yield (
             f"LSN goes backwards: subscription={subscription} marker={offset}"

@@ -169,7 +169,7 @@ def read_markers(records: DataFrame, schemas: Schemas) -> Reading:
     first = F.min("offset").alias("first")
     kinds = cut.where("value_id IS NOT NULL").groupBy("value_id").agg(first).orderBy("first")
     end, why = None, None
-    # In this order: after the first that cannot be read the registry is asked for nothing.
+    # In this order: after the first schema that cannot be read, no other one is fetched.
     for index, row in enumerate(kinds.limit(_MOST_SCHEMAS + 1).collect()):
         try:
             if index == _MOST_SCHEMAS:

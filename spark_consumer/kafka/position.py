@@ -178,9 +178,9 @@ def share(
         if known.topic != topic:
             return Gap(f"the table comes from topic {known.topic}, not from {topic}")
         if known.topic_id != state.id:
-            return Gap(f"topic {topic} was made again")
+            return Gap(f"topic {topic} was recreated")
         if not begun:
-            return Gap(f"the marker topic beside topic {topic} was made again")
+            return Gap(f"the marker topic of topic {topic} was recreated")
     started = dict(known.next) if known is not None else {}
     return _connected(topic, marker_topic_id, state, mine, started, known)
 
@@ -220,7 +220,7 @@ def _connected(
             if part.previous != reached.get(number, 0):
                 return Gap(
                     f"{place}: the table holds it until offset {reached.get(number, 0)}, and the"
-                    f" marker at offset {marker.offset} goes on from {part.previous}"
+                    f" marker at offset {marker.offset} continues from {part.previous}"
                 )
             if not part.first < part.next or part.records < 1:
                 return Gap(
@@ -228,7 +228,7 @@ def _connected(
                     f" from offset {part.first} to {part.next}, which cannot be"
                 )
             if part.first < part.previous or part.next > state.latest.get(number, 0):
-                return Gap(f"{place}: it has fewer records than its markers say: it was made again")
+                return Gap(f"{place}: it has fewer records than its markers say: it was recreated")
             if part.first < state.earliest.get(number, 0):
                 return Gap(
                     f"{place}: records from offset {part.first} on are gone, it begins at"

@@ -101,7 +101,7 @@ class Registry:
                 return _broken(schema_id, why)
             return TableTransientError(
                 f"the schema registry fails for schema {schema_id}, and for no other: {why}",
-                hint="the registry's log says why; the table is tried again with its next change"
+                hint="the registry's log says why; the table is retried with its next change"
                 " and when the job starts",
             )
         if status is None:

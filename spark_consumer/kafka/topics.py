@@ -99,11 +99,11 @@ class Topics:
 
 def _of_topic(name: str, error: KafkaException) -> Exception:
     """Classify an error about one topic; return errors that are not the broker's unchanged."""
-    said: KafkaError = error.args[0]
+    kafka_error: KafkaError = error.args[0]
     # Codes below 0 are the client's own: there was no answer.
-    if said.code() <= 0:
+    if kafka_error.code() <= 0:
         return error
-    text = f"the broker refuses topic {name}: {said.str()}"
-    if said.retriable():
+    text = f"the broker refuses topic {name}: {kafka_error.str()}"
+    if kafka_error.retriable():
         return TableTransientError(text, hint="is the leader of each of its partitions up?")
     return FatalConsumerError(text, hint="see docs/operations.md, Rights in Kafka")

@@ -75,12 +75,12 @@ def every_table(error: Exception) -> TransientConsumerError | None:
     if isinstance(error, TransientConsumerError):
         return None if isinstance(error, TableTransientError) else error
     ended = isinstance(error, Py4JNetworkError | ConnectionError) or (
-        isinstance(error, Py4JError) and any(said in str(error) for said in _STOPPED)
+        isinstance(error, Py4JError) and any(text in str(error) for text in _STOPPED)
     )
     if not ended:
         return None
     return TransientConsumerError(
-        "Spark has ended", hint="Spark's own log says why; start the job again"
+        "Spark has ended", hint="Spark's own log says why; restart the job"
     )
 
 
@@ -98,7 +98,7 @@ def as_error(label: str, error: Exception) -> ConsumerError:
     if isinstance(error, ConsumerError):
         return error
     if isinstance(error, PySparkException | Py4JError):
-        if any(said in str(error) for said in _NO_RECORD):
+        if any(text in str(error) for text in _NO_RECORD):
             return ContractError(
                 f"{label}: a record is not what its Avro schema says",
                 hint=f"is the topic written by something else than the gateway? {COPY_AGAIN}",
@@ -111,7 +111,7 @@ def as_error(label: str, error: Exception) -> ConsumerError:
             )
         return SparkFailedError(
             f"{label}: Spark failed ({_kind(error)})",
-            hint="Spark's own log has the rest; start the job again to try again",
+            hint="see Spark's own log; restart the job to retry",
         )
     ours = Path(__file__).parents[1]
     frames = [
@@ -120,7 +120,7 @@ def as_error(label: str, error: Exception) -> ConsumerError:
     place = f" at {Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else ""
     return FatalConsumerError(
         f"{label}: the job failed on it ({type(error).__name__}{place})",
-        hint=f"this is a fault of the job, please report it; to go on, {COPY_AGAIN}",
+        hint=f"this is a fault of the job, please report it; to continue, {COPY_AGAIN}",
     )
 
 
@@ -130,7 +130,7 @@ def may_pass(error: Any) -> bool:
     while error is not None:
         if any(is_instance_of(gateway, error, name) for name in _PASSING):
             return True
-        if any(said in str(error.getMessage()) for said in _PASSING_TEXT):
+        if any(text in str(error.getMessage()) for text in _PASSING_TEXT):
             return True
         error = error.getCause()
     return False

@@ -1,14 +1,14 @@
-"""Manifests: for each cut the versions of all tables that belong together.
+"""Manifests: the versions of all tables that belong together, by cut.
 
 States are numbered. In ``<warehouse>/<subscription>/.pgsluice`` the newest one is in ``newest.0``
-or ``newest.1``, whichever was written later: a store writes over the older of the two, so one of
+or ``newest.1``, whichever was written later: a store overwrites the older of the two, so one of
 them is whole at any moment, on every file system, and after every crash; see `Manifests.newest`. A
-cut that changes no table only moves the end of the newest state. When the next state begins, the
-one before is written to ``states/<number>`` with its end, and stays as it is. No folder is ever
-listed: a past state is found by halving, in as many reads as its number has binary digits.
+cut that changes no table only extends the newest state. When the next state begins, the previous
+one is written to ``states/<number>`` with its end, and does not change again. No folder is ever
+listed: a past state is found by binary search, in O(log n) reads.
 
-A state is written after the tables. A crash in between leaves the one before as the newest, and the
-next start finds what the tables have.
+A state is written after the tables. A crash in between leaves the previous state as the newest, and
+the next start reads the positions of the tables.
 """
 
 from __future__ import annotations
@@ -176,7 +176,7 @@ class Manifests:
         """Return the newest state, never an older one than an earlier call; None if there is none.
 
         The older of the two files may be half written. Then the other is the newest, provided
-        that it was read afterwards: the writer goes on to it only when this one is whole.
+        that it was read afterwards: the writer turns to it only when this one is whole.
 
         Raises:
             FatalConsumerError: it is of another version of the job.
@@ -186,7 +186,7 @@ class Manifests:
             if trial:
                 time.sleep(_PAUSE_S)
             found = [self._newest(name) for name in _NEWEST]
-            # Read again, for it was read before the other was seen to be half written.
+            # Read again: it was read before the other one turned out to be half written.
             if found[0] is not None and found[1] is None:
                 found[0] = self._newest(_NEWEST[0])
             whole = [one for one in found if one is not None]
@@ -194,7 +194,7 @@ class Manifests:
                 return max(whole, key=lambda one: one.store)
             if all(self._folder.time(name) is None for name in _NEWEST):
                 return None
-        # Both were damaged by something else: everything is read again from tables and topics.
+        # Both are damaged, which no crash does: the state is rebuilt from tables and topics.
         return None
 
     def at(self, *, lsn: int | None = None, commit_time: int | None = None) -> Manifest | None:
@@ -207,7 +207,7 @@ class Manifests:
         found = self.newest()
         if found is not None and not is_at(found):
             end = found.number
-            # Only the first ones are ever removed.
+            # States are only ever removed from the front.
             number = last(0, end, lambda n: (one := self._state(n)) is None or is_at(one))
             found = None if number is None else self._state(number)
         if found is not None and commit_time is not None and not found.highest_time:
@@ -221,14 +221,14 @@ class Manifests:
             manifest: State to store.
             before: Return value of the previous call; any manifest before the first one.
         """
-        goes_on = before.since_marker >= 0 and _same(before, manifest)
-        begun = before if goes_on else manifest
+        extends = before.since_marker >= 0 and _same(before, manifest)
+        begun = before if extends else manifest
         manifest = replace(
             manifest,
             since_lsn=begun.since_lsn,
             since_time=begun.since_time,
             since_marker=begun.since_marker,
-            number=before.number if goes_on or not before.store else before.number + 1,
+            number=before.number if extends or not before.store else before.number + 1,
             store=before.store + 1,
             highest_lsn=max(begun.since_lsn, before.highest_lsn),
             highest_time=max(begun.since_time, before.highest_time),
@@ -251,7 +251,7 @@ class Manifests:
         """
         limit = (time.time() - keep_hours * 3600) * 1000
         if self._first == 0:
-            # Numbers without a state were removed: the rest begins after them.
+            # Numbers without a state were removed: the others follow them.
             gone = last(0, newest.number, lambda n: self._past.time(_file(n)) is None)
             self._first = 0 if gone is None else gone + 1
         begin = self._first
@@ -279,7 +279,7 @@ class Manifests:
 
     def _parsed(self, folder: Folder, name: str, text: str) -> Manifest:
         place = f"{folder.path}/{name}"
-        hint = f"remove {place}: it is made again from the tables and the topics"
+        hint = f"remove {place}: it is recreated from the tables and the topics"
         try:
             found = json.loads(text)
             if (known := found.pop("format")) != _FORMAT:

@@ -1,8 +1,8 @@
 """Conversions by name: PostgreSQL's text of a value to Spark's value, and back in SQL.
 
-schemas/types.toml says which type has which conversion. Spark's casts read other texts than
-PostgreSQL prints: they take the hexadecimal digits of a bytea for its bytes, pass over BC, and know
-no infinite date. Values for which they differ are read and written here.
+schemas/types.toml says which type has which conversion. Spark's casts do not parse all text that
+PostgreSQL prints: they read the hexadecimal digits of a bytea as its bytes, ignore the BC suffix,
+and have no infinite dates. Values that they misread are parsed and printed here.
 
 Source: PostgreSQL's manual, output of date and time types (DateStyle ISO), and bytea_output hex;
 EncodeDateOnly, EncodeDateTime in PostgreSQL's datetime.c.
@@ -31,8 +31,8 @@ _IS_DATE: Final = re.compile(_DATE + _ERA, re.ASCII)
 _IS_TIMESTAMP: Final = re.compile(f"{_DATE} {_CLOCK}{_ZONE}{_ERA}", re.ASCII)
 _IS_CLOCK: Final = re.compile(_CLOCK, re.ASCII)
 _IS_BYTES: Final = re.compile(r"\\x((?:[0-9a-f]{2})*)", re.ASCII)
-_DATE_ENDS: Final = {"infinity": 2**31 - 1, "-infinity": -(2**31)}
-_TIMESTAMP_ENDS: Final = {"infinity": 2**63 - 1, "-infinity": -(2**63)}
+_DATE_INFINITIES: Final = {"infinity": 2**31 - 1, "-infinity": -(2**31)}
+_TIMESTAMP_INFINITIES: Final = {"infinity": 2**63 - 1, "-infinity": -(2**63)}
 _DAY_US: Final = 86_400_000_000
 
 
@@ -81,8 +81,8 @@ def days(text: str) -> int:
     Raises:
         ValueError: `text` is not a date.
     """
-    if text in _DATE_ENDS:
-        return _DATE_ENDS[text]
+    if text in _DATE_INFINITIES:
+        return _DATE_INFINITIES[text]
     if (found := _IS_DATE.fullmatch(text)) is None:
         raise ValueError("not a date")
     return _days(found[1], found[2], found[3], found[4])
@@ -94,8 +94,8 @@ def micros(text: str) -> int:
     Raises:
         ValueError: `text` is not a timestamp.
     """
-    if text in _TIMESTAMP_ENDS:
-        return _TIMESTAMP_ENDS[text]
+    if text in _TIMESTAMP_INFINITIES:
+        return _TIMESTAMP_INFINITIES[text]
     if (found := _IS_TIMESTAMP.fullmatch(text)) is None:
         raise ValueError("not a timestamp")
     of_day = _clock(found[4], found[5], found[6], found[7])
@@ -158,7 +158,7 @@ def _bytea_text(value: str) -> str:
 
 
 def _date_text(value: str) -> str:
-    return _endless(f"unix_date({value})", _DATE_ENDS, _date(value, ""))
+    return _with_infinities(f"unix_date({value})", _DATE_INFINITIES, _date(value, ""))
 
 
 def _timestamp_text(value: str) -> str:
@@ -181,9 +181,10 @@ def _clock_text(value: str) -> str:
     return f"concat({clock}, {fraction})"
 
 
-def _endless(number: str, ends: Mapping[str, int], finite: str) -> str:
-    # The least number of a type is no literal: it is one less than another.
-    last = ends["infinity"]
+def _with_infinities(number: str, infinities: Mapping[str, int], finite: str) -> str:
+    # The minimum of an integer type cannot be written as a literal: its digits without the sign are
+    # out of range.
+    last = infinities["infinity"]
     return (
         f"CASE WHEN {number} = {last} THEN 'infinity' WHEN {number} = (-{last} - 1)"
         f" THEN '-infinity' ELSE {finite} END"
@@ -206,7 +207,7 @@ def _instant_text(number: str, zone: str) -> str:
     # Not floor(a / b): that is a floating point division.
     date = f"date_from_unix_date(CAST(({number} - {of_day}) div {_DAY_US} AS INT))"
     finite = _date(date, f"' ', {_clock_text(of_day)}, '{zone}'")
-    return _endless(number, _TIMESTAMP_ENDS, finite)
+    return _with_infinities(number, _TIMESTAMP_INFINITIES, finite)
 
 
 CONVERSIONS: Final[Mapping[str, Conversion]] = {
@@ -222,4 +223,5 @@ CONVERSIONS: Final[Mapping[str, Conversion]] = {
     "clock": Conversion(_clock_literal, _clock_text),
     "text": Conversion(_cast, _as_string),
 }
-"""Conversions by name in schemas/types.toml. Java prints other digits of floats than the server."""
+"""Conversions by name in schemas/types.toml. Floats are an exception: Java formats them differently
+than the server."""

@@ -19,7 +19,7 @@ from spark_consumer.verify.text import Row, digest, joined, joined_sql, marks, r
 __all__ = ["Difference", "Expected", "compare", "settle"]
 
 BUCKETS: Final = 4096
-_LOOKED_AT: Final = 64
+_MAX_BUCKETS_COMPARED: Final = 64
 """Most differing buckets whose rows are compared; of further ones only the counts are."""
 
 
@@ -37,10 +37,10 @@ class Totals:
 
     def add(self, row: Row) -> None:
         """Add a row."""
-        found = digest(row)
+        hexadecimal = digest(row)
         first, second = self.sums
         self.rows += 1
-        self.sums = (first + int(found[:15], 16), second + int(found[15:30], 16))
+        self.sums = (first + int(hexadecimal[:15], 16), second + int(hexadecimal[15:30], 16))
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ class Difference:
         kinds = [columns[name].dataType for name in key or columns.names]
         for what, keys in (
             ("missing", self.missing),
-            ("too many", self.surplus),
+            ("unexpected", self.surplus),
             ("with other values", self.changed),
         ):
             if keys:
@@ -204,15 +204,15 @@ def compare(table: DataFrame, expected: Expected) -> Difference:
     total = sum(totals.rows for totals in wanted.values())
     if not differing:
         return Difference(rows, total)
-    looked_at = set(differing[:_LOOKED_AT])
-    listed = ", ".join(map(str, sorted(looked_at)))
+    compared = set(differing[:_MAX_BUCKETS_COMPARED])
+    listed = ", ".join(map(str, sorted(compared)))
     balance: dict[Row, Counter[str]] = defaultdict(Counter)
     for one, row in expected:
-        if _bucket(one) in looked_at:
+        if _bucket(one) in compared:
             balance[one][digest(row)] += 1
-    for found in marked.where(f"bucket IN ({listed})").select("k", "d").toLocalIterator():
-        balance[tuple(found.k)][found.d] -= 1
-    return _difference(rows, total, balance, more=len(differing) > len(looked_at))
+    for row_digest in marked.where(f"bucket IN ({listed})").select("k", "d").toLocalIterator():
+        balance[tuple(row_digest.k)][row_digest.d] -= 1
+    return _difference(rows, total, balance, more=len(differing) > len(compared))
 
 
 def _difference(

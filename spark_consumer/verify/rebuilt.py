@@ -65,7 +65,7 @@ class RebuiltTables:
                 reached = lsn_text(manifest.end_lsn) if manifest is not None else "nowhere"
                 raise TransientConsumerError(
                     f"subscription {self.subscription}: the tables are at {reached}, and do not"
-                    f" get to {lsn_text(lsn)}",
+                    f" reach {lsn_text(lsn)}",
                     hint="are the gateway and the Spark job running? see also --timeout",
                 )
             time.sleep(_POLL_S)
@@ -76,14 +76,14 @@ class RebuiltTables:
         Raises:
             TransientConsumerError: there is no such state.
         """
-        found = self._manifests.at(lsn=lsn)
-        if found is None:
+        state = self._manifests.at(lsn=lsn)
+        if state is None:
             raise TransientConsumerError(
                 f"subscription {self.subscription}: there is no state of the tables at or before"
                 f" {lsn_text(lsn)}",
                 hint="keep_hours says for how long states are kept",
             )
-        return replace(found, end_lsn=min(found.end_lsn, lsn))
+        return replace(state, end_lsn=min(state.end_lsn, lsn))
 
     def read(self, name: str, state: TableState) -> DataFrame:
         """Return the rows of a table at a version."""

@@ -54,8 +54,8 @@ class Window:
         if self._frame is None:
             return set()
         both = self._frame.select(F.explode(F.array("key", "old")).alias("key"))
-        found = _collected(both.where("key IS NOT NULL").distinct(), self._topic)
-        return {tuple(row.key) for row in found}
+        rows = _collected(both.where("key IS NOT NULL").distinct(), self._topic)
+        return {tuple(row.key) for row in rows}
 
     def changes(self, after: Position | None = None, unseen: Iterable[int] = ()) -> list[Change]:
         """Return the changes in order.
@@ -142,14 +142,14 @@ def read_window(
     if not spans:
         return Window(None)
     records = wire(read_offsets(spark, settings, {end.topic: spans}))
-    found = survey(records).get(end.topic)
-    if found is None:
+    profile = survey(records).get(end.topic)
+    if profile is None:
         return Window(None)
-    if any(held.truncate is not None for held in found.partitions.values()):
+    if any(held.truncate is not None for held in profile.partitions.values()):
         raise DisturbedError("it was truncated or copied again meanwhile")
     frames = [
         frame
-        for piece in found.pieces
+        for piece in profile.pieces
         if piece.changes
         for frame in _decoded(spark, records, piece, schemas, columns, key)
     ]
@@ -207,9 +207,13 @@ def _decoded(
 
 
 def _key(piece: Piece, schemas: Schemas, layout: Layout, key: Sequence[str]) -> Any:
-    found = None if piece.key_id is None else key_layout(schemas.schema(piece.key_id))
+    layout_of_key = None if piece.key_id is None else key_layout(schemas.schema(piece.key_id))
     names = {column.field: column.name for column in layout.columns}
-    if found is None or piece.key_id is None or {names.get(f) for f in found.fields} != set(key):
+    if (
+        layout_of_key is None
+        or piece.key_id is None
+        or {names.get(field) for field in layout_of_key.fields} != set(key)
+    ):
         raise DisturbedError("its replica identity changed meanwhile")
     return from_avro(F.col("key_body"), json.dumps(schemas.schema(piece.key_id)), AVRO_OPTIONS)
 

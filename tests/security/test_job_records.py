@@ -109,7 +109,7 @@ def test_a_marker_of_others_neither_moves_a_table_nor_claims_anything(
     assert set(manifest.tables) == {"public.t"}
     assert not (tmp_path / "warehouse" / attacked.name / "public" / "secret").exists()
     assert attacked.rows(spark, "t") == [(1, "copied"), (2, "later")]
-    refused = [text for text in caplog.messages if text.startswith("marker passed over")]
+    refused = [text for text in caplog.messages if text.startswith("marker skipped")]
     assert len(refused) == len(forged)
     assert f"it names topic {victim.name}.public.secret" in refused[0]
     assert all("on system 6666" in text for text in refused[1:])
@@ -202,7 +202,7 @@ def _attack_with_records(
     undecodable = [name for name in reasons if name.split("_")[0] in ("string", "union", "array")]
     for name in (*undecodable, "nothing", "endless"):
         assert "a record is not what its Avro schema says" in reasons[name], (name, reasons[name])
-    assert "Delta has folders called _delta_log for itself" in reasons["_delta_log"]
+    assert "Delta reserves folders called _delta_log" in reasons["_delta_log"]
     for name in broken:
         assert "the schema registry gives no schema for id" in reasons[name]
     assert not (attacked.folder / "warehouse" / attacked.name / "public" / "_delta_log").exists()

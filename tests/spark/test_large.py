@@ -154,7 +154,7 @@ def test_an_append_is_made_on_top_of_the_version_that_was_read_or_not_at_all(
 
     drafts = [log.draft(before, rows), log.draft(before, rows, empty=True, recreate=True)]
     for draft in drafts:
-        with pytest.raises(TransientConsumerError, match="made by somebody else meanwhile"):
+        with pytest.raises(TransientConsumerError, match="made by another writer meanwhile"):
             draft.commit(Commit(Position("j", 1, 1, None, "t", "id", {}), {}))
         draft.discard()
 
@@ -292,7 +292,7 @@ def test_rows_are_marked_in_the_version_that_was_looked_at_or_not_at_all(
     assert 7 not in {row.id for row in rows.collect()}
 
     spark.sql(f"ALTER TABLE delta.`{direct.path}` SET TBLPROPERTIES ('of' = 'others')")
-    with pytest.raises(TransientConsumerError, match="made by somebody else meanwhile"):
+    with pytest.raises(TransientConsumerError, match="made by another writer meanwhile"):
         table.mark(none, deleted, found.commit, found)
 
     again = replace(deleted, version=table.version())

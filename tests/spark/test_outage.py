@@ -111,7 +111,7 @@ def test_the_job_tells_what_it_does_and_ends_with_75_when_an_outage_lasts(
         with caplog.at_level(logging.INFO, "spark_consumer"), meanwhile(watch_the_lag):
             assert scene.job() == 75
 
-        waits = re.findall(r"trying again in (\d+) s: \S+/\.pgsluice cannot be used", caplog.text)
+        waits = re.findall(r"retrying in (\d+) s: \S+/\.pgsluice cannot be used", caplog.text)
         assert waits == ["1", "2", "4"]
         assert "/.pgsluice cannot be used" in capsys.readouterr().err
         caplog.clear()

@@ -77,7 +77,7 @@ def test_a_cut_that_fails_for_its_size_is_taken_in_halves(
 
     cuts = [text for text in caplog.messages if text.startswith("cut applied")]
     assert [text.split()[3] for text in cuts] == ["end_lsn=0/100", "end_lsn=0/200"]
-    assert sum(text.startswith("trying again") for text in caplog.messages) == 1
+    assert sum(text.startswith("retrying") for text in caplog.messages) == 1
     rows = spark.read.format("delta").load(str(tmp_path / name / "public" / "t"))
     assert rows.count() == 2 * ROWS
 

@@ -155,7 +155,7 @@ def test_a_comparison_names_the_keys_that_differ(spark: SparkSession) -> None:
     assert list(difference.lines(frame.schema, ["a"])) == [
         "1 missing:",
         "  (2000)",
-        "3 too many:",
+        "3 unexpected:",
         "  (3)",
         "  (5000)",
         "  (8)",

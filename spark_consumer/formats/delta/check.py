@@ -121,7 +121,7 @@ def _differences(spark: SparkSession) -> Iterator[str]:
         except Py4JError:
             yield f"it has no class {name}"
             continue
-        # As one text: each look at a single method would be a round trip.
+        # As one text: inspecting each method would be a round trip.
         text = jvm.org.apache.commons.lang3.ArrayUtils.toString
         members = _OUTER.sub("", f"{text(found.getMethods())} {text(found.getConstructors())}")
         for one in called:

@@ -284,13 +284,17 @@ class Draft:
             TransientConsumerError: the table has a newer version already.
         """
         none, option = self._none, self._jvm.scala.Option
-        said = _class(self._spark, "actions.SetTransaction")(APPLICATION, commit.serial, none)
+        transaction = _class(self._spark, "actions.SetTransaction")(
+            APPLICATION, commit.serial, none
+        )
         operation = _class(self._spark, "DeltaOperations$Write")(
             self._mode, none, none, option.apply(commit.text()), none, none, none, none, none
         )
         try:
             with tuned(self._spark, {_ATTEMPTS: "0"}):
-                return Version(int(self._begun.commit(self._actions.appended(said), operation)))
+                return Version(
+                    int(self._begun.commit(self._actions.appended(transaction), operation))
+                )
         except Py4JJavaError as error:
             if "DELTA_MAX_COMMIT_RETRIES_EXCEEDED" in str(error.java_exception.getMessage()):
                 raise outrun(self._label) from error

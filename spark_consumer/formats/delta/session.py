@@ -17,7 +17,7 @@ SESSION_SETTINGS: Final = {
     "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
     "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",
     "spark.sql.session.timeZone": "UTC",
-    # Or a column called ${env:SECRET} is looked for under what the driver's environment has.
+    # Otherwise a column called ${env:SECRET} is replaced by the driver's environment variable.
     "spark.sql.variable.substitute": "false",
     # Conditions pass through java.sql's types otherwise, which do not hold infinity.
     "spark.sql.datetime.java8API.enabled": "true",
@@ -33,6 +33,6 @@ of the commit, so Delta skips a second one on top of the same."""
 def outrun(label: str) -> TransientConsumerError:
     """Return the error for a table that has changed since it was found."""
     return TransientConsumerError(
-        f"{label}: a commit was made by somebody else meanwhile",
+        f"{label}: a commit was made by another writer meanwhile",
         hint="one job writes to a warehouse at a time",
     )

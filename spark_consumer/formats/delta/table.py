@@ -3,11 +3,11 @@
 A table's position is in the userMetadata of its last commit, written by the same commit as the
 rows; see `spark_consumer.kafka.position`. Work that another process has done is not repeated:
 
-- by Delta's own classes an append or overwrite is made on top of the version that was read, or not
-  at all (`internals`);
-- any other write goes by the transaction identifier in the same commit, whose version is the
+- with Delta's own classes an append or overwrite is made on top of the version that was read, or
+  not at all (`internals`);
+- any other write relies on the transaction identifier in the same commit, whose version is the
   commit's serial. The second of two writes on top of the same commit has no greater one, and Delta
-  skips it; where both are made at once, Delta finds that they conflict, as both have asked for it.
+  skips it; if both are made at once, Delta detects a conflict, as both have read the identifier.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class DeltaTable:
 
     def excludes(self, condition: str) -> bool:
         """See `Table`."""
-        # Compiling the question for the files takes longer than answering it.
+        # Compiling the query for the files takes longer than running it.
         with tuned(self.spark, INTERPRETED):
             return len(self.rows().alias("t").where(condition)._jdf.inputFiles()) == 0
 
@@ -125,7 +125,7 @@ class DeltaTable:
             ours = '"pgsluice"' in str(info.get("userMetadata"))
             if not ours and operation not in HARMLESS and number > trusted:
                 raise TableError(
-                    f"{self.label}: version {number} was written by somebody else ({operation})",
+                    f"{self.label}: version {number} was written by another writer ({operation})",
                     hint="let nothing but the Spark job write to the table; copy it again",
                 )
         if version >= 0:
@@ -175,7 +175,7 @@ class DeltaTable:
             with self._columns.mapping(rows.columns):
                 snapshot = self._snapshot(self.private, found)
                 return self.private.draft(snapshot, rows, empty=True, recreate=recreate)
-        # Delta's own writer would look at the columns.
+        # Delta's own writer would check the columns.
         assert _types(rows.schema.fields) == _types(self.fields())
         return self.private.draft(self._snapshot(self.private, found), rows)
 
