@@ -213,7 +213,7 @@ class Bench:
 
     def written(self) -> Marker:
         """The marker of what has come to the topic since the last one."""
-        end = self._topics.look([self._topic])[self._topic].latest[0]
+        end = self._topics.describe([self._topic])[self._topic].latest[0]
         span = Range(0, self._next, end, self._next, end - self._next)
         self._next = end
         return self.job.marker({self._topic: (span,)})

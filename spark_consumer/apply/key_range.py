@@ -40,21 +40,21 @@ class Bounds:
             if canonical("x", column.spark_type, column.pg_type, key=True) == "x"
         ]
 
-    def asked(self) -> list[Expr]:
+    def aggregates(self) -> list[Expr]:
         """Return aggregates over a frame with the keys in `k`: the answer is their only row."""
-        asked = [F.lit(0).alias("none")]
+        aggregates = [F.lit(0).alias("none")]
         for number, column in enumerate(self._columns):
             least, greatest = (f"{end}(k.`{column.field}`)" for end in ("min", "max"))
-            asked += [
+            aggregates += [
                 F.expr(_literal(least, column.spark_type)).alias(f"low{number}"),
                 F.expr(_literal(greatest, column.spark_type)).alias(f"high{number}"),
             ]
             if column.spark_type in _INTEGERS:
-                asked += [
+                aggregates += [
                     F.expr(f"CAST({least} AS BIGINT)").alias(f"least{number}"),
                     F.expr(f"CAST({greatest} AS BIGINT)").alias(f"greatest{number}"),
                 ]
-        return asked
+        return aggregates
 
     def condition(self, answer: Row) -> str:
         """Return a condition on the table's keys, as `t`, that all keys of the batch meet."""

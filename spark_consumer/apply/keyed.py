@@ -60,7 +60,7 @@ class Keyed:
         if batch.epoch.moves:
             with batch.kept() as changed:
                 return fold_key_changes(changed, fields, None if batch.empty else self._target())
-        if not batch.small and self._look.are_distinct:
+        if not batch.small and self._key_profile.are_distinct:
             every = ", ".join(f"'{field}'" for field in fields)
             sent = F.expr(f"array_except(array({every}), unsent)").alias("sent")
             made = F.expr("op = 'put'").alias("made")
@@ -86,7 +86,7 @@ class Keyed:
         return self._are_all_new(made.select("k"))
 
     def _are_all_new(self, keys: DataFrame) -> bool:
-        return self._look.are_distinct and (self._batch.empty or self.are_new(keys))
+        return self._key_profile.are_distinct and (self._batch.empty or self.are_new(keys))
 
     def appended(self, folded: DataFrame) -> DataFrame:
         """See `Rows`."""
@@ -126,7 +126,7 @@ class Keyed:
         """Yield the outcome for repeated reads, bounds on the keys, and aggregates over them."""
         batch = self._batch
         # Not by persist: Delta refuses a source that it finds in the cache.
-        as_it_is = batch.small or (not batch.epoch.moves and self._look.are_distinct)
+        as_it_is = batch.small or (not batch.epoch.moves and self._key_profile.are_distinct)
         with nullcontext(folded) if as_it_is else stored(folded) as source:
             bounds = self._bounds.condition(self._answer(source))
             known = as_it_is or batch.epoch.moves
@@ -149,8 +149,12 @@ class Keyed:
             )
             return batch.table.upsert(changes, batch.commit, batch.found)
 
-    def _counts(self, folded: DataFrame, *asked: Expr) -> Row:
-        row = folded.withColumn("lacking", self._lacking).agg(*asked, *map(F.expr, _COUNTS)).first()
+    def _counts(self, folded: DataFrame, *aggregates: Expr) -> Row:
+        row = (
+            folded.withColumn("lacking", self._lacking)
+            .agg(*aggregates, *map(F.expr, _COUNTS))
+            .first()
+        )
         assert row is not None
         return row
 
@@ -166,7 +170,7 @@ class Keyed:
         return None if self._answered is None else self._bounds.greatest(self._answered)
 
     @cached_property
-    def _look(self) -> _Look:
+    def _key_profile(self) -> _KeyProfile:
         """Aggregate all keys of a batch that is not small."""
         # The counts are right when each key comes once.
         alone = (
@@ -181,29 +185,29 @@ class Keyed:
             changed = changed.coalesce(1)
         counted = changed.groupBy("k").agg(*alone)
         most = F.max("count").alias("most")
-        row = counted.agg(most, *self._bounds.asked(), *map(F.expr, _COUNTS)).first()
+        row = counted.agg(most, *self._bounds.aggregates(), *map(F.expr, _COUNTS)).first()
         assert row is not None
-        return _Look(row["most"] == 1, row)
+        return _KeyProfile(row["most"] == 1, row)
 
     def _answer(self, folded: DataFrame) -> Row:
         """Return the answer to `Bounds` for the keys of the batch."""
         batch = self._batch
         if self._answered is None and not batch.small and not batch.epoch.moves:
-            self._answered = self._look.answer
+            self._answered = self._key_profile.answer
         if self._answered is None:
             with tuned(folded.sparkSession, INTERPRETED) if batch.small else nullcontext():
-                self._answered = self._counts(folded, *self._bounds.asked())
+                self._answered = self._counts(folded, *self._bounds.aggregates())
         assert self._answered is not None
         return self._answered
 
 
 @dataclass(frozen=True, slots=True)
-class _Look:
+class _KeyProfile:
     """Properties of a batch's keys.
 
     Attributes:
         are_distinct: Whether none comes twice.
-        answer: See `Bounds.asked`.
+        answer: See `Bounds.aggregates`.
     """
 
     are_distinct: bool

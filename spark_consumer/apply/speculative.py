@@ -63,7 +63,7 @@ class Expected:
         """Return aggregates over a wire frame, whose values `fulfilled` checks."""
         key_id, value_id = self.kind.key_id, self.kind.value_id
         known = of_piece(key_id, value_id) & F.expr(IS_CHANGE)
-        asked: list[Expr] = []
+        aggregates: list[Expr] = []
         if self.begins:
             envelope = from_avro(
                 F.col("value_body"), json.dumps(schemas.schema(value_id)), AVRO_OPTIONS
@@ -76,7 +76,7 @@ class Expected:
             known |= first
             for span in self.share.spans:
                 here = F.col("partition") == span.partition
-                asked += [
+                aggregates += [
                     F.count_if(here & F.expr("op = 't'")),
                     F.min(F.when(here, F.col("offset"))),
                     F.min(F.when(here & F.expr("op = 't'"), F.col("offset"))),
@@ -85,15 +85,15 @@ class Expected:
         other = F.expr("fault IS NOT NULL") | (
             F.col("value_id").isNotNull() & ~F.coalesce(known, F.lit(False))
         )
-        asked = [
+        aggregates = [
             F.count_if(other),
             F.count_if(F.expr(IS_CHANGE)),
             F.count_if(F.expr(IS_REMOVAL)),
             F.count_if(F.expr(IS_MOVE)),
             *(F.count_if(F.col("partition") == span.partition) for span in self.share.spans),
-            *asked,
+            *aggregates,
         ]
-        return [one.alias(f"n{number}") for number, one in enumerate(asked)]
+        return [one.alias(f"n{number}") for number, one in enumerate(aggregates)]
 
     def fulfilled(self, numbers: Sequence[int | None]) -> Piece | None:
         """Return the survey of the records; None when unexpected, or without any change."""

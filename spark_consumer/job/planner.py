@@ -97,14 +97,14 @@ class Planner:
         """
         self._manifest = manifest
         try:
-            states = self._topics.look(topics)
+            states = self._topics.describe(topics)
         except (FatalConsumerError, TableTransientError):  # one fails: describe each alone
             states = {}
         tasks: dict[str, Task] = {}
         holds: dict[str, Hold] = {}
         for topic in topics:
             try:
-                state = states.get(topic) or self._topics.look([topic]).get(topic)
+                state = states.get(topic) or self._topics.describe([topic]).get(topic)
                 task = self._task(topic, state, markers)
             except Exception as error:  # whatever it is, it is this table's
                 if (every := every_table(error)) is not None:

@@ -195,7 +195,7 @@ class Rebuild:
 
     def _history(self, after: int, last: int) -> list[Marker]:
         """Return the PROGRESS markers between two offsets of the marker topic, if they exist."""
-        state = self._topics.look([self._marker_topic])[self._marker_topic]
+        state = self._topics.describe([self._marker_topic])[self._marker_topic]
         begin = max(after + 1, state.earliest[0])
         if begin > last:
             return []

@@ -128,7 +128,7 @@ class Subscription:
 
     def is_there(self) -> bool:
         """Whether the marker topic exists; the gateway creates it."""
-        return bool(self._topics.look([self._topic]))
+        return bool(self._topics.describe([self._topic]))
 
     def hold(self, error: ConsumerError) -> None:
         """Hold the subscription, with the reason in the log, the metrics and the manifest.
@@ -171,7 +171,7 @@ class Subscription:
         """
         self.failure = None
         self.stopping.clear()
-        state = self._topics.look([self._topic])[self._topic]
+        state = self._topics.describe([self._topic])[self._topic]
         self.rebuild.open(state.id)
         begin = max(self.manifest.marker + 1, state.earliest[0])
         self._waiting = []
@@ -267,7 +267,7 @@ class Subscription:
             TableTransientError: it was recreated or deleted; the query has to be restarted.
             TransientConsumerError: the broker does not answer.
         """
-        state = self._topics.look([self._topic]).get(self._topic)
+        state = self._topics.describe([self._topic]).get(self._topic)
         if state is None or state.id != self.manifest.marker_topic_id:
             raise TableTransientError(f"topic {self._topic} is gone, or was recreated")
 

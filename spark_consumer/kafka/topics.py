@@ -23,7 +23,7 @@ _ABSENT = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC)
 class TopicStates(Protocol):
     """Source of topic descriptions."""
 
-    def look(self, names: Iterable[str]) -> dict[str, TopicState]:
+    def describe(self, names: Iterable[str]) -> dict[str, TopicState]:
         """Describe topics; missing ones are left out.
 
         Raises:
@@ -39,10 +39,10 @@ class Topics:
     def __init__(self, settings: ConsumerSettings) -> None:
         self._client = AdminClient(dict(admin_properties(settings)))
 
-    def look(self, names: Iterable[str]) -> dict[str, TopicState]:
-        """See `TopicStates.look`."""
+    def describe(self, names: Iterable[str]) -> dict[str, TopicState]:
+        """See `TopicStates.describe`."""
         try:
-            found = self._describe(sorted(set(names)))
+            found = self._topic_ids(sorted(set(names)))
             return self._with_offsets(found)
         except KafkaException as error:
             raise TransientConsumerError(
@@ -50,12 +50,12 @@ class Topics:
                 hint='check "bootstrap.servers" and whether the broker is up',
             ) from error
 
-    def _describe(self, names: list[str]) -> dict[str, tuple[str, list[int]]]:
+    def _topic_ids(self, names: list[str]) -> dict[str, tuple[str, list[int]]]:
         if not names:
             return {}
-        asked = self._client.describe_topics(TopicCollection(names), request_timeout=_TIMEOUT_S)
+        futures = self._client.describe_topics(TopicCollection(names), request_timeout=_TIMEOUT_S)
         found = {}
-        for name, answer in asked.items():
+        for name, answer in futures.items():
             try:
                 described = answer.result()
             except KafkaException as error:
@@ -76,11 +76,11 @@ class Topics:
             return {}
         offsets: list[dict[tuple[str, int], int]] = []
         for spec in (OffsetSpec.earliest(), OffsetSpec.latest()):  # type: ignore[no-untyped-call]
-            asked = self._client.list_offsets(
+            futures = self._client.list_offsets(
                 dict.fromkeys(places, spec), request_timeout=_TIMEOUT_S
             )
             found_offsets = {}
-            for place, answer in asked.items():
+            for place, answer in futures.items():
                 try:
                     found_offsets[place.topic, place.partition] = answer.result().offset
                 except KafkaException as error:

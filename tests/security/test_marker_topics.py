@@ -244,7 +244,7 @@ def test_a_topic_that_the_broker_refuses_is_no_broker_that_does_not_answer(kafka
         kafka={"bootstrap.servers": kafka}, registry_url="http://127.0.0.1:1"
     )
     with pytest.raises(FatalConsumerError, match="the broker refuses topic no such topic!: "):
-        JobTopics(settings).look(["no such topic!"])
+        JobTopics(settings).describe(["no such topic!"])
 
 
 def nowhere(victim: Victim) -> dict[str, Any]:

@@ -106,16 +106,16 @@ class PrivateLog:
         known = statistics["maxValues"].dataType
         assert isinstance(known, StructType)
         physical = _physical(StructType.fromJson(json.loads(snapshot.schema().json())))
-        asked = [name for name in names if physical[name] in known.names]
-        if not asked:
+        covered = [name for name in names if physical[name] in known.names]
+        if not covered:
             return {}
-        values = [F.col(f"stats.maxValues.{quoted(physical[name])}") for name in asked]
+        values = [F.col(f"stats.maxValues.{quoted(physical[name])}") for name in covered]
         row = files.agg(*map(F.max, values), *(F.count_if(one.isNull()) for one in values)).first()
         assert row is not None
         return {
             name: int(row[number])
-            for number, name in enumerate(asked)
-            if row[number] is not None and not row[len(asked) + number]
+            for number, name in enumerate(covered)
+            if row[number] is not None and not row[len(covered) + number]
         }
 
     def draft(
