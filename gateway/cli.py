@@ -412,7 +412,7 @@ def _add_looking(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
         help="stop after the last change instead of waiting for more",
     )
     explain = _configured(
-        commands, "explain", _explain, "say which subscriptions take a row, filter by filter"
+        commands, "explain", _explain, "say which subscriptions receive a row, filter by filter"
     )
     explain.add_argument("table", metavar="TABLE", help="t, or schema.t")
     explain.add_argument(

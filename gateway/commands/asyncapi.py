@@ -82,7 +82,7 @@ def document(
             "title": f"pgsluice gateway {name}",
             "version": package_version(),
             "description": "PostgreSQL tables, filtered by row. Read with isolation.level "
-            "read_committed; docs/envelope.md is the whole contract.",
+            "read_committed; docs/envelope.md has the full contract.",
             "license": {"name": "Apache-2.0"},
         },
         "defaultContentType": "application/vnd.apache.avro",

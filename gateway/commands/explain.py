@@ -302,9 +302,9 @@ def _verdict(
             filtered.append(operation.name)
     parts = []
     if published:
-        parts.append(f"takes it ({', '.join(published)}) as {topic}")
+        parts.append(f"receives it ({', '.join(published)}) as {topic}")
     if filtered:
-        parts.append(f"does not take it ({', '.join(filtered)})")
+        parts.append(f"does not receive it ({', '.join(filtered)})")
     if unpublished:
         parts.append(f"does not publish {', '.join(unpublished)}")
     yield f"  {publish.subscription}: {'; '.join(parts)}"

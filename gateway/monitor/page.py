@@ -94,7 +94,7 @@ _PHASES: Final = {
     "starting": ("wait", "starting"),
     "standby": ("good", "standing by"),
     "streaming": ("good", "streaming"),
-    "retrying": ("bad", "trying again after an error"),
+    "retrying": ("bad", "retrying after an error"),
     "stopped": ("wait", "stopped"),
 }
 
@@ -118,7 +118,7 @@ def page(status: Mapping[str, Any], history: Sequence[Sample]) -> str:
 <small id="pulse" class="quiet">as of {now}</small></header>
 <main>{fragment(status, history)}</main>
 <p class="quiet"><small><a href="status">status as JSON</a> &middot; <a href="metrics">metrics</a>
-&middot; <a href="healthz">alive?</a> &middot; <a href="readyz">ready?</a></small></p>
+&middot; <a href="healthz">liveness</a> &middot; <a href="readyz">readiness</a></small></p>
 <script>{_SCRIPT}</script>
 </body>
 </html>
@@ -145,7 +145,7 @@ def _summary(status: Mapping[str, Any]) -> Iterator[str]:
     if kind == "good" and any(problem["severity"] == "act" for problem in problems):
         kind, text = "bad", f"{text}, but there is something to do"
     elif kind == "good" and status.get("lagging"):
-        kind, text = "wait", f"{text}, too far behind"
+        kind, text = "wait", f"{text}, lag above the limit"
     elif kind == "good" and status.get("away"):
         verb = "does" if len(status["away"]) == 1 else "do"
         kind, text = "wait", f"{text}, but {' and '.join(status['away'])} {verb} not answer"
@@ -179,7 +179,7 @@ def _path(status: Mapping[str, Any], history: Sequence[Sample]) -> Iterator[str]
         {
             "slot": slot.get("name", "unknown"),
             "at": status.get("server_lsn") or "unknown",
-            "WAL kept": _size(slot.get("retained_bytes")),
+            "retained WAL": _size(slot.get("retained_bytes")),
             "until the slot is invalidated": "no limit" if left is None else _size(max(0, left)),
         },
     )
@@ -199,7 +199,7 @@ def _path(status: Mapping[str, Any], history: Sequence[Sample]) -> Iterator[str]
         {
             "subscriptions": str(subscriptions),
             "tables": str(len(tables)),
-            "of them complete": str(ready),
+            "ready": str(ready),
         },
     )
     yield "</ol>"

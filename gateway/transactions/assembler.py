@@ -1,4 +1,4 @@
-"""Assembly of committed transactions from frames, in commit order, in bounded memory.
+"""Assembly of committed transactions from frames, in commit order, beyond a bound on disk.
 
 A transaction arrives whole at its commit (Begin ... Commit), or while it runs, in stream blocks
 that interleave with others (version 2), or at its PREPARE (version 3). Frames are collected as they

@@ -90,22 +90,22 @@ def test_explain_says_who_takes_a_row_and_why(scene: MakeScene, database: Databa
 
     assert by_key.code == 0, by_key.err
     assert by_key.out.splitlines()[0] == "public.t: a=1 c=NSW d=1.50"
-    assert f"  {s.slot}: takes it (INSERT, UPDATE, DELETE) as {s.topic('t')}" in by_key.out
-    assert f"  {s.slot}_risky: does not take it (INSERT, UPDATE, DELETE)" in by_key.out
+    assert f"  {s.slot}: receives it (INSERT, UPDATE, DELETE) as {s.topic('t')}" in by_key.out
+    assert f"  {s.slot}_risky: does not receive it (INSERT, UPDATE, DELETE)" in by_key.out
     assert "cheap (INSERT, UPDATE, DELETE): (d < (5)::numeric) is true" in by_key.out
     assert "inserts (INSERT): (c ~ '^V'::text) is false" in by_key.out
     assert "evaluated here" in by_key.out and "evaluated by the server: " in by_key.out
-    assert f"  {s.slot}: takes it (INSERT) as" in by_pair.out
-    assert "does not take it (UPDATE, DELETE)" in by_pair.out
+    assert f"  {s.slot}: receives it (INSERT) as" in by_pair.out
+    assert "does not receive it (UPDATE, DELETE)" in by_pair.out
     assert "(d < (5)::numeric) is null, which does not pass" in by_pair.out
     assert "is an error: division by zero" in by_pair.out
-    assert "takes it (INSERT) as" in given.out
-    assert f"  {s.slot}: takes it (INSERT, UPDATE, DELETE)" in as_json.out
+    assert "receives it (INSERT) as" in given.out
+    assert f"  {s.slot}: receives it (INSERT, UPDATE, DELETE)" in as_json.out
     assert as_json.out.splitlines()[:2] == [
         "public.t: a=8 c=NULL d=1.00",
         "  not given, so NULL: c",
     ]
-    assert f"takes it (INSERT, UPDATE, DELETE) as {s.slot}.public.tree\n" in leaf.out
+    assert f"receives it (INSERT, UPDATE, DELETE) as {s.slot}.public.tree\n" in leaf.out
     assert f"  {s.slot}_risky: does not publish it" in leaf.out
 
 

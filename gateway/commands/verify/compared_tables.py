@@ -24,7 +24,7 @@ class ComparedTable:
         columns: Published columns.
         key: Columns that identify a row; empty if the whole row does.
         filters: Filters, one of which must be true; if empty, all rows pass.
-        reason: Reason why the source does not determine its contents, or None.
+        reason: Reason it cannot be compared with the source, or None.
     """
 
     name: str

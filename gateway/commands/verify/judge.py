@@ -319,7 +319,7 @@ def _judged(tables: Iterable[_Table], comparisons: Iterable[Comparison]) -> list
         if table.fault is not None:
             lines = [f"not compared: {table.fault}"]
         elif difference is None or (table.suspects and not difference):
-            lines = ["not compared: the same rows changed again and again while they were read"]
+            lines = ["not compared: rows kept changing while they were read"]
         elif difference:
             lines = [f"different: {difference.rows} rows instead of {difference.expected}"]
             lines += difference.lines(table.columns, table.key)

@@ -47,18 +47,18 @@ def topic_faults(
         except SchemaError as error:
             faults[subscription, oid] = f"{error.message} ({error.hint})"
         else:
-            groups[_metric(topic)].append(((subscription, oid), topic))
-    owned = {_metric(name): name for name in reserved}
-    for metric, members in groups.items():
+            groups[_collision_key(topic)].append(((subscription, oid), topic))
+    owned = {_collision_key(name): name for name in reserved}
+    for key, members in groups.items():
         members.sort(key=lambda m: (m[0] not in known, m[0] in plan.open_ended, m[0][1], m[0][0]))
-        holder = owned.get(metric, members[0][1])
-        for table_id, topic in members if metric in owned else members[1:]:
+        holder = owned.get(key, members[0][1])
+        for table_id, topic in members if key in owned else members[1:]:
             faults[table_id] = (
-                f"its topic {topic} collides with {holder}, since Kafka takes '.' and '_' for one "
-                "(give it another name in [topics] names)"
+                f"its topic {topic} collides with {holder}, since Kafka does not distinguish "
+                "'.' from '_' (give it another name in [topics] names)"
             )
     return faults
 
 
-def _metric(topic: str) -> str:
+def _collision_key(topic: str) -> str:
     return topic.replace(".", "_")

@@ -113,16 +113,16 @@ def _union(
     for publish in publishes:
         name = publish.subscription
         if not publish.operations.issuperset(_FILTERED):
-            return f"subscription {name} does not take inserts, updates and deletes"
+            return f"subscription {name} does not publish inserts, updates and deletes"
         if name not in copied:
             return f"subscription {name} does not copy it"
         clauses = publish.filters[Operation.INSERT]
         texts = _texts(clauses)
         if not texts:
-            return f"subscription {name} takes all its rows"
+            return f"subscription {name} receives all its rows"
         others = [publish.filters[operation] for operation in IDENTIFYING]
         if any(_texts(other) != texts for other in (*others, copied[name].filters)):
-            return f"subscription {name} takes its operations by different filters"
+            return f"subscription {name} filters its operations differently"
         union |= dict.fromkeys(clause.text for clause in clauses)
     count = 0
     for text in union:

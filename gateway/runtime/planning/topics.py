@@ -131,10 +131,11 @@ def shared_topics(plan: Plan, settings: Settings) -> list[TopicSpec]:
 
 
 def _refuse_collisions(names: Sequence[str]) -> None:
-    """Refuse names that Kafka takes for the same metric name: they differ in '.' and '_' only."""
+    """Refuse names that differ only in '.' and '_', which Kafka does not distinguish."""
     for group in find_collisions(names):
         raise ConfigError(
-            f"the topics {', '.join(group)} collide in Kafka, which takes '.' and '_' for one",
+            f"the topics {', '.join(group)} collide in Kafka, which does not distinguish '.' from "
+            "'_'",
             key="topics.names",
             hint="give one of them another name",
         )

@@ -95,7 +95,7 @@ def test_the_page_is_not_green_while_there_is_something_to_do_or_it_is_too_far_b
     behind = fragment(shown(lagging="400 s behind the source"), ())
 
     assert '<strong class="bad">streaming, but there is something to do</strong>' in banner
-    assert '<strong class="wait">streaming, too far behind</strong>' in behind
+    assert '<strong class="wait">streaming, lag above the limit</strong>' in behind
 
 
 def test_problems_and_troubles_come_with_their_hints() -> None:
