@@ -56,7 +56,7 @@ def test_states_are_found_by_their_beginning_prolonged_and_removed_when_old(
     assert [at(lsn=lsn) for lsn in (15, 16, 31, 32, 500)] == [
         None, (1, 21), (1, 21), (2, 37), (3, 99),
     ]  # fmt: skip
-    assert [at(moment=second * 1_000_000) for second in (0, 1, 2, 9)] == [
+    assert [at(commit_time=second * 1_000_000) for second in (0, 1, 2, 9)] == [
         None, (1, 21), (2, 37), (3, 99),
     ]  # fmt: skip
 
