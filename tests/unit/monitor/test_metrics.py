@@ -11,6 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from gateway.core.errors import UnfitKind
 from gateway.core.records import CopyState
+from gateway.definitions.ddl.messages import REASONS
 from gateway.monitor.metrics import PREFIX, Exposition
 from gateway.monitor.status import tables_of
 from gateway.observe import Figures
@@ -113,6 +114,8 @@ def test_what_is_known_beforehand_is_there_with_0_before_its_first_event() -> No
         assert found["quarantined_records_total", (("kind", kind), ("table", "public.u"))] == 0
     for kind in ("TransientError", "SlotBusyError", "FencedError"):
         assert found["errors_total", (("kind", kind),)] == 0
+    for reason in REASONS:
+        assert found["ddl_messages_ignored_total", (("reason", reason),)] == 0
     of_table = (("subscription", "nsw"), ("table", "public.u"))
     for operation in ("insert", "update", "delete", "truncate", "copy"):
         assert found["rows_total", (("operation", operation), *of_table)] == 0
@@ -120,11 +123,13 @@ def test_what_is_known_beforehand_is_there_with_0_before_its_first_event() -> No
 
 
 def test_what_has_been_counted_prevails() -> None:
-    found = scraped(figures(errors={"TransientError": 4}, quarantined={("public.t", "value"): 1}))
+    counted = figures(errors={"TransientError": 4}, quarantined={("public.t", "value"): 1})
+    found = scraped(replace(counted, ignored={"forged": 3}))
 
     assert found["errors_total", (("kind", "TransientError"),)] == 4
     assert found["quarantined_records_total", (("kind", "value"), ("table", "public.t"))] == 1
     assert found["quarantined_records_total", (("kind", "size"), ("table", "public.t"))] == 0
+    assert found["ddl_messages_ignored_total", (("reason", "forged"),)] == 3
 
 
 def test_several_gateways_are_told_apart_by_their_slots() -> None:

@@ -98,3 +98,24 @@ def test_reports_of_topics_that_no_marker_names_are_not_waited_for() -> None:
     ledger.report("gateway.message", 0, 3)
 
     assert ledger.pop_changed() == {}
+
+
+def test_a_record_at_an_offset_already_used_shows_that_its_topic_has_lost_the_earlier_ones() -> (
+    None
+):
+    ledger = Ledger({"s.t": (4, 5), "s.u": (5,)})
+    ledger.enter([to("s.t", 1), to("s.u"), to("other.t")])
+
+    ledger.report("s.t", 1, 3)
+    ledger.report("s.u", 0, 5)
+
+    assert ledger.shorter(FEEDS) == {"s.t"}
+
+
+def test_a_record_without_a_delivery_report_says_nothing_of_its_topic() -> None:
+    ledger = Ledger({"s.t": (4, 5)})
+    ledger.enter([to("s.t"), to("s.t")])
+
+    ledger.report("s.t", 0, 0)
+
+    assert ledger.shorter(FEEDS) == set()
