@@ -11,6 +11,7 @@ import pytest
 
 from gateway.config import load_settings
 from tools.docs import TABLES
+from tools.run_tests import WORKERS
 
 ROOT = Path(__file__).resolve().parents[3]
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])
@@ -72,3 +73,10 @@ def test_the_figures_of_the_readme_are_those_of_the_benchmarks() -> None:
 
     assert len(told) == 5
     assert set(told) <= known
+
+
+def test_the_page_about_tests_says_how_many_processes_run_them() -> None:
+    page = (ROOT / "docs" / "testing.md").read_text(encoding="utf-8")
+    (word,) = re.findall(r"(\w+) processes\s+\(`PGSLUICE_TEST_WORKERS`\)", page)
+
+    assert {"Two": 2, "Three": 3, "Four": 4}[word] == int(WORKERS)
