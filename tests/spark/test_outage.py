@@ -154,7 +154,7 @@ def test_the_job_tells_what_it_does_and_ends_with_75_when_an_outage_lasts(
         assert HOUR_S <= time.time() - found["commit_timestamp_seconds"] < 2 * HOUR_S
         said = [text for text in caplog.messages if text.startswith("micro-batch done")]
         assert re.fullmatch(
-            rf"micro-batch done: subscription={scene.name} markers=1 behind=0"
+            rf"micro-batch done: subscription={scene.name} markers=1 unread_markers=0"
             r" milliseconds=(\w+:\d+ ?)+",
             said[-1],
         )
