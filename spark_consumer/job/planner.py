@@ -244,7 +244,7 @@ def read_shares(
     records = sum(one.records() for one in shares)
     tasks = None
     if not is_small(records):
-        # Each piece has its own consumer, whose creation takes longer than reading so many records.
+        # Each piece has its own consumer, whose creation takes longer than reading a small batch.
         most = min(spark.sparkContext.defaultParallelism * 2, math.ceil(records / _PIECE))
         tasks = settings.min_partitions or most
     return read_offsets(spark, settings, spans, tasks=tasks)

@@ -145,7 +145,7 @@ def test_a_subscription_without_tables_whose_topic_of_markers_is_unfit_shows_eve
         words = f"subscription {idle} is held: the topic of its subscription's markers"
 
         def places() -> list[str]:
-            """Where it is said."""
+            """Places that name the held subscription."""
             status = s.cli("status")
             acts = [p["message"] for p in gateway.status().get("problems", [])]
             said = {

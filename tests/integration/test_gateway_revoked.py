@@ -42,7 +42,7 @@ def test_a_role_that_may_not_replicate_any_more_is_told_everywhere_until_it_may(
             words = f"role {role} may not replicate"
 
             def said() -> list[str]:
-                """Where it is not said, or not with the right code."""
+                """Places that do not name the refused access, or have the wrong code."""
                 status, (ready, body) = s.cli("status"), gateway.get("/readyz")
                 problems = gateway.status().get("problems", [])
                 acts = [p["message"] for p in problems if p["severity"] == "act"]

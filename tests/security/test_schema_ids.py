@@ -1,4 +1,4 @@
-"""Who may write to a topic makes its readers ask for schemas that nobody has registered."""
+"""Floods of unregistered schema ids by a topic writer, and their bounded cost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who may alter or delete one topic stops what concerns that topic alone."""
+"""Topics altered or deleted while the gateway writes: only their own tables are affected."""
 
 from __future__ import annotations
 

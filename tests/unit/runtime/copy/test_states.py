@@ -1,4 +1,4 @@
-"""What is committed of the copies: only what has changed, and what is held as pending."""
+"""States of copies in commits: changed ones only, and held tables as pending."""
 
 from __future__ import annotations
 

@@ -15,8 +15,8 @@ class Sight:
 
     def __init__(self) -> None:
         self.now = 100.0
-        self.told: list[str] = []
-        self.away = OutageDetector(self.told.append, lambda: self.now)
+        self.reported: list[str] = []
+        self.away = OutageDetector(self.reported.append, lambda: self.now)
 
     def look(self, *, answered: bool = False, reason: str = "refused") -> None:
         """Wait for the pause, and look for as long as that may take."""
@@ -35,7 +35,7 @@ def test_kafka_is_named_when_no_look_was_answered_for_a_while() -> None:
     sight = Sight()
 
     assert 8 <= sight.look_until_named() <= 15
-    assert sight.told == ["Kafka does not answer: refused"]
+    assert sight.reported == ["Kafka does not answer: refused"]
 
 
 @pytest.mark.parametrize("silent_looks", [1, 2, 3])
@@ -47,7 +47,7 @@ def test_looks_without_an_answer_do_not_count_once_one_was_answered(silent_looks
         sight.look(answered=True)
 
     assert not sight.away.named
-    assert sight.told == []
+    assert sight.reported == []
 
 
 def test_who_is_silent_is_asked_more_often_and_given_longer() -> None:
@@ -72,7 +72,7 @@ def test_it_is_said_once_when_it_begins_and_once_when_it_is_over(
         sight.away.record_recovery()
 
     assert [r.levelname for r in caplog.records] == ["WARNING", "INFO"]
-    assert sight.told == [
+    assert sight.reported == [
         "",
         "Kafka does not answer: refused",
         "Kafka does not answer: timed out",
@@ -84,11 +84,11 @@ def test_it_is_said_once_when_it_begins_and_once_when_it_is_over(
 def test_what_waits_and_what_failed_is_over_in_the_same_words(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    troubles: tuple[Callable[[OutageDetector], None], ...] = (
+    failures: tuple[Callable[[OutageDetector], None], ...] = (
         lambda away: away.record_wait("refused", give_up_in_s=270.0),
         lambda away: away.record_failure("refused"),
     )
-    for name in troubles:
+    for name in failures:
         sight = Sight()
         caplog.clear()
         with caplog.at_level(logging.INFO, "gateway.sink.delivery.outage"):
@@ -97,5 +97,5 @@ def test_what_waits_and_what_failed_is_over_in_the_same_words(
             assert sight.away.named
             sight.away.record_recovery()
 
-        assert sight.told == ["Kafka does not answer: refused", ""]
+        assert sight.reported == ["Kafka does not answer: refused", ""]
         assert [r.levelname for r in caplog.records] == ["WARNING", "INFO"]
