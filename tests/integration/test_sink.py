@@ -30,6 +30,7 @@ from gateway.envelope.progress import decode_key
 from gateway.sink.delivery.committed_state import CommittedState
 from gateway.sink.delivery.sink import TransactionalSink
 from gateway.sink.own_topics.progress import KafkaProgress, read_compacted, read_progress
+from gateway.sink.topics.log_bounds import read_log_bounds
 from gateway.sink.topics.topic_ids import read_topic_ids
 from gateway.sink.topics.topics import TopicSpec, describe_topics, ensure_topics
 from tests.support.sink_scene import COPIES, FixedIds, Topics, committed, finish, make_sink
@@ -336,6 +337,27 @@ def test_transaction_timeout_beyond_the_brokers_is_a_setting_at_fault(topics: To
         pytest.raises(ConfigError, match=r"kafka\.transaction\.timeout\.ms"),
     ):
         sink.open()
+
+
+def test_the_first_range_begins_after_records_of_an_aborted_transaction(topics: Topics) -> None:
+    killed = Producer({**topics.kafka, "transactional.id": f"{topics.prefix}.killed"})
+    killed.init_transactions(60)
+    killed.begin_transaction()
+    for number in range(3):
+        killed.produce(topics.rows, key=b"k%d" % number, partition=0)
+    assert killed.flush(60) == 0
+    killed.abort_transaction(60)
+
+    bounds = read_log_bounds(topics.kafka, {topics.rows: 2})
+    ends = tuple(each.end for each in bounds[topics.rows])
+    progress = KafkaProgress(topics.kafka, topics.identity, FixedIds(), topic=topics.progress)
+    with TransactionalSink(topics.kafka, topics.identity, progress) as sink:
+        sink.open()
+        sink.begin_after({topics.rows: ends})
+        finish(sink, Batch(topics.records(2), topics.watermark(1), topics.cut(1)))
+
+    assert ends == (4, 0)  # three records, and the marker of the abort
+    assert topics.offsets() == [[(0, 4, 6, 4, 2)]]
 
 
 def test_a_topic_that_is_made_again_and_filled_is_noticed_by_a_sink_that_goes_on(

@@ -274,8 +274,10 @@ def assert_exactly_once(
             published = max(published, marker["end_lsn"])
         for span in marker["offsets"]:
             place = (span["topic"], span["partition"])
-            # The first range begins where the partition ended, after records of an aborted one.
-            assert span["previous_offset"] == behind.setdefault(place, span["previous_offset"])
+            if place not in behind:  # at 0, or after what an aborted transaction has left
+                assert bisect_left(offsets[place], span["previous_offset"]) == 0
+                behind[place] = span["previous_offset"]
+            assert span["previous_offset"] == behind[place]
             assert span["first_offset"] >= span["previous_offset"]
             behind[place] = span["next_offset"]
             begin = bisect_left(offsets[place], span["first_offset"])
