@@ -8,6 +8,7 @@ from html import unescape
 import psycopg
 import pytest
 
+from gateway.source.session.connection import connect, withheld_schemas
 from tests.integration.test_gateway_monitor import LISTENING, Monitored
 from tests.support.gateway_scene import Scene, wait_until_confirmed
 from tests.support.servers import Database
@@ -140,3 +141,50 @@ def test_tables_of_a_schema_that_may_not_be_used_any_more_end_nothing(
             s.close()
             connection.execute("GRANT USAGE ON SCHEMA public TO PUBLIC")
             connection.execute(f"DROP OWNED BY {role}; DROP ROLE {role}".encode())
+
+
+def test_a_name_without_a_schema_is_no_published_table_of_another_schema(
+    scene: Callable[..., Scene], database: Database
+) -> None:
+    with database.connect() as connection:
+        connection.execute("CREATE SCHEMA other; CREATE TABLE other.t (a int PRIMARY KEY)")
+        s = scene(
+            "CREATE PUBLICATION p FOR TABLE other.t;"
+            "CREATE SUBSCRIPTION {s} CONNECTION '' PUBLICATION p;"
+        )
+        gateway = s.project.start()
+        gateway.wait_until_copied()
+        s.project.definitions += (
+            "CREATE PUBLICATION q FOR TABLE t;"
+            f"CREATE SUBSCRIPTION {s.slot}_q CONNECTION '' PUBLICATION q;"
+        )
+
+        reloaded = s.cli("reload")
+
+        assert reloaded.code == 1
+        assert 'relation "t" does not exist' in reloaded.err
+
+
+@pytest.mark.parametrize(
+    ("path", "withheld"),
+    [
+        ("public, s", ["s"]),
+        ('"S, 1"  ,"a""b",public', ["S, 1", 'a"b']),
+        ('"$user", nowhere, S', ["s"]),
+        ("''", []),
+    ],
+)
+def test_schemas_of_a_search_path_that_may_not_be_used_are_found_as_postgresql_reads_it(
+    database: Database, path: str, withheld: list[str]
+) -> None:
+    role = f"role_{database.name}"
+    with database.connect() as connection:
+        connection.execute('CREATE SCHEMA s; CREATE SCHEMA "S, 1"; CREATE SCHEMA "a""b"')
+        connection.execute(f"CREATE ROLE {role} LOGIN".encode())
+        try:
+            connection.execute(f"ALTER ROLE {role} SET search_path = {path}".encode())
+            dsn = psycopg.conninfo.make_conninfo(database.dsn, user=role)
+            with connect(dsn) as session:
+                assert sorted(withheld_schemas(session)) == sorted(withheld)
+        finally:
+            connection.execute(f"DROP ROLE {role}".encode())

@@ -25,7 +25,7 @@ from gateway.definitions.model import (
 from gateway.source.catalog.database_publications import Listed, read_listed
 from gateway.source.catalog.filter_text import RENDERING_SETTINGS, FilterResolver
 from gateway.source.catalog.tables import FIRST_NORMAL_OID, read_tables, read_tables_by_oid
-from gateway.source.session.connection import role_schemas
+from gateway.source.session.connection import role_schemas, withheld_schemas
 
 __all__ = ["DefinitionLookup"]
 
@@ -274,14 +274,14 @@ class DefinitionLookup:
     def _was_published(self, clause: TableClause) -> tuple[str, str] | None:
         """Return schema and name under which the table of a clause was published, if it was.
 
-        A schema that the role may not use any more is no part of its search_path.
+        Schemas of the role's search_path that it may not use any more count, too.
         """
         if clause.schema is not None:
-            return next(iter({(clause.schema, clause.name)} & self._known.keys()), None)
-        found = [(schema, clause.name) for schema in role_schemas(self._connection)]
-        elsewhere = [name for name in self._known if name[1] == clause.name]
-        found += elsewhere if len(elsewhere) == 1 else []
-        return next((name for name in found if name in self._known), None)
+            schemas: tuple[str, ...] = (clause.schema,)
+        else:
+            schemas = (*role_schemas(self._connection), *withheld_schemas(self._connection))
+        names = [(schema, clause.name) for schema in schemas]
+        return next((name for name in names if name in self._known), None)
 
     def _publish(
         self, definition: PublicationDefinition, clause: TableClause, table: Table

@@ -46,6 +46,7 @@ __all__ = [
     "role_schemas",
     "server_facts",
     "wal_flush_lsn",
+    "withheld_schemas",
 ]
 
 SEARCH_PATH: Final = "pg_catalog,pg_temp"
@@ -221,6 +222,26 @@ def role_schemas(connection: psycopg.Connection) -> tuple[str, ...]:
     return () if row is None else tuple(row[0])
 
 
+def withheld_schemas(connection: psycopg.Connection) -> tuple[str, ...]:
+    """Return the schemas of the role's own search_path that exist and that it may not use.
+
+    `role_schemas` does not have them.
+
+    Raises:
+        TransientError, FatalError: as `connect`.
+    """
+    try:
+        if not isinstance(connection, Session):
+            row = connection.execute(_WITHHELD).fetchone()
+        else:
+            with open_session(connection.plain, on_wait=connection.on_wait) as other:
+                row = other.execute(_WITHHELD).fetchone()
+    except psycopg.Error as error:
+        doing = "reading the search_path"
+        raise classify_server_error(error.sqlstate, str(error), doing=doing) from None
+    return () if row is None else tuple(row[0])
+
+
 def replication_settings() -> dict[str, str]:
     """Settings of a walsender's session: `SESSION_SETTINGS`, and no time limits."""
     return {
@@ -232,6 +253,24 @@ def replication_settings() -> dict[str, str]:
 
 
 _SCHEMAS: Final = "SELECT pg_catalog.current_schemas(false)::pg_catalog.text[]"
+_WITHHELD: Final = r"""
+    SELECT ARRAY(
+        SELECT n.nspname::pg_catalog.text
+        FROM pg_catalog.regexp_matches(
+            pg_catalog.current_setting('search_path'), '"(?:[^"]|"")*"|[^",\s]+', 'g') AS m(part),
+        LATERAL (SELECT CASE
+            WHEN m.part[1] OPERATOR(pg_catalog.=) '"$user"' THEN current_user::pg_catalog.text
+            WHEN pg_catalog.starts_with(m.part[1], '"') THEN pg_catalog.replace(
+                pg_catalog.substr(
+                    m.part[1], 2, pg_catalog.length(m.part[1]) OPERATOR(pg_catalog.-) 2),
+                '""', '"')
+            ELSE pg_catalog.lower(m.part[1]) END) AS w(name)
+        JOIN pg_catalog.pg_namespace AS n
+            ON n.nspname::pg_catalog.text OPERATOR(pg_catalog.=) w.name
+        WHERE NOT pg_catalog.has_schema_privilege(n.oid, 'USAGE')
+    )"""
+"""The names in a search_path are read as SplitIdentifierString() in varlena.c reads them."""
+
 
 _FACTS: Final = """
 SELECT (SELECT system_identifier FROM pg_catalog.pg_control_system()),
