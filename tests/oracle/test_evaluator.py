@@ -125,7 +125,7 @@ def test_a_constant_part_that_fails_does_so_for_every_row(evaluator: ServerEvalu
     assert set(raised(only)) == {(0, 0), (1, 0)}
 
 
-def test_a_row_that_takes_more_memory_than_there_is_raises_alone(
+def test_a_text_that_is_too_long_for_a_function_raises_alone(
     evaluator: ServerEvaluator,
 ) -> None:
     # str_tolower() refuses texts of 512 MiB with "out of memory", however much there is.
@@ -141,6 +141,22 @@ def test_a_row_that_takes_more_memory_than_there_is_raises_alone(
     constant = f"(repeat(repeat('{'x' * 1024}'::text, 1024), 512) ~~* 'xx'::text)"
     only = ask(evaluator, Question(columns(("a", INT4)), (constant,)), [(b"1",)])
     assert only.flags == b"!"
+
+
+@pytest.mark.parametrize("field", ["DETAIL", "HINT"])
+def test_a_server_short_of_memory_or_locks_may_pass(
+    evaluator: ServerEvaluator, database: Database, field: str
+) -> None:
+    with database.connect() as connection:
+        connection.execute(
+            "CREATE FUNCTION shortage(a int4) RETURNS bool LANGUAGE plpgsql AS $$ BEGIN"
+            f" RAISE 'out of memory' USING ERRCODE = '53200', {field} = 'as the server has it';"
+            " END $$".encode()
+        )
+    question = Question(columns(("a", INT4)), ("public.shortage(a)",))
+
+    with pytest.raises(TransientError, match="out of memory"):
+        ask(evaluator, question, [(b"1",)])
 
 
 def test_errors_come_in_the_order_in_which_a_filter_is_written(evaluator: ServerEvaluator) -> None:

@@ -10,7 +10,7 @@ import psycopg
 
 from gateway.core.errors import FatalError, GatewayError, TransientError
 from gateway.definitions.model import Table
-from gateway.source.session.connection import classify_server_error
+from gateway.source.session.connection import classify_server_error, is_text_too_long
 
 __all__ = [
     "ConditionError",
@@ -21,9 +21,8 @@ __all__ = [
     "copy_error",
 ]
 
-# Errors of a condition: data exceptions, those of its text, and 53200, which functions on strings
-# raise for a text that is too long for them.
-_OF_CONDITIONS: Final = ("22", "42", "38", "39", "P0", "54", "53200")
+# Errors of a condition: data exceptions, and errors in its text.
+_OF_CONDITIONS: Final = ("22", "42", "38", "39", "P0", "54")
 
 _TABLE_FILE: Final = re.compile(r"\b(?:base|global|pg_tblspc)/\d", re.ASCII)
 # Errors that only the files of one table, or the plan of its query, can cause while it is read.
@@ -101,7 +100,10 @@ def copy_error(error: psycopg.Error, table: Table, *, conditions: bool) -> Gatew
     if error.sqlstate in ("42P01", "3F000"):
         # Not `TableGone`: the name may be back before anybody has looked at the catalog.
         return TableChanged(altered)
-    if conditions and (error.sqlstate or "").startswith(_OF_CONDITIONS):
+    too_long = is_text_too_long(
+        error.sqlstate, detail=error.diag.message_detail, hint=error.diag.message_hint
+    )
+    if conditions and (too_long or (error.sqlstate or "").startswith(_OF_CONDITIONS)):
         return ConditionError(f"{doing}: the condition on its rows fails: {text}")
     if error.sqlstate == "42703":
         return TableChanged(altered)

@@ -4,8 +4,7 @@ One `Question` is one prepared statement. Its first use is without rows: where t
 fails on a constant part (``1 / 0 = 1``), that filter fails for every row and is not asked again.
 When a statement raises, its rows are halved until the one that raises is alone, and then each
 filter is asked alone; so only what PostgreSQL fails on is affected. A filter that takes too long
-for one row, twice, fails from then on: as long as it is asked, everybody waits. If the server
-runs out of memory, the rows are asked about once more; a row that does it twice, fails.
+for one row, twice, fails from then on: as long as it is asked, everybody waits.
 
 The session has the walsender's settings, so that values read as they were written; its search_path
 is the one under which filters are printed.
@@ -29,7 +28,12 @@ from gateway.core.errors import FatalError, GatewayError, TransientError
 from gateway.pgtypes.errors import EvaluationError
 from gateway.rowfilter.server.question import RAISED, Answer, Question, statement
 from gateway.source.filters.compatibility import check_alike
-from gateway.source.session.connection import SESSION_SETTINGS, classify_server_error, connect
+from gateway.source.session.connection import (
+    SESSION_SETTINGS,
+    classify_server_error,
+    connect,
+    is_text_too_long,
+)
 
 __all__ = ["ServerEvaluator", "encode_array"]
 
@@ -44,8 +48,6 @@ _SEND_S: Final = 0.05
 _GRACE_S: Final = 5.0
 """Seconds that a statement may take beyond the server's own limit."""
 _TIMED_OUT: Final = "57014"
-_OUT_OF_MEMORY: Final = "53200"
-"""Raised by a server that has none left, and by str_tolower() for any text of 512 MiB."""
 _TOO_COMPLEX: Final = "54"
 _SLOW: Final = 2
 """Number of times that a filter may take too long for one row before it fails for all."""
@@ -291,8 +293,6 @@ class ServerEvaluator:
         try:
             yield from self._result()
         except _Raised as raised:
-            if raised.error.sqlstate == _OUT_OF_MEMORY:  # no row has been looked at
-                raise TransientError(f"{_DOING}: {raised.error}") from None
             if (raised.error.sqlstate or "")[:2] != _TOO_COMPLEX:
                 raise FatalError(
                     "the server does not understand a row filter that it has printed: "
@@ -339,16 +339,6 @@ class ServerEvaluator:
     # Protocol
 
     def _execute(self, name: bytes, question: Question, rows: Rows) -> Generator[None, None, bytes]:
-        try:
-            return (yield from self._execute_once(name, question, rows))
-        except _Raised as raised:
-            if raised.error.sqlstate != _OUT_OF_MEMORY:
-                raise
-        return (yield from self._execute_once(name, question, rows))
-
-    def _execute_once(
-        self, name: bytes, question: Question, rows: Rows
-    ) -> Generator[None, None, bytes]:
         columns = list(zip(*rows, strict=True)) if rows else [()] * len(question.columns)
         parameters = [encode_array(column) for column in columns]
         self._conn.send_query_prepared(name, parameters, [pq.Format.BINARY] * len(parameters))
@@ -386,12 +376,20 @@ class ServerEvaluator:
 _DOING: Final = "evaluating row filters"
 
 
+_FIELDS: Final = (
+    pq.DiagnosticField.SQLSTATE,
+    pq.DiagnosticField.MESSAGE_PRIMARY,
+    pq.DiagnosticField.MESSAGE_DETAIL,
+    pq.DiagnosticField.MESSAGE_HINT,
+)
+
+
 def _classified(result: abc.PGresult) -> GatewayError | _Raised:
-    sqlstate, text = (
-        (result.error_field(field) or b"").decode(errors="replace")
-        for field in (pq.DiagnosticField.SQLSTATE, pq.DiagnosticField.MESSAGE_PRIMARY)
+    sqlstate, text, detail, hint = (
+        (result.error_field(field) or b"").decode(errors="replace") for field in _FIELDS
     )
-    if not sqlstate or (sqlstate[:2] in _PASSING and sqlstate not in (_TIMED_OUT, _OUT_OF_MEMORY)):
+    is_row_s = sqlstate == _TIMED_OUT or is_text_too_long(sqlstate, detail=detail, hint=hint)
+    if not sqlstate or (sqlstate[:2] in _PASSING and not is_row_s):
         return classify_server_error(sqlstate or None, text, doing=_DOING)
     return _Raised(EvaluationError(text, sqlstate=sqlstate), timed_out=sqlstate == _TIMED_OUT)
 

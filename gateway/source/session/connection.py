@@ -42,6 +42,7 @@ __all__ = [
     "classify_server_error",
     "connect",
     "connection_string",
+    "is_text_too_long",
     "replication_settings",
     "role_schemas",
     "server_facts",
@@ -240,6 +241,17 @@ def withheld_schemas(connection: psycopg.Connection) -> tuple[str, ...]:
         doing = "reading the search_path"
         raise classify_server_error(error.sqlstate, str(error), doing=doing) from None
     return () if row is None else tuple(row[0])
+
+
+def is_text_too_long(sqlstate: str | None, *, detail: str | None, hint: str | None) -> bool:
+    """Whether a function has refused a text for its length, with the SQLSTATE of "out of memory".
+
+    A failed allocation has a detail and a full lock table a hint: these may pass.
+
+    Source: str_tolower in formatting.c; MemoryContextAllocationFailure in mcxt.c; LockAcquire in
+    lock.c.
+    """
+    return sqlstate == "53200" and not detail and not hint
 
 
 def replication_settings() -> dict[str, str]:

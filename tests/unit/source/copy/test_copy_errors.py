@@ -9,6 +9,7 @@ from gateway.core.errors import TransientError
 from gateway.definitions.model import Table
 from gateway.pgoutput.messages import ReplicaIdentity
 from gateway.source.copy.errors import ConditionError, TableUnreadable, copy_error
+from gateway.source.session.connection import is_text_too_long
 
 TABLE = Table(1, "public", "t", "r", (), ReplicaIdentity.DEFAULT, (), ())
 
@@ -31,8 +32,24 @@ def test_a_missing_file_is_the_table_s_or_a_library_s(text: str, hint: str) -> N
     assert hint in (error.hint or "")
 
 
-def test_memory_that_a_condition_takes_is_the_condition_s_fault() -> None:
+def test_a_text_that_is_too_long_is_the_condition_s_fault() -> None:
     error = psycopg.errors.OutOfMemory("out of memory")
 
     assert isinstance(copy_error(error, TABLE, conditions=True), ConditionError)
     assert isinstance(copy_error(error, TABLE, conditions=False), TransientError)
+
+
+@pytest.mark.parametrize(
+    ("sqlstate", "detail", "hint", "expected"),
+    [
+        ("53200", None, None, True),
+        ("53200", "Failed on request of size 1024.", None, False),
+        ("53200", None, "You might need to increase max_locks_per_transaction.", False),
+        ("53100", None, None, False),
+        (None, None, None, False),
+    ],
+)
+def test_a_shortage_is_told_from_a_text_that_is_too_long(
+    sqlstate: str | None, detail: str | None, hint: str | None, expected: bool
+) -> None:
+    assert is_text_too_long(sqlstate, detail=detail, hint=hint) is expected
