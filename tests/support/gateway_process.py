@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from io import BytesIO
@@ -221,8 +222,8 @@ class GatewayProcess:
 
 
 def _replace(path: Path, text: str) -> None:
-    """Write a file that a process may be reading, or about to read."""
-    new = path.with_name(f"{path.name}.new")
+    """Write a file that a process may be reading, or another thread of the tests writing."""
+    new = path.with_name(f"{path.name}.{threading.get_ident()}")
     new.write_text(text, encoding="utf-8")
     new.replace(path)
 

@@ -22,6 +22,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NoReturn
 
@@ -39,6 +40,7 @@ _PRELOADED: Final = (
 )
 
 _nursery: socket.socket | None = None
+_starting = threading.Lock()
 _cpu_s = 0.0
 
 
@@ -56,7 +58,8 @@ class ForkedProcess:
     """A forked gateway, with the part of `subprocess.Popen` that tests use."""
 
     def __init__(self, arguments: Sequence[str], environment: Mapping[str, str]) -> None:
-        nursery = _start()
+        with _starting:
+            nursery = _start()
         stderr_read, stderr_write = os.pipe()
         self._report, report_write = os.pipe()
         request = json.dumps({"arguments": list(arguments), "environment": dict(environment)})
