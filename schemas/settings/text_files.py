@@ -16,14 +16,14 @@ LONGEST_SECRET: Final = 1 << 20
 
 
 def read_text(path: Path, most: int) -> str:
-    """Return a file's text. Links are followed.
+    """Return a file's text, with line feeds alone as line ends. Links are followed.
 
     Args:
         path: Of the file.
         most: Maximum number of bytes.
 
     Raises:
-        OSError: it cannot be read, is no ordinary file, or is larger.
+        OSError: it cannot be read at once, is no ordinary file, or is larger.
         ValueError: it is not UTF-8; can quote the file.
     """
     if "\0" in str(path):
@@ -37,6 +37,8 @@ def read_text(path: Path, most: int) -> str:
             data = file.read(most + 1)
     finally:
         os.close(descriptor)
+    if data is None:  # as /proc/kmsg, which is called ordinary, answers until there is a line
+        raise OSError("it has nothing to read yet")
     if len(data) > most:
         raise OSError(f"it has more than {most:,} bytes")
-    return data.decode("utf-8")
+    return data.decode("utf-8").replace("\r\n", "\n").replace("\r", "\n")
