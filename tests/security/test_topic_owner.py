@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 import uuid
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -13,6 +14,7 @@ import pytest
 
 from gateway.core.records import Writer
 from gateway.sink.own_topics.owners import ForeignTopics, Owner, claim, read_owners, take_over
+from gateway.sink.own_topics.requests import send
 from gateway.sink.registry.registry import Registry
 from gateway.sink.topics.topics import TopicSpec, ensure_topics
 from tests.support.gateway_scene import (
@@ -188,3 +190,27 @@ def test_of_two_that_begin_at_one_instant_one_wins(kafka: str, registry: str) ->
         name: Owner(one if first else other) for name, (first, _) in zip(names, won, strict=True)
     }
     assert after == {names[0]: Owner(loser)}
+
+
+def test_topics_that_name_many_schemas_do_not_hide_the_owner_of_another(
+    kafka: str, registry: str
+) -> None:
+    properties = {"bootstrap.servers": kafka}
+    flooded = [f"flood{uuid.uuid4().hex[:8]}" for _ in range(5)]
+    quiet = f"quiet{uuid.uuid4().hex[:8]}"
+    names = [*flooded, quiet]
+    ensure_topics(properties, [TopicSpec(f"{name}.transaction") for name in names])
+    writer = Writer("1", "shop", "slot", "gw")
+    ids = iter(range(1_000_000, 2_000_000))  # of no schema
+    last = range(64)  # as many records as are looked at first: the claims are read after them
+
+    with Registry({"url": registry}) as schemas:
+        claim(properties, schemas, writer, names)
+        for name in flooded:
+            values = [struct.pack(">bI", 0, next(ids)) + b"\0" for _ in last]
+            send(properties, [(f"{name}.transaction", 0, None, v, []) for v in values], "flooding")
+        send(properties, [(f"{quiet}.transaction", 0, None, b"?", []) for _ in last], "flooding")
+
+        owners = read_owners(properties, schemas, names)
+
+    assert owners == dict.fromkeys(names, Owner(writer))

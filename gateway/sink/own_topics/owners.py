@@ -133,7 +133,8 @@ def read_owners(
     if not existing:
         return {}
     doing = "reading the last markers"
-    registered = RegisteredSchemas(registry)
+    # One per topic: a topic that names too many schemas must not keep others from being read.
+    registered = {topic: RegisteredSchemas(registry) for topic in existing}
     connection_errors = ErrorCallback()
     consumer = make_client(Consumer, consumer_properties(kafka), connection_errors)
     deadline = time.monotonic() + timeout_s
@@ -173,7 +174,7 @@ def _read_tails(
     consumer: Consumer,
     topics: Sequence[str],
     look: int,
-    registered: RegisteredSchemas,
+    registered: Mapping[str, RegisteredSchemas],
     deadline: float,
 ) -> tuple[dict[str, list[Said | None]], set[str], dict[str, FatalError]]:
     """Return the markers in the last `look` offsets of each topic.
@@ -203,7 +204,7 @@ def _read_tails(
         topic, error = message.topic() or "", message.error()
         if error is None:
             level = logging.WARNING if unreadable[topic] < _MOST_NAMED else logging.DEBUG
-            said = _said(message, registered, level)
+            said = _said(message, registered[topic], level)
             unreadable[topic] += said is None
             tails[topic].append(said)
         elif error.code() == KafkaError._PARTITION_EOF:
