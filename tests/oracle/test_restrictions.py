@@ -13,7 +13,7 @@ from typing import Final
 import psycopg
 import pytest
 
-from gateway.core.errors import DefinitionError
+from gateway.core.errors import AccessError, DefinitionError, FilterError, GatewayError
 from gateway.definitions.combine import find_problems
 from gateway.definitions.sql.parser import parse_definitions
 from gateway.source.catalog.catalog import read_catalog
@@ -132,6 +132,53 @@ def on_server(servers: Servers, major: int) -> Iterator[Connection]:
             yield connection
     finally:
         factory.drop_all()
+
+
+@pytest.mark.parametrize("postgres_major", EVALUATED_ON, indirect=True)
+def test_a_missing_right_is_told_for_what_it_is(connection: Connection) -> None:
+    role = role_of(connection)
+    connection.execute("CREATE SCHEMA closed")
+    found = []
+    for right in ("nothing", "TEMPORARY"):
+        if right != "nothing":
+            database = connection.info.dbname
+            connection.execute(f"REVOKE {right} ON DATABASE {database} FROM PUBLIC".encode())
+        connection.execute(f"SET ROLE {role}".encode())
+        found += [denied(connection, text) for text in ("closed.f(a) = 1", "a > 1")]
+        connection.execute("RESET ROLE")
+
+    closed, accepted, *without_temporary = found
+    assert closed is not None and accepted is None
+    assert isinstance(closed, FilterError)
+    assert "permission denied for schema closed" in closed.message
+    assert closed.position == len(PREFIX)
+    assert "TEMPORARY" not in str(closed)
+    for error in without_temporary:
+        assert isinstance(error, AccessError)
+        assert error.hint is not None and "grant TEMPORARY on the database" in error.hint
+
+
+def test_a_type_that_a_role_may_not_use_is_no_missing_right_on_the_database(
+    servers: Servers,
+) -> None:
+    with on_server(servers, 14) as connection:
+        role = role_of(connection)
+        grant = f"REVOKE USAGE ON TYPE mood FROM PUBLIC; GRANT SELECT ON t TO {role}"
+        connection.execute(grant.encode())
+        connection.execute(f"SET ROLE {role}".encode())
+        error = denied(connection, "a > 1")
+
+    assert isinstance(error, FilterError)
+    assert "permission denied for type mood" in error.message
+
+
+def denied(connection: Connection, text: str) -> GatewayError | None:
+    """The gateway's error for a filter; None if it is accepted."""
+    try:
+        read_catalog(connection, parse_definitions(f"{PREFIX}{text}\n)"))
+    except GatewayError as error:
+        return error
+    return None
 
 
 PREFIX: Final = "CREATE PUBLICATION p FOR TABLE t WHERE ("

@@ -54,10 +54,9 @@ _CHECK_QUERY: Final = """
     WHERE k.contype = 'c' AND c.relname = %s AND c.relnamespace = pg_catalog.pg_my_temp_schema()"""
 
 _MAY_LOCK: Final = "SELECT pg_catalog.has_table_privilege(%s::pg_catalog.oid, 'SELECT')"
-_MAY_USE: Final = """
-    SELECT pg_catalog.has_schema_privilege(c.relnamespace, 'USAGE')
-        AND pg_catalog.has_table_privilege(c.oid, 'SELECT')
-    FROM pg_catalog.pg_class AS c WHERE c.oid = %s"""
+_MAY_MAKE_VIEWS: Final = (
+    "SELECT pg_catalog.has_database_privilege(pg_catalog.current_database(), 'TEMPORARY')"
+)
 _TYPES: Final = """
     SELECT ARRAY(SELECT a.atttypid FROM pg_catalog.pg_attribute AS a
         WHERE a.attrelid = %s AND a.attnum > 0 AND NOT a.attisdropped)"""
@@ -105,22 +104,24 @@ class FilterResolver:
         try:
             return self._ask_view(clause, table)
         except psycopg.errors.InsufficientPrivilege as error:
-            why = f"resolve the filter on {table}: {error.diag.message_primary}"
-            row = self._connection.execute(_MAY_USE, (table.oid,)).fetchone()
-            if row is None or not row[0]:
-                raise FilterError(
-                    f"the server does not let this role {why}",
-                    text=self._text,
-                    position=clause.where_position,
-                    hint="grant SELECT on the table and USAGE on its schema to the role of "
-                    "[source].dsn",
-                ) from None
-            raise AccessError(
-                f"the server does not let this role {why}",
-                hint="grant TEMPORARY on the database to the role of [source].dsn",
-            ) from None
+            raise self._denial(error.diag.message_primary, clause, table) from None
         except psycopg.Error as error:
             raise self._refusal(error, clause, self._prefix_length) from None
+
+    def _denial(self, message: str | None, clause: TableClause, table: Table) -> GatewayError:
+        """Return the error for a filter for which the role lacks a right, in the server's words."""
+        why = f"the server does not let this role resolve the filter on {table}: {message}"
+        row = self._connection.execute(_MAY_MAKE_VIEWS).fetchone()
+        if row is not None and not row[0]:
+            return AccessError(
+                why, hint="grant TEMPORARY on the database to the role of [source].dsn"
+            )
+        return FilterError(
+            why,
+            text=self._text,
+            position=clause.where_position,
+            hint="grant the role of [source].dsn what it lacks",
+        )
 
     def _refuse_user_types(self, clause: TableClause, table: Table) -> None:
         """Refuse what PostgreSQL refuses, before it reads a literal as a value of such a type."""
