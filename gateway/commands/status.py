@@ -12,7 +12,7 @@ from gateway.config import Settings
 from gateway.core.display import say
 from gateway.core.errors import AccessError, GatewayError, TransientError
 from gateway.core.lsn import ZERO_LSN, Lsn, format_lsn
-from gateway.core.records import Watermark
+from gateway.definitions.model import Definitions
 from gateway.definitions.server import SUFFIXES
 from gateway.monitor.status import KAFKA, SOURCE, Severity, Status, TableStatus, tables_of
 from gateway.runtime.planning.plan import read_definitions
@@ -86,7 +86,8 @@ def read_status(settings: Settings) -> Status:
         if isinstance(error, AccessError):
             denied[error.message] = error.hint or ""
     watermark = None if known is None else known.watermark
-    muted = {} if watermark is None or KAFKA in away else _muted(settings)
+    file = None if watermark is None else _read_file(settings)
+    in_force = "" if watermark is None else watermark.definitions
     estimates = {} if source is None else source.estimates
     forgotten = watermark is not None and watermark.end_lsn == ZERO_LSN
     copies = () if watermark is None else watermark.copies
@@ -100,28 +101,26 @@ def read_status(settings: Settings) -> Status:
         refusal=None if watermark is None else watermark.refusal,
         away=away,
         denied=denied,
-        muted=muted,
+        muted={} if file is None else _muted(settings, file),
         publications=source.publications if source is not None and forgotten else (),
-        file_differs=watermark is not None and not forgotten and _differs(settings, watermark),
+        file_differs=file is not None and not forgotten and in_force not in ("", file.fingerprint),
     )
 
 
-def _muted(settings: Settings) -> dict[str, str]:
+def _read_file(settings: Settings) -> Definitions | None:
+    """Return the definitions in the file; None if it cannot be read."""
+    try:
+        return read_definitions(settings)
+    except GatewayError:
+        return None
+
+
+def _muted(settings: Settings, definitions: Definitions) -> dict[str, str]:
     """Return the subscriptions for which nothing can be published, and why, as far as is known."""
     try:
-        subscriptions = read_definitions(settings).subscriptions
-        return muted_subscriptions(settings, (s.name for s in subscriptions))
+        return muted_subscriptions(settings, (s.name for s in definitions.subscriptions))
     except GatewayError:
         return {}
-
-
-def _differs(settings: Settings, watermark: Watermark) -> bool:
-    """Whether the definitions file differs from the definitions in force, as far as readable."""
-    try:
-        file = read_definitions(settings).fingerprint
-    except GatewayError:
-        return False
-    return watermark.definitions not in ("", file)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,11 @@ from urllib.request import urlopen
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from gateway.commands.status import read_status
+from gateway.config import Settings, load_settings
+from gateway.definitions.model import Definitions
 from gateway.monitor.metrics import PREFIX
+from gateway.runtime.planning.plan import read_definitions
 from tests.oracle.test_changing_publications import published_to
 from tests.support.gateway_process import GatewayProcess
 from tests.support.gateway_scene import Scene, current_lsn, value_of
@@ -214,6 +218,29 @@ def test_check_and_status_warn_before_the_retained_wal_comes_near_its_limit(
     messages = [problem["message"] for problem in json.loads(status.out)["problems"]]
     assert any("max_slot_wal_keep_size" in message for message in messages)
     assert "WARNING slot: the slot keeps" in checked.out
+
+
+def test_a_status_judges_all_by_one_reading_of_the_definitions(
+    scene: MakeScene, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with database.connect() as connection:
+        connection.execute(TABLES)
+    s = scene(DEFINITIONS)
+    s.run_to("0/1")
+    settings = load_settings(s.project.write(), {})
+    read: list[Path] = []
+
+    def counted(settings: Settings) -> Definitions:
+        read.append(settings.definitions.file)
+        return read_definitions(settings)
+
+    monkeypatch.setattr("gateway.commands.status.read_definitions", counted)
+    found = read_status(settings)
+
+    assert read == [settings.definitions.file]
+    assert (found.muted, found.file_differs) == ({}, False)
+    settings.definitions.file.write_text(settings.definitions.file.read_text().replace("5", "6"))
+    assert read_status(settings).file_differs
 
 
 def test_systemd_is_told_and_log_lines_are_json(
