@@ -25,7 +25,7 @@ from spark_consumer.formats.protocol import Table
 from spark_consumer.formats.schema_evolution import Known, follow, known_after, matched, planned
 from spark_consumer.kafka.batch_profile import Survey, copy_beginnings, survey
 from spark_consumer.kafka.decode import RowTypes, changes
-from spark_consumer.kafka.layout import ColumnPlan, value_layout
+from spark_consumer.kafka.layout import ColumnPlan, Layout, value_layout
 from spark_consumer.kafka.position import Position, Share
 from spark_consumer.kafka.registry import Schemas
 from spark_consumer.kafka.schema_epochs import Epoch, cut_epochs
@@ -103,11 +103,11 @@ class Applier:
             mine, left = _rest(mine, left, truncates)
         done = {**share.start.done, **truncates}
         recreate = found is None or bool(begun)
-        begun_schema = next((value_id for _, value_id in begun.values()), None)
+        emptying_id = next((part.truncate_id for n, part in parts if n in truncates), None)
         emptied = found is None or bool(truncates)
         epochs = cut_epochs(mine, left, self._schemas) if left is not None else []
         if not epochs:
-            return self._write_nothing(table, found, share, held, begun_schema, emptied, recreate)
+            return self._write_nothing(table, found, share, held, emptying_id, recreate=recreate)
         generation = _generation(table, found, recreate=recreate)
         position = replace(share.start, topic=share.topic, topic_id=share.position.topic_id)
         for epoch in epochs:
@@ -119,7 +119,8 @@ class Applier:
             )
             position = replace(position, generation=generation)
             known = {} if recreate or found is None else found.commit.columns
-            columns = self._columns(table, known, epoch, recreate=recreate)
+            value_id = epoch.pieces[0].value_id
+            columns = self._columns(table, known, epoch.layout, value_id, recreate=recreate)
             serial = next_serial(table, found)
             commit = Commit(position, known_after(epoch.layout, known), serial)
             self._write(
@@ -158,19 +159,29 @@ class Applier:
         found: Found | None,
         share: Share,
         held: Survey,
-        value_id: int | None,
-        emptied: bool,
+        emptying_id: int | None,
+        *,
         recreate: bool,
     ) -> Found:
-        """Apply a share without rows: an empty copy, a TRUNCATE, or a mere change of position."""
+        """Apply a share that leaves no rows: an empty copy, a TRUNCATE, or a change of position.
+
+        The columns are those of the last `t`, as they are when its rows and the `t` come apart.
+
+        Args:
+            table: Table, opened with the applier's session.
+            found: Current state of the table; None if it does not exist.
+            share: Share to apply.
+            held: Survey of the share.
+            emptying_id: Value schema's id of the last `t`; None if there is none.
+            recreate: Whether the table starts over.
+        """
         generation = _generation(table, found, recreate=recreate)
         position = replace(_reached(share), generation=generation)
         serial = next_serial(table, found)
         if recreate:
-            if value_id is None:
-                value_id = max(piece.value_id for piece in held.pieces)
+            value_id = emptying_id or max(piece.value_id for piece in held.pieces)
             layout = value_layout(self._schemas.schema(value_id))
-            columns = planned(layout, self._types.of(value_id))
+            columns = self._columns(table, {}, layout, value_id, recreate=True)
             commit = Commit(position, known_after(layout), serial)
             fields = ", ".join(f"`{c.field}` {c.spark_type}" for c in columns)
             rows = self.spark.createDataFrame([], f"v struct<{fields.replace('` ', '`: ')}>")
@@ -183,22 +194,33 @@ class Applier:
             table.write(named, commit, found, empty=True, recreate=True)
         else:
             assert found is not None
-            commit = Commit(position, found.commit.columns, serial)
+            known = found.commit.columns
+            if emptying_id is not None:
+                layout = value_layout(self._schemas.schema(emptying_id))
+                self._columns(table, known, layout, emptying_id, recreate=False)
+                known = known_after(layout, known)
+            commit = Commit(position, known, serial)
             none = self.spark.createDataFrame([], StructType(table.fields()))
-            table.write(none, commit, found, empty=emptied, recreate=False)
+            table.write(none, commit, found, empty=emptying_id is not None, recreate=False)
         return Found(table.version(), commit)
 
     def _columns(
-        self, table: Table, known: Mapping[str, Known], epoch: Epoch, *, recreate: bool
+        self,
+        table: Table,
+        known: Mapping[str, Known],
+        layout: Layout,
+        value_id: int,
+        *,
+        recreate: bool,
     ) -> tuple[ColumnPlan, ...]:
-        """Evolve the table to the epoch's columns; return them as the table has them."""
-        written = self._types.of(epoch.pieces[0].value_id)
+        """Evolve the table to the columns of a layout; return them as the table has them."""
+        written = self._types.of(value_id)
         if recreate:
-            return planned(epoch.layout, written)
-        steps = follow(table.fields(), known, epoch.layout, written, table.label)
+            return planned(layout, written)
+        steps = follow(table.fields(), known, layout, written, table.label)
         if steps:
             table.alter(steps)
-        return matched(table.fields(), epoch.layout)
+        return matched(table.fields(), layout)
 
     def _write(
         self,
@@ -285,7 +307,13 @@ def _rest(
     # A copy's records begin with a `t`, which is no change: the rest is known.
     if all(held.partitions[n].truncate == first[n] == passed[n] - 1 for n in passed):
         left = {
-            number: replace(part, first=part.first + 1, records=part.records - 1, truncate=None)
+            number: replace(
+                part,
+                first=part.first + 1,
+                records=part.records - 1,
+                truncate=None,
+                truncate_id=None,
+            )
             if number in passed
             else part
             for number, part in held.partitions.items()

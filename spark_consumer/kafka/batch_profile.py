@@ -75,6 +75,7 @@ class Held:
         last: Last offset, tombstones included.
         records: Number of records, tombstones included.
         truncate: Offset of the last `t`, or None.
+        truncate_id: Value schema's id of that `t`, or None.
         lone: Value schema's id and Avro body of the `t` when there is but one, or None.
     """
 
@@ -82,6 +83,7 @@ class Held:
     last: int
     records: int
     truncate: int | None
+    truncate_id: int | None
     lone: tuple[int, bytes] | None
 
 
@@ -177,12 +179,14 @@ def _survey(topic: str, rows: Sequence[Any]) -> Survey:
     for number in sorted({row.partition for row in rows}):
         mine = [row for row in rows if row.partition == number]
         emptying = [row for row in mine if row.truncates]
+        latest = max(emptying, key=lambda row: row.truncate, default=None)
         lone = len(emptying) == 1 and emptying[0].truncates == 1
         partitions[number] = Held(
             first=min(row["first"] for row in mine),
             last=max(row["last"] for row in mine),
             records=sum(row.records for row in mine),
-            truncate=max((row.truncate for row in emptying), default=None),
+            truncate=latest and latest.truncate,
+            truncate_id=latest and schema_number(latest.value_id),
             lone=_lone(emptying[0]) if lone else None,
         )
     pieces: dict[tuple[int | None, int], Piece] = {}

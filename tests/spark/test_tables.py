@@ -88,6 +88,33 @@ def test_the_identity_may_change_and_a_truncate_comes_in_between(
     assert table.rows() == [(1,)]
 
 
+@pytest.mark.parametrize("copied_before", [True, False])
+def test_a_truncate_that_leaves_no_rows_brings_the_columns_that_the_rows_before_it_had(
+    spark: SparkSession, tmp_path: Path, tables: TableFormat, copied_before: bool
+) -> None:
+    key = Col("a", "int", "integer")
+    topic = TableTopic(StaticSchemas(), "s.public.t", [key], ["a"])
+    topic.truncate(0x90, 0, snapshot="first")
+    topic.change("r", 0x90, 0, after={"a": 1})
+    table = Direct(spark, tmp_path, topic, tables)
+    if copied_before:
+        table.apply()
+    topic.columns = [key, Col("late", "string", "text", number=9)]
+    topic.change("c", 0x98, 1, after={"a": 2, "late": "gone"})
+    topic.truncate(0xA0, 1)
+
+    table.apply(first=2 if copied_before else 0)
+
+    there = tables.table(spark.newSession(), str(tmp_path / "s" / "public" / "t"), "t").rows()
+    assert there.columns == ["a", "late"]
+    assert table.rows() == []
+
+    topic.change("c", 0xB0, 1, after={"a": 3, "late": "here"})
+    table.apply(first=4)
+
+    assert table.rows() == [(3, "here")]
+
+
 def test_a_row_of_a_copy_takes_the_place_of_what_the_stream_has_brought(
     spark: SparkSession, tmp_path: Path, tables: TableFormat
 ) -> None:

@@ -86,6 +86,8 @@ class Workload:
         name = f"c{self._next}"
         self._added[table].append(name)
         self._both(f"ALTER TABLE {table} ADD COLUMN {name} text")
+        # A column shows with the next change of the table, and the UPDATE may find no row.
+        self._insert(table)
         self._publisher.execute(f"UPDATE {table} SET {name} = b WHERE n > 3".encode())
 
     def _drop_column(self, table: str) -> None:
