@@ -36,6 +36,7 @@ from tests.support.secured import (
     make_authority,
     secured_servers,
 )
+from tests.support.servers import Connection
 from tests.support.sink_scene import FixedIds, finish
 from tests.support.waiting import wait_until
 
@@ -331,18 +332,55 @@ def test_a_topic_that_may_not_be_written_any_more_holds_what_it_concerns_and_not
             project.stop_all()
             connection.execute("DELETE FROM t1 WHERE a >= 100; DELETE FROM t2 WHERE a >= 100")
             connection.execute("DELETE FROM t3 WHERE a >= 100")
-            wait_until(
-                lambda: (
-                    connection.execute(
-                        "SELECT count(*) FROM pg_replication_slots WHERE slot_name = 'revoked'"
-                        " AND active"
-                    ).fetchone()
-                    == (0,)
-                ),
-                60,
-                "the slot to be free",
-            )
+            wait_until(lambda: _is_free(connection, "revoked"), 60, "the slot to be free")
             connection.execute("SELECT pg_drop_replication_slot('revoked')")
+
+
+def test_a_right_to_write_that_all_topics_lose_is_asked_for_until_it_is_given_back(
+    secured: Secured, tmp_path: Path
+) -> None:
+    admin = secured.admin()
+    grant_documented_acls(admin, {"subscription": "withdrawn"})
+    denial = AclBinding(
+        ResourceType.TOPIC,
+        "withdrawn.",
+        ResourcePatternType.PREFIXED,
+        f"User:{GATEWAY}",
+        "*",
+        AclOperation.WRITE,
+        AclPermissionType.DENY,
+    )
+    project = secured.project(
+        tmp_path,
+        "CREATE PUBLICATION p FOR TABLE t1;"
+        "CREATE SUBSCRIPTION withdrawn CONNECTION '' PUBLICATION p;",
+    )
+    project.slot = "withdrawn"
+    project.extra = {**project.extra, "source": {"dsn": secured.postgres.dsn(DATABASE)}}
+    environment = secured.environment()
+    del environment["PGSLUICE_SOURCE__DSN_FILE"]
+    # As the start of an attempt finds it: nothing has been written then.
+    words = "writing to topic withdrawn.public.t1: not authorised"
+
+    with secured.postgres.connect(DATABASE) as connection, secured.reader() as reader:
+        try:
+            gateway = project.start(environment=environment)
+            gateway.wait_until_copied()
+            admin.create_acls([denial])[denial].result()
+            connection.execute("INSERT INTO t1 VALUES (200, 'x')")
+            wait_until(lambda: gateway.log().count(words) > 1, 60, "two attempts to be refused")
+            for future in admin.delete_acls([_filter_of(denial)]).values():
+                future.result()
+            topic = "withdrawn.public.t1"
+            wait_until(
+                lambda: (200, "x") in Rebuilt().apply(reader.read(topic)).rows(), 60, "the row"
+            )
+            assert gateway.terminate() == 0, gateway.log()
+        finally:
+            project.stop_all()
+            connection.execute("DELETE FROM t1 WHERE a >= 200")
+            wait_until(lambda: _is_free(connection, "withdrawn"), 60, "the slot to be free")
+            connection.execute("SELECT pg_drop_replication_slot('withdrawn')")
 
 
 def test_each_server_is_named_when_its_certificate_is_not_trusted(
@@ -435,6 +473,13 @@ def test_a_topic_that_may_not_be_written_is_named_also_when_others_were_produced
     assert type(errors[0]) is AccessError
     assert "not authorised" in errors[0].message
     assert may_not in errors[0].message
+
+
+def _is_free(connection: Connection, slot: str) -> bool:
+    found = connection.execute(
+        "SELECT active FROM pg_replication_slots WHERE slot_name = %s", [slot]
+    ).fetchone()
+    return found is None or not found[0]
 
 
 def _filter_of(acl: AclBinding) -> AclBindingFilter:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from gateway.core.errors import FatalError
+from gateway.core.errors import AccessError
 from gateway.definitions.combine import make_plan
 from gateway.definitions.model import Plan
 from gateway.definitions.sql.parser import parse_definitions
@@ -123,7 +123,7 @@ def test_a_role_without_rights_is_told_what_an_owner_should_run(connection: Conn
     connection.execute(f"CREATE ROLE {role}".encode())
     try:
         connection.execute(f"SET ROLE {role}".encode())
-        with pytest.raises(FatalError) as raised:
+        with pytest.raises(AccessError) as raised:
             ensure_publications(connection, plan, prefix="gw")
         statements = check_publications(connection, plan, prefix="gw")
         assert raised.value.hint is not None

@@ -16,7 +16,7 @@ from typing import Final
 import psycopg
 
 from gateway.config import Settings
-from gateway.core.errors import ConfigError, FatalError, GatewayError, TransientError
+from gateway.core.errors import AccessError, ConfigError, GatewayError, TransientError
 from gateway.definitions.model import Plan
 from gateway.source.provisioning.own_publications import check_publications, missing_rights
 from gateway.source.session.connection import ServerFacts, classify_server_error, read_only
@@ -71,7 +71,7 @@ def plan_refusals(
     if statements:
         yield (
             "publications",
-            FatalError(
+            AccessError(
                 "the role of [source].dsn may not make the gateway's publications",
                 hint="let the owner of the tables run:\n" + "\n".join(statements),
             ),

@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 from gateway.core.background import OnWait, call_in_background, keep_waiting
 from gateway.core.closing import Closing
 from gateway.core.errors import (
+    AccessError,
     ConfigError,
     FatalError,
     GatewayError,
@@ -97,7 +98,8 @@ class Registry(Closing):
         Raises:
             SchemaRefusedError: the registry refuses it as incompatible with earlier versions.
             TransientError: the registry cannot be reached.
-            FatalError: it refuses the request, for example the credentials.
+            AccessError: it refuses the user.
+            FatalError: it refuses the request.
         """
         text = json.dumps(schema, ensure_ascii=False, separators=(",", ":"))
         found = self._ids.get((subject, text))
@@ -130,6 +132,7 @@ class Registry(Closing):
 
         Raises:
             TransientError: the registry cannot be reached, or fails.
+            AccessError: it refuses the user.
             FatalError: it refuses the request.
         """
         try:
@@ -155,7 +158,8 @@ class Registry(Closing):
 
         Raises:
             TransientError: the registry cannot be reached.
-            FatalError: it refuses the request, for example the credentials.
+            AccessError: it refuses the user.
+            FatalError: it refuses the request.
         """
         try:
             self._client.get_subjects()
@@ -190,7 +194,7 @@ class Registry(Closing):
                 "versions when nobody reads those records any more",
             )
         if error.http_status_code in (401, 403):
-            return FatalError(
+            return AccessError(
                 f"{what} refuses the request: {reason} (HTTP {error.http_status_code})",
                 hint='check "basic.auth.user.info" in [registry], and the rights of this user',
             )

@@ -15,7 +15,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._acl import AclOperation
 from confluent_kafka.admin._topic import TopicDescription
 
-from gateway.core.errors import FatalError, TransientError
+from gateway.core.errors import AccessError, FatalError, TransientError
 from gateway.sink.clients.failures import RIGHTS, classify_kafka_error
 from gateway.sink.clients.properties import admin_properties, make_client
 
@@ -104,10 +104,10 @@ def ids_of(topics: Mapping[str, KnownTopic]) -> dict[str, str]:
     return {name: topic.topic_id for name, topic in topics.items() if topic.topic_id}
 
 
-def unwritable(topics: Mapping[str, KnownTopic]) -> dict[str, FatalError]:
+def unwritable(topics: Mapping[str, KnownTopic]) -> dict[str, AccessError]:
     """Return the errors of topics that may not be written, by name."""
     return {
-        name: FatalError(f"writing to topic {name}: not authorised", hint=RIGHTS)
+        name: AccessError(f"writing to topic {name}: not authorised", hint=RIGHTS)
         for name, topic in topics.items()
         if not topic.may_write
     }

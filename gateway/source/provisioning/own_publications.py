@@ -18,7 +18,7 @@ from typing import Any, Final
 import psycopg
 from psycopg import sql
 
-from gateway.core.errors import FatalError, TransientError
+from gateway.core.errors import AccessError, TransientError
 from gateway.core.identifiers import one_line
 from gateway.definitions.model import Operation, Plan, ServerPublication
 from gateway.definitions.server import SUFFIXES
@@ -70,7 +70,7 @@ def ensure_publications(connection: _Connection, plan: Plan, *, prefix: str) -> 
         that the role may not do: these are not needed.
 
     Raises:
-        FatalError: the role may not do it; the hint has the SQL for an owner to run.
+        AccessError: the role may not do it; the hint has the SQL for an owner to run.
         TransientError: a table's lock could not be had in time, one was renamed or dropped just
             now, or the connection is gone.
     """
@@ -106,7 +106,7 @@ def _execute(
     except psycopg.errors.InsufficientPrivilege as error:
         if not any(statement.needed for statement in statements):
             return []
-        raise FatalError(
+        raise AccessError(
             f"the role of [source].dsn may not make the gateway's publications: "
             f"{error.diag.message_primary}",
             hint="let the owner of the tables run:\n" + "\n".join(_shown(connection, statements)),
@@ -197,7 +197,7 @@ def drop_publications(connection: _Connection, *, prefix: str) -> list[str]:
         The statements that were executed.
 
     Raises:
-        FatalError: the role may not do it.
+        AccessError: the role may not do it.
         TransientError: the connection is gone.
     """
     names = [prefix + suffix for suffix in SUFFIXES]

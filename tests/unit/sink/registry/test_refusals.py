@@ -1,0 +1,21 @@
+"""Answers by which a registry refuses the gateway's user."""
+
+from __future__ import annotations
+
+import pytest
+
+from gateway.core.errors import AccessError
+from gateway.sink.registry.registry import Registry
+from tests.support.registry_answers import answering_registry
+
+
+@pytest.mark.parametrize("status", [401, 403])
+def test_a_registry_that_refuses_the_user_withholds_a_right(status: int) -> None:
+    refusal = b'{"error_code": 40101, "message": "no such user"}'
+    with answering_registry(None, {7: (status, refusal)}) as server:
+        registry = Registry({"url": server.url})
+
+        with pytest.raises(AccessError, match="no such user") as raised:
+            registry.find_text(7)
+
+    assert raised.value.hint is not None and "basic.auth.user.info" in raised.value.hint
