@@ -141,7 +141,7 @@ class Daemon:
 
         A right that was there before may come back, and until then the status says what is missing.
         """
-        if isinstance(failure, AccessError) and self._carried.definitions is not None:
+        if isinstance(failure, AccessError) and self._carried.has_streamed:
             return failure
         return failure if isinstance(failure, TransientError) else shortage(failure)
 

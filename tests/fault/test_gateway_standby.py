@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from psycopg.conninfo import make_conninfo
 
 from tests.integration.test_gateway_monitor import LISTENING, Monitored
 from tests.support.gateway_scene import (
@@ -32,15 +33,16 @@ TABLES = "CREATE TABLE t (a int PRIMARY KEY); CREATE TABLE u (a int PRIMARY KEY)
 @pytest.fixture
 def on_machine(
     tmp_path: Path, database: Database, kafka: str, registry: str
-) -> Iterator[Callable[[str, str], Scene]]:
-    """Make a gateway's files on a machine of its own: ``on_machine("a", definitions)``."""
+) -> Iterator[Callable[..., Scene]]:
+    """Make a gateway's files on a machine of its own: ``on_machine("a", definitions, role)``."""
     made: list[Scene] = []
     limits = {"feedback_interval_s": 0.5, "progress_interval_s": 0.2}
     extra: dict[str, Any] = {**LISTENING, "limits": limits}
 
-    def make(name: str, definitions: str) -> Scene:
+    def make(name: str, definitions: str, role: str = "") -> Scene:
         slot = f"gw_{database.name}"
-        made.append(Scene(tmp_path / name, database.dsn, kafka, registry, slot, definitions, extra))
+        dsn = make_conninfo(database.dsn, user=role) if role else database.dsn
+        made.append(Scene(tmp_path / name, dsn, kafka, registry, slot, definitions, extra))
         return made[-1]
 
     yield make
@@ -53,7 +55,7 @@ def is_ready(gateway: Monitored) -> bool:
 
 
 def test_a_standby_with_other_definitions_waits_until_they_are_those_in_force_or_are_to_count(
-    on_machine: Callable[[str, str], Scene], database: Database
+    on_machine: Callable[..., Scene], database: Database
 ) -> None:
     with database.connect() as connection:
         connection.execute(TABLES)
@@ -109,3 +111,48 @@ def test_a_standby_with_other_definitions_waits_until_they_are_those_in_force_or
         assert third.process.terminate() == 0, third.process.log()
         assert a.rebuilt("u") == [(1,)]
         assert a.rebuilt("t") == [(1,), (2,)]
+
+
+def test_a_gateway_that_has_led_and_stands_by_with_other_definitions_waits_for_its_right(
+    on_machine: Callable[..., Scene], database: Database
+) -> None:
+    role = f"role_{database.name}"
+    with database.connect() as connection:
+        connection.execute(TABLES)
+        connection.execute(f"CREATE ROLE {role} SUPERUSER LOGIN".encode())
+
+        def end_sessions(where: str) -> None:
+            of_role = f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE {where}"
+            connection.execute(of_role.encode(), [role])
+
+        try:
+            a, b = on_machine("a", BOTH, role), on_machine("b", BOTH)
+            first = Monitored(a.project.start())
+            first.process.wait_until_copied()
+            second = Monitored(b.project.start())
+            wait_until(lambda: is_ready(second), 60, "the second to stand by")
+            os.kill(first.process.pid, signal.SIGSTOP)
+            try:
+                end_sessions("usename = %s AND backend_type = 'walsender'")
+                second.process.wait_until_doing("streaming")
+            finally:
+                os.kill(first.process.pid, signal.SIGCONT)
+            first.process.wait_until_doing("standby")
+            b.project.definitions = WITHOUT_U.replace("{s}", a.slot)
+            assert b.cli("reload").code == 0
+            wait_until(lambda: WORDS in first.get("/readyz")[1], 60, "the first to compare")
+            a.project.definitions = b.project.definitions
+            a.project.write()
+            wait_until(lambda: is_ready(first), 60, "the first to read its file again")
+
+            connection.execute(f"ALTER ROLE {role} NOLOGIN".encode())
+            end_sessions("usename = %s")
+            first.process.wait_for("is not permitted to log in")
+            wait_until(lambda: first.metrics()["access_refused"][()] == 1, 60, "it to be said")
+            connection.execute(f"ALTER ROLE {role} LOGIN".encode())
+            wait_until(lambda: is_ready(first), 60, "the first to stand by again")
+            assert first.process.terminate() == second.process.terminate() == 0
+        finally:
+            a.close()
+            b.close()
+            connection.execute(f"DROP OWNED BY {role}; DROP ROLE {role}".encode())

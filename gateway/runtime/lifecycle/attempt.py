@@ -332,6 +332,7 @@ class Attempt:
         )
         self.streaming_since = time.monotonic()
         process.standby.lead()
+        carried.has_streamed = True
         # What was lost before is being copied.
         carried.definitions, carried.lost = setup.definitions, frozenset()
         outcome = streaming.run(going_on.confirmed_lsn)

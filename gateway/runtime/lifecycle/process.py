@@ -70,15 +70,18 @@ class Carried:
     Attributes:
         was_down: Whether time may have passed since the last stream: none has run yet, or it
             failed.
+        has_streamed: Whether a stream has run in this process.
         ask_server: Whether filters that the server evaluates may appear.
         lost: Topics that lack records, whose tables are not being copied yet.
         warned: Risks of topics that have been logged.
-        definitions: Definitions in force, once a gateway has streamed; None for those of the file.
+        definitions: Definitions in force, once a gateway has streamed; None for those of the file,
+            also when another gateway has put others into force.
         faults: Faults of tables that a copy could not read; they are held until other definitions
             come into force.
     """
 
     was_down: bool = True
+    has_streamed: bool = False
     ask_server: bool = False
     lost: frozenset[str] = frozenset()
     warned: frozenset[str] = frozenset()
