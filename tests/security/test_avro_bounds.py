@@ -9,7 +9,6 @@ import uuid
 from typing import Any
 
 import pytest
-from confluent_kafka import Producer
 
 from gateway.core.errors import FatalError, ProtocolError
 from gateway.core.records import Writer
@@ -21,6 +20,7 @@ from gateway.sink.registry.registry import Registry
 from gateway.sink.topics.topics import TopicSpec, ensure_topics
 from spark_consumer.kafka.batch_profile import begins_copy
 from tests.support.registry_answers import answering_registry, schema_answer
+from tests.support.spark.kafka_topics import produce_bomb
 from tests.support.spark.records import Col, StaticSchemas, TableTopic, value_schema
 
 LONG = 400_000
@@ -70,29 +70,13 @@ def test_a_marker_with_a_long_number_and_one_that_cannot_be_decompressed(
         with pytest.raises(ProtocolError, match=f"a value of {LONG} bytes"):
             RegisteredSchemas(schemas).decode(forged)
 
-        produce_bomb(kafka, topic)
+        produce_bomb(kafka, topic, 120 << 20, codec="zstd")
         with pytest.raises(FatalError, match="cannot be read") as refused:
             read_owners(properties, schemas, [name])
 
     assert owners == {name: Owner(writer)}
     assert topic in refused.value.message
     assert "kafka-delete-records" in (refused.value.hint or "")
-
-
-def produce_bomb(kafka: str, topic: str) -> None:
-    """Produce some kilobytes that are more, decompressed, than a client takes."""
-    failed: list[object] = []
-    producer = Producer(
-        {
-            "bootstrap.servers": kafka,
-            "compression.type": "zstd",
-            "message.max.bytes": 200_000_000,
-            "queue.buffering.max.kbytes": 400_000,
-        }
-    )
-    producer.produce(topic, bytes(120 << 20), on_delivery=lambda error, _: failed.append(error))
-    producer.flush(60)
-    assert failed == [None]
 
 
 def test_a_long_number_does_not_hold_up_the_driver() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 import threading
 import uuid
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,7 +17,12 @@ from spark_consumer.job.job import run
 from spark_consumer.reader import state_at
 from spark_consumer.settings import ConsumerSettings
 from tests.support.registry_answers import AnsweringRegistry, answering_registry
-from tests.support.spark.kafka_topics import RegisteredSchemas, Topics
+from tests.support.spark.kafka_topics import (
+    RegisteredSchemas,
+    Topics,
+    more_than_spark_has,
+    produce_bomb,
+)
 from tests.support.spark.records import Col, Record, TableTopic, value_schema
 
 if TYPE_CHECKING:
@@ -120,6 +126,40 @@ def test_a_record_that_claims_more_than_it_is_holds_its_table_and_no_other(
 ) -> None:
     with answering_registry(registry, {}) as hostile:
         _attack_with_records(spark, Attacked(kafka, registry, tmp_path), hostile)
+
+
+def test_a_record_of_a_table_that_takes_more_memory_than_there_is_holds_this_table(
+    spark: SparkSession, kafka: str, registry: str, tmp_path: Path
+) -> None:
+    attacked = Attacked(kafka, registry, tmp_path)
+    for name in ("healthy", "bombed"):
+        attacked.add(name)
+    attacked.publish(0x100, "healthy", "bombed")
+    assert run(attacked.settings, spark, stopping=threading.Event()) == 0
+    bombed = attacked.tables["bombed"]
+    bombed.change("c", 0x190, 1, after={"a": 2, "b": "before it"})
+    bombed.change("c", 0x198, 1, after={"a": 3, "b": "after it"})
+    last = bombed.records.pop()
+    attacked.tables["healthy"].change("c", 0x198, 1, after={"a": 2, "b": "later"})
+
+    def between() -> Iterator[Record]:
+        """The bomb, between two records of one transaction of the gateway."""
+        attacked.topics.deliver()
+        produce_bomb(kafka, bombed.topic, more_than_spark_has(spark))
+        yield last
+
+    attacked.topics.commit(
+        attacked.tables.values(), [{"kind": "PROGRESS", "end_lsn": 0x200}], more=between()
+    )
+
+    with pytest.raises(FatalConsumerError, match="a record takes more memory than Spark has"):
+        run(attacked.settings, spark, stopping=threading.Event())
+
+    manifest = state_at(attacked.name, at=None, warehouse=attacked.settings.warehouse, spark=spark)
+    assert manifest.end_lsn == 0x200
+    assert set(manifest.held_by_job) == {"public.bombed"}
+    assert attacked.rows(spark, "healthy") == [(1, "copied"), (2, "later")]
+    assert attacked.rows(spark, "bombed") == [(1, "copied")]
 
 
 def _attack_with_records(

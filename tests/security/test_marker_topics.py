@@ -14,7 +14,6 @@ from urllib.error import HTTPError, URLError
 from urllib.request import urlopen
 
 import pytest
-from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 
 from devkit.embedded.processes import free_port
@@ -23,7 +22,12 @@ from spark_consumer.job.job import run
 from spark_consumer.kafka.topics import Topics as JobTopics
 from spark_consumer.reader import state_at
 from spark_consumer.settings import ConsumerSettings
-from tests.support.spark.kafka_topics import RegisteredSchemas, Topics
+from tests.support.spark.kafka_topics import (
+    RegisteredSchemas,
+    Topics,
+    more_than_spark_has,
+    produce_bomb,
+)
 from tests.support.spark.records import Col, Record, TableTopic
 from tests.support.waiting import PATIENCE, wait_until
 
@@ -212,24 +216,7 @@ def test_a_marker_of_some_kilobytes_that_takes_more_memory_than_there_is(
 ) -> None:
     ids = RegisteredSchemas(registry)
     healthy, bombed = victims = [Victim(kafka, ids, kind) for kind in ("healthy", "bombed")]
-    jvm: Any = spark._jvm
-    most = int(jvm.java.lang.Runtime.getRuntime().maxMemory())
-    failed: list[object] = []
-    producer = Producer(
-        {
-            "bootstrap.servers": kafka,
-            "compression.type": "gzip",
-            "message.max.bytes": 1_000_000_000,
-            "queue.buffering.max.kbytes": 2_000_000,
-        }
-    )
-    producer.produce(
-        bombed.topics.marker_topic,
-        bytes(min(most * 7 // 10, 900_000_000)),
-        on_delivery=lambda error, _: failed.append(error),
-    )
-    producer.flush(100)
-    assert failed == [None]
+    produce_bomb(kafka, bombed.topics.marker_topic, more_than_spark_has(spark))
     settings = replace(make_settings(*victims), available_now=True)
 
     with pytest.raises(FatalConsumerError, match="a record takes more memory than Spark has"):

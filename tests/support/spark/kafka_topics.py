@@ -7,7 +7,7 @@ import struct
 import uuid
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import KafkaError, Message, Producer
 from confluent_kafka.admin import AdminClient
@@ -17,6 +17,9 @@ from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
 import schemas
 from tests.support.spark.records import Record, TableTopic, encode
 from tests.support.waiting import PATIENCE
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
 class RegisteredSchemas:
@@ -87,7 +90,7 @@ class Topics:
                 end_lsn, commit_time = marker["end_lsn"], marker.get("commit_time")
             if marker["kind"] != "PROGRESS":
                 self._mark(marker)
-        assert self._producer.flush(30 * PATIENCE) == 0
+        self.deliver()
         offsets: list[dict[str, Any]] = [
             {
                 "topic": topic,
@@ -115,6 +118,10 @@ class Topics:
         for marker in markers:
             self._mark(marker)
         self._producer.commit_transaction(30 * PATIENCE)
+
+    def deliver(self) -> None:
+        """Wait until the brokers have what was produced so far."""
+        assert self._producer.flush(30 * PATIENCE) == 0
 
     def raw(self, records: Iterable[Record]) -> None:
         """Produce records as they are, in a transaction of their own, which no marker ends."""
@@ -154,3 +161,26 @@ class Topics:
                 return
             except BufferError:
                 self._producer.poll(1)
+
+
+def produce_bomb(bootstrap_servers: str, topic: str, size: int, *, codec: str = "gzip") -> None:
+    """Produce a record of so many bytes, which are some kilobytes on their way and on disk."""
+    failed: list[object] = []
+    producer = Producer(
+        {
+            "bootstrap.servers": bootstrap_servers,
+            "compression.type": codec,
+            "message.max.bytes": 1_000_000_000,
+            "queue.buffering.max.kbytes": 2_000_000,
+        }
+    )
+    producer.produce(topic, bytes(size), on_delivery=lambda error, _: failed.append(error))
+    producer.flush(100 * PATIENCE)
+    assert failed == [None]
+
+
+def more_than_spark_has(spark: SparkSession) -> int:
+    """Size of a record, in bytes, that the JVM of this session has no memory for when read."""
+    jvm: Any = spark._jvm
+    most = int(jvm.java.lang.Runtime.getRuntime().maxMemory())
+    return min(most * 7 // 10, 900_000_000)
