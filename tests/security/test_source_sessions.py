@@ -78,7 +78,7 @@ def test_nothing_that_shadows_a_name_of_postgresql_is_used(
             connection.execute(f"ALTER DATABASE \"{database.name}\" SET log_statement = 'all'")
 
             ended = [cli("init", database.dsn, "--folder", str(tmp_path / "made"))]
-            ended += [made.cli("schemas"), made.cli("check")]
+            ended += [made.cli("schemas"), made.cli("schemas", "--asyncapi"), made.cli("check")]
             ended += [made.cli("run", "--endpos", current_lsn(connection))]
             wait_until_slot_is_free(connection, made.slot)
             with made.project.start() as gateway:
@@ -99,7 +99,7 @@ def test_nothing_that_shadows_a_name_of_postgresql_is_used(
                     columns = ("id", "region")
                     source = SourceTable(_table(connection, name), (), columns, columns[:1])
                     assert list(reader.rows(source))
-            ended += [made.cli("slot", "drop")]
+            ended += [made.cli("takeover", made.slot), made.cli("slot", "drop")]
         found = sprung(connection)
         wanted = made.source_rows("SELECT id FROM t WHERE region = 'NSW' AND v > 3")
 
