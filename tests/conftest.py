@@ -22,12 +22,18 @@ import pytest
 
 from gateway.jars import ivy as jars
 from gateway.jars.java import java_home
-from tests.support import environment
-from tests.support.durations import Durations, path_to_write
-from tests.support.seeds import SEED
-from tests.support.servers import BRIEF_JAVA, Database, DatabaseFactory, PostgresServer, Servers
-from tests.support.shared_servers import ServerHub, SharedServers, given_servers
-from tests.support.work_queue import LongestFirst, Order, groups
+from tests.support.backends.servers import (
+    BRIEF_JAVA,
+    Database,
+    DatabaseFactory,
+    PostgresServer,
+    Servers,
+)
+from tests.support.backends.shared_servers import ServerHub, SharedServers, given_servers
+from tests.support.run import environment
+from tests.support.run.durations import Durations, path_to_write
+from tests.support.run.seeds import SEED
+from tests.support.run.work_queue import LongestFirst, Order, groups
 from tools import build_rows
 
 if TYPE_CHECKING:

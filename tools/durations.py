@@ -17,7 +17,7 @@ from typing import Any, Final
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 VARIABLE: Final = "PGSLUICE_DURATIONS"
-"""As in ``tests.support.durations``, which writes the file."""
+"""As in ``tests.support.run.durations``, which writes the file."""
 WRITTEN: Final = ROOT / "build" / "durations.json"
 RECORDED: Final = ROOT / "tests" / "durations.json"
 SHOWN: Final = 12

@@ -3,9 +3,10 @@
 ``python -m tools.run_tests TIER... [-- PYTEST ARGUMENT...]``. A tier is a folder of ``tests/``. The
 run fails when a tier has no folder, or when no test of it passed (the folder's conftest counts).
 
-The processes take one file of tests after the other, longest first (``tests.support.work_queue``).
-``PGSLUICE_TEST_WORKERS`` says how many there are. What each test took is written to
-``build/durations.json``, and its sum by file is shown in the end (``tools/durations.py``).
+The processes take one file of tests after the other, longest first
+(``tests.support.run.work_queue``). ``PGSLUICE_TEST_WORKERS`` says how many there are. What each
+test took is written to ``build/durations.json``, and its sum by file is shown in the end
+(``tools/durations.py``).
 """
 
 from __future__ import annotations

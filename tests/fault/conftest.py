@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.support.gateway_scene import scene
-from tests.support.rack import Rack
+from tests.support.backends.rack import Rack
+from tests.support.gateway.scene import scene
 
 __all__ = ["scene"]
 

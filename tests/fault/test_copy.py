@@ -13,8 +13,10 @@ from threading import Event
 import pytest
 
 from devkit.embedded.postgres import EmbeddedPostgres
-from tests.support.copy_load import ALL, PUBLICATIONS, SOME, CopyLoad
-from tests.support.gateway_scene import (
+from tests.support.backends.majors import alternating
+from tests.support.backends.servers import Database, DatabaseFactory
+from tests.support.gateway.native import NativeSubscription
+from tests.support.gateway.scene import (
     Scene,
     assert_exactly_once,
     current_lsn,
@@ -23,9 +25,7 @@ from tests.support.gateway_scene import (
     value_of,
     wait_for_copy_marker,
 )
-from tests.support.majors import alternating
-from tests.support.native import NativeSubscription
-from tests.support.servers import Database, DatabaseFactory
+from tests.support.workloads.copy import ALL, PUBLICATIONS, SOME, CopyLoad
 
 pytestmark = [pytest.mark.postgres, pytest.mark.kafka, pytest.mark.slow]
 

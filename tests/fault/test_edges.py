@@ -26,9 +26,9 @@ from gateway.sink.topics.topics import TopicSpec, ensure_topics, progress_topic_
 from gateway.source.session.connection import connect
 from gateway.source.stream.connection import ReplicationConnection
 from gateway.source.stream.slot import slot_status
-from tests.support.markers import decode_marker
-from tests.support.rack import Rack
-from tests.support.waiting import wait_until
+from tests.support.backends.rack import Rack
+from tests.support.models.markers import decode_marker
+from tests.support.run.waiting import wait_until
 
 BATCHES = 150
 RECORDS = 20

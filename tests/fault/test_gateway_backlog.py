@@ -14,8 +14,9 @@ import psycopg
 import pytest
 
 from devkit.embedded.kafka import EmbeddedKafka
-from tests.support.gateway_process import GatewayProcess
-from tests.support.gateway_scene import (
+from tests.support.backends.rack import Rack, RackServer
+from tests.support.gateway.process import GatewayProcess
+from tests.support.gateway.scene import (
     Scene,
     assert_exactly_once,
     current_lsn,
@@ -24,8 +25,7 @@ from tests.support.gateway_scene import (
     value_of,
     wait_until_confirmed,
 )
-from tests.support.rack import Rack, RackServer
-from tests.support.waiting import wait_until
+from tests.support.run.waiting import wait_until
 
 pytestmark = [pytest.mark.postgres, pytest.mark.kafka, pytest.mark.slow]
 

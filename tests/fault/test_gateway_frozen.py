@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from tests.support.gateway_process import GatewayProcess
-from tests.support.gateway_scene import Scene, assert_exactly_once, current_lsn, value_of
-from tests.support.proxy import Proxy
-from tests.support.servers import Database
-from tests.support.waiting import wait_until
+from tests.support.backends.proxy import Proxy
+from tests.support.backends.servers import Database
+from tests.support.gateway.process import GatewayProcess
+from tests.support.gateway.scene import Scene, assert_exactly_once, current_lsn, value_of
+from tests.support.run.waiting import wait_until
 
 pytestmark = [pytest.mark.postgres, pytest.mark.kafka, pytest.mark.slow]
 

@@ -10,17 +10,17 @@ from threading import Event
 import psycopg
 import pytest
 
-from tests.support.gateway_scene import (
+from tests.support.backends.servers import Database, DatabaseFactory
+from tests.support.gateway.native import NativeSubscription
+from tests.support.gateway.scene import (
     Scene,
     assert_exactly_once,
     current_lsn,
     running,
     value_of,
 )
-from tests.support.native import NativeSubscription
-from tests.support.servers import Database, DatabaseFactory
-from tests.support.waiting import wait_until
-from tests.support.workload import PUBLICATIONS, TABLES, Workload
+from tests.support.run.waiting import wait_until
+from tests.support.workloads.dml import PUBLICATIONS, TABLES, Workload
 
 pytestmark = [pytest.mark.postgres, pytest.mark.kafka, pytest.mark.slow]
 

@@ -13,7 +13,8 @@ from threading import Event
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
-from tests.support.gateway_scene import (
+from tests.support.backends.servers import Database
+from tests.support.gateway.scene import (
     Scene,
     assert_exactly_once,
     current_lsn,
@@ -22,8 +23,7 @@ from tests.support.gateway_scene import (
     wait_until_confirmed,
     wait_until_slot_is_free,
 )
-from tests.support.servers import Database
-from tests.support.waiting import PATIENCE, wait_until
+from tests.support.run.waiting import PATIENCE, wait_until
 
 pytestmark = [pytest.mark.postgres, pytest.mark.kafka]
 

@@ -11,7 +11,9 @@ from threading import Event
 import psycopg
 import pytest
 
-from tests.support.gateway_scene import (
+from tests.support.backends.proxy import Proxy
+from tests.support.backends.rack import Rack, RackServer
+from tests.support.gateway.scene import (
     Scene,
     WatermarkWatch,
     assert_exactly_once,
@@ -21,9 +23,7 @@ from tests.support.gateway_scene import (
     value_of,
     wait_until_confirmed,
 )
-from tests.support.proxy import Proxy
-from tests.support.rack import Rack, RackServer
-from tests.support.waiting import wait_until
+from tests.support.run.waiting import wait_until
 
 pytestmark = [pytest.mark.postgres, pytest.mark.kafka, pytest.mark.slow]
 

@@ -11,16 +11,16 @@ import pytest
 
 from devkit.embedded.postgres import EmbeddedPostgres
 from gateway.core.lsn import parse_lsn
-from tests.support.gateway_scene import (
+from tests.support.backends.standby import standby_of, wait_until_replayed
+from tests.support.gateway.scene import (
     Scene,
     assert_exactly_once,
     current_lsn,
     value_of,
     wait_until_slot_is_free,
 )
-from tests.support.rebuild import Rebuilt
-from tests.support.standby import standby_of, wait_until_replayed
-from tests.support.waiting import wait_until
+from tests.support.models.rebuild import Rebuilt
+from tests.support.run.waiting import wait_until
 
 pytestmark = [pytest.mark.postgres, pytest.mark.kafka]
 

@@ -7,7 +7,8 @@ from threading import Event
 
 import pytest
 
-from tests.support.gateway_scene import (
+from tests.support.backends.servers import Database
+from tests.support.gateway.scene import (
     Scene,
     assert_exactly_once,
     current_lsn,
@@ -16,8 +17,7 @@ from tests.support.gateway_scene import (
     wait_for_copy_marker,
     wait_until_slot_is_free,
 )
-from tests.support.servers import Database
-from tests.support.waiting import wait_until
+from tests.support.run.waiting import wait_until
 
 pytestmark = [pytest.mark.postgres, pytest.mark.kafka]
 

@@ -13,14 +13,14 @@ import pytest
 from psycopg.conninfo import make_conninfo
 
 from tests.integration.test_gateway_monitor import LISTENING, Monitored
-from tests.support.gateway_scene import (
+from tests.support.backends.servers import Database
+from tests.support.gateway.scene import (
     Scene,
     reloads,
     wait_until_confirmed,
     wait_until_slot_is_free,
 )
-from tests.support.servers import Database
-from tests.support.waiting import wait_until
+from tests.support.run.waiting import wait_until
 
 pytestmark = [pytest.mark.postgres, pytest.mark.kafka]
 

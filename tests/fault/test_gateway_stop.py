@@ -9,7 +9,8 @@ from threading import Event
 
 import pytest
 
-from tests.support.gateway_scene import (
+from tests.support.backends.servers import Database
+from tests.support.gateway.scene import (
     Connection,
     Scene,
     assert_exactly_once,
@@ -17,8 +18,7 @@ from tests.support.gateway_scene import (
     running,
     value_of,
 )
-from tests.support.servers import Database
-from tests.support.waiting import wait_until
+from tests.support.run.waiting import wait_until
 
 pytestmark = [pytest.mark.postgres, pytest.mark.kafka, pytest.mark.slow]
 

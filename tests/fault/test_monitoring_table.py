@@ -26,10 +26,10 @@ from gateway.sink.clients.identity import SlotIdentity
 from gateway.sink.own_topics.requests import send_request
 from gateway.sink.registry.registry import Registry
 from tests.integration.test_gateway_monitor import LISTENING, Monitored
-from tests.support.gateway_scene import Scene, value_of
-from tests.support.proxy import Proxy
-from tests.support.rack import Rack, RackServer
-from tests.support.waiting import wait_until
+from tests.support.backends.proxy import Proxy
+from tests.support.backends.rack import Rack, RackServer
+from tests.support.gateway.scene import Scene, value_of
+from tests.support.run.waiting import wait_until
 
 pytestmark = [pytest.mark.postgres, pytest.mark.kafka]
 

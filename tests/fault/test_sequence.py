@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.fault_stage import CAUGHT_UP_S, FAULTS, FIRST_START_POINTS, Stage, Usage
-from tests.support.rack import Rack
-from tests.support.waiting import wait_until
+from tests.support.backends.rack import Rack
+from tests.support.gateway.fault_stage import CAUGHT_UP_S, FAULTS, FIRST_START_POINTS, Stage, Usage
+from tests.support.run.waiting import wait_until
 
 pytestmark = [pytest.mark.postgres, pytest.mark.kafka, pytest.mark.slow, pytest.mark.seeded]
 

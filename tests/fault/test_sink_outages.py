@@ -18,9 +18,9 @@ from gateway.sink.delivery.producer import TransactionalProducer
 from gateway.sink.delivery.sink import TransactionalSink
 from gateway.sink.own_topics.progress import KafkaProgress, read_compacted
 from gateway.sink.topics.topics import TopicSpec, ensure_topics, progress_topic_spec
-from tests.support.proxy import Proxy
-from tests.support.rack import Rack
-from tests.support.waiting import wait_until
+from tests.support.backends.proxy import Proxy
+from tests.support.backends.rack import Rack
+from tests.support.run.waiting import wait_until
 
 pytestmark = [pytest.mark.kafka, pytest.mark.java, pytest.mark.slow]
 

@@ -19,9 +19,9 @@ from gateway.source.copy.chunk_reader import ChunkReader, ChunkSource
 from gateway.source.session.connection import connect
 from gateway.source.stream.connection import ReplicationConnection
 from gateway.source.stream.slot import slot_status
-from tests.support.proxy import Proxy
-from tests.support.servers import Database
-from tests.support.waiting import wait_until
+from tests.support.backends.proxy import Proxy
+from tests.support.backends.servers import Database
+from tests.support.run.waiting import wait_until
 
 pytestmark = [pytest.mark.postgres, pytest.mark.slow]
 

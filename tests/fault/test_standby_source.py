@@ -10,15 +10,15 @@ from threading import Event
 import pytest
 
 from devkit.embedded.postgres import EmbeddedPostgres
-from tests.support.gateway_scene import (
+from tests.support.backends.standby import standby_of, wait_until_replayed
+from tests.support.gateway.scene import (
     Scene,
     assert_exactly_once,
     current_lsn,
     running,
     value_of,
 )
-from tests.support.standby import standby_of, wait_until_replayed
-from tests.support.waiting import wait_until
+from tests.support.run.waiting import wait_until
 
 pytestmark = [pytest.mark.postgres, pytest.mark.kafka]
 

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from gateway.core.lsn import parse_lsn
-from tests.support.gateway_scene import Scene, assert_exactly_once, current_lsn, value_of
-from tests.support.rack import Rack, RackServer
-from tests.support.waiting import wait_until
+from tests.support.backends.rack import Rack, RackServer
+from tests.support.gateway.scene import Scene, assert_exactly_once, current_lsn, value_of
+from tests.support.run.waiting import wait_until
 
 pytestmark = [pytest.mark.postgres, pytest.mark.kafka, pytest.mark.slow]
 

@@ -23,7 +23,7 @@ from gateway.pgoutput.messages import (
     StreamStop,
     Unchanged,
 )
-from tests.support.pgoutput_encode import encode_message
+from tests.support.models.pgoutput_encode import encode_message
 
 FOLDER = Path(__file__).parent
 CASES = sorted(str(path.relative_to(FOLDER).with_suffix("")) for path in FOLDER.glob("*/*.hex"))

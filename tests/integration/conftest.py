@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 from gateway.sink.delivery.sink import TransactionalSink
-from tests.support.gateway_scene import scene
-from tests.support.sink_scene import Topics, make_sink
+from tests.support.gateway.scene import scene
+from tests.support.gateway.sink_scene import Topics, make_sink
 
 __all__ = ["scene"]
 

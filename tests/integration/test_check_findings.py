@@ -7,8 +7,8 @@ from collections.abc import Callable
 import psycopg
 import pytest
 
-from tests.support.gateway_scene import Scene
-from tests.support.servers import Database
+from tests.support.backends.servers import Database
+from tests.support.gateway.scene import Scene
 
 pytestmark = [pytest.mark.postgres, pytest.mark.kafka]
 

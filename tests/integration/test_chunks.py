@@ -20,8 +20,8 @@ from gateway.source.copy.chunk_reader import (
     TableChanged,
     TableGone,
 )
-from tests.support.majors import alternating
-from tests.support.servers import Database
+from tests.support.backends.majors import alternating
+from tests.support.backends.servers import Database
 
 pytestmark = pytest.mark.postgres
 majors = alternating(__name__, 16, 18)

@@ -20,9 +20,9 @@ from devkit.embedded.kafka import EmbeddedKafka
 from devkit.embedded.postgres import EmbeddedPostgres
 from devkit.embedded.processes import ServerError
 from devkit.embedded.registry import EmbeddedRegistry
-from tests.support.proxy import Proxy
-from tests.support.servers import Database, DatabaseFactory
-from tests.support.waiting import wait_until
+from tests.support.backends.proxy import Proxy
+from tests.support.backends.servers import Database, DatabaseFactory
+from tests.support.run.waiting import wait_until
 
 
 def record_schema(*fields: dict[str, object]) -> Schema:

@@ -13,9 +13,9 @@ import pytest
 
 from devkit.embedded.registry import API_PATH
 from gateway.jars.java import java
-from tests.support.connect import fetched
-from tests.support.gateway_scene import Scene, current_lsn
-from tests.support.servers import BRIEF_JAVA, Database
+from tests.support.backends.connect import fetched
+from tests.support.backends.servers import BRIEF_JAVA, Database
+from tests.support.gateway.scene import Scene, current_lsn
 
 pytestmark = [pytest.mark.postgres, pytest.mark.kafka]
 

@@ -11,11 +11,11 @@ from confluent_kafka.admin import AdminClient
 from psycopg.conninfo import conninfo_to_dict
 
 from devkit.embedded.registry import API_PATH
-from tests.support.connect import EXAMPLES, start_connect
-from tests.support.gateway_scene import Scene, current_lsn
-from tests.support.native import TIMEOUT_S, NativeSubscription
-from tests.support.servers import Database, DatabaseFactory
-from tests.support.waiting import wait_until
+from tests.support.backends.connect import EXAMPLES, start_connect
+from tests.support.backends.servers import Database, DatabaseFactory
+from tests.support.gateway.native import TIMEOUT_S, NativeSubscription
+from tests.support.gateway.scene import Scene, current_lsn
+from tests.support.run.waiting import wait_until
 
 pytestmark = [pytest.mark.postgres, pytest.mark.kafka, pytest.mark.java]
 

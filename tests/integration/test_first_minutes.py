@@ -9,8 +9,8 @@ import psycopg
 import pytest
 
 from gateway.config import load_settings
-from tests.support.gateway_scene import Scene, cli, current_lsn
-from tests.support.servers import Database
+from tests.support.backends.servers import Database
+from tests.support.gateway.scene import Scene, cli, current_lsn
 
 pytestmark = [pytest.mark.postgres, pytest.mark.kafka]
 

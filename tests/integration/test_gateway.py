@@ -11,9 +11,9 @@ import psycopg
 import pytest
 
 from gateway.sink.own_topics.progress import read_progress
-from tests.support.gateway_process import GatewayProcess, GatewayProject, Read, TopicReader
-from tests.support.gateway_scene import Scene, current_lsn
-from tests.support.servers import Database
+from tests.support.backends.servers import Database
+from tests.support.gateway.process import GatewayProcess, GatewayProject, Read, TopicReader
+from tests.support.gateway.scene import Scene, current_lsn
 
 pytestmark = [pytest.mark.postgres, pytest.mark.kafka]
 

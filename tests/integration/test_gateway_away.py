@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.support.gateway_scene import Scene, wait_until_slot_is_free
-from tests.support.servers import Database
+from tests.support.backends.servers import Database
+from tests.support.gateway.scene import Scene, wait_until_slot_is_free
 
 pytestmark = [pytest.mark.postgres, pytest.mark.kafka]
 

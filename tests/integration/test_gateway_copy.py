@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from tests.support.gateway_process import GatewayProcess
-from tests.support.gateway_scene import (
+from tests.support.backends.servers import Database
+from tests.support.gateway.process import GatewayProcess
+from tests.support.gateway.scene import (
     Connection,
     Scene,
     assert_exactly_once,
@@ -18,8 +19,7 @@ from tests.support.gateway_scene import (
     running,
     wait_for_copy_marker,
 )
-from tests.support.servers import Database
-from tests.support.waiting import wait_until
+from tests.support.run.waiting import wait_until
 
 pytestmark = [pytest.mark.postgres, pytest.mark.kafka]
 

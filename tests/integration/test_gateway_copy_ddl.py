@@ -6,8 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.support.gateway_process import GatewayProcess
-from tests.support.gateway_scene import (
+from tests.support.backends.servers import Database
+from tests.support.gateway.process import GatewayProcess
+from tests.support.gateway.scene import (
     Connection,
     Scene,
     assert_exactly_once,
@@ -15,8 +16,7 @@ from tests.support.gateway_scene import (
     value_of,
     wait_for_copy_marker,
 )
-from tests.support.servers import Database
-from tests.support.waiting import wait_until
+from tests.support.run.waiting import wait_until
 
 pytestmark = [pytest.mark.postgres, pytest.mark.kafka]
 

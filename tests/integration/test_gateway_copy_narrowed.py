@@ -7,16 +7,16 @@ from threading import Event
 
 import pytest
 
-from tests.support.gateway_scene import (
+from tests.support.backends.majors import alternating
+from tests.support.backends.servers import Database, DatabaseFactory
+from tests.support.gateway.native import NativeSubscription
+from tests.support.gateway.scene import (
     Connection,
     Scene,
     assert_exactly_once,
     current_lsn,
     running,
 )
-from tests.support.majors import alternating
-from tests.support.native import NativeSubscription
-from tests.support.servers import Database, DatabaseFactory
 
 pytestmark = [pytest.mark.postgres, pytest.mark.kafka]
 

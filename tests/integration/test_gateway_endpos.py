@@ -8,9 +8,9 @@ from collections.abc import Callable
 import pytest
 
 from gateway.core.lsn import parse_lsn
-from tests.support.gateway_scene import Scene, assert_exactly_once, current_lsn, value_of
-from tests.support.servers import Database, DatabaseFactory
-from tests.support.waiting import wait_until
+from tests.support.backends.servers import Database, DatabaseFactory
+from tests.support.gateway.scene import Scene, assert_exactly_once, current_lsn, value_of
+from tests.support.run.waiting import wait_until
 
 pytestmark = [pytest.mark.postgres, pytest.mark.kafka]
 

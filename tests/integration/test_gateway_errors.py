@@ -10,14 +10,14 @@ import psycopg
 import pytest
 
 from devkit.embedded.processes import free_port
-from tests.support.gateway_scene import (
+from tests.support.backends.servers import Database
+from tests.support.gateway.scene import (
     Scene,
     cli,
     current_lsn,
     reloads,
     wait_for_reload,
 )
-from tests.support.servers import Database
 
 pytestmark = [pytest.mark.postgres, pytest.mark.kafka]
 

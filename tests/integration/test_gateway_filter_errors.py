@@ -8,16 +8,16 @@ from typing import Any
 
 import pytest
 
-from tests.support.gateway_process import Read
-from tests.support.gateway_scene import (
+from tests.support.backends.majors import alternating
+from tests.support.backends.servers import Database
+from tests.support.gateway.process import Read
+from tests.support.gateway.scene import (
     Connection,
     Scene,
     assert_exactly_once,
     current_lsn,
     value_of,
 )
-from tests.support.majors import alternating
-from tests.support.servers import Database
 
 pytestmark = [pytest.mark.postgres, pytest.mark.kafka]
 

@@ -7,14 +7,14 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.support.gateway_scene import (
+from tests.support.backends.servers import Database
+from tests.support.gateway.scene import (
     Scene,
     assert_exactly_once,
     current_lsn,
     value_of,
     wait_until_confirmed,
 )
-from tests.support.servers import Database
 
 pytestmark = [pytest.mark.postgres, pytest.mark.kafka]
 

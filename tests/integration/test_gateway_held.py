@@ -9,15 +9,15 @@ import pytest
 from gateway.core.lsn import parse_lsn
 from tests.oracle.test_changing_publications import copied, published_to, started
 from tests.oracle.test_leaving_tables import lagging
-from tests.support.gateway_scene import (
+from tests.support.backends.servers import Database
+from tests.support.gateway.scene import (
     Ended,
     Scene,
     current_lsn,
     value_of,
     wait_for_copy_marker,
 )
-from tests.support.servers import Database
-from tests.support.waiting import wait_until
+from tests.support.run.waiting import wait_until
 
 pytestmark = [pytest.mark.postgres, pytest.mark.kafka]
 

@@ -20,10 +20,10 @@ from gateway.definitions.model import Definitions
 from gateway.monitor.metrics import PREFIX
 from gateway.runtime.planning.plan import read_definitions
 from tests.oracle.test_changing_publications import published_to
-from tests.support.gateway_process import GatewayProcess
-from tests.support.gateway_scene import Scene, current_lsn, value_of
-from tests.support.servers import Database
-from tests.support.waiting import wait_until
+from tests.support.backends.servers import Database
+from tests.support.gateway.process import GatewayProcess
+from tests.support.gateway.scene import Scene, current_lsn, value_of
+from tests.support.run.waiting import wait_until
 
 pytestmark = [pytest.mark.postgres, pytest.mark.kafka]
 

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from tests.integration.test_gateway_monitor import LISTENING, Monitored
-from tests.support.browser import NAMES, Browser, find_browser
-from tests.support.gateway_scene import Scene
-from tests.support.servers import Database
-from tests.support.waiting import wait_until
+from tests.support.backends.browser import NAMES, Browser, find_browser
+from tests.support.backends.servers import Database
+from tests.support.gateway.scene import Scene
+from tests.support.run.waiting import wait_until
 
 pytestmark = [pytest.mark.postgres, pytest.mark.kafka]
 

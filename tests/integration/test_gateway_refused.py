@@ -11,9 +11,9 @@ import psycopg
 import pytest
 
 from tests.integration.test_gateway_monitor import LISTENING, Monitored
-from tests.support.gateway_scene import Scene, value_of, wait_until_confirmed
-from tests.support.servers import Database
-from tests.support.waiting import wait_until
+from tests.support.backends.servers import Database
+from tests.support.gateway.scene import Scene, value_of, wait_until_confirmed
+from tests.support.run.waiting import wait_until
 
 pytestmark = [pytest.mark.postgres, pytest.mark.kafka]
 

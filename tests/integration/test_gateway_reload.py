@@ -16,7 +16,8 @@ from gateway.observe import Counters
 from gateway.runtime.planning.held_retries import HeldLooks
 from gateway.runtime.planning.plan import read_definitions, read_plan
 from gateway.runtime.planning.reload import Reloader
-from tests.support.gateway_scene import (
+from tests.support.backends.servers import Database
+from tests.support.gateway.scene import (
     Connection,
     Scene,
     assert_exactly_once,
@@ -25,8 +26,7 @@ from tests.support.gateway_scene import (
     wait_for_copy_marker,
     wait_for_reload,
 )
-from tests.support.servers import Database
-from tests.support.waiting import wait_until
+from tests.support.run.waiting import wait_until
 
 pytestmark = [pytest.mark.postgres, pytest.mark.kafka]
 

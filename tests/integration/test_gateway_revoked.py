@@ -10,9 +10,9 @@ import pytest
 
 from gateway.source.session.connection import connect, withheld_schemas
 from tests.integration.test_gateway_monitor import LISTENING, Monitored
-from tests.support.gateway_scene import Scene, wait_until_confirmed
-from tests.support.servers import Database
-from tests.support.waiting import wait_until
+from tests.support.backends.servers import Database
+from tests.support.gateway.scene import Scene, wait_until_confirmed
+from tests.support.run.waiting import wait_until
 
 pytestmark = [pytest.mark.postgres, pytest.mark.kafka]
 

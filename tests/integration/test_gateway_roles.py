@@ -9,8 +9,8 @@ import psycopg
 import pytest
 
 from devkit.embedded.postgres import EmbeddedPostgres
-from tests.support.gateway_scene import Scene, assert_exactly_once, current_lsn
-from tests.support.servers import Database
+from tests.support.backends.servers import Database
+from tests.support.gateway.scene import Scene, assert_exactly_once, current_lsn
 
 pytestmark = [pytest.mark.postgres, pytest.mark.kafka]
 

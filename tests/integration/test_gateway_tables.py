@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.gateway_scene import (
+from tests.support.backends.servers import Database
+from tests.support.gateway.scene import (
     Scene,
     assert_exactly_once,
     cli,
     current_lsn,
     wait_for_copy_marker,
 )
-from tests.support.rebuild import Rebuilt
-from tests.support.servers import Database
+from tests.support.models.rebuild import Rebuilt
 
 pytestmark = [pytest.mark.postgres, pytest.mark.kafka]
 

@@ -14,8 +14,9 @@ from confluent_kafka.schema_registry import SchemaRegistryClient
 from psycopg.conninfo import make_conninfo
 
 from gateway.sink.topics.topics import TopicSpec, ensure_topics
-from tests.support.gateway_process import Read
-from tests.support.gateway_scene import (
+from tests.support.backends.servers import Database
+from tests.support.gateway.process import Read
+from tests.support.gateway.scene import (
     Connection,
     Ended,
     Scene,
@@ -23,7 +24,6 @@ from tests.support.gateway_scene import (
     current_lsn,
     value_of,
 )
-from tests.support.servers import Database
 
 pytestmark = [pytest.mark.postgres, pytest.mark.kafka]
 

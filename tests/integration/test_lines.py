@@ -12,7 +12,7 @@ from gateway._speedups.loader import INTERPRETED
 from gateway.source.copy.copy_out import copy_lines
 from gateway.source.session.connection import connect
 from gateway.source.session.session import Session
-from tests.support.servers import Database
+from tests.support.backends.servers import Database
 
 pytestmark = pytest.mark.postgres
 

@@ -9,8 +9,8 @@ from gateway.source.catalog.catalog import read_catalog
 from gateway.source.catalog.shape_queries import read_shapes
 from gateway.source.catalog.tables import estimated_rows
 from gateway.source.catalog.watch import whole_digest
-from tests.support.gateway_scene import value_of
-from tests.support.servers import Database
+from tests.support.backends.servers import Database
+from tests.support.gateway.scene import value_of
 
 pytestmark = pytest.mark.postgres
 

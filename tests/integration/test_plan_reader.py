@@ -13,14 +13,14 @@ from gateway.core.records import Watermark
 from gateway.runtime.planning.plan import PlanReader, read_definitions, read_plan
 from gateway.source.catalog.watch import whole_digest
 from gateway.source.session.connection import connect
-from tests.support.gateway_scene import (
+from tests.support.gateway.scene import (
     Connection,
     Scene,
     current_lsn,
     value_of,
     wait_for_copy_marker,
 )
-from tests.support.waiting import wait_until
+from tests.support.run.waiting import wait_until
 
 pytestmark = [pytest.mark.postgres, pytest.mark.kafka]
 

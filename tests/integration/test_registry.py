@@ -13,7 +13,7 @@ from gateway.sink.delivery.committed_state import CommittedState
 from gateway.sink.delivery.sink import TransactionalSink
 from gateway.sink.own_topics.progress import KafkaProgress, read_progress
 from gateway.sink.registry.registry import Registry
-from tests.support.sink_scene import Topics, finish
+from tests.support.gateway.sink_scene import Topics, finish
 
 pytestmark = [pytest.mark.kafka, pytest.mark.java]
 

@@ -22,10 +22,7 @@ from gateway.sink.topics.topics import (
     ensure_topics,
     progress_topic_spec,
 )
-from tests.support.gateway_process import GatewayProcess, GatewayProject
-from tests.support.gateway_scene import Ended, cli
-from tests.support.rebuild import Rebuilt
-from tests.support.secured import (
+from tests.support.backends.secured import (
     DATABASE,
     GATEWAY,
     PASSWORD,
@@ -36,9 +33,12 @@ from tests.support.secured import (
     make_authority,
     secured_servers,
 )
-from tests.support.servers import Connection
-from tests.support.sink_scene import FixedIds, finish
-from tests.support.waiting import wait_until
+from tests.support.backends.servers import Connection
+from tests.support.gateway.process import GatewayProcess, GatewayProject
+from tests.support.gateway.scene import Ended, cli
+from tests.support.gateway.sink_scene import FixedIds, finish
+from tests.support.models.rebuild import Rebuilt
+from tests.support.run.waiting import wait_until
 
 pytestmark = [pytest.mark.postgres, pytest.mark.kafka, pytest.mark.java]
 

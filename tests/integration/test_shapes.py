@@ -7,8 +7,8 @@ import pytest
 from gateway.definitions.tables.shape import read_shape, unseen_change, write_shape
 from gateway.source.catalog.shape_queries import shapes_digest
 from gateway.source.catalog.tables import read_shaped_tables
-from tests.support.gateway_scene import value_of
-from tests.support.servers import Database
+from tests.support.backends.servers import Database
+from tests.support.gateway.scene import value_of
 
 pytestmark = [
     pytest.mark.postgres,

@@ -33,8 +33,8 @@ from gateway.sink.own_topics.progress import KafkaProgress, read_compacted, read
 from gateway.sink.topics.log_bounds import read_log_bounds
 from gateway.sink.topics.topic_ids import read_topic_ids
 from gateway.sink.topics.topics import TopicSpec, describe_topics, ensure_topics
-from tests.support.sink_scene import COPIES, FixedIds, Topics, committed, finish, make_sink
-from tests.support.waiting import wait_until
+from tests.support.gateway.sink_scene import COPIES, FixedIds, Topics, committed, finish, make_sink
+from tests.support.run.waiting import wait_until
 
 pytestmark = [pytest.mark.kafka, pytest.mark.java]
 

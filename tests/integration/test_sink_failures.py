@@ -12,8 +12,8 @@ from gateway.core.errors import FatalError, GatewayError, TransientError
 from gateway.core.records import Batch, Record
 from gateway.sink.delivery.sink import TransactionalSink
 from gateway.sink.topics.topics import TopicSpec, describe_topics, ensure_topics
-from tests.support.sink_scene import Topics, finish, make_sink
-from tests.support.waiting import wait_until
+from tests.support.gateway.sink_scene import Topics, finish, make_sink
+from tests.support.run.waiting import wait_until
 
 pytestmark = [pytest.mark.kafka, pytest.mark.java]
 

@@ -13,8 +13,8 @@ from gateway.core.records import Batch
 from gateway.sink.delivery.producer import TransactionalProducer
 from gateway.sink.delivery.sink import TransactionalSink
 from gateway.sink.own_topics.progress import KafkaProgress
-from tests.support.sink_scene import FixedIds, Topics
-from tests.support.waiting import wait_until
+from tests.support.gateway.sink_scene import FixedIds, Topics
+from tests.support.run.waiting import wait_until
 
 pytestmark = [pytest.mark.kafka, pytest.mark.java]
 

@@ -23,8 +23,8 @@ from gateway.core.lsn import Lsn, parse_lsn
 from gateway.source.session.connection import connect, server_facts
 from gateway.source.stream.connection import ReplicationConnection
 from gateway.source.stream.slot import SlotStatus, check_slot, slot_status
-from tests.support.servers import Database, PostgresServer
-from tests.support.waiting import wait_until
+from tests.support.backends.servers import Database, PostgresServer
+from tests.support.run.waiting import wait_until
 
 pytestmark = pytest.mark.postgres
 majors = pytest.mark.parametrize("postgres_major", [16, 18], indirect=True)

@@ -11,7 +11,7 @@ from gateway.sink.topics.topics import (
     ensure_topics,
     progress_topic_spec,
 )
-from tests.support.sink_scene import Topics
+from tests.support.gateway.sink_scene import Topics
 
 pytestmark = [pytest.mark.kafka, pytest.mark.java]
 

@@ -8,7 +8,7 @@ import pytest
 
 from gateway.commands.verify.source import SourceReader, SourceTable
 from gateway.source.catalog.tables import read_tables
-from tests.support.servers import Connection, Database
+from tests.support.backends.servers import Connection, Database
 
 pytestmark = pytest.mark.postgres
 

@@ -9,10 +9,10 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from tests.support.gateway_process import GatewayProject, Read, TopicReader
-from tests.support.majors import alternating
-from tests.support.servers import Database, DatabaseFactory
-from tests.support.waiting import wait_until
+from tests.support.backends.majors import alternating
+from tests.support.backends.servers import Database, DatabaseFactory
+from tests.support.gateway.process import GatewayProject, Read, TopicReader
+from tests.support.run.waiting import wait_until
 
 pytestmark = [pytest.mark.postgres, pytest.mark.kafka]
 

@@ -9,10 +9,10 @@ from typing import Any
 import psycopg
 import pytest
 
-from tests.support.gateway_process import GatewayProject, Read, TopicReader
-from tests.support.majors import alternating
-from tests.support.servers import Database
-from tests.support.workload import FIRST, PUBLICATIONS, TABLES, Workload
+from tests.support.backends.majors import alternating
+from tests.support.backends.servers import Database
+from tests.support.gateway.process import GatewayProject, Read, TopicReader
+from tests.support.workloads.dml import FIRST, PUBLICATIONS, TABLES, Workload
 
 pytestmark = [pytest.mark.postgres, pytest.mark.kafka]
 

@@ -8,18 +8,18 @@ import pytest
 from psycopg import sql
 
 from gateway.core.lsn import parse_lsn
-from tests.support.gateway_process import GatewayProcess
-from tests.support.gateway_scene import (
+from tests.support.backends.majors import EVALUATED_ON
+from tests.support.backends.servers import Database, DatabaseFactory
+from tests.support.gateway.native import NativeSubscription
+from tests.support.gateway.process import GatewayProcess
+from tests.support.gateway.scene import (
     Connection,
     Scene,
     current_lsn,
     wait_for_copy_marker,
     wait_for_reload,
 )
-from tests.support.majors import EVALUATED_ON
-from tests.support.native import NativeSubscription
-from tests.support.servers import Database, DatabaseFactory
-from tests.support.waiting import wait_until
+from tests.support.run.waiting import wait_until
 
 pytestmark = [
     pytest.mark.postgres,

@@ -17,7 +17,7 @@ from gateway.pgoutput.decoder import Decoder
 from gateway.pgoutput.messages import Delete, Insert, Relation, Truncate, Update
 from gateway.source.catalog.catalog import read_catalog
 from gateway.source.provisioning.own_publications import ensure_publications
-from tests.support.servers import Connection, Database
+from tests.support.backends.servers import Connection, Database
 
 pytestmark = [
     pytest.mark.postgres,

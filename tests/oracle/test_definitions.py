@@ -13,7 +13,7 @@ from gateway.definitions.combine import find_problems
 from gateway.definitions.sql.parser import parse_definitions
 from gateway.source.catalog.catalog import read_catalog
 from gateway.source.catalog.tables import read_tables_by_oid
-from tests.support.servers import Connection, Database
+from tests.support.backends.servers import Connection, Database
 
 pytestmark = [
     pytest.mark.postgres,

@@ -21,8 +21,8 @@ from gateway.envelope.encoding.conversions import CONVERSIONS
 from gateway.envelope.encoding.encoders import compile_row_encoder
 from gateway.envelope.schema import TableSchema, describe
 from schemas.types import TYPES
-from tests.support.seeds import setseed
-from tests.support.servers import PostgresServer
+from tests.support.backends.servers import PostgresServer
+from tests.support.run.seeds import setseed
 from tests.unit.envelope.columns import EnvelopeColumn
 
 pytestmark = [pytest.mark.postgres, pytest.mark.seeded]

@@ -15,8 +15,8 @@ from gateway.core.descriptors import wait_readable
 from gateway.core.errors import ConfigError, TransientError
 from gateway.rowfilter import Answer, AskedColumn, Question
 from gateway.source.filters.evaluator import ServerEvaluator
-from tests.support.servers import Database, DatabaseFactory, Servers
-from tests.support.standby import standby_of
+from tests.support.backends.servers import Database, DatabaseFactory, Servers
+from tests.support.backends.standby import standby_of
 
 pytestmark = pytest.mark.postgres
 

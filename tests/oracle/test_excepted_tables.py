@@ -12,8 +12,8 @@ from gateway.definitions.ddl.alterations import read_alteration
 from gateway.definitions.ddl.effects import DdlState, apply_ddl
 from gateway.source.catalog.database_publications import read_listed
 from gateway.source.provisioning.event_trigger import FUNCTIONS
-from tests.support.gateway_scene import value_of
-from tests.support.servers import Database
+from tests.support.backends.servers import Database
+from tests.support.gateway.scene import value_of
 
 pytestmark = pytest.mark.postgres
 

@@ -23,8 +23,8 @@ from tests.oracle.filters.calls import Call, call, plain_argument
 from tests.oracle.filters.judge import Judge
 from tests.oracle.filters.server import Table, create_table, every_type
 from tests.oracle.filters.signatures import Signature, read_signatures
-from tests.support.majors import alternating
-from tests.support.servers import Database
+from tests.support.backends.majors import alternating
+from tests.support.backends.servers import Database
 
 pytestmark = pytest.mark.postgres
 

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import psycopg
 import pytest
 
-from tests.support.servers import Connection, Database
+from tests.support.backends.servers import Connection, Database
 
 pytestmark = [
     pytest.mark.postgres,

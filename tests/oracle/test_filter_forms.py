@@ -11,8 +11,8 @@ from tests.oracle.filters.folding import ORDER_OF_EVALUATION
 from tests.oracle.filters.forms import ARRAYS, COLUMNS, CONDITIONALS, ROWS
 from tests.oracle.filters.judge import Judge
 from tests.oracle.filters.server import Table, prepare, read_table
-from tests.support.majors import EVALUATED_ON
-from tests.support.servers import Connection, Database
+from tests.support.backends.majors import EVALUATED_ON
+from tests.support.backends.servers import Connection, Database
 
 pytestmark = pytest.mark.postgres
 

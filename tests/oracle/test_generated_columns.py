@@ -15,8 +15,8 @@ from gateway.definitions.combine import find_problems, make_plan
 from gateway.definitions.sql.parser import parse_definitions
 from gateway.source.catalog.catalog import read_catalog
 from gateway.source.provisioning.own_publications import ensure_publications, extend_publications
-from tests.support.native_scene import NativeScene, Subscriber
-from tests.support.servers import Connection, Database, DatabaseFactory
+from tests.support.backends.servers import Connection, Database, DatabaseFactory
+from tests.support.gateway.native_scene import NativeScene, Subscriber
 
 pytestmark = pytest.mark.postgres
 on_18 = pytest.mark.parametrize("postgres_major", [18], indirect=True)

@@ -8,9 +8,9 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from tests.support.majors import alternating
-from tests.support.native_scene import NativeScene, Subscriber
-from tests.support.servers import Connection, Database, DatabaseFactory
+from tests.support.backends.majors import alternating
+from tests.support.backends.servers import Connection, Database, DatabaseFactory
+from tests.support.gateway.native_scene import NativeScene, Subscriber
 
 pytestmark = [pytest.mark.postgres, pytest.mark.kafka]
 

@@ -9,17 +9,17 @@ from signal import SIGCONT, SIGSTOP
 import pytest
 
 from tests.oracle.test_changing_publications import copied, finish, published_to, started
-from tests.support.gateway_process import GatewayProcess
-from tests.support.gateway_scene import (
+from tests.support.backends.majors import EVALUATED_ON
+from tests.support.backends.proxy import Proxy
+from tests.support.backends.servers import Database, DatabaseFactory
+from tests.support.gateway.native import NativeSubscription
+from tests.support.gateway.process import GatewayProcess
+from tests.support.gateway.scene import (
     Scene,
     current_lsn,
     wait_for_copy_marker,
     wait_for_reload,
 )
-from tests.support.majors import EVALUATED_ON
-from tests.support.native import NativeSubscription
-from tests.support.proxy import Proxy
-from tests.support.servers import Database, DatabaseFactory
 
 pytestmark = [
     pytest.mark.postgres,

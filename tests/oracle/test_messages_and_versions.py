@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from tests.support.gateway_scene import Scene, current_lsn
-from tests.support.servers import Database
-from tests.support.waiting import wait_until
+from tests.support.backends.servers import Database
+from tests.support.gateway.scene import Scene, current_lsn
+from tests.support.run.waiting import wait_until
 
 pytestmark = [pytest.mark.postgres, pytest.mark.kafka]
 

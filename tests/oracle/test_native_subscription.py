@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.gateway_process import GatewayProject, TopicReader
-from tests.support.majors import alternating
-from tests.support.native import NativeSubscription
-from tests.support.rebuild import Rebuilt
-from tests.support.servers import Database, DatabaseFactory
-from tests.support.workload import FIRST, PUBLICATIONS, SECOND, TABLES, Workload
+from tests.support.backends.majors import alternating
+from tests.support.backends.servers import Database, DatabaseFactory
+from tests.support.gateway.native import NativeSubscription
+from tests.support.gateway.process import GatewayProject, TopicReader
+from tests.support.models.rebuild import Rebuilt
+from tests.support.workloads.dml import FIRST, PUBLICATIONS, SECOND, TABLES, Workload
 
 pytestmark = [pytest.mark.postgres, pytest.mark.kafka]
 

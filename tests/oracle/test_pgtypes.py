@@ -16,7 +16,7 @@ from gateway.pgtypes.numbers import floats, numeric
 from gateway.pgtypes.numbers.nan import NAN
 from gateway.pgtypes.text import strings
 from tests.golden import equality
-from tests.support.servers import Database
+from tests.support.backends.servers import Database
 
 pytestmark = pytest.mark.postgres
 

@@ -16,7 +16,7 @@ from gateway.source.provisioning.own_publications import (
     drop_publications,
     ensure_publications,
 )
-from tests.support.servers import Connection, Database
+from tests.support.backends.servers import Connection, Database
 
 pytestmark = [
     pytest.mark.postgres,

@@ -19,7 +19,10 @@ from gateway.source.provisioning.own_publications import (
     ensure_publications,
     extend_publications,
 )
-from tests.support.gateway_scene import (
+from tests.support.backends.majors import EVALUATED_ON, alternating
+from tests.support.backends.servers import Database, DatabaseFactory
+from tests.support.gateway.native import NativeSubscription
+from tests.support.gateway.scene import (
     Connection,
     Scene,
     assert_exactly_once,
@@ -27,10 +30,7 @@ from tests.support.gateway_scene import (
     running,
     value_of,
 )
-from tests.support.majors import EVALUATED_ON, alternating
-from tests.support.native import NativeSubscription
-from tests.support.servers import Database, DatabaseFactory
-from tests.support.waiting import wait_until
+from tests.support.run.waiting import wait_until
 
 pytestmark = [pytest.mark.postgres, pytest.mark.kafka]
 both = alternating(__name__, 16, 18)

@@ -13,14 +13,14 @@ import pytest
 
 from gateway.source.provisioning.event_trigger import INSTALL
 from tests.oracle.test_changing_publications import published_to
-from tests.support.ddl_workload import TABLES, Alterations, Workload, ddl_of, is_quiet, toggle
-from tests.support.gateway_process import GatewayProcess
-from tests.support.gateway_scene import Scene, current_lsn
-from tests.support.majors import EVALUATED_ON
-from tests.support.native import NativeSubscription
-from tests.support.rebuild import Rebuilt
-from tests.support.servers import Database, DatabaseFactory
-from tests.support.waiting import wait_until
+from tests.support.backends.majors import EVALUATED_ON
+from tests.support.backends.servers import Database, DatabaseFactory
+from tests.support.gateway.native import NativeSubscription
+from tests.support.gateway.process import GatewayProcess
+from tests.support.gateway.scene import Scene, current_lsn
+from tests.support.models.rebuild import Rebuilt
+from tests.support.run.waiting import wait_until
+from tests.support.workloads.ddl import TABLES, Alterations, Workload, ddl_of, is_quiet, toggle
 
 pytestmark = [
     pytest.mark.postgres,

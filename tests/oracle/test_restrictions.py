@@ -24,8 +24,8 @@ from tests.oracle.filters.restricted import (
     SYSTEM_COLUMNS,
     USER_DEFINED,
 )
-from tests.support.majors import EVALUATED_ON
-from tests.support.servers import Connection, Database, DatabaseFactory, Servers
+from tests.support.backends.majors import EVALUATED_ON
+from tests.support.backends.servers import Connection, Database, DatabaseFactory, Servers
 
 pytestmark = pytest.mark.postgres
 

@@ -12,12 +12,12 @@ from typing import Any
 import psycopg
 import pytest
 
-from tests.support.gateway_process import Read
-from tests.support.gateway_scene import Scene, assert_exactly_once, current_lsn, value_of
-from tests.support.majors import alternating
-from tests.support.native_scene import NativeScene, Subscriber
-from tests.support.servers import Connection, Database, DatabaseFactory
-from tests.support.waiting import wait_until
+from tests.support.backends.majors import alternating
+from tests.support.backends.servers import Connection, Database, DatabaseFactory
+from tests.support.gateway.native_scene import NativeScene, Subscriber
+from tests.support.gateway.process import Read
+from tests.support.gateway.scene import Scene, assert_exactly_once, current_lsn, value_of
+from tests.support.run.waiting import wait_until
 
 pytestmark = [pytest.mark.postgres, pytest.mark.kafka]
 

@@ -8,11 +8,11 @@ from gateway.source.provisioning.event_trigger import INSTALL
 from tests.oracle.test_changing_publications import finish, published_to, started
 from tests.oracle.test_leaving_tables import DEFINED, QUICK, MakeScene, lagging
 from tests.oracle.test_moving_partitions import TREES
-from tests.support.gateway_scene import Connection, current_lsn
-from tests.support.majors import EVALUATED_ON
-from tests.support.native import NativeSubscription
-from tests.support.rebuild import Rebuilt
-from tests.support.servers import Database, DatabaseFactory
+from tests.support.backends.majors import EVALUATED_ON
+from tests.support.backends.servers import Database, DatabaseFactory
+from tests.support.gateway.native import NativeSubscription
+from tests.support.gateway.scene import Connection, current_lsn
+from tests.support.models.rebuild import Rebuilt
 
 pytestmark = [
     pytest.mark.postgres,

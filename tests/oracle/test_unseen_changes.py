@@ -9,10 +9,10 @@ import pytest
 from gateway.source.provisioning.event_trigger import INSTALL
 from tests.oracle.test_changing_publications import published_to, started
 from tests.oracle.test_leaving_tables import DEFINED, MakeScene, lagging
-from tests.support.gateway_scene import Scene, current_lsn
-from tests.support.majors import EVALUATED_ON
-from tests.support.servers import Database
-from tests.support.waiting import wait_until
+from tests.support.backends.majors import EVALUATED_ON
+from tests.support.backends.servers import Database
+from tests.support.gateway.scene import Scene, current_lsn
+from tests.support.run.waiting import wait_until
 
 pytestmark = [
     pytest.mark.postgres,

@@ -18,11 +18,11 @@ from tests.oracle.test_changing_publications import (
 )
 from tests.oracle.test_leaving_tables import lagging
 from tests.oracle.test_unseen_changes import copies
-from tests.support.gateway_scene import Connection, Scene, current_lsn, wait_for_copy_marker
-from tests.support.majors import EVALUATED_ON
-from tests.support.native import NativeSubscription
-from tests.support.servers import Database, DatabaseFactory
-from tests.support.waiting import wait_until
+from tests.support.backends.majors import EVALUATED_ON
+from tests.support.backends.servers import Database, DatabaseFactory
+from tests.support.gateway.native import NativeSubscription
+from tests.support.gateway.scene import Connection, Scene, current_lsn, wait_for_copy_marker
+from tests.support.run.waiting import wait_until
 
 pytestmark = [
     pytest.mark.postgres,

@@ -13,7 +13,7 @@ from gateway.envelope.markers import encode_end, encode_end_of
 from gateway.routing.row.counters import TopicCounter, pop_counts
 from gateway.routing.row.native import why_interpreted
 from gateway.routing.short_transactions import series_router
-from tests.support.routing_scene import T1_TABLE, Gateway, publish
+from tests.support.gateway.routing_scene import T1_TABLE, Gateway, publish
 
 if why_interpreted() is None:
 

@@ -17,7 +17,7 @@ from gateway.copy import Chunk, ChunkedCopy, ChunkRequest, Claim, CopiedRow, Fro
 from gateway.core.lsn import Lsn
 from gateway.pgoutput.messages import UNCHANGED, ColumnValue
 from gateway.rowfilter import Action, decide_update, fill_unchanged
-from tests.support.copy_model import Op, Row, Server, apply, line, number
+from tests.support.models.copy import Op, Row, Server, apply, line, number
 
 STEPS = (
     "begin",

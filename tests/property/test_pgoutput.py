@@ -40,7 +40,7 @@ from gateway.pgoutput.messages import (
     Update,
 )
 from gateway.pgoutput.tuples import split_tuple
-from tests.support.pgoutput_encode import encode_message, encode_tuple
+from tests.support.models.pgoutput_encode import encode_message, encode_tuple
 
 u32 = st.integers(0, 2**32 - 1)
 i32 = st.integers(-(2**31), 2**31 - 1)

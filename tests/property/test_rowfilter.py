@@ -35,7 +35,7 @@ from gateway.rowfilter.expr import (
 )
 from gateway.rowfilter.operators import OPERATIONS
 from gateway.rowfilter.transform import Predicate
-from tests.support.conditions import bind_compiled
+from tests.support.gateway.conditions import bind_compiled
 
 INT4, BOOL, TEXT = TYPES["int4"][0], TYPES["bool"][0], TYPES["text"][0]
 NAMES = ("a", "b", "t", "z")

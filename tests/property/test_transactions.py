@@ -19,8 +19,8 @@ from gateway.transactions import (
     Series,
     Transaction,
 )
-from tests.support.pgoutput_encode import keepalive, xlogdata
-from tests.support.stream_model import (
+from tests.support.models.pgoutput_encode import keepalive, xlogdata
+from tests.support.models.stream import (
     begin,
     begin_prepare,
     commit,

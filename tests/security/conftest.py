@@ -10,8 +10,8 @@ import pytest
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
-from tests.support.gateway_scene import Connection, scene
-from tests.support.servers import Database
+from tests.support.backends.servers import Database
+from tests.support.gateway.scene import Connection, scene
 
 __all__ = ["scene"]
 

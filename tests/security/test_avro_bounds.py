@@ -19,7 +19,7 @@ from gateway.sink.reading.decoding import RegisteredSchemas
 from gateway.sink.registry.registry import Registry
 from gateway.sink.topics.topics import TopicSpec, ensure_topics
 from spark_consumer.kafka.batch_profile import begins_copy
-from tests.support.registry_answers import answering_registry, schema_answer
+from tests.support.backends.registry_answers import answering_registry, schema_answer
 from tests.support.spark.kafka_topics import produce_bomb
 from tests.support.spark.records import Col, StaticSchemas, TableTopic, value_schema
 

@@ -13,8 +13,8 @@ from psycopg.conninfo import make_conninfo
 from gateway.definitions.ddl.alterations import PREFIXES
 from gateway.source.provisioning.event_trigger import INSTALL
 from tests.security.conftest import Attacker
-from tests.support.gateway_scene import Connection, Scene, current_lsn, value_of
-from tests.support.servers import Database
+from tests.support.backends.servers import Database
+from tests.support.gateway.scene import Connection, Scene, current_lsn, value_of
 
 pytestmark = [pytest.mark.postgres, pytest.mark.kafka]
 

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.support.gateway_scene import Scene, current_lsn
-from tests.support.servers import Database
+from tests.support.backends.servers import Database
+from tests.support.gateway.scene import Scene, current_lsn
 
 pytestmark = [pytest.mark.postgres, pytest.mark.kafka]
 

@@ -25,8 +25,8 @@ from spark_consumer.formats.delta.format import DeltaFormat
 from spark_consumer.job.subscriber_tables import SubscriberTables
 from spark_consumer.metrics import Figures, exposition
 from spark_consumer.names import part
-from tests.support.gateway_scene import Scene, current_lsn, scene
-from tests.support.servers import Database
+from tests.support.backends.servers import Database
+from tests.support.gateway.scene import Scene, current_lsn, scene
 
 __all__ = ["scene"]
 

@@ -14,8 +14,8 @@ from gateway.runtime.lifecycle.leadership import lock_first_start
 from gateway.source.provisioning.event_trigger import INSTALL
 from gateway.source.provisioning.trigger_installation import find_installation
 from tests.security.conftest import Attacker
-from tests.support.gateway_scene import Connection, value_of
-from tests.support.servers import Database
+from tests.support.backends.servers import Database
+from tests.support.gateway.scene import Connection, value_of
 
 pytestmark = [
     pytest.mark.postgres,

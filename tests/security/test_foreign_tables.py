@@ -9,10 +9,10 @@ import psycopg
 import pytest
 from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
 
-from tests.support.gateway_process import GatewayProcess
-from tests.support.gateway_scene import Connection, Scene, wait_until_confirmed
-from tests.support.servers import Database
-from tests.support.waiting import wait_until
+from tests.support.backends.servers import Database
+from tests.support.gateway.process import GatewayProcess
+from tests.support.gateway.scene import Connection, Scene, wait_until_confirmed
+from tests.support.run.waiting import wait_until
 
 pytestmark = [pytest.mark.postgres, pytest.mark.kafka]
 

@@ -21,8 +21,8 @@ from gateway.monitor.hosts import is_own_host
 from gateway.monitor.http_server import CONNECTIONS, REQUEST_S
 from spark_consumer import bounded_http as spark_http
 from spark_consumer.metrics import Figures, Pulse, serve
-from tests.support.gateway_process import GatewayProcess, GatewayProject
-from tests.support.waiting import wait_until
+from tests.support.gateway.process import GatewayProcess, GatewayProject
+from tests.support.run.waiting import wait_until
 
 SLOW = 300
 HEALTH_S = 3.0

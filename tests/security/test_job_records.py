@@ -16,7 +16,7 @@ from spark_consumer.errors import FatalConsumerError
 from spark_consumer.job.job import run
 from spark_consumer.reader import state_at
 from spark_consumer.settings import ConsumerSettings
-from tests.support.registry_answers import AnsweringRegistry, answering_registry
+from tests.support.backends.registry_answers import AnsweringRegistry, answering_registry
 from tests.support.spark.kafka_topics import (
     RegisteredSchemas,
     Topics,

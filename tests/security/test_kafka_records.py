@@ -27,15 +27,15 @@ from gateway.sink.delivery.committed_state import CommittedState
 from gateway.sink.own_topics.progress import read_progress
 from gateway.sink.own_topics.requests import send
 from gateway.sink.registry.registry import Registry
-from tests.support.gateway_scene import (
+from tests.support.backends.servers import Database
+from tests.support.gateway.scene import (
     Scene,
     assert_exactly_once,
     current_lsn,
     value_of,
     wait_until_confirmed,
 )
-from tests.support.servers import Database
-from tests.support.waiting import wait_until
+from tests.support.run.waiting import wait_until
 
 pytestmark = [pytest.mark.postgres, pytest.mark.kafka]
 

@@ -25,8 +25,8 @@ from gateway.jars import ivy as jars
 from gateway.jars.cache import cache_folder
 from gateway.jars.java import java_home
 from spark_consumer.spark.session import on_the_command_line
-from tests.support.gateway_scene import cli
-from tests.support.servers import Database
+from tests.support.backends.servers import Database
+from tests.support.gateway.scene import cli
 
 SECRET = "seen-by-nobody-else"
 REGISTRY_USER = "gateway:known-to-one-user"

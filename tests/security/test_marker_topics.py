@@ -22,6 +22,7 @@ from spark_consumer.job.job import run
 from spark_consumer.kafka.topics import Topics as JobTopics
 from spark_consumer.reader import state_at
 from spark_consumer.settings import ConsumerSettings
+from tests.support.run.waiting import PATIENCE, wait_until
 from tests.support.spark.kafka_topics import (
     RegisteredSchemas,
     Topics,
@@ -29,7 +30,6 @@ from tests.support.spark.kafka_topics import (
     produce_bomb,
 )
 from tests.support.spark.records import Col, Record, TableTopic
-from tests.support.waiting import PATIENCE, wait_until
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

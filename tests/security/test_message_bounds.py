@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.gateway_process import GatewayProcess
-from tests.support.gateway_scene import Scene, scene
-from tests.support.servers import Database
-from tests.support.waiting import wait_until
+from tests.support.backends.servers import Database
+from tests.support.gateway.process import GatewayProcess
+from tests.support.gateway.scene import Scene, scene
+from tests.support.run.waiting import wait_until
 
 __all__ = ["scene"]
 

@@ -31,9 +31,9 @@ from gateway.pgoutput.messages import ReplicaIdentity
 from gateway.runtime.planning.table_checks import adding
 from gateway.source.catalog.tables import read_tables
 from tests.security.conftest import Attacker
-from tests.support.gateway_scene import Scene, cli, wait_until_confirmed
-from tests.support.servers import Database
-from tests.support.waiting import wait_until
+from tests.support.backends.servers import Database
+from tests.support.gateway.scene import Scene, cli, wait_until_confirmed
+from tests.support.run.waiting import wait_until
 
 DEFINITIONS = (
     "CREATE PUBLICATION p FOR ALL TABLES; CREATE SUBSCRIPTION {s} CONNECTION '' PUBLICATION p;"

@@ -8,8 +8,8 @@ from psycopg import sql
 
 from gateway.source.provisioning.excess_privileges import excess_rights, planned_code
 from gateway.source.session.connection import connect
-from tests.support.gateway_scene import value_of
-from tests.support.servers import Database
+from tests.support.backends.servers import Database
+from tests.support.gateway.scene import value_of
 
 pytestmark = pytest.mark.postgres
 

@@ -21,7 +21,7 @@ from spark_consumer.errors import ContractError
 from spark_consumer.kafka.batch_profile import survey
 from spark_consumer.kafka.markers import Damaged, Marker, read_markers
 from spark_consumer.kafka.registry import Registry
-from tests.support.registry_answers import (
+from tests.support.backends.registry_answers import (
     AnsweringRegistry,
     answering_registry,
     schema_answer,

@@ -21,7 +21,8 @@ from gateway.source.copy.errors import TableChanged
 from gateway.source.copy.literals import UnsafeType
 from gateway.source.copy.queries import check_condition
 from gateway.source.session import session
-from tests.support.gateway_scene import (
+from tests.support.backends.servers import Database
+from tests.support.gateway.scene import (
     Connection,
     Scene,
     cli,
@@ -30,8 +31,7 @@ from tests.support.gateway_scene import (
     wait_until_confirmed,
     wait_until_slot_is_free,
 )
-from tests.support.hostile import hostile, make_trap, plain_connection, sprung
-from tests.support.servers import Database
+from tests.support.workloads.hostile import hostile, make_trap, plain_connection, sprung
 
 MakeScene = Callable[..., Scene]
 

@@ -8,10 +8,10 @@ import pytest
 from confluent_kafka.admin import AdminClient
 
 from tests.fault.test_unfit_topics import set_policy
-from tests.support.gateway_process import GatewayProcess
-from tests.support.gateway_scene import Connection, Scene
-from tests.support.servers import Database
-from tests.support.waiting import wait_until
+from tests.support.backends.servers import Database
+from tests.support.gateway.process import GatewayProcess
+from tests.support.gateway.scene import Connection, Scene
+from tests.support.run.waiting import wait_until
 
 pytestmark = [pytest.mark.postgres, pytest.mark.kafka]
 

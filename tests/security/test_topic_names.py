@@ -15,8 +15,8 @@ from tests.security.test_foreign_tables import (
     role,
     wait_for_held,
 )
-from tests.support.gateway_scene import Scene, current_lsn
-from tests.support.servers import Database
+from tests.support.backends.servers import Database
+from tests.support.gateway.scene import Scene, current_lsn
 
 pytestmark = [pytest.mark.postgres, pytest.mark.kafka]
 

@@ -17,14 +17,14 @@ from gateway.sink.own_topics.owners import ForeignTopics, Owner, claim, read_own
 from gateway.sink.own_topics.requests import send
 from gateway.sink.registry.registry import Registry
 from gateway.sink.topics.topics import TopicSpec, ensure_topics
-from tests.support.gateway_scene import (
+from tests.support.backends.servers import DatabaseFactory
+from tests.support.gateway.scene import (
     Scene,
     assert_exactly_once,
     current_lsn,
     value_of,
     wait_until_confirmed,
 )
-from tests.support.servers import DatabaseFactory
 
 pytestmark = [pytest.mark.postgres, pytest.mark.kafka]
 

@@ -13,8 +13,8 @@ import pytest
 
 from examples.delta_tables import main, rows
 from examples.spark_from_avro import changes
-from tests.support.gateway_scene import Scene, current_lsn
-from tests.support.servers import Database
+from tests.support.backends.servers import Database
+from tests.support.gateway.scene import Scene, current_lsn
 from tests.support.spark.direct import Direct
 from tests.support.spark.records import Col, StaticSchemas, TableTopic
 

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.support.gateway_process import GatewayProcess
-from tests.support.gateway_scene import Scene, current_lsn, scene
-from tests.support.servers import Database
+from tests.support.backends.servers import Database
+from tests.support.gateway.process import GatewayProcess
+from tests.support.gateway.scene import Scene, current_lsn, scene
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -19,9 +19,9 @@ from spark_consumer.errors import FatalConsumerError
 from spark_consumer.job.job import run
 from spark_consumer.reader import state_at
 from spark_consumer.settings import ConsumerSettings
+from tests.support.run.waiting import wait_until
 from tests.support.spark.kafka_topics import RegisteredSchemas, Topics
 from tests.support.spark.records import Col, TableTopic
-from tests.support.waiting import wait_until
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -20,10 +20,10 @@ from gateway.jars import ivy as jars
 from spark_consumer.job.job import run
 from spark_consumer.reader import state_at
 from spark_consumer.settings import ConsumerSettings
-from tests.support.servers import BRIEF_JAVA
+from tests.support.backends.servers import BRIEF_JAVA
+from tests.support.run.waiting import wait_until
 from tests.support.spark.kafka_topics import RegisteredSchemas, Topics
 from tests.support.spark.records import Col, TableTopic
-from tests.support.waiting import wait_until
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

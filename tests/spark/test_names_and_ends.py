@@ -17,7 +17,7 @@ from spark_consumer.formats.delta import merge
 from spark_consumer.kafka.layout import _folds, value_layout
 from spark_consumer.names import free_name, quoted
 from spark_consumer.verify.text import text_sql, value_text
-from tests.support.servers import Database
+from tests.support.backends.servers import Database
 from tests.support.spark.direct import Direct
 from tests.support.spark.records import Col, StaticSchemas, TableTopic, value_schema
 

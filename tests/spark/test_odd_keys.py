@@ -14,9 +14,9 @@ from gateway.commands.consume import consumer_settings
 from gateway.config import load_settings
 from gateway.core.lsn import parse_lsn
 from spark_consumer.job.job import run
-from tests.support.gateway_scene import Connection, Scene, current_lsn, scene
-from tests.support.native import NativeSubscription
-from tests.support.servers import Database, DatabaseFactory
+from tests.support.backends.servers import Database, DatabaseFactory
+from tests.support.gateway.native import NativeSubscription
+from tests.support.gateway.scene import Connection, Scene, current_lsn, scene
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -19,9 +19,9 @@ import pytest
 from devkit.embedded.kafka import EmbeddedKafka
 from devkit.embedded.processes import free_port
 from spark_consumer.cli import main
+from tests.support.run.waiting import wait_until
 from tests.support.spark.kafka_topics import RegisteredSchemas, Topics
 from tests.support.spark.records import Col, TableTopic
-from tests.support.waiting import wait_until
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -17,11 +17,11 @@ from spark_consumer.errors import FatalConsumerError
 from spark_consumer.job.job import run
 from spark_consumer.settings import ConsumerSettings
 from tests.oracle.test_changing_publications import published_to
-from tests.support.ddl_workload import TABLES, Workload, ddl_of, is_quiet
-from tests.support.gateway_scene import Connection, Scene, current_lsn, scene
-from tests.support.native import NativeSubscription
-from tests.support.servers import Database, DatabaseFactory
-from tests.support.waiting import wait_until
+from tests.support.backends.servers import Database, DatabaseFactory
+from tests.support.gateway.native import NativeSubscription
+from tests.support.gateway.scene import Connection, Scene, current_lsn, scene
+from tests.support.run.waiting import wait_until
+from tests.support.workloads.ddl import TABLES, Workload, ddl_of, is_quiet
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -13,7 +13,7 @@ from gateway.core.lsn import parse_lsn
 from spark_consumer.job.job import run
 from spark_consumer.reader import state_at
 from spark_consumer.settings import ConsumerSettings
-from tests.support.gateway_scene import Scene, current_lsn, scene
+from tests.support.gateway.scene import Scene, current_lsn, scene
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

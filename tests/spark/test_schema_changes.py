@@ -21,10 +21,10 @@ from spark_consumer.errors import FatalConsumerError
 from spark_consumer.job.job import run
 from spark_consumer.settings import ConsumerSettings
 from tests.oracle.test_changing_publications import published_to, started
-from tests.support.gateway_scene import Connection, Scene, current_lsn, scene
-from tests.support.native import NativeSubscription
-from tests.support.servers import Database, DatabaseFactory
-from tests.support.waiting import wait_until
+from tests.support.backends.servers import Database, DatabaseFactory
+from tests.support.gateway.native import NativeSubscription
+from tests.support.gateway.scene import Connection, Scene, current_lsn, scene
+from tests.support.run.waiting import wait_until
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

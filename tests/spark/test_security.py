@@ -14,7 +14,7 @@ from gateway.core.lsn import parse_lsn
 from spark_consumer.errors import TransientConsumerError
 from spark_consumer.job.job import run
 from spark_consumer.settings import ConsumerSettings
-from tests.support.secured import (
+from tests.support.backends.secured import (
     CONSUMER,
     DATABASE,
     PASSWORD,

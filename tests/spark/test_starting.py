@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.waiting import PATIENCE, wait_until
+from tests.support.run.waiting import PATIENCE, wait_until
 
 pytestmark = [pytest.mark.java, pytest.mark.spark]
 

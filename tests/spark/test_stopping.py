@@ -19,9 +19,9 @@ from spark_consumer.job.job import run
 from spark_consumer.settings import ConsumerSettings
 from spark_consumer.spark.failures import may_pass
 from spark_consumer.spark.session import check_session
+from tests.support.run.waiting import PATIENCE, wait_until
 from tests.support.spark.kafka_topics import RegisteredSchemas, Topics
 from tests.support.spark.records import Col, TableTopic
-from tests.support.waiting import PATIENCE, wait_until
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

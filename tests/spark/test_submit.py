@@ -20,10 +20,10 @@ from gateway.jars.java import java, java_home
 from spark_consumer.spark.session import TUNED
 from tests.spark.test_interrupted import COLUMNS, Scene
 from tests.spark.test_stopping import slow_registry
-from tests.support.servers import BRIEF_JAVA
+from tests.support.backends.servers import BRIEF_JAVA
+from tests.support.run.waiting import wait_until
 from tests.support.spark.kafka_topics import RegisteredSchemas
 from tests.support.spark.records import value_schema
-from tests.support.waiting import wait_until
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -14,7 +14,7 @@ from pyspark.sql.types import DoubleType, FloatType
 from spark_consumer.verify.compare import Difference, Expected, compare
 from spark_consumer.verify.spool import Spool
 from spark_consumer.verify.text import Row, mark, marks, plain_text, shown, value_text
-from tests.support.servers import Database
+from tests.support.backends.servers import Database
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -20,9 +20,9 @@ from gateway.config import load_settings
 from gateway.copy import Snapshot
 from gateway.copy.lines import CopyRow
 from spark_consumer.job.job import run
-from tests.support.gateway_scene import Connection, Scene, running, scene
-from tests.support.native import NativeSubscription
-from tests.support.servers import Database, DatabaseFactory
+from tests.support.backends.servers import Database, DatabaseFactory
+from tests.support.gateway.native import NativeSubscription
+from tests.support.gateway.scene import Connection, Scene, running, scene
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

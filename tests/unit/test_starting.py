@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.waiting import PATIENCE, wait_until
+from tests.support.run.waiting import PATIENCE, wait_until
 
 ROOT = Path(__file__).resolve().parents[2]
 DAEMONS = (["-m", "gateway", "run"], ["-m", "gateway", "consume"], ["-m", "spark_consumer"])

@@ -15,8 +15,8 @@ from confluent_kafka.cimpl import NewTopic
 from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
 
 import schemas
+from tests.support.run.waiting import PATIENCE
 from tests.support.spark.records import Record, TableTopic, encode
-from tests.support.waiting import PATIENCE
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -16,7 +16,7 @@ from gateway.commands.asyncapi import document
 from gateway.commands.schemas import CollectedSchemas
 from gateway.routing import RoutingSettings
 from gateway.routing.build.relation_routes import RelationRoutes
-from tests.support.routing_scene import T1_TABLE, Gateway, NoCatalog, publish
+from tests.support.gateway.routing_scene import T1_TABLE, Gateway, NoCatalog, publish
 
 ROOT = Path(__file__).resolve().parents[3]
 # What AsyncAPI publishes: see tests/vendor/README.md.

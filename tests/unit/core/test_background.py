@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from gateway.core.background import call_in_background, keep_waiting
-from tests.support.waiting import wait_until
+from tests.support.run.waiting import wait_until
 
 
 class GivenUp(Exception):

@@ -9,7 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.support.fault_stage import FIRST_START_POINTS, RELOAD_POINTS, RUNNING_POINTS
+from tests.support.gateway.fault_stage import FIRST_START_POINTS, RELOAD_POINTS, RUNNING_POINTS
 
 ROOT = Path(__file__).parents[3]
 

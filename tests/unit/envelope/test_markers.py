@@ -25,7 +25,7 @@ from gateway.envelope.markers import (
     encode_writer,
 )
 from gateway.pgoutput.messages import LogicalMessage
-from tests.support.markers import decode_marker
+from tests.support.models.markers import decode_marker
 
 NOBODY = b"\0\0"
 WRITER = Writer("7409213587021412345", "shöp", "pgsluice", "gw")

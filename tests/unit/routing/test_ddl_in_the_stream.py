@@ -8,7 +8,7 @@ from gateway.core.lsn import Lsn
 from gateway.definitions.ddl.alterations import PREFIX
 from gateway.pgoutput.messages import Insert, LogicalMessage
 from gateway.transactions import Transaction
-from tests.support.routing_scene import T1, T1_TABLE, Gateway, data, publish, relation_of
+from tests.support.gateway.routing_scene import T1, T1_TABLE, Gateway, data, publish, relation_of
 
 
 def row(number: int) -> Insert:

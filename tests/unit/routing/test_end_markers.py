@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from gateway.pgoutput.messages import Insert, Message, Truncate
-from tests.support.routing_scene import (
+from tests.support.gateway.routing_scene import (
     CHILD,
     OTHER_CHILD,
     PARENT,

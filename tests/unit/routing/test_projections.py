@@ -7,7 +7,7 @@ import pytest
 from gateway.definitions.model import Column, Plan, Table
 from gateway.pgtypes.binary import TypeInfo
 from gateway.routing.build.projections import Projections
-from tests.support.routing_scene import T1, column, publish, relation_of, table
+from tests.support.gateway.routing_scene import T1, column, publish, relation_of, table
 
 INT4, INT8, TEXT, FLOAT8, NUMERIC = 23, 20, 25, 701, 1700
 LEAF = T1 + 1

@@ -16,7 +16,7 @@ from gateway.pgoutput.messages import (
     Truncate,
 )
 from gateway.rowfilter import FilterEvaluationError
-from tests.support.routing_scene import (
+from tests.support.gateway.routing_scene import (
     T1,
     T1_TABLE,
     TWO_COLUMNS,

@@ -10,7 +10,7 @@ from gateway.core.errors import ProtocolError
 from gateway.pgoutput.messages import (
     Insert,
 )
-from tests.support.routing_scene import (
+from tests.support.gateway.routing_scene import (
     T1,
     T1_TABLE,
     TWO_COLUMNS,

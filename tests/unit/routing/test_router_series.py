@@ -14,7 +14,7 @@ from gateway.pgoutput.messages import Delete, Insert, Message
 from gateway.routing.row.native import why_not_built
 from gateway.routing.row.record_buffer import PIECE_RECORDS
 from gateway.transactions import Assembler, Series, Transaction
-from tests.support.routing_scene import (
+from tests.support.gateway.routing_scene import (
     CHILD,
     OTHER_CHILD,
     PARENT,

@@ -12,7 +12,7 @@ from gateway.pgoutput.messages import (
     Delete,
     Insert,
 )
-from tests.support.routing_scene import (
+from tests.support.gateway.routing_scene import (
     T1,
     Gateway,
     Seen,

@@ -10,7 +10,7 @@ from gateway.pgoutput.messages import (
     Insert,
     Truncate,
 )
-from tests.support.routing_scene import (
+from tests.support.gateway.routing_scene import (
     CHILD,
     OTHER_CHILD,
     PARENT,

@@ -15,7 +15,7 @@ from gateway.pgoutput.messages import (
     Update,
 )
 from gateway.routing.row.native import ROWS
-from tests.support.routing_scene import (
+from tests.support.gateway.routing_scene import (
     T1,
     T1_TABLE,
     TWO_COLUMNS,

@@ -26,7 +26,7 @@ from gateway.pgoutput.messages import (
     Truncate,
     Update,
 )
-from tests.support.routing_scene import (
+from tests.support.gateway.routing_scene import (
     T1,
     T1_TABLE,
     Gateway,

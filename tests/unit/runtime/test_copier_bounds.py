@@ -22,8 +22,8 @@ from gateway.routing import RoutingSettings
 from gateway.routing.build.relation_routes import RelationRoutes
 from gateway.runtime.copy.coordinator import TableCopier
 from gateway.source.copy.chunk_reader import ChunkReader, ChunkSource
-from tests.support.routing_scene import NoCatalog, Schemas, publish
-from tests.support.waiting import wait_until
+from tests.support.gateway.routing_scene import NoCatalog, Schemas, publish
+from tests.support.run.waiting import wait_until
 from tests.unit.runtime.copy.test_coordinator import OID, TABLE, Reader
 
 

@@ -12,8 +12,8 @@ from gateway.core.lsn import Lsn
 from gateway.pgoutput.frames import Keepalive
 from gateway.pgoutput.messages import Insert, LogicalMessage, Origin, StreamStart, StreamStop
 from gateway.transactions import Assembler, Event, Series, Transaction
-from tests.support.pgoutput_encode import keepalive, xlogdata
-from tests.support.stream_model import (
+from tests.support.models.pgoutput_encode import keepalive, xlogdata
+from tests.support.models.stream import (
     begin,
     begin_prepare,
     commit,

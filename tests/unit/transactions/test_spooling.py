@@ -11,8 +11,8 @@ from gateway.core.errors import FatalError
 from gateway.pgoutput.messages import Insert, StreamStart, StreamStop
 from gateway.transactions import Assembler, Transaction
 from gateway.transactions.spool import CHUNK_BYTES, CHUNK_FRAMES, Spool, SpoolFullError
-from tests.support.pgoutput_encode import xlogdata
-from tests.support.stream_model import begin, commit, frames_of, insert, stream_commit
+from tests.support.models.pgoutput_encode import xlogdata
+from tests.support.models.stream import begin, commit, frames_of, insert, stream_commit
 
 STOP = xlogdata(StreamStop())
 

@@ -20,7 +20,15 @@ from gateway.pgoutput.messages import (
 )
 from gateway.pgtypes.binary import TypeInfo
 from gateway.source.stream.options import negotiate
-from tests.support.routing_scene import T1, Gateway, column, data, publish, relation_of, table
+from tests.support.gateway.routing_scene import (
+    T1,
+    Gateway,
+    column,
+    data,
+    publish,
+    relation_of,
+    table,
+)
 
 ACLITEM, MONEY = 1033, 790
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gateway.pgoutput.messages import Delete, Insert, OldTuple, OldTupleKind, Truncate, Update
 from gateway.routing.row.counters import RowKey
-from tests.support.routing_scene import T1, T1_TABLE, Gateway, publish, relation_of
+from tests.support.gateway.routing_scene import T1, T1_TABLE, Gateway, publish, relation_of
 
 
 def row(a: int, b: int) -> tuple[bytes, bytes]:

@@ -14,7 +14,7 @@ from gateway.envelope.headers import HeaderMaker
 from gateway.pgoutput.messages import UNCHANGED, Delete, Insert, ReplicaIdentity, Update
 from gateway.routing.row.transaction_state import TransactionState
 from gateway.rowfilter import FilterEvaluationError
-from tests.support.routing_scene import (
+from tests.support.gateway.routing_scene import (
     CHILD,
     PARENT,
     T1,

@@ -6,7 +6,7 @@ import pytest
 
 from gateway.pgoutput.messages import Insert, Message, Truncate
 from gateway.routing.row.record_buffer import PIECE_BYTES, PIECE_RECORDS
-from tests.support.routing_scene import (
+from tests.support.gateway.routing_scene import (
     T1,
     T1_TABLE,
     Gateway,

@@ -13,7 +13,7 @@ from gateway.pgoutput.messages import UNCHANGED, Insert, OldTuple, ReplicaIdenti
 from gateway.pgtypes.errors import EvaluationError
 from gateway.rowfilter import Answer, FilterEvaluationError, Question
 from gateway.transactions import Assembler, Transaction
-from tests.support.routing_scene import (
+from tests.support.gateway.routing_scene import (
     T1,
     T1_TABLE,
     TWO_COLUMNS,

@@ -10,7 +10,7 @@ from gateway.core.errors import ValueFormatError
 from gateway.routing.row.native import why_not_built
 from gateway.rowfilter import RowFilter, combine, compile_filter, condition_of
 from gateway.rowfilter.expr import Not
-from tests.support.conditions import bind_compiled
+from tests.support.gateway.conditions import bind_compiled
 from tests.unit.rowfilter.columns import COLUMNS, NAMES, row
 
 INFINITE = "'infinity'::date"

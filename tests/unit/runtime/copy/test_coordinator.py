@@ -45,12 +45,9 @@ from gateway.runtime.loop.pipeline import Outcome, Pipeline
 from gateway.runtime.loop.receiver import Receiver
 from gateway.source.copy.chunk_reader import ChunkReader, ChunkSource, ConditionError, TableChanged
 from gateway.transactions import Assembler
-from tests.support.copy_model import Row, Server, Transaction, line
-from tests.support.fakes import FakeSink
-from tests.support.gateway_process import Read
-from tests.support.pgoutput_encode import keepalive, xlogdata
-from tests.support.rebuild import Rebuilt
-from tests.support.routing_scene import (
+from tests.support.gateway.fakes import FakeSink
+from tests.support.gateway.process import Read
+from tests.support.gateway.routing_scene import (
     NoCatalog,
     Schemas,
     column,
@@ -58,6 +55,9 @@ from tests.support.routing_scene import (
     relation_of,
     table,
 )
+from tests.support.models.copy import Row, Server, Transaction, line
+from tests.support.models.pgoutput_encode import keepalive, xlogdata
+from tests.support.models.rebuild import Rebuilt
 
 OID = 16384
 TABLE = table(OID, "t", [column("a", 1), column("b", 2), column("c", 3, 25, "text")])

@@ -12,7 +12,7 @@ from gateway.definitions.model import Plan, SubscriptionDefinition, TableCopy
 from gateway.routing import RoutingSettings
 from gateway.routing.build.topics import Addresses
 from gateway.runtime.copy.states import CopyStates
-from tests.support.routing_scene import T1, T1_TABLE, Schemas, publish
+from tests.support.gateway.routing_scene import T1, T1_TABLE, Schemas, publish
 
 NAMES = ("s", "other")
 COPIES = tuple(TableCopy(name, T1, (), ("a", "b")) for name in NAMES)

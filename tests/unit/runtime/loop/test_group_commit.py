@@ -8,7 +8,7 @@ from gateway.config import LimitsTable
 from gateway.core.lsn import Lsn
 from gateway.core.records import RESENDABLE, Batch, Record, Watermark
 from gateway.runtime.loop.group_commit import GroupCommit, Turn
-from tests.support.fakes import ManualClock
+from tests.support.gateway.fakes import ManualClock
 
 LIMITS = LimitsTable(max_batch_records=1_000, max_batch_ms=200)
 AGE_S = 0.2

@@ -10,7 +10,7 @@ from gateway.core.records import LastCommit, Watermark
 from gateway.pgoutput.messages import Begin, Commit, Insert, LogicalMessage
 from gateway.runtime.loop.history_check import HistoryCheck
 from gateway.transactions import Assembler, Transaction
-from tests.support.pgoutput_encode import xlogdata
+from tests.support.models.pgoutput_encode import xlogdata
 
 LAST = LastCommit(Lsn(900), xid=7, commit_time=5)
 WATERMARK = Watermark(Lsn(1000), 1, "d", (), LAST)

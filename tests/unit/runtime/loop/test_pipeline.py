@@ -19,8 +19,8 @@ from gateway.runtime.loop.pipeline import Outcome, Pipeline
 from gateway.runtime.loop.receiver import Receiver
 from gateway.runtime.ports import Switch
 from gateway.transactions import Assembler
-from tests.support.fakes import FakeRouter, FakeSink, FakeSource, ManualClock
-from tests.support.pgoutput_encode import keepalive, xlogdata
+from tests.support.gateway.fakes import FakeRouter, FakeSink, FakeSource, ManualClock
+from tests.support.models.pgoutput_encode import keepalive, xlogdata
 
 START = Lsn(1000)
 LAST = LastCommit(Lsn(990), xid=6, commit_time=0)

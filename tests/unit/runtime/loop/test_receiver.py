@@ -14,9 +14,9 @@ from gateway.core.lsn import Lsn
 from gateway.pgoutput.messages import Insert
 from gateway.runtime.loop.disk_queue import DiskQueue
 from gateway.runtime.loop.receiver import Receiver
-from tests.support.fakes import FakeSource, ManualClock
-from tests.support.pgoutput_encode import keepalive, xlogdata
-from tests.support.waiting import wait_until
+from tests.support.gateway.fakes import FakeSource, ManualClock
+from tests.support.models.pgoutput_encode import keepalive, xlogdata
+from tests.support.run.waiting import wait_until
 
 
 def row(number: int, size: int = 1) -> bytes:

@@ -6,7 +6,7 @@ from gateway.core.lsn import Lsn
 from gateway.observe import Counters
 from gateway.routing.row.counters import RowOperation, Tally
 from gateway.runtime.loop.reporter import Reporter, unix_time
-from tests.support.fakes import FakeRouter, ManualClock
+from tests.support.gateway.fakes import FakeRouter, ManualClock
 from tests.unit.monitor.figures import loop_state
 
 T = ("s", "public.t")

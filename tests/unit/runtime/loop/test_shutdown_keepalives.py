@@ -16,8 +16,8 @@ from gateway.runtime.loop.pipeline import Outcome, Pipeline
 from gateway.runtime.loop.receiver import Receiver
 from gateway.runtime.loop.shutdown_keepalives import GAP_S, PATIENCE_S, ShutdownKeepalives
 from gateway.transactions import Assembler
-from tests.support.fakes import FakeRouter, FakeSink, FakeSource, ManualClock
-from tests.support.pgoutput_encode import keepalive, xlogdata
+from tests.support.gateway.fakes import FakeRouter, FakeSink, FakeSource, ManualClock
+from tests.support.models.pgoutput_encode import keepalive, xlogdata
 
 START = Lsn(1000)
 

@@ -10,7 +10,7 @@ from confluent_kafka import KafkaError
 from gateway.core.errors import AccessError, GatewayError, TransientError
 from gateway.sink.clients.client_errors import ErrorCallback, RepeatFilter
 from gateway.sink.clients.failures import classify_kafka_error, is_refusal
-from tests.support.fakes import ManualClock
+from tests.support.gateway.fakes import ManualClock
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from gateway.core.lsn import Lsn
 from gateway.core.records import Cut, Feed, Record
 from gateway.sink.delivery.offsets import Ledger
-from tests.support.markers import decode_marker
+from tests.support.models.markers import decode_marker
 
 S = Feed("s", "s.transaction", b"12345\0\0", {"s.t": 2, "s.u": 1})
 OTHER = Feed("other", "other.transaction", b"12345\0\0", {"other.t": 1})

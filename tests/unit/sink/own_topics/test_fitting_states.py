@@ -13,7 +13,7 @@ from gateway.core.records import CopyState, Watermark
 from gateway.envelope.progress import copy_name, decode_value
 from gateway.sink.clients.identity import SlotIdentity
 from gateway.sink.own_topics.progress import KafkaProgress
-from tests.support.routing_scene import Schemas
+from tests.support.gateway.routing_scene import Schemas
 
 STATE = CopyState("s", "public", "t", "copying", Lsn(5), "d", oid=7, taken="{}", topic="s.public.t")
 

@@ -9,7 +9,7 @@ import pytest
 from gateway.core.errors import ProtocolError, TransientError
 from gateway.sink.reading.decoding import RegisteredSchemas
 from gateway.sink.registry.registry import Registry
-from tests.support.registry_answers import answering_registry, schema_answer
+from tests.support.backends.registry_answers import answering_registry, schema_answer
 
 
 def test_schema_that_does_not_match_is_not_quoted_whole() -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from gateway.core.errors import AccessError
 from gateway.sink.registry.registry import Registry
-from tests.support.registry_answers import answering_registry
+from tests.support.backends.registry_answers import answering_registry
 
 
 @pytest.mark.parametrize("status", [401, 403])

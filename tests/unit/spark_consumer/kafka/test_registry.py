@@ -10,7 +10,7 @@ import pytest
 from spark_consumer.errors import ConsumerError, ContractError, TransientConsumerError
 from spark_consumer.kafka.registry import Registry
 from spark_consumer.spark.failures import every_table
-from tests.support.registry_answers import answering_registry, schema_answer
+from tests.support.backends.registry_answers import answering_registry, schema_answer
 
 GOOD = schema_answer({"type": "record", "name": "r", "fields": []})
 NOBODY = "http://127.0.0.1:1"

@@ -15,7 +15,7 @@ from gateway.sink.clients.identity import SlotIdentity
 from gateway.sink.delivery.sink import TransactionalSink
 from gateway.sink.own_topics.progress import KafkaProgress, read_compacted, read_progress
 from gateway.sink.topics.topics import TopicSpec, ensure_topics, progress_topic_spec
-from tests.support.markers import decode_marker
+from tests.support.models.markers import decode_marker
 
 COPIES = (
     CopyState("s", "public", "t", "ready", Lsn(0xFFFFFFFF_00000001 >> 1)),

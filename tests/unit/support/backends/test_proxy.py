@@ -10,8 +10,8 @@ from contextlib import ExitStack, closing
 
 import pytest
 
-from tests.support.proxy import Proxy
-from tests.support.waiting import wait_until
+from tests.support.backends.proxy import Proxy
+from tests.support.run.waiting import wait_until
 
 DEADLINE_S = 20.0
 SILENCE_S = 0.2

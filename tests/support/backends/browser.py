@@ -17,7 +17,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from gateway.core.descriptors import wait_readable
-from tests.support.waiting import PATIENCE, wait_until
+from tests.support.run.waiting import PATIENCE, wait_until
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 _ANSWER_S = 30.0 * PATIENCE

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from tests.support.gateway_process import Read
+from tests.support.gateway.process import Read
 
 Row = tuple[tuple[str, Any], ...]
 

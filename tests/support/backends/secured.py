@@ -32,7 +32,7 @@ from cryptography.x509.oid import NameOID
 from devkit.embedded.kafka import EmbeddedKafka
 from devkit.embedded.postgres import EmbeddedPostgres
 from devkit.embedded.registry import EmbeddedRegistry
-from tests.support.gateway_process import GatewayProject, TopicReader
+from tests.support.gateway.process import GatewayProject, TopicReader
 
 # PostgreSQL 17: the others that are at hand are built without TLS.
 MAJOR: Final = 17
@@ -41,7 +41,7 @@ ROLE: Final = "replicator"
 GATEWAY, CONSUMER = "gateway", "consumer"
 PASSWORD: Final = "kept-in-a-file"
 REGISTRY_USER: Final = f"gateway:{PASSWORD}"
-OPERATIONS: Final = Path(__file__).parents[2] / "docs" / "operations.md"
+OPERATIONS: Final = Path(__file__).parents[3] / "docs" / "operations.md"
 
 _HBA: Final = """
 host all postgres 127.0.0.1/32 scram-sha-256

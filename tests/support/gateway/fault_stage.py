@@ -19,8 +19,11 @@ from typing import Any, Final, Self
 
 import psycopg
 
-from tests.support.gateway_process import GatewayProcess
-from tests.support.gateway_scene import (
+from tests.support.backends.proxy import Proxy
+from tests.support.backends.rack import Rack
+from tests.support.gateway.native import NativeSubscription
+from tests.support.gateway.process import GatewayProcess
+from tests.support.gateway.scene import (
     Scene,
     assert_exactly_once,
     current_lsn,
@@ -29,11 +32,8 @@ from tests.support.gateway_scene import (
     value_of,
     wait_for_reload,
 )
-from tests.support.native import NativeSubscription
-from tests.support.proxy import Proxy
-from tests.support.rack import Rack
-from tests.support.waiting import wait_until
-from tests.support.workload import PUBLICATIONS, TABLES, Workload
+from tests.support.run.waiting import wait_until
+from tests.support.workloads.dml import PUBLICATIONS, TABLES, Workload
 
 # Without pc: two publications that publish other operations of one table can leave rows behind with
 # the native subscriber, which then stops at a conflict.

@@ -12,9 +12,9 @@ from devkit.embedded.processes import Server
 from gateway.core.errors import TransientError
 from gateway.jars import ivy as jars
 from gateway.jars.java import java
-from tests.support.servers import BRIEF_JAVA
+from tests.support.backends.servers import BRIEF_JAVA
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 EXAMPLES = ROOT / "examples" / "connect"
 
 

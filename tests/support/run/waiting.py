@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable
 from typing import Final, TypeVar
 
-from tests.support import environment
+from tests.support.run import environment
 
 PATIENCE: Final = 4
 """A deadline is there to end what hangs. Each is ample on a machine that does nothing else; a busy

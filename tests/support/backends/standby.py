@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from devkit.embedded.postgres import EmbeddedPostgres
-from tests.support.gateway_scene import current_lsn, value_of
-from tests.support.waiting import wait_until
+from tests.support.gateway.scene import current_lsn, value_of
+from tests.support.run.waiting import wait_until
 
 SLOT = "standby"
 

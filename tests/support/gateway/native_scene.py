@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.support.gateway_process import GatewayProject, TopicReader
-from tests.support.gateway_scene import current_lsn
-from tests.support.native import NativeSubscription
-from tests.support.rebuild import Rebuilt
-from tests.support.servers import Connection, Database, DatabaseFactory
+from tests.support.backends.servers import Connection, Database, DatabaseFactory
+from tests.support.gateway.native import NativeSubscription
+from tests.support.gateway.process import GatewayProject, TopicReader
+from tests.support.gateway.scene import current_lsn
+from tests.support.models.rebuild import Rebuilt
 
 Phase = Callable[[Connection], None]
 

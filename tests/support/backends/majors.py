@@ -13,7 +13,7 @@ from zlib import crc32
 
 import pytest
 
-from tests.support.seeds import SEED
+from tests.support.run.seeds import SEED
 
 __all__ = ["EVALUATED_ON", "alternating"]
 

@@ -20,7 +20,7 @@ from gateway.pgoutput.messages import (
     StreamPrepare,
 )
 from gateway.transactions import Assembler, Event, Transaction
-from tests.support.pgoutput_encode import xlogdata
+from tests.support.models.pgoutput_encode import xlogdata
 
 
 def begin(xid: int, commit_lsn: int) -> bytes:

@@ -117,7 +117,7 @@ def _start() -> socket.socket:
             end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _REQUEST_BYTES)
         with theirs:
             process = subprocess.Popen(
-                [sys.executable, "-m", "tests.support.warm_start", str(theirs.fileno())],
+                [sys.executable, "-m", "tests.support.gateway.warm_start", str(theirs.fileno())],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 pass_fds=[theirs.fileno()],

@@ -20,7 +20,7 @@ from typing import Any, Final
 
 import pytest
 
-from tests.support.warm_start import cpu_seconds_of_forked
+from tests.support.gateway.warm_start import cpu_seconds_of_forked
 
 __all__ = ["VARIABLE", "Durations", "cpu_seconds", "path_to_write"]
 

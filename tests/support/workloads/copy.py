@@ -7,7 +7,7 @@ from threading import Event
 
 import psycopg
 
-from tests.support.servers import Database
+from tests.support.backends.servers import Database
 
 TABLES = """
 CREATE TABLE numbers (id int PRIMARY KEY, n int, large text);

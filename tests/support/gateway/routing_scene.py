@@ -41,7 +41,7 @@ from gateway.routing import Router, RoutingSettings
 from gateway.routing.build.relation_routes import RelationRoutes
 from gateway.routing.ports import CatalogReader, Evaluator
 from gateway.transactions import Assembler, Series, Transaction
-from tests.support.pgoutput_encode import xlogdata
+from tests.support.models.pgoutput_encode import xlogdata
 
 T1 = 16384
 PARENT, CHILD, OTHER_CHILD = 16400, 16401, 16402

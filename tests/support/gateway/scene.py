@@ -22,10 +22,10 @@ from confluent_kafka.admin._listoffsets import OffsetSpec
 
 from gateway.cli import main
 from gateway.core.lsn import parse_lsn
-from tests.support.gateway_process import GatewayProject, Read, TopicReader
-from tests.support.rebuild import Rebuilt
-from tests.support.servers import Database
-from tests.support.waiting import PATIENCE, wait_until
+from tests.support.backends.servers import Database
+from tests.support.gateway.process import GatewayProject, Read, TopicReader
+from tests.support.models.rebuild import Rebuilt
+from tests.support.run.waiting import PATIENCE, wait_until
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 TIMEOUT_S = 60.0

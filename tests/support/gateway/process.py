@@ -21,8 +21,8 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.schema_registry import SchemaRegistryClient
 
-from tests.support.waiting import wait_until
-from tests.support.warm_start import ForkedProcess, needs_own_start
+from tests.support.gateway.warm_start import ForkedProcess, needs_own_start
+from tests.support.run.waiting import wait_until
 
 TIMEOUT_S = 60.0
 _SETTLING = (KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE)

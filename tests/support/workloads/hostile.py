@@ -15,7 +15,7 @@ from contextlib import contextmanager
 import psycopg
 from psycopg import sql
 
-from tests.support.servers import Connection, Database
+from tests.support.backends.servers import Connection, Database
 
 __all__ = ["hostile", "make_trap", "plain_connection", "sprung"]
 

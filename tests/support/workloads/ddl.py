@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable
 from random import Random
 
 from tests.oracle.test_changing_publications import refresh
-from tests.support.gateway_process import GatewayProcess
-from tests.support.gateway_scene import Connection, Scene, current_lsn, value_of
-from tests.support.native import NativeSubscription
+from tests.support.gateway.native import NativeSubscription
+from tests.support.gateway.process import GatewayProcess
+from tests.support.gateway.scene import Connection, Scene, current_lsn, value_of
 
 __all__ = ["TABLES", "Alterations", "Workload", "ddl_of", "is_quiet", "toggle"]
 

@@ -2,7 +2,7 @@
 
 Containers where a Docker engine answers, the embedded parts otherwise, behind the same three
 methods. ``PGSLUICE_TEST_SERVERS`` set to ``embedded`` or ``containers`` decides by hand; a path is
-that of servers which are up (``tests.support.shared_servers``).
+that of servers which are up (``tests.support.backends.shared_servers``).
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from psycopg import sql
 from devkit.embedded.kafka import EmbeddedKafka
 from devkit.embedded.postgres import EmbeddedPostgres
 from devkit.embedded.registry import API_PATH, EmbeddedRegistry, takes_compatibility
-from tests.support.seeds import setseed
-from tests.support.waiting import wait_until
+from tests.support.run.seeds import setseed
+from tests.support.run.waiting import wait_until
 
 BRIEF_JAVA: Final = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 """For a JVM that lives for a minute or two: code is compiled sooner, to run longer."""

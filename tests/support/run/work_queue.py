@@ -4,7 +4,7 @@ Files are the units, longest first as the run that wrote ``tests/durations.json`
 no process is left alone with a long one in the end. Files whose tests share something expensive are
 one unit, and so in one process: those with the Spark session, and those with the rack of servers
 that faults are inflicted on. A test process knows that from the fixtures of its tests, and says it
-to the process that hands out the units (`tests.support.shared_servers`).
+to the process that hands out the units (`tests.support.backends.shared_servers`).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from xdist.scheduler import LoadScopeScheduling
 
 __all__ = ["LongestFirst", "Order", "file_of", "groups"]
 
-RECORDED: Final = Path(__file__).parent.parent / "durations.json"
+RECORDED: Final = Path(__file__).parents[2] / "durations.json"
 _UNKNOWN_S: Final = 30.0
 """Expected duration of a file that nobody has measured, in seconds: begun early, to be safe."""
 _SHARED: Final = ("spark", "rack")

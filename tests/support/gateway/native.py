@@ -10,8 +10,8 @@ from psycopg import sql
 from psycopg.conninfo import make_conninfo
 from psycopg.types.string import TextLoader
 
-from tests.support.servers import Database, DatabaseFactory
-from tests.support.waiting import wait_until
+from tests.support.backends.servers import Database, DatabaseFactory
+from tests.support.run.waiting import wait_until
 
 TIMEOUT_S = 60.0
 

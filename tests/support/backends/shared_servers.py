@@ -4,8 +4,8 @@ The process that hands out the tests owns the servers (`ServerHub`); those that 
 for addresses (`SharedServers`). A server is started when the first of them asks. Questions and
 answers are one JSON line each, over a socket in a folder that only this user may enter.
 
-``python -m tests.support.shared_servers`` keeps them up between runs, until it is stopped, and says
-how runs find them: ``PGSLUICE_TEST_SERVERS`` is the socket's path then.
+``python -m tests.support.backends.shared_servers`` keeps them up between runs, until it is stopped,
+and says how runs find them: ``PGSLUICE_TEST_SERVERS`` is the socket's path then.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from socket import AF_UNIX, socket
 from threading import Lock, Thread
 from typing import Final
 
-from tests.support.servers import SERVERS, PostgresServer, RemotePostgres, Servers
+from tests.support.backends.servers import SERVERS, PostgresServer, RemotePostgres, Servers
 
 __all__ = ["ServerHub", "SharedServers", "given_servers"]
 

@@ -16,9 +16,9 @@ from confluent_kafka.admin import AdminClient
 
 from devkit.embedded.kafka import EmbeddedKafka
 from devkit.embedded.postgres import EmbeddedPostgres
-from tests.support.proxy import Proxy
-from tests.support.servers import Database, DatabaseFactory, LocalPostgres
-from tests.support.waiting import wait_until
+from tests.support.backends.proxy import Proxy
+from tests.support.backends.servers import Database, DatabaseFactory, LocalPostgres
+from tests.support.run.waiting import wait_until
 
 __all__ = ["Rack", "RackServer"]
 
