@@ -4,7 +4,7 @@ Names, rows, and texts of servers may hold characters that move the cursor, rewr
 screen, begin a line that looks like ours, or turn the order of what is read. They are shown as
 ``\uXXXX``. Every message of `spark_consumer.errors` goes through `shown`, and every argument of a
 log line through `logger`. The gateway does the same by a function of its own; a test holds both
-together, as the job shares no code with the gateway (decision 64).
+together, as the job may not import the gateway (decision 64).
 """
 
 from __future__ import annotations

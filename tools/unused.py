@@ -4,6 +4,8 @@ Judged are functions, classes, methods and the constants of modules. A use is a 
 production code but inside the definition itself; what only tests call is not what runs. A name of a
 module is followed through imports, and a method is used when anything has an attribute of its name.
 Not judged are dunders, and methods of classes that derive from others' classes, who may call them.
+
+vulture would count any mention of a name anywhere, also in tests, as a use of all that have it.
 """
 
 from __future__ import annotations

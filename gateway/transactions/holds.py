@@ -1,10 +1,11 @@
 """Limit of the confirmed flush LSN while prepared transactions wait. Pure.
 
 Once the LSN of a PREPARE is confirmed, PostgreSQL does not send its rows again, not even at COMMIT
-PREPARED. The rows that we hold are not durable; so nothing at or beyond the oldest PREPARE is
-confirmed until its COMMIT PREPARED is committed in Kafka. After a crash the slot then sends the
-PREPARE with its rows again, and everything since; what Kafka has already is dropped by its
-``end_lsn``. The watermark itself goes on meanwhile.
+PREPARED. The rows that we hold are not durable, and a durable spool of them would have to be moved
+and recovered with the gateway. Nothing at or beyond the oldest PREPARE is therefore confirmed until
+its COMMIT PREPARED is committed in Kafka. After a crash the slot then sends the PREPARE with its
+rows again, and everything since; what Kafka has already is dropped by its ``end_lsn``. The
+watermark itself goes on meanwhile.
 
 Source: SnapBuildXactNeedsSkip in snapbuild.c (a record is decoded when it starts at or after the
 confirmed position), ReorderBufferFinishPrepared in reorderbuffer.c.

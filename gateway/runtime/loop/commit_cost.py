@@ -174,4 +174,4 @@ class CommitCost:
 
 
 MEASURED: Final = CommitCost()
-"""Costs as measured with one broker (decisions 19, 44 and 45)."""
+"""Costs as measured with one broker (decisions 19 and 44)."""

@@ -11,7 +11,9 @@ that is not in Kafka. Everything else here exists to keep that sentence true and
 Batches, and the time at which the sink gets them, are decided in
 `gateway.runtime.loop.group_commit`.
 
-Position, endpos and draining are the loop's own; its parts are given values and return values.
+Position, endpos and draining are the loop's own; its parts are given values and return values. The
+order of the steps is in one place, rather than in callbacks or coroutines, since a position may be
+confirmed or not depending on it.
 
 Idle advance. A keepalive's ``wal_end`` says that the server has sent all there was before it; with
 no transaction open or waiting, it is as good a position as the end of a transaction.

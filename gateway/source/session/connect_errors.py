@@ -2,7 +2,8 @@
 
 Only an answer of the server itself is a refusal. libpq has no SQLSTATE for a failed connection, and
 the server's text may be in any language; when the server has answered, it is therefore asked again
-with libpq's trace on, which has the SQLSTATE. Unknown failures count as transient.
+with libpq's trace on, which has the SQLSTATE. Unknown failures count as transient. ``PQping`` is no
+substitute: a server that is back by then would look as if it had refused.
 
 Source: pqBuildErrorMessage3 in fe-protocol3.c; PQtrace; PostgreSQL manual, "PostgreSQL Error
 Codes".

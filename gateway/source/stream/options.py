@@ -1,4 +1,9 @@
-"""Protocol options: the highest version of the server, the same for all subscriptions."""
+"""Protocol options of the slot, which serves all subscriptions.
+
+Natively they are options of a subscription. Whatever is chosen here, a subscription receives the
+same records under the same numbers, since rows are published at commit in every mode. ``origin``
+is applied by the gateway, per subscription.
+"""
 
 from __future__ import annotations
 
@@ -28,9 +33,9 @@ class Protocol:
 def negotiate(subscriptions: Sequence[SubscriptionDefinition], server_version: int) -> Protocol:
     """Choose the protocol version and its options; one slot serves all subscriptions.
 
-    Large transactions are streamed, and prepared ones sent at PREPARE, when one subscription at
-    least wants it. For a subscription, only the ``gid`` header differs. Values come in binary
-    format when all subscriptions ask for it.
+    Large transactions are streamed, and prepared ones sent at PREPARE, when at least one
+    subscription wants it. For a subscription, only the ``gid`` header differs. Values come in
+    binary format when all subscriptions ask for it.
 
     Args:
         subscriptions: All subscriptions of the plan.

@@ -158,7 +158,7 @@ def test_copied_rows_settle_where_their_commit_takes_as_long_as_is_aimed_at(rate
             [MEASURED.worth_commit(1)],
         ),
         (
-            "decisions/0045*.md",
+            "decisions/0044*.md",
             r"until it has ([\d,]+) records for each",
             [MEASURED.worth_requests(1)],
         ),
