@@ -9,7 +9,7 @@ from gateway.source.provisioning.event_trigger import FUNCTIONS, INSTALL
 
 
 def test_operations_show_the_event_trigger() -> None:
-    operations = Path(__file__).parents[3] / "docs" / "operations.md"
+    operations = Path(__file__).parents[4] / "docs" / "operations.md"
     assert f"```sql\n{INSTALL}```" in operations.read_text(encoding="utf-8")
 
 
